@@ -1,0 +1,1 @@
+"""What flows through every graph: the typed state, its records and its reducers."""

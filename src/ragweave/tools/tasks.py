@@ -1,0 +1,83 @@
+"""What a node tells a model beside the prompt text: the prompt's structured inputs.
+
+A node attaches a `Task` to its last message under `additional_kwargs["ragweave"]`. Hosted models
+never see it; the embedded `extractive` model works from it and so parses no prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NotRequired, TypedDict, cast
+
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+
+KEY = "ragweave"
+
+AnswerType = Literal["short", "long", "yes_no"]
+"""The kind of answer that a question asks for: a short phrase, a few sentences, or Yes/No."""
+
+TaskName = Literal[
+    "answer", "reason", "extract", "recall", "judge", "rewrite", "topic", "filter", "need", "step"
+]
+"""What a model is asked for.
+
+* `answer`: the final answer to `question` from `passages` (closed book where there are none).
+* `reason`: step-by-step reasoning over `passages` that ends in "So the answer is …".
+* `extract`: the short answer that `draft` (a reasoning) arrives at.
+* `recall`: a passage or draft answer from the model's own memory, no retrieval.
+* `judge`: is `draft` (answer or claim) known well enough? `<Known(True)>` or `<Known(False)>`.
+* `rewrite`: claims of `draft` with a search query each.
+* `topic`: the general topic of `question`.
+* `filter`: the ids (positions, from 0) of the `passages` that help with `question`.
+* `need`: does `question` need retrieval? Yes or No.
+* `step`: the next step of a multi-step agent (Self-Ask, ReAct).
+"""
+
+
+class TaskPassage(TypedDict):
+    """A passage as a task carries it."""
+
+    id: str
+    title: str
+    text: str
+
+
+class Task(TypedDict):
+    """Structured inputs of one model call."""
+
+    task: TaskName
+    question: str
+    answer_type: NotRequired[AnswerType]
+    passages: NotRequired[list[TaskPassage]]
+    candidates: NotRequired[list[str]]
+    """Answers of an earlier round, best first."""
+    draft: NotRequired[str]
+    """Text under judgement: a heuristic answer, a claim, a reasoning."""
+
+
+def attach(message: BaseMessage, task: Task) -> BaseMessage:
+    """Return a copy of `message` that carries `task`."""
+    return message.model_copy(
+        update={"additional_kwargs": {**message.additional_kwargs, KEY: task}}
+    )
+
+
+def task_of(messages: Sequence[BaseMessage]) -> Task | None:
+    """Return the task that the last carrying message holds, or None for a plain prompt."""
+    for message in reversed(messages):
+        if KEY in message.additional_kwargs:
+            return cast("Task", message.additional_kwargs[KEY])
+    return None
+
+
+def task_passages(documents: Sequence[Document]) -> list[TaskPassage]:
+    """Render documents as task passages, in order."""
+    return [
+        {
+            "id": doc.id or "",
+            "title": str(doc.metadata.get("title") or ""),
+            "text": doc.page_content,
+        }
+        for doc in documents
+    ]

@@ -1,0 +1,1 @@
+"""Text utilities: normalisation, sentences, unknown answers, untrusted text."""
