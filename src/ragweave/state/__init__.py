@@ -1,1 +1,41 @@
 """What flows through every graph: the typed state, its records and its reducers."""
+
+from ragweave.state.passages import as_document, content_id, interleave, ranked, unique, with_id
+from ragweave.state.rag import Branch, Passages, RAGInput, RAGOutput, RAGState, Update
+from ragweave.state.records import Candidate, Note, Status, Tokens, Usage
+from ragweave.state.reducers import (
+    add_usage,
+    merge_by_key,
+    merge_candidates,
+    merge_notes,
+    take_passages,
+)
+
+__all__ = [
+    # the state
+    "Branch",
+    "Passages",
+    "RAGInput",
+    "RAGOutput",
+    "RAGState",
+    "Update",
+    # records
+    "Candidate",
+    "Note",
+    "Status",
+    "Tokens",
+    "Usage",
+    # passages
+    "as_document",
+    "content_id",
+    "interleave",
+    "ranked",
+    "unique",
+    "with_id",
+    # reducers
+    "add_usage",
+    "merge_by_key",
+    "merge_candidates",
+    "merge_notes",
+    "take_passages",
+]

@@ -1,0 +1,85 @@
+"""The typed state of every graph, and its input and output."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from langchain_core.documents import Document
+from langgraph.channels import UntrackedValue
+from typing_extensions import TypedDict
+
+from ragweave.state.records import Candidate, Note, Status, Usage
+from ragweave.state.reducers import (
+    add_usage,
+    merge_by_key,
+    merge_candidates,
+    merge_notes,
+    take_passages,
+)
+
+Passages = Annotated[list[Document], take_passages]
+
+
+class RAGInput(TypedDict):
+    """What a caller gives."""
+
+    question: str
+    """The question; empty or blank is a `UsageError`."""
+    passages: NotRequired[Passages]
+    """Passages to answer from, best first; given, they take the place of retrieval."""
+    answer_type: NotRequired[Literal["short", "long", "yes_no"] | None]
+    """The kind of answer wanted; None or absent takes the graph's option."""
+
+
+class RAGOutput(TypedDict):
+    """What every graph gives back, so that graphs are interchangeable."""
+
+    question: str
+    """The question as asked."""
+    answer: str
+    """The answer, or the literal `Unknown`."""
+    status: Status
+    """`answered` or `unknown`."""
+    passages: Passages
+    """The passages that the answer was read from, in prompt order."""
+    candidates: Annotated[dict[str, Candidate], merge_candidates]
+    """Every answer that a model gave, by key, in order of round, rank and sample."""
+    usage: Annotated[Usage, add_usage]
+    """Calls, tokens and retrievals, in all, by role and by node."""
+
+
+class RAGState(RAGInput, RAGOutput):  # type: ignore[misc]
+    """What flows between nodes. Plain JSON values and LangChain documents only."""
+
+    queries: dict[str, str]
+    """Search texts by name, in order of importance (`question` first)."""
+    retrieved: Annotated[dict[str, list[Document]], merge_by_key]
+    """What each query found, best first, by the query's name."""
+    heuristic_answer: str
+    """A proxy model's draft answer (SlimPLM section 3.1)."""
+    known: bool | None
+    """Whether the model is judged to know the answer without retrieval; None: not judged."""
+    kept: Annotated[dict[str, list[Document]], merge_by_key]
+    """What a filter kept of each query's passages, by the query's name."""
+    notes: Annotated[list[Note], merge_notes]
+    """Fallbacks taken and passages dropped, for the reader of a trace."""
+    deadline: Annotated[float, UntrackedValue]
+    """Clock time (seconds since the epoch) by which this run must end; not checkpointed."""
+
+
+class Branch(TypedDict):
+    """What one parallel answer branch gets (the payload of a `Send`)."""
+
+    question: str
+    answer_type: Literal["short", "long", "yes_no"]
+    passages: list[Document]
+    """Passages of this branch's prompt, in prompt order."""
+    sample: int
+    """Which self-consistency sample this branch draws."""
+    hints: list[str]
+    """Candidate answers of an earlier round, best first."""
+    deadline: NotRequired[float]
+
+
+Update = dict[str, Any]
+"""A node's partial update of the state."""
