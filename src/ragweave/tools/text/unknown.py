@@ -1,0 +1,213 @@
+"""Does a reply say that the model does not know?
+
+The prompts of Concat and Post-Fusion end with "if you don't know the answer, just say Unknown"
+(Liu et al., section 4). Real models also refuse in their own words; `is_unknown` reads both.
+"""
+
+from __future__ import annotations
+
+import re
+
+UNKNOWN = "Unknown"
+"""The literal answer of a run that found none."""
+
+_EDGE = 800
+"""Characters read at either end of a long reply; the middle never decides."""
+
+_WORDS = """
+unknown|unkown|n/a|n.a|n / a|not applicable|dunno|idk|i dunno|unanswerable|undetermined|
+unspecified|unclear|no answer|no idea|no clue|don't know|do not know|answer unknown|
+unbekannt|inconnu|inconnue|desconocido|desconocida|sconosciuto|sconosciuta|desconhecido|
+desconhecida|onbekend|okänd|okänt|ukendt|ukjent|tuntematon|nieznany|nieznane|nieznana|
+neznámý|neznámé|neznámo|bilinmiyor|ismeretlen|necunoscut|άγνωστο|неизвестно|неизвестен|
+неизвестна|невідомо|غير معروف|مجهول|अज्ञात|不明|不明です|未知|不详|不詳|不知道|我不知道|
+わからない|わかりません|分かりません|알 수 없음|모름|모르겠습니다|ich weiß es nicht|
+ich weiß nicht|keine angabe|je ne sais pas|no lo sé|no sé|non lo so|não sei|no se sabe|
+weet ik niet|ik weet het niet|nie wiem|не знаю|я не знаю
+"""
+"""Whole replies that mean unknown: English, then other languages, each in its common genders."""
+
+_MARKUP = re.compile(r"```[a-z]*\n|</?[a-z][^<>\n]{0,30}>|\\(?:boxed|text)\b|[*_`~#>|]")
+_PADDING = " \t\r\n\"'“”‘’«».,;:!?…()[]{}<>-–—\\/。、，！？：「」『』"
+_STOP = re.compile(r"(?<=[.!?])\s+|[\n。！？]+")
+_CONCLUSION = re.compile(
+    r"\b(?:the|my) (?:(?:final|correct|short) )?answer(?: to [^.:\n]{1,80})? (?:is|would be|:)"
+    r"|(?:^|\n|\bfinal )\W{0,4}(?:answer|a|antwort|réponse|respuesta|risposta|resposta|答案)"
+    r"[\"' ]{0,2}[:：]"
+)
+_FILLER = re.compile(
+    r"(?:(?:so|therefore|thus|hence|consequently|overall|well|hmm|unfortunately|sadly|regrettably|"
+    r"that|currently|(?:i'm |i am |we're )?(?:very |so )?sorry|i apologi[sz]e|apologies|as such|"
+    r"in conclusion|as an ai(?: \w+){0,3}|(?:based on|according to|given|from|in)"
+    r"(?: \w+){0,6}? (?:passages?|context|text|information|documents?|input)(?: \w+){0,2}?)"
+    r"(?:,? but\b|,|:| (?=\w)|$)\s*)"
+)
+_SOURCE = (
+    r"(?:(?:passages?|contexts?|texts?|documents?|information|inputs?|articles?|sources?|details?|"
+    r"paragraphs?|excerpts?|snippets?|content|prompt|search results?|sentences?)\b(?: \d+)?)"
+)
+_NOT = r"(?:(?:do|does|did|is|are|was|were|could|can|have|has)(?: not|n't)|cannot|can not|can't)"
+_ADVERB = r"(?:(?:\w+ly|even|really|currently) )?"
+_ASK = (
+    r"(?:who|whom|whose|what|when|where|which|whether|if|why|how (?:many|much|long|old|far|\w+ly))"
+)
+_TOLD = (
+    r"(?:mentioned|specified|stated|given|provided|addressed|answered|answerable|discussed|named|"
+    r"disclosed|indicated|available|found|included|listed|clear|known|explained|determined)"
+)
+_TELL = (
+    r"(?:say|mention|state|specify|contain|provide|include|give|tell|indicate|answer|reveal|list|"
+    r"discuss|address|explain|have|identify|describe|refer|name|show|appear|seem|clarify|disclose|"
+    r"offer|help|talk|relate|allow|directly)(?:s|es)?\b"
+)
+_SEEK = r"(?:determine|answer|find|say|tell|know|infer|identify|provide|conclude|ascertain|locate)"
+_WHERE = r"(?:$|[,;:(–—]| (?:in|by|from|within|on|based|because|since|as|given|at this|anywhere)\b)"
+_REFUSALS = re.compile(
+    "|".join(
+        f"(?:{one})"
+        for one in (
+            # the model speaks of itself
+            r"(?:i|we) (?:\w+ly )?(?:do not|don't|dont|didn't|did not) (?:\w+ly )?(?:know"
+            rf"(?:$|\W*$|[,;:.(–—]| (?:the|this|that|based|from|about|any|enough|for|{_ASK})\b)"
+            r"|have (?:\w+ ){0,3}(?:information|knowledge|answer|context|access|details|data)"
+            r"|see (?:\w+ ){0,3}(?:information|mention|answer))",
+            rf"(?:(?:i|we) )?(?:cannot|can not|can't|could not|couldn't) {_ADVERB}"
+            rf"(?:answer|determine|be sure|find (?:the|any|an|this|information)|provide|say {_ASK}"
+            rf"|tell (?:from|based|{_ASK})|be (?:\w+ly )?(?:determined|answered|inferred|known))",
+            r"(?:i am|i'm|we are|we're) (?:not (?:sure|certain|aware|familiar|able)|unsure|unable)",
+            r"(?:i|we) have no (?:idea|information|knowledge|answer|clue)",
+            rf"(?:unable|not able|not possible|impossible) to {_SEEK}",
+            r"(?:not sure|no idea|don't know)(?:$|[,;.])",
+            # the model speaks of the passages
+            rf"(?:(?:the|these|this|those|your|any|all|of|my) )*(?:\w+ ){{0,3}}{_SOURCE}"
+            rf"(?: \w+){{0,6}}? {_NOT} {_ADVERB}(?:{_TELL}|enough|sufficient|relevant|clear"
+            r"|be used|related|about|helpful|any)",
+            rf"(?:none|neither|no|not one)\b(?: of)?(?: (?:the|these|those))?(?: \w+){{0,3}}? "
+            rf"{_SOURCE}(?: \w+){{0,4}}? (?:{_TELL}|(?:is|are|was|were|can|could|will)\b)",
+            rf"(?:the|these|this) (?:\w+ ){{0,3}}{_SOURCE} (?:is|are) "
+            r"(?:insufficient|unclear|irrelevant|unrelated|silent|not)",
+            r"(?:it|this|they) (?:does not|doesn't|do not|don't) (?:say|mention|state|specify)",
+            r"there (?:is|are|was|were)(?: not|n't)?(?: \w+){0,2}? (?:insufficient|nothing in"
+            r"|(?:no|not|enough|any|sufficient) (?:\w+ ){0,3}?(?:information|mention|answer|context"
+            r"|details?|data|indication|reference|evidence in))\b",
+            # no subject, or the answer as subject
+            rf"not (?:\w+ly )?{_TOLD}{_WHERE}",
+            rf"(?:not|in) (?:in|enough|sufficient) (?:\w+ ){{0,2}}?(?:{_SOURCE}|data|evidence)",
+            r"insufficient (?:\w+ )?(?:information|context|data|evidence|details)",
+            rf"no (?:\w+ ){{0,3}}?(?:information|answer|mention|data|context|details?)"
+            rf"(?:$|[,;]| (?:is|was|are|were|can|could|about|on|regarding|found|given|{_ASK})\b"
+            rf"|(?: \w+)*? (?:in|provided|available)\b)",
+            rf"(?:it|this|that|the (?:\w+ )?(?:answer|question|information|date|year|time|name"
+            rf"|number|identity|author|reason|origin|cause|location|place|person|amount)(?: \w+)"
+            rf"{{0,10}}?) (?:(?:is|are|was|were|remains?)(?: \w+ly| still)? (?:not (?:\w+ly )?"
+            rf"{_TOLD}(?:{_WHERE}| {_ASK}\b)|(?:unknown|unclear|unspecified|uncertain)"
+            rf"(?:{_WHERE}| {_ASK}\b)|(?:not possible|impossible) to {_SEEK}|unanswerable)"
+            rf"|(?:cannot|can not|can't|could not|couldn't) be {_ADVERB}\w+(?:ed|n|wn)\b)",
+            rf".{{0,200}} (?:is|are|was|were) not {_ADVERB}{_TOLD} (?:in|by) (?:\w+ ){{0,4}}?"
+            rf"{_SOURCE}",
+            rf".{{0,200}} (?:cannot|can't) be {_ADVERB}\w+ (?:from|based on|with|using|in) "
+            rf"(?:\w+ ){{0,4}}?{_SOURCE}",
+        )
+    )
+)
+_BARE_START = re.compile(
+    r"unknown\W{1,4}(?:as|because|since|the|not|based|no|none|there|this|it|i|neither)\b"
+)
+_CONTRAST = re.compile(r"\b(?:but|however|although|though|nevertheless|nonetheless|yet)\b,? *")
+_STILL_NOTHING = re.compile(
+    rf"(?:(?:it|they|(?:the|these|this) (?:\w+ ){{0,2}}?{_SOURCE}|passage \w+) (?:\w+ly )?(?:do|does"
+    r"|only|mentions?|says?|states?|discuss\w*|talks?|describes?|provides?|contains?|refers?)\b|no\b"
+    r"|if you|please|feel free|i can|i would|i'd|let me)"
+)
+_WEIGHTY = re.compile(
+    r"^(?:so|therefore|thus|hence|consequently|overall|as such|in conclusion)\b"
+    r"|\b(?:answer|question|unknown|determined?|enough)\b"
+)
+
+
+def is_unknown(text: str) -> bool:
+    """Tell whether a model's reply means "I don't know".
+
+    Where the reply names its conclusion ("So the answer is …") that decides; else a first
+    sentence that declines, or a last one that declines to answer the question. A hedged value
+    ("It is not known for certain, but Paris") is an answer, and so is a bare "None": it may
+    answer "how many" or "which", and the prompts ask for the word Unknown. A reply without a
+    word or symbol is unknown. Markdown, quotes, punctuation at the ends and case don't matter.
+
+    Args:
+        text: A reply of any length; only 800 characters at either end are read.
+    """
+    plain = _plain(text)
+    if not plain:
+        return True
+    if _bare(plain):
+        return True
+    conclusion = _conclusion(plain)
+    if conclusion:
+        return _bare(conclusion) or _declines(conclusion)
+    sentences = [one for piece in _STOP.split(plain) if (one := _trim(piece))]
+    if not sentences:
+        return True
+    first, last = sentences[0], sentences[-1]
+    if _bare(last):
+        return True
+    if (_bare(first) or _declines(first)) and not _recovers(sentences[1:]):
+        return True
+    return bool(_WEIGHTY.search(last)) and _declines(last)
+
+
+def _plain(text: str) -> str:
+    """Return the two ends of `text`, lower-cased, without markup and a thinking block."""
+    answer = text.rpartition("</think>")[2]
+    if len(answer) > 2 * _EDGE:
+        answer = f"{answer.lstrip()[:_EDGE]}\n{answer.rstrip()[-_EDGE:]}"
+    lines = _MARKUP.sub(" ", answer.casefold().replace("’", "'")).splitlines()
+    return _trim("\n".join(" ".join(line.split()) for line in lines))
+
+
+def _trim(text: str) -> str:
+    """Return `text` without padding at its ends."""
+    return text.strip(_PADDING)
+
+
+def _bare(text: str) -> bool:
+    """Is `text` nothing but a word for unknown, with or without a reason behind it?"""
+    core = _trim(_FILLER.sub("", _trim(text), count=1)) if text else ""
+    return core in _FOLDED or _trim(text) in _FOLDED or bool(_BARE_START.match(_trim(text)))
+
+
+def _conclusion(plain: str) -> str:
+    """Return what stands behind the last "the answer is", up to the sentence's end."""
+    found = list(_CONCLUSION.finditer(plain))
+    if not found:
+        return ""
+    rest = _trim(_STOP.split(plain[found[-1].end() :].strip(), maxsplit=1)[0])
+    return "" if _FILLER.fullmatch(rest) else rest
+
+
+def _declines(sentence: str) -> bool:
+    """Does `sentence` decline to answer, and offer no value after a "but"?"""
+    core = sentence
+    while (filler := _FILLER.match(core)) and filler.end() < len(core):
+        if _REFUSALS.match(core):
+            break
+        core = core[filler.end() :].lstrip(_PADDING)
+    if core.startswith(("while ", "although ", "though ", "even though ")):
+        core = core.partition(",")[2].strip()
+    found = _REFUSALS.match(core)
+    return found is not None and not _recovers([core[found.end() :]], anywhere=True)
+
+
+def _recovers(sentences: list[str], *, anywhere: bool = False) -> bool:
+    """Does one of `sentences` turn round ("However, it is Paris") and give a value?"""
+    for sentence in sentences:
+        turn = _CONTRAST.search(sentence) if anywhere else _CONTRAST.match(sentence)
+        if turn is None:
+            continue
+        rest = _trim(sentence[turn.end() :])
+        if rest and not _STILL_NOTHING.match(rest) and not _REFUSALS.match(rest):
+            return True
+    return False
+
+
+_FOLDED = frozenset(_trim(word) for word in _WORDS.casefold().split("|"))

@@ -1,0 +1,178 @@
+"""`is_unknown` on replies in the forms that real models use."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragweave.tools.text.unknown import UNKNOWN, is_unknown
+
+UNKNOWNS = [
+    "Unknown",
+    "unknown.",
+    "UNKNOWN!",
+    "**Unknown**",
+    "```\nUnknown\n```",
+    "```text\nUnknown\n```",
+    '"Unknown"',
+    "<answer>Unknown</answer>",
+    '{"answer": "Unknown"}',
+    r"\boxed{Unknown}",
+    "Answer: Unknown",
+    "**Answer:** Unknown.",
+    "Final answer: unknown",
+    "The answer is unknown.",
+    "So the answer is Unknown",
+    "So the final answer is: Unknown.",
+    "The answer is therefore unknown.",
+    "Unknown (the passages do not mention it)",
+    "Unknown, as the passages talk about other films.",
+    "Unknown. The passages only describe the first season.",
+    "<think>Maybe Paris? The answer is Paris?</think>\nUnknown",
+    "",
+    " \n\t",
+    "...",
+    "I don't know",
+    "I don’t know.",
+    "I do not know the answer.",
+    "I don't know the answer to this question based on the given passages.",
+    "I'm not sure.",
+    "I am unable to answer the question from the passages.",
+    "I'm sorry, but I don't have enough information to answer that.",
+    "Sorry, I can't answer the question based on the given passages.",
+    "I cannot answer this question.",
+    "Based on the given passages, I cannot determine who wrote the song.",
+    "The passages do not say who wrote the song.",
+    "The passage doesn't mention when the film was released.",
+    "The provided input does not contain the context to answer the question.",
+    "The given passages do not provide information about the second season.",
+    "While the passages mention the film, they do not say who directed it.",
+    "The passages do not mention the director, but they do mention the cast.",
+    "The passages do not mention the director. However, they mention the cast.",
+    "None of the passages mention the director.",
+    "None of the given passages contain information about the question.",
+    "No passage mentions the director.",
+    "There is no information in the passages about the director.",
+    "There is no mention of the director in the passages.",
+    "There isn't enough information to answer.",
+    "Not mentioned",
+    "Not mentioned in the passages.",
+    "Not specified",
+    "Not enough information",
+    "Not enough information to answer the question.",
+    "No information available.",
+    "No answer",
+    "Insufficient information",
+    "Cannot be determined from the context",
+    "The answer cannot be determined from the passages.",
+    "It is not possible to determine the answer from the given passages.",
+    "It is not clear from the passages.",
+    "It is unclear from the context who directed the film.",
+    "The answer is not in the passages.",
+    "The director of the film is not mentioned in the given passages.",
+    "The year cannot be inferred from the text.",
+    "N/A",
+    "n/a.",
+    "N.A.",
+    "Passage 1 is about a river. Passage 2 is about a lake. "
+    "Therefore, the passages do not say who built the dam.",
+    "The first passage is about a river. None of the passages answer the question.",
+    "Unbekannt",
+    "Inconnu.",
+    "Desconocido",
+    "Sconosciuto",
+    "Ich weiß es nicht.",
+    "Je ne sais pas.",
+    "不明",
+    "未知。",
+    "неизвестно",
+    "Antwort: Unbekannt",
+]
+
+ANSWERS = [
+    "The Unknown Soldier",
+    "Unknown Pleasures",
+    "The Tomb of the Unknown Warrior",
+    "Liam Neeson starred in Unknown",
+    "Unknown (2011 film)",
+    "The Great Unknown",
+    "It is not known for certain, but Paris",
+    "I'm not sure, but I think it is Paris.",
+    "I don't know for certain, but it is believed to be Paris.",
+    "The passages do not say who it was. However, it was most likely Henry Ford.",
+    "The passages do not name it. So the answer is Paris.",
+    "He did not mention it until 1995",
+    "It is not known for its beaches but for its mountains.",
+    "Paris",
+    "No",
+    "Yes",
+    "None",
+    "None of the above",
+    "No one",
+    "Nobody",
+    "0",
+    "+",
+    "Nada Surf",
+    "NaCl",
+    "I Don't Know How to Love Him",
+    "I Can't Tell You Why",
+    "Not Fade Away",
+    "Not Given Lightly",
+    "No Country for Old Men",
+    "No Way Out",
+    "So the answer is Paris.",
+    "The answer is Paris. The passages do not say when.",
+    "It rose because of demand and bad harvests. The passages do not mention other causes.",
+    "Energy cannot be created or destroyed.",
+    "The president of the Information Society",
+    "The Context Group",
+    "He was born in an unknown year, about 1450, in Florence.",
+    "Ulrich von Liechtenstein",
+    "They refused because there is no water in the well.",
+    "巴黎",
+    "Unbekannte Pfade",
+]
+
+
+@pytest.mark.parametrize("reply", UNKNOWNS)
+def test_replies_that_decline_are_unknown(reply: str) -> None:
+    assert is_unknown(reply)
+
+
+@pytest.mark.parametrize("reply", ANSWERS)
+def test_replies_with_an_answer_are_not_unknown(reply: str) -> None:
+    assert not is_unknown(reply)
+
+
+def test_the_literal_is_unknown() -> None:
+    assert is_unknown(UNKNOWN)
+
+
+padding = st.text(alphabet=" \n\t.*_`\"'!…", max_size=12)
+
+
+@given(
+    st.sampled_from(UNKNOWNS + ANSWERS), padding, padding, st.sampled_from([str.upper, str.lower])
+)
+def test_padding_and_case_never_change_the_verdict(reply, before, after, case) -> None:  # type: ignore[no-untyped-def]
+    assert is_unknown(before + case(reply) + after) == is_unknown(reply)
+
+
+@given(st.text())
+def test_any_text_gets_a_verdict(text: str) -> None:
+    assert is_unknown(text) in (True, False)
+
+
+@given(st.sampled_from(["no ", "the ", "(", "passages ", "not ", "but ", ", ", "so, ", "\n", "a "]))
+def test_long_repetitive_replies_get_a_verdict(piece: str) -> None:
+    assert is_unknown(piece * 5000) in (True, False)
+
+
+@given(st.integers(min_value=1, max_value=2000))
+def test_a_long_reply_is_judged_by_its_ends(repeats: int) -> None:
+    middle = "The river rises in the hills and reaches the sea. " * repeats
+    assert is_unknown("I don't know the answer. " + middle)
+    assert is_unknown(middle + "So the answer is Unknown.")
+    assert not is_unknown(middle)
+    assert not is_unknown("The passages do not say. " + middle + "So the answer is Henry Ford.")
