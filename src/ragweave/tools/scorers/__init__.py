@@ -1,0 +1,5 @@
+"""Scorers: log-probabilities of a continuation given a prompt."""
+
+from ragweave.tools.scorers.protocol import LogprobScorer, ascore
+
+__all__ = ["LogprobScorer", "ascore"]
