@@ -1,0 +1,53 @@
+"""Which faults of a model server pass by themselves, and which are the caller's to mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ragweave.errors import RagweaveError
+
+TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
+"""HTTP statuses below 500 that a later try may not meet again."""
+
+_TRANSIENT_NAMES = frozenset({"TransportError", "APIConnectionError", "APITimeoutError"})
+
+
+def is_transient(fault: BaseException) -> bool:
+    """Say whether a call that failed with `fault` is worth another try.
+
+    Transient: HTTP 408, 409, 425, 429 and 5xx, timeouts, and dropped or refused connections, of
+    any client library (told by status code and by class name, so that none must be imported).
+    Never: other 4xx such as 400 and 401, and every error that ragweave raises itself.
+    """
+    if isinstance(fault, RagweaveError):
+        return False
+    return any(_one_is_transient(link) for link in _chain(fault))
+
+
+def status_of(fault: BaseException) -> int | None:
+    """Return the HTTP status that `fault` or its cause carries, if any."""
+    for link in _chain(fault):
+        status = getattr(link, "status_code", None)
+        if status is None:
+            status = getattr(getattr(link, "response", None), "status_code", None)
+        if isinstance(status, int):
+            return status
+    return None
+
+
+def _one_is_transient(fault: BaseException) -> bool:
+    status = status_of(fault)
+    if status is not None:
+        return status in TRANSIENT_STATUS or status >= 500
+    if isinstance(fault, ConnectionError | TimeoutError):
+        return True
+    return any(kind.__name__ in _TRANSIENT_NAMES for kind in type(fault).__mro__)
+
+
+def _chain(fault: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    link: BaseException | None = fault
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or link.__context__

@@ -1,0 +1,139 @@
+"""Chat models from spec strings such as `extractive`, `openai:NAME`, `llamacpp:PATH?n_ctx=8192`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable
+from typing import Any, cast
+from urllib.parse import parse_qsl
+
+from langchain_core.runnables import Runnable
+
+from ragweave.errors import MissingExtraError, ModelError, UsageError
+from ragweave.tools.models.roles import ChatModel
+
+
+def chat_model(spec: str | ChatModel) -> ChatModel:
+    """Return a chat model for a spec string, or the model itself where an object is given.
+
+    * `extractive` — the embedded default; no download (`?similarity=lexical`, `?threshold=…`).
+    * `openai:NAME` — OpenAI, or any OpenAI-compatible server by `?base_url=http://host/v1`
+      (vLLM, llama-server, Ollama). The key is read from `OPENAI_API_KEY` by the client; a server
+      given by `base_url` may go without one.
+    * `llamacpp:PATH` — a GGUF file (`?n_gpu_layers=-1&n_ctx=8192`).
+    * `provider:NAME` — any other provider of LangChain's `init_chat_model`, where `langchain` and
+      the provider's package are installed.
+
+    Settings follow `?`, separated by `&`; numbers and true/false are read as such. Models made
+    here decode greedily (temperature 0), as in the papers, unless the settings say otherwise.
+
+    Raises:
+        UsageError: The spec names no known kind of model, or a setting is not understood.
+        MissingExtraError: The packages for that kind are not installed.
+        ModelError: The model cannot be had: no key, no file.
+    """
+    if not isinstance(spec, str):
+        if isinstance(spec, Runnable):
+            return spec
+        raise UsageError(
+            f"a model must be a LangChain chat model or a spec string such as 'extractive' "
+            f"or 'openai:gpt-4o-mini', not {type(spec).__name__}"
+        )
+    head, _, query = spec.strip().partition("?")
+    kind, _, name = head.partition(":")
+    settings = read_settings(query)
+    if kind in _MAKERS:
+        return _MAKERS[kind](name, settings)
+    if not name:
+        raise UsageError(
+            f"unknown model {spec!r}: use 'extractive', 'openai:NAME', 'llamacpp:PATH' "
+            f"or 'provider:NAME'"
+        )
+    return _other(kind, name, settings)
+
+
+def read_settings(query: str) -> dict[str, Any]:
+    """Read `a=1&b=true&c=text` into typed values."""
+    return {key: _value(text) for key, text in parse_qsl(query, keep_blank_values=True)}
+
+
+def _value(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, int | float | bool) or value is None else text
+
+
+def _checked(spec: str, settings: dict[str, Any], make: Callable[..., object]) -> ChatModel:
+    try:
+        return cast("ChatModel", make(**settings))
+    except (TypeError, ValueError) as fault:
+        if isinstance(fault, UsageError | MissingExtraError):
+            raise
+        reason = " ".join(str(fault).split())
+        raise UsageError(f"model {spec!r}: settings not understood: {reason}") from fault
+
+
+def _extractive(name: str, settings: dict[str, Any]) -> ChatModel:
+    from ragweave.tools.models.extractive import ExtractiveChat
+
+    if name:
+        raise UsageError(f"'extractive' takes settings behind '?', not a name ({name!r})")
+    unknown = settings.keys() - ExtractiveChat.model_fields.keys()
+    if unknown:
+        raise UsageError(f"'extractive' has no setting {sorted(unknown)[0]!r}")
+    return _checked("extractive", settings, ExtractiveChat)
+
+
+def _openai(name: str, settings: dict[str, Any]) -> ChatModel:
+    if importlib.util.find_spec("langchain_openai") is None:
+        raise MissingExtraError("The OpenAI client", "openai")
+    import os
+
+    from langchain_openai import ChatOpenAI
+
+    if not name:
+        raise UsageError("name the model: 'openai:gpt-4o-mini'")
+    has_key = bool(settings.get("api_key") or os.environ.get("OPENAI_API_KEY"))
+    if not has_key:
+        if "base_url" not in settings and not os.environ.get("OPENAI_BASE_URL"):
+            raise ModelError(
+                "no OpenAI key: set OPENAI_API_KEY, or name a server that needs none "
+                f"('openai:{name}?base_url=http://localhost:8000/v1')"
+            )
+        settings = {"api_key": "none", **settings}
+    return _checked(f"openai:{name}", {"model": name, "temperature": 0.0, **settings}, ChatOpenAI)
+
+
+def _llamacpp(path: str, settings: dict[str, Any]) -> ChatModel:
+    from ragweave.tools.models.llamacpp import LlamaCppChat
+
+    if not path:
+        raise UsageError("name the GGUF file: 'llamacpp:model.gguf'")
+    return _checked(f"llamacpp:{path}", {"path": path, **settings}, LlamaCppChat)
+
+
+def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
+    if importlib.util.find_spec("langchain") is None:
+        raise ModelError(
+            f"model provider {kind!r} needs LangChain's init_chat_model: pip install langchain "
+            f"and the provider's package (langchain-{kind})"
+        )
+    from langchain.chat_models import init_chat_model
+
+    try:
+        model = init_chat_model(name, model_provider=kind, **{"temperature": 0.0, **settings})
+    except ImportError as fault:
+        raise ModelError(f"model provider {kind!r}: {fault}") from fault
+    except ValueError as fault:
+        raise UsageError(f"model '{kind}:{name}': {' '.join(str(fault).split())}") from fault
+    return cast("ChatModel", model)
+
+
+_MAKERS: dict[str, Callable[[str, dict[str, Any]], ChatModel]] = {
+    "extractive": _extractive,
+    "openai": _openai,
+    "llamacpp": _llamacpp,
+}
