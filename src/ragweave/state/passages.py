@@ -71,3 +71,13 @@ def interleave(lists: Sequence[Sequence[Document]]) -> list[Document]:
     """
     longest = max(map(len, lists), default=0)
     return unique(one[rank] for rank in range(longest) for one in lists if rank < len(one))
+
+
+def as_input(documents: Iterable[Document]) -> list[Document]:
+    """Return copies whose query mark says `input` where it said `given`: taken up by a run."""
+    return [
+        doc.model_copy(update={"metadata": {**doc.metadata, "query": INPUT}})
+        if doc.metadata.get("query") == GIVEN
+        else doc
+        for doc in documents
+    ]

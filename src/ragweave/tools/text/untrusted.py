@@ -19,7 +19,7 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 _BRACKETS = re.compile(
-    r"\[(?=\s*/?\s*INST\s*\])|\[(?=\[)|\](?=\])|\((?=\()|\)(?=\))", re.IGNORECASE
+    r"\[(?=/?INST\s*\])|\[(?=\[)|\](?=\])|\((?=\()|\)(?=\))", re.IGNORECASE
 )
 _INVISIBLE = frozenset({"Cc", "Cf", "Co", "Cs"})
 _JOINERS = "\u200c\u200d"

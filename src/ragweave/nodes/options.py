@@ -1,0 +1,99 @@
+"""Options that every method shares, and how a run's overrides meet the build's values."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_type_hints
+
+from langgraph.runtime import get_runtime
+
+from ragweave.errors import UsageError
+from ragweave.tools.tasks import AnswerType
+
+Order = Literal["retrieved", "reversed", "gold_first", "gold_last"]
+"""Order of passages in a prompt; the gold orders move passages with `metadata["gold"]`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a caller may set for any method; a method's own options add to these."""
+
+    k: int = 5
+    """Passages per query (Liu et al. 2024, section 4.1; BlendFilter, section 4.1)."""
+    answer_type: AnswerType = "short"
+    """The kind of answer wanted, where the input does not say."""
+    samples: int = 1
+    """Self-consistency samples p of each answer call (Liu et al. 2024, section 4.4)."""
+    sample_temperature: float = 0.7
+    """Temperature of the samples where `samples` > 1 (Liu et al. 2024, section 4.4)."""
+    order: Order = "retrieved"
+    """Order of passages in the prompt (Liu et al. 2024, section 4.5)."""
+    prompt_tokens: int | None = None
+    """Most tokens of a prompt; None: the model's context less `reply_tokens`, where known."""
+    reply_tokens: int = 512
+    """Tokens kept free for the reply where the model's context bounds the prompt."""
+    timeout: float | None = None
+    """Seconds that a whole run may take; None: no limit."""
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: A value is out of its range.
+        """
+        for name in ("k", "samples", "reply_tokens", "prompt_tokens"):
+            at_least(name, getattr(self, name), 1)
+        if self.timeout is not None and not self.timeout > 0:
+            raise UsageError(f"timeout must be above 0 seconds, not {self.timeout}")
+        if not 0 <= self.sample_temperature <= 2:
+            raise UsageError(f"sample_temperature must be 0 to 2, not {self.sample_temperature}")
+        for field, hint in get_type_hints(type(self)).items():
+            one_of(field, getattr(self, field), hint)
+
+
+def at_least(name: str, value: int | None, least: int) -> None:
+    """Raise `UsageError` unless `value` is None or a whole number of at least `least`."""
+    if value is None:
+        return
+    if type(value) is not int or value < least:
+        raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
+
+
+def one_of(name: str, value: object, hint: Any) -> None:
+    """Raise `UsageError` where `hint` is a `Literal` that does not list `value`."""
+    allowed = getattr(hint, "__args__", ())
+    if getattr(hint, "__origin__", None) is Literal and value not in allowed:
+        raise UsageError(f"{name} must be one of {', '.join(map(str, allowed))}, not {value!r}")
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+def specialised(options: OptionsT) -> type[OptionsT]:
+    """Return a subclass of the options' class whose defaults are the values of `options`.
+
+    LangGraph turns a partial override (`context={"k": 8}`) into the context schema with that
+    schema's defaults for the rest, and the agent server fills in its defaults too. With the
+    build's values as the defaults, both mean: the build, but for what was overridden.
+    """
+    kind = type(options)
+    hints = get_type_hints(kind)
+    fields = [
+        (field.name, hints[field.name], dataclasses.field(default=getattr(options, field.name)))
+        for field in dataclasses.fields(options)
+    ]
+    return dataclasses.make_dataclass(
+        kind.__name__,
+        fields,
+        bases=(kind,),
+        frozen=True,
+        kw_only=True,
+        namespace={"__doc__": kind.__doc__, "__module__": kind.__module__},
+    )
+
+
+def current(build: OptionsT) -> OptionsT:
+    """Return the options in force: the run's context where it is of the build's kind."""
+    context: object = get_runtime().context
+    return context if isinstance(context, type(build)) else build

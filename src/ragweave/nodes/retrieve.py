@@ -1,0 +1,88 @@
+"""Retrieval: one branch a query, then one node that collects what the branches found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast
+
+from langchain_core.documents import Document
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.types import Overwrite, Send
+
+from ragweave.errors import UsageError
+from ragweave.nodes.begin import no_usage
+from ragweave.nodes.options import Options, OptionsT
+from ragweave.nodes.step import Call, Step, Work, pure
+from ragweave.state import Update, interleave, ranked
+from ragweave.tools.retrieval import PassageRetriever
+
+Retriever: TypeAlias = Runnable[str, list[Document]]
+"""A ragweave retriever, or any LangChain retriever."""
+
+
+def retrieve_step(retriever: Retriever | None, options: OptionsT) -> Step[OptionsT]:
+    """Return the node `retrieve`: runs one query, writes `retrieved[query_key]`.
+
+    `k` reaches ragweave's own retrievers with each call; any other retriever's result is cut
+    to `k`.
+    """
+
+    def body(state: Mapping[str, Any], opts: OptionsT, _config: RunnableConfig) -> Work:
+        if retriever is None:
+            raise UsageError(
+                "nothing to retrieve from: build the graph with retriever=…, or give passages "
+                "with the question"
+            )
+        settings = {"k": opts.k} if isinstance(retriever, PassageRetriever) else {}
+        found = yield Call(retriever, state["query"], settings)
+        passages = ranked(cast("list[Document]", found)[: opts.k], state["query_key"])
+        return {
+            "retrieved": {state["query_key"]: passages},
+            "usage": {**no_usage(), "retrievals": 1},
+        }
+
+    return Step("retrieve", body, options)
+
+
+def to_retrieval(state: Mapping[str, Any]) -> Literal["collect"] | list[Send]:
+    """Route: given passages go straight to `collect`; otherwise a branch for each query."""
+    if state["passages"]:
+        return "collect"
+    return [
+        Send("retrieve", {"query_key": key, "query": text, "deadline": state.get("deadline")})
+        for key, text in state["queries"].items()
+    ]
+
+
+def collect_step(options: OptionsT) -> Step[OptionsT]:
+    """Return the node `collect`: sets `passages` from what the queries found, in prompt order."""
+
+    def body(state: Mapping[str, Any], opts: OptionsT, _config: RunnableConfig) -> Work:
+        return pure(collect(state, opts))
+
+    return Step("collect", body, options)
+
+
+def collect(state: Mapping[str, Any], options: Options) -> Update:
+    """Interleave the queries' passages in query order and put them in the order asked for."""
+    found = state["retrieved"]
+    lists = [found[key] for key in state["queries"] if key in found]
+    passages = list(state["passages"]) or interleave(lists)
+    return {"passages": Overwrite(arranged(passages, options.order))}
+
+
+def arranged(passages: Sequence[Document], order: str) -> list[Document]:
+    """Order passages for the prompt (Liu et al. 2024, section 4.5).
+
+    Args:
+        passages: Passages, best first.
+        order: `retrieved`, `reversed`, or `gold_first` / `gold_last`, which move the passages
+            whose `metadata["gold"]` is true and keep the others as they stand.
+    """
+    if order == "retrieved":
+        return list(passages)
+    if order == "reversed":
+        return list(reversed(passages))
+    gold = [doc for doc in passages if doc.metadata.get("gold")]
+    rest = [doc for doc in passages if not doc.metadata.get("gold")]
+    return gold + rest if order == "gold_first" else rest + gold

@@ -1,0 +1,145 @@
+"""Steps: nodes whose one body runs both sync and async, with the run's time limit.
+
+A body is a generator: it yields `Call`s on runnables (a model, a retriever), gets their results,
+and returns the node's update. The drivers here are the only code that is written twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass, field
+from typing import Any, Generic
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.base import RunnableBindingBase
+
+from ragweave.errors import RunTimeoutError
+from ragweave.nodes.options import OptionsT, current
+from ragweave.state import Update
+
+_THREADS = ThreadPoolExecutor(max_workers=1024, thread_name_prefix="ragweave")
+"""For sync-only targets under asyncio, and for sync calls with a deadline. It grows on demand;
+what bounds a run is LangGraph's `max_concurrency`."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that a step's body asks for."""
+
+    target: Runnable[Any, Any]
+    input: Any
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    config: RunnableConfig | None = None
+    """Run configuration of this call; None: the node's own."""
+
+
+Work = Generator[Call, Any, Update]
+Body = Callable[[Mapping[str, Any], OptionsT, RunnableConfig], Work]
+"""A step's body: state, options and run configuration in; calls out; update returned."""
+
+
+class Step(Runnable[Any, Update], Generic[OptionsT]):
+    """A graph node from one body, the same under `invoke` and `ainvoke`."""
+
+    def __init__(self, name: str, body: Body[OptionsT], options: OptionsT) -> None:
+        """Make a node.
+
+        Args:
+            name: The node's name, as traces show it.
+            body: What the step does.
+            options: The build's options; a run may override them by its context.
+        """
+        self.name = name
+        self._body = body
+        self._options = options
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
+        """Run the body, each call in turn."""
+        work = self._body(input, current(self._options), config or {})
+        result: Any = None
+        while True:
+            try:
+                call = work.send(result)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            result = _call(call, call.config or config, self._remaining(input))
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
+        """Run the body, awaiting each call."""
+        work = self._body(input, current(self._options), config or {})
+        result: Any = None
+        while True:
+            try:
+                call = work.send(result)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            result = await _acall(call, call.config or config, self._remaining(input))
+
+    def _remaining(self, state: Mapping[str, Any]) -> float | None:
+        deadline = state.get("deadline")
+        if not deadline:
+            return None
+        left = float(deadline) - time.time()
+        if left <= 0:
+            raise RunTimeoutError(f"the run's time limit was reached before {self.name!r}")
+        return left
+
+
+def _call(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
+    if seconds is None:
+        return call.target.invoke(call.input, config, **call.settings)
+    future = _THREADS.submit(contextvars.copy_context().run, _invoke, call, config)
+    try:
+        return future.result(timeout=seconds)
+    except FutureTimeoutError as fault:
+        if future.done() and future.exception() is fault:
+            raise
+        future.cancel()
+        raise RunTimeoutError("the run's time limit was reached during a call") from fault
+
+
+async def _acall(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            if _is_async(call.target):
+                return await call.target.ainvoke(call.input, config, **call.settings)
+            run = contextvars.copy_context().run
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(_THREADS, run, _invoke, call, config)
+    except TimeoutError as fault:
+        if limit.expired():
+            raise RunTimeoutError("the run's time limit was reached during a call") from fault
+        raise
+
+
+def _invoke(call: Call, config: RunnableConfig | None) -> Any:
+    return call.target.invoke(call.input, config, **call.settings)
+
+
+def _is_async(target: Runnable[Any, Any]) -> bool:
+    """Say whether `target` awaits by itself; LangChain's default is a pool of a few threads."""
+    while isinstance(target, RunnableBindingBase):
+        target = target.bound
+    if isinstance(target, BaseChatModel):
+        kind = type(target)
+        return (
+            kind._agenerate is not BaseChatModel._agenerate
+            or kind._astream is not BaseChatModel._astream
+        )
+    if isinstance(target, BaseRetriever):
+        own = type(target)._aget_relevant_documents
+        return own is not BaseRetriever._aget_relevant_documents
+    return True
+
+
+def pure(update: Update) -> Work:
+    """Return `update` from a body that calls nothing."""
+    return update
+    yield
