@@ -1,0 +1,93 @@
+"""Answers from passages: short, long, yes or no, or the best of given candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ragweave.tools.models.extractive import minilm
+from ragweave.tools.models.extractive.clauses import clause, done_to
+from ragweave.tools.models.extractive.evidence import Evidence, gather
+from ragweave.tools.models.extractive.question import Question, analyse
+from ragweave.tools.models.extractive.ranking import rank_spans
+from ragweave.tools.models.extractive.words import negated
+from ragweave.tools.tasks import AnswerType, Task, TaskPassage
+from ragweave.tools.text.normalize import normalize_answer
+from ragweave.tools.text.unknown import UNKNOWN, is_unknown
+
+_SURE = {"phrase": 0.12, "list": 0.12}
+"""Confidence below which the clause is given, for kinds that a wrong word answers worst."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How passages are read: the similarity in use and the support an answer needs."""
+
+    threshold: float
+    use_minilm: bool
+
+    def evidence(self, question: str, passages: Sequence[TaskPassage]) -> list[Evidence]:
+        """Return the sentences that reach the threshold, best first."""
+        found = gather(analyse(question), passages, use_minilm=self.use_minilm)
+        return [one for one in found if one.score >= self.threshold]
+
+    def answer(self, task: Task) -> str:
+        """Return the answer to a task's question from its passages, or Unknown."""
+        found = self.evidence(task["question"], task.get("passages", []))
+        if not found:
+            return UNKNOWN
+        question = analyse(task["question"])
+        kind: AnswerType = task.get("answer_type", "short")
+        if kind == "yes_no" or (kind == "short" and question.kind == "yes_no"):
+            return yes_no(question, found[0])
+        given = supported(task.get("candidates", []), found)
+        if given:
+            return given
+        if kind == "long":
+            return " ".join(one.text for one in support(found))
+        return short(question, found)
+
+
+def short(question: Question, found: Sequence[Evidence]) -> str:
+    """Return the most probable span of `found`, or a clause where none is probable enough."""
+    if question.kind == "definition" or done_to(question, found[0].text):
+        return clause(question, found[0])
+    picks = rank_spans(question, found)
+    if not picks or picks[0].confidence < _SURE.get(question.kind, 0.0):
+        return clause(question, found[0])
+    return picks[0].text
+
+
+def support(found: Sequence[Evidence]) -> list[Evidence]:
+    """Return the best sentence and up to two nearly as good, in reading order."""
+    close = [one for one in found[:3] if one.score >= 0.8 * found[0].score]
+    return sorted(close, key=lambda one: (one.passage, one.position))
+
+
+def yes_no(question: Question, best: Evidence) -> str:
+    """Return Yes where question and sentence agree in negation, else No."""
+    return "Yes" if negated(question.text) == negated(best.text) else "No"
+
+
+def supported(candidates: Sequence[str], found: Sequence[Evidence]) -> str:
+    """Return the candidate that stands in the best-supported sentence, or "" for none.
+
+    Ties, as between candidates of one sentence, go to the earlier candidate.
+    """
+    best, best_score = "", 0.0
+    for candidate in candidates:
+        wanted = normalize_answer(candidate)
+        if not wanted or is_unknown(candidate):
+            continue
+        score = max(
+            (one.score for one in found if f" {wanted} " in f" {normalize_answer(one.text)} "),
+            default=0.0,
+        )
+        if score > best_score:
+            best, best_score = candidate, score
+    return best
+
+
+def reads_minilm(similarity: str) -> bool:
+    """Does a `similarity` setting use MiniLM on this machine?"""
+    return similarity == "minilm" or (similarity == "auto" and minilm.available())
