@@ -33,6 +33,8 @@ class AnswerStep:
     """Name of the node, and of the pool that its candidates form."""
     template: str
     """Name of the prompt template."""
+    closed_template: str = ""
+    """Name of the template for a branch without passages, where the method asks without any."""
     round: int = 0
     """Which round of the method this is, from 0."""
     reasons: bool = False
@@ -54,22 +56,23 @@ class AnswerStep:
         task: Task = {
             "task": "reason" if self.reasons else "answer",
             "question": branch["question"],
-            "answer_type": branch["answer_type"],
+            "answer_type": branch["answer_kind"],
         }
         if branch["hints"]:
             task["candidates"] = list(branch["hints"])
         values = {
             "question": branch["question"],
-            "answer_form": ANSWER_FORMS[branch["answer_type"]],
+            "answer_form": ANSWER_FORMS[branch["answer_kind"]],
             "candidates": "; ".join(map(one_line, branch["hints"])),
         }
         sampled = {"temperature": options.sample_temperature} if options.samples > 1 else {}
-        return Prompt(templates[self.template], task, values, branch["passages"], sampled)
+        name = self.template if branch["passages"] else self.closed_template or self.template
+        return Prompt(templates[name], task, values, branch["passages"], sampled)
 
     def update(self, branch: Mapping[str, Any], _options: Options, reply: Reply) -> Update:
         """Read the reply into a candidate."""
         candidate: Candidate = {
-            "answer": parse_answer(reply.text, branch["answer_type"]),
+            "answer": parse_answer(reply.text, branch["answer_kind"]),
             "reply": reply.text,
             "pool": self.name,
             "round": self.round,
@@ -107,7 +110,7 @@ def _branch(
 ) -> Branch:
     branch: Branch = {
         "question": state["question"],
-        "answer_type": state["answer_type"],
+        "answer_kind": state["answer_kind"],
         "passages": list(context),
         "sample": sample,
         "hints": list(hints),

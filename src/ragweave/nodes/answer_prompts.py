@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from langchain_core.prompts import ChatPromptTemplate
 
-from ragweave.tools.tasks import AnswerType
+from ragweave.state import AnswerType
 
 UNKNOWN_CLAUSE = "If you don't know the answer, just say Unknown."
 

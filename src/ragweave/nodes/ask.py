@@ -18,6 +18,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
 
+from ragweave.nodes.notes import note
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.prompt import Fitted, Prompt, fit
 from ragweave.nodes.step import Call, Step, Work
@@ -88,12 +89,6 @@ def ask(
         "usage": _usage(question, fitted, message),
         "notes": [*notes, *update.get("notes", [])],
     }
-
-
-def note(config: RunnableConfig, node: str, event: str, **detail: Any) -> Note:
-    """Return a note of this superstep."""
-    step = (config.get("metadata") or {}).get("langgraph_step", 0)
-    return {"step": int(step), "node": node, "event": event, "detail": detail}
 
 
 def context_of(model: ChatModel) -> int | None:

@@ -12,9 +12,8 @@ from langgraph.types import Overwrite
 from ragweave.errors import UsageError
 from ragweave.nodes.options import Options, OptionsT, one_of
 from ragweave.nodes.step import Step, Work, pure
-from ragweave.state import Update
+from ragweave.state import AnswerType, Update
 from ragweave.state.passages import GIVEN, as_input
-from ragweave.tools.tasks import AnswerType
 
 
 def begin_step(options: OptionsT) -> Step[OptionsT]:
@@ -44,7 +43,7 @@ def begin(state: Mapping[str, Any], options: Options) -> Update:
     given = [doc for doc in state.get("passages") or () if doc.metadata.get("query") == GIVEN]
     update: Update = {
         "question": question.strip(),
-        "answer_type": answer_type,
+        "answer_kind": answer_type,
         "answer": "",
         "status": "unknown",
         "queries": {"question": question.strip()},

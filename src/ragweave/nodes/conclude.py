@@ -1,4 +1,4 @@
-"""How every graph ends: the answer, its status, and a state that the next turn can start from."""
+"""How every graph ends: the answer and its status."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 def conclude(state: Mapping[str, Any], answer: str) -> Update:
     """Return the update that ends a run with `answer`.
 
-    Passages edited by hand during the run lose their `given` mark, and the answer type of this
-    input is cleared, so that neither leaks into the thread's next question.
+    Passages edited by hand during the run lose their `given` mark, so that they do not count as
+    handed in with the thread's next question.
     """
     unknown = is_unknown(answer)
     return {
         "answer": UNKNOWN if unknown else answer,
         "status": "unknown" if unknown else "answered",
         "passages": Overwrite(as_input(state["passages"])),
-        "answer_type": None,
     }

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, get_type_hints
 from langgraph.runtime import get_runtime
 
 from ragweave.errors import UsageError
-from ragweave.tools.tasks import AnswerType
+from ragweave.state import AnswerType
 
 Order = Literal["retrieved", "reversed", "gold_first", "gold_last"]
 """Order of passages in a prompt; the gold orders move passages with `metadata["gold"]`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ragweave.tools.tasks import AnswerType
+from ragweave.state import AnswerType
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)

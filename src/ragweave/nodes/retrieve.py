@@ -11,6 +11,7 @@ from langgraph.types import Overwrite, Send
 
 from ragweave.errors import UsageError
 from ragweave.nodes.begin import no_usage
+from ragweave.nodes.notes import note
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.step import Call, Step, Work, pure
 from ragweave.state import Update, interleave, ranked
@@ -44,7 +45,7 @@ def retrieve_step(retriever: Retriever | None, options: OptionsT) -> Step[Option
     return Step("retrieve", body, options)
 
 
-def to_retrieval(state: Mapping[str, Any]) -> Literal["collect"] | list[Send]:
+def to_retrieval(state: Mapping[str, Any], _options: Options) -> Literal["collect"] | list[Send]:
     """Route: given passages go straight to `collect`; otherwise a branch for each query."""
     if state["passages"]:
         return "collect"
@@ -57,8 +58,11 @@ def to_retrieval(state: Mapping[str, Any]) -> Literal["collect"] | list[Send]:
 def collect_step(options: OptionsT) -> Step[OptionsT]:
     """Return the node `collect`: sets `passages` from what the queries found, in prompt order."""
 
-    def body(state: Mapping[str, Any], opts: OptionsT, _config: RunnableConfig) -> Work:
-        return pure(collect(state, opts))
+    def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:
+        update = collect(state, opts)
+        if state["retrieved"] and not any(state["retrieved"].values()):
+            update["notes"] = [note(config, "collect", "no_passages_found")]
+        return pure(update)
 
     return Step("collect", body, options)
 

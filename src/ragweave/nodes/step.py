@@ -19,6 +19,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.config import set_config_context
 
 from ragweave.errors import RunTimeoutError
 from ragweave.nodes.options import OptionsT, current
@@ -90,6 +91,27 @@ class Step(Runnable[Any, Update], Generic[OptionsT]):
         if left <= 0:
             raise RunTimeoutError(f"the run's time limit was reached before {self.name!r}")
         return left
+
+
+class Route(Runnable[Any, Any], Generic[OptionsT]):
+    """A pure router: state and options in, the next node's name or branches out."""
+
+    def __init__(
+        self, choose: Callable[[Mapping[str, Any], OptionsT], Any], options: OptionsT
+    ) -> None:
+        """Make a router of `choose`, which gets the options in force."""
+        self.name = choose.__name__
+        self._choose = choose
+        self._options = options
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Choose. LangGraph sets no context for a routing runnable, so it is set here."""
+        with set_config_context(config or {}) as context:
+            return self._choose(input, context.run(current, self._options))
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Choose, on the event loop: LangGraph would run a plain function in a thread."""
+        return self.invoke(input, config)
 
 
 def _call(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:

@@ -1,7 +1,7 @@
 """What flows through every graph: the typed state, its records and its reducers."""
 
 from ragweave.state.passages import as_document, content_id, interleave, ranked, unique, with_id
-from ragweave.state.rag import Branch, Passages, RAGInput, RAGOutput, RAGState, Update
+from ragweave.state.rag import AnswerType, Branch, Passages, RAGInput, RAGOutput, RAGState, Update
 from ragweave.state.records import Candidate, Note, Status, Tokens, Usage
 from ragweave.state.reducers import (
     add_usage,
@@ -13,6 +13,7 @@ from ragweave.state.reducers import (
 
 __all__ = [
     # the state
+    "AnswerType",
     "Branch",
     "Passages",
     "RAGInput",

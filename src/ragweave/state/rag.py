@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.documents import Document
-from langgraph.channels import UntrackedValue
+from langgraph.channels import EphemeralValue, UntrackedValue
 from typing_extensions import TypedDict
 
 from ragweave.state.records import Candidate, Note, Status, Usage
@@ -18,6 +18,8 @@ from ragweave.state.reducers import (
 )
 
 Passages = Annotated[list[Document], take_passages]
+AnswerType = Literal["short", "long", "yes_no"]
+"""The kind of answer that a question asks for: a short phrase, a few sentences, or Yes/No."""
 
 
 class RAGInput(TypedDict):
@@ -27,8 +29,8 @@ class RAGInput(TypedDict):
     """The question; empty or blank is a `UsageError`."""
     passages: NotRequired[Passages]
     """Passages to answer from, best first; given, they take the place of retrieval."""
-    answer_type: NotRequired[Literal["short", "long", "yes_no"] | None]
-    """The kind of answer wanted; None or absent takes the graph's option."""
+    answer_type: NotRequired[Annotated[AnswerType | None, EphemeralValue]]
+    """The kind of answer wanted by this input; None or absent takes the graph's option."""
 
 
 class RAGOutput(TypedDict):
@@ -51,6 +53,8 @@ class RAGOutput(TypedDict):
 class RAGState(RAGInput, RAGOutput):  # type: ignore[misc]
     """What flows between nodes. Plain JSON values and LangChain documents only."""
 
+    answer_kind: AnswerType
+    """The answer type in force for this question: the input's, else the option's."""
     queries: dict[str, str]
     """Search texts by name, in order of importance (`question` first)."""
     retrieved: Annotated[dict[str, list[Document]], merge_by_key]
@@ -71,7 +75,7 @@ class Branch(TypedDict):
     """What one parallel answer branch gets (the payload of a `Send`)."""
 
     question: str
-    answer_type: Literal["short", "long", "yes_no"]
+    answer_kind: AnswerType
     passages: list[Document]
     """Passages of this branch's prompt, in prompt order."""
     sample: int

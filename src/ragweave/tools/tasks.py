@@ -12,10 +12,9 @@ from typing import Literal, NotRequired, TypedDict, cast
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 
-KEY = "ragweave"
+from ragweave.state import AnswerType
 
-AnswerType = Literal["short", "long", "yes_no"]
-"""The kind of answer that a question asks for: a short phrase, a few sentences, or Yes/No."""
+KEY = "ragweave"
 
 TaskName = Literal[
     "answer", "reason", "extract", "recall", "judge", "rewrite", "topic", "filter", "need", "step"

@@ -1,0 +1,126 @@
+"""`build_graph`: a compiled graph by the method's name."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import Runnable
+from langgraph.types import Checkpointer, RetryPolicy
+
+from ragweave.errors import UsageError
+from ragweave.graphs.frame import CompiledGraph, Parts
+from ragweave.graphs.method import Method
+from ragweave.graphs.registry import METHODS
+from ragweave.nodes.options import Options
+from ragweave.nodes.prompt import with_overrides
+from ragweave.nodes.retrieve import Retriever
+from ragweave.tools.models import ChatModel, Models, chat_model
+
+
+def build_graph(
+    name: str,
+    *,
+    model: str | ChatModel = "extractive",
+    retriever: Retriever | None = None,
+    proxy: str | ChatModel | None = None,
+    judge: str | ChatModel | None = None,
+    rewriter: str | ChatModel | None = None,
+    filter_model: str | ChatModel | None = None,
+    prompts: Mapping[str, ChatPromptTemplate | str] | None = None,
+    checkpointer: Checkpointer = None,
+    retry_policy: RetryPolicy | None = None,
+    **options: Any,
+) -> CompiledGraph:
+    """Build the graph of a method.
+
+    The graph takes `{"question": …}` (and optionally `passages` and `answer_type`) and gives
+    `question`, `answer`, `status`, `passages`, `candidates` and `usage`, sync and async. Options
+    may be overridden for one run: `graph.invoke(x, context={"k": 8})`.
+
+    Args:
+        name: Name of the method, one of `METHODS`.
+        model: The model that answers: a LangChain chat model or a spec string
+            (`ragweave.tools.models.chat_model`).
+        retriever: A ragweave retriever or any LangChain retriever.
+        proxy: The small model that drafts answers; None: `model`.
+        judge: The model that judges what is known; None: `proxy`.
+        rewriter: The model that rewrites queries; None: `proxy`.
+        filter_model: The model that names the passages that help; None: `model`.
+        prompts: Prompt templates that replace the method's own, by name.
+        checkpointer: Where LangGraph keeps the state of each thread.
+        retry_policy: Which faults are tried again; None: 429, 5xx, timeouts and dropped
+            connections, three attempts with growing pauses.
+        **options: The method's options (`METHODS[name].options`).
+
+    Raises:
+        UsageError: Unknown method, option, prompt or model, or a value out of range.
+        MissingExtraError: A model's packages are not installed.
+
+    Example:
+        >>> graph = build_graph("concat", model="extractive")
+        >>> out = graph.invoke({"question": "How many moons has Mars?",
+        ...                     "passages": ["Mars has two moons, Phobos and Deimos."]})
+        >>> out["status"]
+        'answered'
+    """
+    method = method_named(name)
+    chosen = method_options(method, options)
+    retriever = _checked_retriever(retriever)
+    given = {"proxy": proxy, "judge": judge, "rewrite": rewriter, "filter": filter_model}
+    roles = {role: chat_model(one) for role, one in given.items() if one is not None}
+    retry = {} if retry_policy is None else {"retry": retry_policy}
+    parts = Parts[Any](
+        models=Models(answer=chat_model(model), **roles, **retry),  # type: ignore[arg-type]
+        retriever=retriever,
+        options=chosen,
+        prompts=with_overrides(method.prompts, prompts),
+        checkpointer=checkpointer,
+    )
+    return method.build(parts)
+
+
+def method_named(name: str) -> Method:
+    """Return the method called `name`.
+
+    Raises:
+        UsageError: There is none; the text lists the methods and the closest name.
+    """
+    if name in METHODS:
+        return METHODS[name]
+    raise UsageError(
+        f"unknown method {name!r}{_closest(name, METHODS)}; methods: {', '.join(METHODS)}"
+    )
+
+
+def method_options(method: Method, values: Mapping[str, Any]) -> Options:
+    """Return the method's options with `values` set.
+
+    Raises:
+        UsageError: The method has no such option, or the value is out of range.
+    """
+    known = [field.name for field in dataclasses.fields(method.options)]
+    for name in values:
+        if name not in known:
+            raise UsageError(
+                f"{method.name} has no option {name!r}{_closest(name, known)}; "
+                f"options: {', '.join(known)}"
+            )
+    return method.options(**values)
+
+
+def _closest(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _checked_retriever(retriever: object) -> Retriever | None:
+    if retriever is None or isinstance(retriever, Runnable):
+        return retriever
+    hint = ": call as_retriever() on it" if hasattr(retriever, "as_retriever") else ""
+    raise UsageError(
+        f"retriever must be a LangChain retriever, not {type(retriever).__name__}{hint}"
+    )

@@ -1,0 +1,39 @@
+"""Chain of thought: direct prompting with "think step by step" (Wei et al. 2022). One call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ragweave.graphs.frame import CompiledGraph, Parts
+from ragweave.graphs.method import Method, answer_prompts
+from ragweave.graphs.single_round import single_round
+from ragweave.nodes.answer import AnswerStep
+from ragweave.nodes.options import Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class CotOptions(Options):
+    """Options of `cot`."""
+
+    retrieve: bool = False
+    """Whether to retrieve passages and answer from them."""
+
+
+def build(parts: Parts[CotOptions]) -> CompiledGraph:
+    """Build `cot`: reason and answer once, without passages unless they are retrieved or given."""
+    answer = AnswerStep("cot", "cot_passages", closed_template="cot", reasons=True)
+    return single_round(
+        parts, answer, lambda passages: [list(passages)], lambda options: options.retrieve
+    )
+
+
+METHOD = Method(
+    name="cot",
+    summary="Ask the model to think step by step, without retrieval unless retrieve=True.",
+    paper="Wei et al. 2022, Chain-of-Thought",
+    best="p",
+    worst="p",
+    options=CotOptions,
+    build=build,
+    prompts=answer_prompts("cot", "cot_passages"),
+)

@@ -1,0 +1,39 @@
+"""Direct prompting: `M(q)`, or `M(q, R(q, k))` with `retrieve=True`. One call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ragweave.graphs.frame import CompiledGraph, Parts
+from ragweave.graphs.method import Method, answer_prompts
+from ragweave.graphs.single_round import single_round
+from ragweave.nodes.answer import AnswerStep
+from ragweave.nodes.options import Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectOptions(Options):
+    """Options of `direct`."""
+
+    retrieve: bool = False
+    """Whether to retrieve passages and answer from them."""
+
+
+def build(parts: Parts[DirectOptions]) -> CompiledGraph:
+    """Build `direct`: ask once, without passages unless they are retrieved or given."""
+    answer = AnswerStep("direct", "direct_passages", closed_template="direct")
+    return single_round(
+        parts, answer, lambda passages: [list(passages)], lambda options: options.retrieve
+    )
+
+
+METHOD = Method(
+    name="direct",
+    summary="Ask the model, without retrieval unless retrieve=True.",
+    paper="baseline of all four papers",
+    best="p",
+    worst="p",
+    options=DirectOptions,
+    build=build,
+    prompts=answer_prompts("direct", "direct_passages"),
+)

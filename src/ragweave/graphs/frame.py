@@ -1,0 +1,69 @@
+"""What every method's graph shares: its parts, its schemas, how it is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeAlias
+
+from langchain_core.prompts import ChatPromptTemplate
+from langgraph.graph import StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Checkpointer, RetryPolicy
+
+from ragweave.nodes.answer import AnswerStep
+from ragweave.nodes.options import OptionsT, specialised
+from ragweave.nodes.retrieve import Retriever
+from ragweave.nodes.step import Step
+from ragweave.state import RAGInput, RAGOutput, RAGState
+from ragweave.tools.models import Models
+
+CompiledGraph: TypeAlias = CompiledStateGraph[Any, Any, Any, Any]
+"""A compiled graph over the ragweave state: a LangChain Runnable from input to output."""
+
+Draft: TypeAlias = StateGraph[Any, Any, Any, Any]
+"""A graph being wired."""
+
+MAX_CONCURRENCY = 1024
+"""Branches at once unless the caller's config says less; LangGraph alone runs 6 on two cores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts(Generic[OptionsT]):
+    """What a method is built from."""
+
+    models: Models
+    """The models by role."""
+    retriever: Retriever | None
+    """Where passages come from; None: every input brings its own, or the method needs none."""
+    options: OptionsT
+    """The method's options."""
+    prompts: Mapping[str, ChatPromptTemplate] = field(default_factory=dict)
+    """The method's prompt templates by name, the caller's replacements among them."""
+    checkpointer: Checkpointer = None
+    """Where LangGraph keeps the state of each thread; None: nowhere."""
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """The retry policy of every node that calls a model or a retriever."""
+        return self.models.retry
+
+    def answers(self, answer: AnswerStep) -> Step[OptionsT]:
+        """Return the node for an answer step."""
+        return answer.step(self.models, self.prompts, self.options)
+
+
+def draft(options: OptionsT) -> Draft:
+    """Return an empty graph over the state, its context schema made from the build's options."""
+    return StateGraph(
+        RAGState,
+        context_schema=specialised(options),
+        input_schema=RAGInput,
+        output_schema=RAGOutput,
+    )
+
+
+def finish(graph: Draft, name: str, parts: Parts[Any]) -> CompiledGraph:
+    """Compile `graph` as `name`, with as many branches at once as it fans out."""
+    compiled = graph.compile(checkpointer=parts.checkpointer, name=name)
+    return compiled.with_config({"max_concurrency": MAX_CONCURRENCY})

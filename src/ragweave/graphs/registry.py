@@ -1,0 +1,34 @@
+"""The methods by name, in the order in which they are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ragweave.graphs import (
+    concat,
+    concat_pf,
+    cot,
+    direct,
+    pf_concat,
+    post_fusion,
+    pruning,
+    summary,
+)
+from ragweave.graphs.method import Method
+
+_MODULES = (
+    direct,
+    cot,
+    concat,
+    post_fusion,
+    pruning,
+    summary,
+    concat_pf,
+    pf_concat,
+)
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {module.METHOD.name: module.METHOD for module in _MODULES}
+)
+"""Every method by name."""
