@@ -1,0 +1,190 @@
+"""FILCO's filters over its three measures, and FULL, which keeps everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from langchain_core.documents import Document
+
+from ragweave.errors import UsageError
+from ragweave.tools.filters.measures import Unit, cxmi, lexical, strinc
+from ragweave.tools.filters.spans import Granularity, Span, scored, spans_of
+from ragweave.tools.scorers.protocol import LogprobScorer
+
+LEXICAL_THRESHOLD = 0.5
+"""The paper's λ for LEXICAL against a gold output (or, in fact verification, the claim)."""
+
+QUESTION_THRESHOLD = 0.0
+"""Our λ for LEXICAL against the question alone: any shared word will do, `top` decides."""
+
+CXMI_THRESHOLD = 0.0
+"""λ for CXMI as a log-ratio: a span helps if it makes the output likelier.
+
+The paper prints 0.0 and, for the ratio, 1.0; the released code's sigmoid makes it 0.5.
+"""
+
+
+class FullFilter:
+    """Keeps every passage whole: the paper's FULL baseline."""
+
+    def keep(
+        self,
+        question: str,  # noqa: ARG002
+        passages: Sequence[Document],
+        *,
+        answers: Sequence[str] | None = None,  # noqa: ARG002
+    ) -> list[Span]:
+        """Return each passage as one span, in rank order."""
+        return [scored(span, 1.0) for span in spans_of(passages, "passage")]
+
+
+class StrincFilter:
+    """Keeps the first span, in rank order, that contains an answer (STRINC)."""
+
+    def __init__(self, top: int | None = 1, granularity: Granularity = "sentence") -> None:
+        """Set how many spans to keep.
+
+        Args:
+            top: The paper keeps the first (1); None keeps every one, as the released code does.
+            granularity: Sentences, or passages (PSG).
+        """
+        self.top, self.granularity = checked_top(top), granularity
+
+    def keep(
+        self,
+        question: str,  # noqa: ARG002
+        passages: Sequence[Document],
+        *,
+        answers: Sequence[str] | None = None,
+    ) -> list[Span]:
+        """Return the first spans that contain an answer.
+
+        Raises:
+            UsageError: No answer is given: STRINC has nothing to look for.
+        """
+        if not answers:
+            raise UsageError(
+                "the strinc filter needs answers: give them, or take lexical or llm without"
+            )
+        spans = spans_of(passages, self.granularity)
+        return best((scored(s, strinc(s["text"], answers)) for s in spans), 0.0, self.top)
+
+
+class LexicalFilter:
+    """Keeps the spans with the best unigram F1 above a threshold (LEXICAL)."""
+
+    def __init__(
+        self,
+        threshold: float | None = None,
+        top: int | None = 1,
+        target: Literal["answer", "question"] = "answer",
+        unit: Unit = "words",
+        granularity: Granularity = "sentence",
+    ) -> None:
+        """Set what spans are compared with and how many are kept.
+
+        Args:
+            threshold: F1 that a span must exceed. None takes 0.5 (the paper's) against answers
+                and 0.0 against the question. Fact verification as in the paper is
+                `threshold=0.5, target="question"`.
+            top: How many spans to keep; None keeps all above the threshold.
+            target: `answer` takes the best F1 over the answers, and the question where none are
+                given (untrained mode); `question` never looks at answers.
+            unit: Words, or characters as the released code counts.
+            granularity: Sentences, or passages (PSG).
+
+        Raises:
+            UsageError: An option is out of range.
+        """
+        if threshold is not None and not 0 <= threshold <= 1:
+            raise UsageError(f"threshold must be between 0 and 1, not {threshold}")
+        if target not in ("answer", "question") or unit not in ("words", "characters"):
+            raise UsageError(
+                f"target must be answer or question, unit words or characters, "
+                f"not {target!r} and {unit!r}"
+            )
+        self.threshold, self.top = threshold, checked_top(top)
+        self.target, self.unit, self.granularity = target, unit, granularity
+
+    def keep(
+        self,
+        question: str,
+        passages: Sequence[Document],
+        *,
+        answers: Sequence[str] | None = None,
+    ) -> list[Span]:
+        """Return the best spans above the threshold."""
+        gold = self.target == "answer" and bool(answers)
+        targets = list(answers or ()) if gold else [question]
+        least = LEXICAL_THRESHOLD if gold else QUESTION_THRESHOLD
+        spans = spans_of(passages, self.granularity)
+        return best(
+            (
+                scored(s, max(lexical(s["text"], target, self.unit) for target in targets))
+                for s in spans
+            ),
+            least if self.threshold is None else self.threshold,
+            self.top,
+        )
+
+
+class CxmiFilter:
+    """Keeps the spans that most raise the probability of the output (CXMI)."""
+
+    def __init__(
+        self,
+        scorer: LogprobScorer,
+        threshold: float = CXMI_THRESHOLD,
+        top: int | None = 1,
+        granularity: Granularity = "sentence",
+        lead: str = "",
+    ) -> None:
+        """Set the scoring model.
+
+        Args:
+            scorer: The generator M, or a stand-in.
+            threshold: Log-ratio that a span must exceed.
+            top: How many spans to keep; None keeps all above the threshold.
+            granularity: Sentences, or passages (PSG).
+            lead: Text between question and output, see `measures.cxmi`.
+        """
+        self.scorer, self.threshold, self.top = scorer, threshold, checked_top(top)
+        self.granularity, self.lead = granularity, lead
+
+    def keep(
+        self,
+        question: str,
+        passages: Sequence[Document],
+        *,
+        answers: Sequence[str] | None = None,
+    ) -> list[Span]:
+        """Return the best spans above the threshold, for the first answer.
+
+        Raises:
+            UsageError: There is no answer, gold or heuristic, to measure the probability of.
+        """
+        if not answers:
+            raise UsageError(
+                "the cxmi filter needs an output to score: give the gold or a heuristic answer"
+            )
+        spans = spans_of(passages, self.granularity)
+        ratios = cxmi(spans, question, answers[0], self.scorer, self.lead)
+        return best(map(scored, spans, ratios), self.threshold, self.top)
+
+
+def best(spans: Iterable[Span], threshold: float, top: int | None) -> list[Span]:
+    """Return the `top` spans whose score exceeds `threshold`, best first, ties in given order."""
+    above = [span for span in spans if span["score"] > threshold]
+    return sorted(above, key=lambda span: -span["score"])[:top]
+
+
+def checked_top(top: int | None) -> int | None:
+    """Return `top`.
+
+    Raises:
+        UsageError: It is below 1.
+    """
+    if top is not None and top < 1:
+        raise UsageError(f"top must be at least 1 (or None for all), not {top}")
+    return top
