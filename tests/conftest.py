@@ -1,0 +1,44 @@
+"""Shared test set-up: no network but marked loopback tests, no keys from the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+LOOPBACK = ["127.0.0.1"]
+
+settings.register_profile("ragweave", deadline=None, max_examples=60)
+settings.load_profile("ragweave")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let tests marked `loopback` connect to 127.0.0.1, and to nothing else."""
+    for item in items:
+        if item.get_closest_marker("loopback"):
+            item.add_marker(pytest.mark.allow_hosts(LOOPBACK))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_keys() -> Iterator[None]:
+    """Take away what the developer's own environment says about model servers and tracing."""
+    names = (
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "OPENAI_API_BASE",
+        "OPENAI_ORG_ID",
+        "OPENAI_PROXY",
+        "LANGSMITH_TRACING",
+        "LANGCHAIN_TRACING_V2",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        for name in names:
+            patch.delenv(name, raising=False)
+        yield
