@@ -31,8 +31,8 @@ def retrieve_step(retriever: Retriever | None, options: OptionsT) -> Step[Option
     def body(state: Mapping[str, Any], opts: OptionsT, _config: RunnableConfig) -> Work:
         if retriever is None:
             raise UsageError(
-                "nothing to retrieve from: build the graph with retriever=…, or give passages "
-                "with the question"
+                "nothing to retrieve from: name a knowledge base (retriever=… in code, --kb on the "
+                "command line), or give passages with the question"
             )
         settings = {"k": opts.k} if isinstance(retriever, PassageRetriever) else {}
         found = yield Call(retriever, state["query"], settings)

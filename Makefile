@@ -1,0 +1,55 @@
+# The front door: `make demo` answers a question, `make test` runs all tests. Both set up .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# PyTorch's default Linux wheel brings gigabytes of CUDA. To take a CPU build from the wheel index
+# that pytorch.org names for it: make demo TORCH_INDEX=<that index>
+TORCH ?= torch==2.13.0
+TORCH_INDEX ?=
+QUESTION ?= What does BlendFilter blend?
+
+.PHONY: help demo test lint format bench clean
+
+help:
+	@echo "make demo       set up, index the bundled articles, answer a question (QUESTION=…)"
+	@echo "make test       set up, run all tests"
+	@echo "make lint       set up, check style, types and import layers"
+	@echo "make bench      set up, run every benchmark"
+	@echo "make clean      remove what the targets made"
+
+$(VENV)/torch:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"
+	@touch $@
+
+$(VENV)/demo: $(VENV)/torch pyproject.toml
+	$(BIN)/pip install --quiet --editable ".[demo]"
+	@touch $@
+
+$(VENV)/dev: $(VENV)/torch pyproject.toml
+	$(BIN)/pip install --quiet --editable ".[dev]"
+	@touch $@
+
+demo: $(VENV)/demo
+	$(BIN)/ragweave index --bundled --kb .demo/kb
+	$(BIN)/ragweave ask "$(QUESTION)" --kb .demo/kb --method concat_pf --trace
+
+test: $(VENV)/dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/dev
+	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks
+
+bench: $(VENV)/dev
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+clean:
+	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,89 @@
+"""`ragweave ask`: one question, one method, an answer with its sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ragweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from ragweave.graphs import CompiledGraph
+
+
+def ask(
+    question: Annotated[str, typer.Argument(help="The question.")],
+    kb: Annotated[Path | None, typer.Option("--kb", help="Folder of the knowledge base.")] = None,
+    method: Annotated[
+        str, typer.Option("--method", "-m", help="The method (see `ragweave methods`).")
+    ] = "concat_pf",
+    model: Annotated[
+        str,
+        typer.Option(
+            help="extractive, openai:NAME, llamacpp:PATH, provider:NAME; settings behind ?"
+        ),
+    ] = "extractive",
+    proxy: Annotated[str | None, typer.Option(help="Model that drafts answers.")] = None,
+    judge: Annotated[str | None, typer.Option(help="Model that judges what is known.")] = None,
+    rewriter: Annotated[str | None, typer.Option(help="Model that rewrites queries.")] = None,
+    filter_model: Annotated[str | None, typer.Option(help="Model that filters passages.")] = None,
+    k: Annotated[int | None, typer.Option("-k", "--k", help="Passages a query.")] = None,
+    retriever: Annotated[
+        str,
+        typer.Option(help="auto, bm25, dense or hybrid (auto: hybrid where there are vectors)."),
+    ] = "auto",
+    rerank: Annotated[
+        str | None, typer.Option(help="Cross-encoder, by local path or hub name.")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", help="name=value of the method's options; repeatable."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Show replies as they come.")] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Show the path taken, step by step.")
+    ] = False,
+) -> None:
+    """Answer a question. Prints the answer, its sources and what it cost."""
+    import asyncio
+
+    from ragweave.cli.run import follow
+    from ragweave.cli.show import show_json, show_result
+    from ragweave.cli.watch import Watch
+
+    if not question.strip():
+        raise UsageError("the question is empty: ask something")
+    roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
+    graph = _graph(
+        method, {"model": model, **roles}, k, option or [], _retriever(kb, retriever, rerank)
+    )
+    watch = Watch(live=stream and not json)
+    result = asyncio.run(follow(graph, {"question": question}, watch))
+    if json:
+        show_json(result, watch if trace else None)
+    else:
+        show_result(result, watch, trace=trace)
+
+
+def _graph(
+    name: str, roles: dict[str, Any], k: int | None, texts: list[str], retriever: Any
+) -> CompiledGraph:
+    from ragweave.cli.options import parse_options
+    from ragweave.graphs import build_graph
+    from ragweave.graphs.build import method_named
+
+    options = parse_options(texts, method_named(name))
+    if k is not None:
+        options["k"] = k
+    return build_graph(name, retriever=retriever, **roles, **options)
+
+
+def _retriever(kb: Path | None, mode: str, rerank: str | None) -> Any:
+    if kb is None:
+        return None
+    from ragweave.tools.knowledge import KnowledgeBase
+
+    return KnowledgeBase.open(kb).as_retriever(mode=mode, reranker=rerank)  # type: ignore[arg-type]

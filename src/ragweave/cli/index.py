@@ -1,0 +1,148 @@
+"""`ragweave index`: files into a knowledge base; again, only what changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ragweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from ragweave.tools.knowledge import IndexReport, KnowledgeBase
+    from ragweave.tools.knowledge.report import Progress
+
+_SHOWN = 20
+
+
+def index(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Files and folders: text, Markdown, HTML, PDF, CSV, JSON lines."),
+    ] = None,
+    kb: Annotated[Path, typer.Option("--kb", help="Folder of the knowledge base.")] = Path("kb"),
+    bundled: Annotated[
+        bool, typer.Option("--bundled", help="Index the articles on RAG that ragweave brings.")
+    ] = False,
+    unit: Annotated[
+        str | None, typer.Option(help="What passages are cut by: words, sentences or tokens.")
+    ] = None,
+    size: Annotated[int | None, typer.Option(help="Units a passage (100 words).")] = None,
+    overlap: Annotated[int | None, typer.Option(help="Units that neighbours share (0).")] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Language of stemmer and stop words (english).")
+    ] = None,
+    embedding: Annotated[
+        str | None,
+        typer.Option(help="auto, none, minilm, a local path or a hub name (auto)."),
+    ] = None,
+    chroma_url: Annotated[
+        str | None, typer.Option(help="A Chroma server, http://host:port, for the vectors.")
+    ] = None,
+    text_field: Annotated[str | None, typer.Option(help="Text field of CSV/JSONL rows.")] = None,
+    id_field: Annotated[str | None, typer.Option(help="Id field of CSV/JSONL rows.")] = None,
+    title_field: Annotated[str | None, typer.Option(help="Title field of CSV/JSONL rows.")] = None,
+) -> None:
+    """Index files. Settings are fixed when the knowledge base is made."""
+    sources = [*(paths or ()), *_bundled(bundled)]
+    if not sources:
+        raise UsageError("nothing to index: name files or folders, or use --bundled")
+    given = {
+        "unit": unit,
+        "size": size,
+        "overlap": overlap,
+        "language": language,
+        "embedding": embedding,
+        "chroma_url": chroma_url,
+        "text_field": text_field,
+        "id_field": id_field,
+        "title_field": title_field,
+    }
+    with _open_or_create(
+        kb, {key: value for key, value in given.items() if value is not None}
+    ) as base:
+        report = _with_bar(base, sources)
+        _tell(base, report)
+
+
+def _bundled(wanted: bool) -> list[Path]:
+    if not wanted:
+        return []
+    from ragweave.corpus import corpus_path
+
+    return [corpus_path()]
+
+
+def _open_or_create(path: Path, given: dict[str, Any]) -> KnowledgeBase:
+    from ragweave.tools.knowledge import KnowledgeBase, Settings
+
+    if given.get("embedding") == "none":
+        given["embedding"] = None
+    if not KnowledgeBase.exists(path):
+        return KnowledgeBase.create(path, settings=Settings(**given))
+    base = KnowledgeBase.open(path)
+    wanted = Settings(**given).resolved()
+    for name in given:
+        had, asked = getattr(base.settings, name), getattr(wanted, name)
+        if had != asked:
+            base.close()
+            raise UsageError(
+                f"{path} was made with {name}={had}, not {asked}: leave the option out, or index "
+                f"into a new folder"
+            )
+    return base
+
+
+def _with_bar(base: KnowledgeBase, sources: list[Path]) -> IndexReport:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    from ragweave.cli.screen import progress_console
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    screen = progress_console()
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        return base.index_paths(sources, progress=_stages(bar))
+
+
+def _stages(bar: Any) -> Progress:
+    tasks: dict[str, Any] = {}
+
+    def advance(stage: str, done: int, total: int) -> None:
+        if stage not in tasks:
+            tasks[stage] = bar.add_task(stage, total=total)
+        bar.update(tasks[stage], completed=done, total=total)
+
+    return advance
+
+
+def _tell(base: KnowledgeBase, report: IndexReport) -> None:
+    from ragweave.cli.screen import progress_console
+
+    screen = progress_console()
+    for skip in report.skipped[:_SHOWN]:
+        screen.print(f"skipped {skip}", style="yellow", markup=False, soft_wrap=True)
+    more = len(report.skipped) - _SHOWN
+    if more > 0:
+        screen.print(f"… and {more} more skipped")
+    kind = f"BM25 + {base.settings.embedding} vectors" if base.settings.embedding else "BM25 only"
+    typer.echo(f"{base.path}: {report} ({kind})")
+    if not report.passages:
+        raise UsageError(f"no passage was indexed: {_why_none(report)}")
+
+
+def _why_none(report: IndexReport) -> str:
+    if report.skipped:
+        return f"all {len(report.skipped)} files were skipped, for the reasons above"
+    return "the folders hold no file of a kind that can be read"

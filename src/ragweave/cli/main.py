@@ -1,0 +1,90 @@
+"""The `ragweave` command: errors for people, and nothing heavy imported before it is needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+import ragweave
+from ragweave.cli import ask, draw, index, methods
+from ragweave.errors import MissingExtraError, RagweaveError, UsageError
+
+app = typer.Typer(
+    name="ragweave",
+    help="Published retrieval-augmented-generation methods as LangGraph graphs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("index")(index.index)
+app.command("ask")(ask.ask)
+app.command("methods")(methods.methods)
+app.command("draw")(draw.draw)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ragweave {ragweave.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Published retrieval-augmented-generation methods as LangGraph graphs."""
+
+
+def run() -> None:
+    """Run the command line; the entry point of the `ragweave` script.
+
+    Exit codes: 0 done, 1 the world failed (no server, a run that took too long), 2 the caller's
+    mistake, 130 interrupted.
+    """
+    try:
+        code = app(standalone_mode=False)
+    except KeyboardInterrupt:
+        _leave("stopped", 130)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
+    except typer.Abort:
+        _leave("stopped", 130)
+    except RagweaveError as fault:
+        _leave(str(fault), 2 if isinstance(fault, UsageError | MissingExtraError) else 1)
+    except BrokenPipeError:
+        os._exit(0)
+    except Exception as fault:  # noqa: BLE001 - the last stop; what is not explained is raised
+        _explain_or_raise(fault)
+    else:
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain_or_raise(fault: Exception) -> None:
+    """Say a parsing error or a server's fault in a line; raise anything else.
+
+    Typer brings its own copy of click, so its errors are told by what they can do.
+    """
+    show = getattr(fault, "show", None)
+    if show is not None:
+        show()
+        sys.exit(getattr(fault, "exit_code", 2))
+    from ragweave.cli.faults import explain
+
+    line = explain(fault)
+    if line is None:
+        raise fault
+    _leave(line, 1)
+
+
+def _leave(line: str, code: int) -> None:
+    """Say one line and end at once: a call that still runs in a thread is not waited for."""
+    sys.stdout.flush()
+    sys.stderr.write(f"ragweave: {line}\n")
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,47 @@
+"""`--option name=value`: text from the command line as typed option values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, get_origin, get_type_hints
+
+from ragweave.errors import UsageError
+from ragweave.graphs.method import Method
+
+
+def parse_options(texts: Iterable[str], method: Method) -> dict[str, Any]:
+    """Read `name=value` texts for a method.
+
+    Values are read as numbers, true/false and none; lists are separated by commas where the
+    option takes several; everything else is text. Names are checked by the method itself.
+
+    Raises:
+        UsageError: A text is not of the form `name=value`.
+    """
+    hints = get_type_hints(method.options)
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"--option takes name=value, not {text!r}")
+        key = name.strip().replace("-", "_")
+        several = get_origin(hints.get(key)) in (tuple, list)
+        values[key] = _several(value) if several else _value(value.strip())
+    return values
+
+
+def _several(text: str) -> tuple[Any, ...]:
+    return tuple(_value(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("none", "null"):
+        return None
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, int | float) else text

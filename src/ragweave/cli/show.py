@@ -1,0 +1,146 @@
+"""Showing a result: answer, sources, cost; as JSON; the path taken as a tree."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+from langchain_core.documents import Document
+
+from ragweave.cli.watch import Visit, Watch
+from ragweave.tools.text.normalize import normalize_answer
+
+
+def show_json(result: Mapping[str, Any], watch: Watch | None) -> None:
+    """Print the whole output as one JSON object; with a watch, its steps and notes too."""
+    plain = dict(result, passages=[_plain(doc) for doc in result["passages"]])
+    if watch is not None:
+        plain["trace"] = [_step(visit) for visit in watch.visits]
+        plain["notes"] = watch.notes
+    typer.echo(json.dumps(plain, ensure_ascii=False, indent=2, default=str))
+
+
+def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None:
+    """Print the answer, where it was read, and what it cost."""
+    from ragweave.cli.screen import console
+
+    screen = console()
+    if trace:
+        screen.print(_tree(watch))
+    screen.print(f"[bold]Answer:[/bold] {_escaped(result['answer'])}", soft_wrap=True)
+    for note in watch.notes:
+        if note["event"] in _TOLD:
+            screen.print(_TOLD[note["event"]], style="yellow")
+    _show_sources(screen, result)
+    screen.print(_cost(result, watch), style="dim")
+
+
+_TOLD = {
+    "no_passages_found": "No passage of the knowledge base matches the question.",
+    "passages_dropped": "Some passages did not fit the model's context and were left out.",
+    "empty_reply": "The model gave an empty reply.",
+}
+
+
+def _show_sources(screen: Any, result: Mapping[str, Any]) -> None:
+    if not result["passages"]:
+        return
+    used = _behind_answer(result)
+    screen.print(
+        "[bold]Sources[/bold] (✓ read into the answer)" if used else "[bold]Passages read[/bold]"
+    )
+    for number, doc in enumerate(result["passages"], start=1):
+        mark = "✓" if doc.id in used else " "
+        screen.print(f" {mark} {number}. {_escaped(_place(doc))}", soft_wrap=True)
+
+
+def _behind_answer(result: Mapping[str, Any]) -> set[str]:
+    """Return the ids of the passages behind the candidates that gave the answer."""
+    if result["status"] != "answered":
+        return set()
+    answer = normalize_answer(result["answer"])
+    return {
+        passage
+        for one in result["candidates"].values()
+        if normalize_answer(one["answer"]) == answer
+        for passage in one["passages"]
+    }
+
+
+def _place(doc: Document) -> str:
+    title = str(doc.metadata.get("title") or "")
+    source = str(doc.metadata.get("source") or "")
+    page = doc.metadata.get("page")
+    where = f"{source}, page {page}" if page else source
+    text = " ".join(doc.page_content.split())
+    start = text if len(text) <= 80 else text[:79] + "…"
+    return " — ".join(part for part in (title, where, start) if part)
+
+
+def _cost(result: Mapping[str, Any], watch: Watch) -> str:
+    usage = result["usage"]
+    calls = usage["calls"]
+    about = "about " if usage["estimated"] else ""
+    seconds = sum(visit.seconds for visit in watch.visits)
+    parts = [
+        f"{calls} call{'' if calls == 1 else 's'}",
+        f"{about}{usage['input_tokens']} tokens in, {usage['output_tokens']} out",
+        f"{usage['retrievals']} retrieval{'' if usage['retrievals'] == 1 else 's'}",
+    ]
+    return " · ".join([*parts, f"{seconds:.1f} s of work"])
+
+
+def _tree(watch: Watch) -> Any:
+    from rich.tree import Tree
+
+    tree = Tree("run")
+    for visit in watch.visits:
+        branch = tree.add(_escaped(_line(visit)))
+        for note in visit.update.get("notes") or ():
+            branch.add(_escaped(f"{note['event']} {json.dumps(note['detail'], default=str)}"))
+    return tree
+
+
+def _line(visit: Visit) -> str:
+    line = f"{visit.node}  {visit.seconds * 1000:.0f} ms"
+    if visit.calls:
+        given, made = visit.tokens
+        line += f"  {visit.calls} call{'' if visit.calls == 1 else 's'}, {given} + {made} tokens"
+    found = _found(visit)
+    return f"{line}  → {found}" if found else line
+
+
+def _found(visit: Visit) -> str:
+    update = visit.update
+    if update.get("answer"):
+        return str(update["answer"])
+    candidates = update.get("candidates")
+    if isinstance(candidates, Mapping) and candidates:
+        return "; ".join(one["answer"] for one in candidates.values())
+    retrieved = update.get("retrieved")
+    if isinstance(retrieved, Mapping) and retrieved:
+        return ", ".join(f"{len(docs)} passages for {key}" for key, docs in retrieved.items())
+    return ""
+
+
+def _step(visit: Visit) -> dict[str, Any]:
+    given, made = visit.tokens
+    return {
+        "node": visit.node,
+        "seconds": round(visit.seconds, 4),
+        "calls": visit.calls,
+        "input_tokens": given,
+        "output_tokens": made,
+    }
+
+
+def _plain(doc: Document) -> dict[str, Any]:
+    return {"id": doc.id, "text": doc.page_content, "metadata": doc.metadata}
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

@@ -1,0 +1,111 @@
+"""What a run did: its steps with times, calls and notes, and its tokens as they come."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from langgraph.types import Overwrite
+
+from ragweave.state import Note
+
+
+@dataclass
+class Visit:
+    """One run of one node."""
+
+    node: str
+    started: float
+    seconds: float = 0.0
+    update: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> int:
+        """Model calls of this visit."""
+        return int(self._usage("calls"))
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Input and output tokens of this visit."""
+        return self._usage("input_tokens"), self._usage("output_tokens")
+
+    def _usage(self, key: str) -> int:
+        usage = self.update.get("usage")
+        return int(usage.get(key, 0)) if isinstance(usage, Mapping) else 0
+
+
+class Watch:
+    """Collects what LangGraph's `tasks` and `messages` streams tell.
+
+    Tokens of one reply are shown at a time: with several replies under way, the first is shown
+    live and the others as they end.
+    """
+
+    def __init__(self, *, live: bool) -> None:
+        """Watch a run; `live` shows tokens as they come."""
+        self.live = live
+        self.visits: list[Visit] = []
+        self._open: dict[str, Visit] = {}
+        self._texts: dict[str, str] = {}
+        self._shown: str | None = None
+
+    @property
+    def notes(self) -> list[Note]:
+        """The notes that nodes left, in order of the visits."""
+        lists = (visit.update.get("notes") for visit in self.visits)
+        return [note for notes in lists if isinstance(notes, list) for note in notes]
+
+    def task(self, event: Mapping[str, Any]) -> None:
+        """Take a task's start or end."""
+        if "result" in event or "error" in event:
+            self._end(event)
+        else:
+            self._open[event["id"]] = Visit(event["name"], time.perf_counter())
+
+    def token(self, chunk: Any, metadata: Mapping[str, Any]) -> None:
+        """Take a token of a reply."""
+        key = str(metadata.get("langgraph_checkpoint_ns") or metadata.get("langgraph_node"))
+        text = chunk.text if isinstance(chunk.text, str) else ""
+        if self._shown is None:
+            self._shown = key
+            self._write(f"[{metadata.get('langgraph_node')}] ")
+        if key == self._shown:
+            self._write(text)
+        else:
+            self._texts[key] = self._texts.get(key, "") + text
+
+    def close(self) -> None:
+        """End the live text."""
+        if self._shown is not None:
+            self._write("\n")
+            self._shown = None
+
+    def _end(self, event: Mapping[str, Any]) -> None:
+        visit = self._open.pop(event["id"], None)
+        if visit is None:
+            return
+        visit.seconds = time.perf_counter() - visit.started
+        writes = dict(event.get("result") or ())
+        visit.update = {
+            key: value.value if isinstance(value, Overwrite) else value
+            for key, value in writes.items()
+        }
+        self.visits.append(visit)
+        self._flush(f"{event['name']}:{event['id']}")
+
+    def _flush(self, key: str) -> None:
+        if key == self._shown:
+            self.close()
+        waiting = self._texts.pop(key, None)
+        if waiting is not None:
+            if self._shown is not None:
+                self._texts[key] = waiting
+                return
+            self._write(f"[{key.partition(':')[0]}] {waiting}\n")
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
