@@ -1,0 +1,307 @@
+"""The knowledge base: a folder of passages that can be searched while it is being written."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, Self, get_args
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+
+from ragweave.errors import KnowledgeBaseError, MissingExtraError, UsageError
+from ragweave.tools.knowledge.embedder import embedding_name, embeddings_of
+from ragweave.tools.knowledge.folder import claim, same_settings
+from ragweave.tools.knowledge.intake import Intake, take_documents
+from ragweave.tools.knowledge.manifest import NAME, Manifest, write_manifest
+from ragweave.tools.knowledge.report import IndexReport, Progress
+from ragweave.tools.knowledge.searching import bm25_search, dense_search
+from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.snapshot import Snapshots
+from ragweave.tools.knowledge.splitting import Tokens, simple_tokens
+from ragweave.tools.knowledge.store import Store
+from ragweave.tools.knowledge.vectors import Vectors
+from ragweave.tools.knowledge.writing import Writer, told
+from ragweave.tools.retrieval.base import PassageRetriever, check_k
+from ragweave.tools.retrieval.bm25 import Bm25Retriever
+from ragweave.tools.retrieval.dense import DenseRetriever
+from ragweave.tools.retrieval.embedding import SentenceTransformerEmbeddings
+from ragweave.tools.retrieval.fusion import HybridRetriever
+from ragweave.tools.retrieval.rerank import PairScorer, RerankRetriever
+
+Mode = Literal["auto", "bm25", "dense", "hybrid"]
+
+
+class KnowledgeBase:
+    """Passages in a folder, with a BM25 index and, where wanted, embeddings.
+
+    Made by `create`, `open` or `open_or_create`. Every write makes a new generation, all or
+    nothing, and only one writer is let in at a time. Readers, in this process or another, see
+    one whole generation a query and the newest one with each query. Safe to use from threads.
+
+    Example:
+        >>> with KnowledgeBase.open_or_create("kb") as kb:  # doctest: +SKIP
+        ...     kb.index_paths([Path("docs")])
+        ...     kb.as_retriever(k=5).invoke("Who wrote it?")
+    """
+
+    def __init__(self, path: Path, embeddings: Embeddings | None = None) -> None:
+        """Use `create`, `open` or `open_or_create`."""
+        self.path = path
+        self._given = embeddings
+        self._snapshots = Snapshots(path)
+        self._store = Store(path)
+        manifest = self.manifest
+        self._embeddings = embeddings_of(path, manifest, embeddings)
+        self._tokens = _tokens(manifest.settings, self._embeddings)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        *,
+        settings: Settings | None = None,
+        embeddings: Embeddings | None = None,
+    ) -> Self:
+        """Make an empty knowledge base in a new or empty folder.
+
+        Args:
+            path: The folder.
+            settings: How to cut, analyse and embed; fixed from here on.
+            embeddings: A LangChain embeddings object in the place of `settings.embedding`; it has
+                to be given to `open` too.
+
+        Raises:
+            KnowledgeBaseError: The folder holds something, or cannot be written.
+            MissingExtraError: Embeddings are wanted and Chroma is not installed.
+        """
+        folder, wanted = Path(path), _stated(settings or Settings(), embeddings)
+        name = embedding_name(wanted, embeddings)
+        if name is not None and find_spec("chromadb") is None:
+            raise MissingExtraError("Dense retrieval", "chroma")
+        with told(folder, "nothing was made"):
+            claim(folder)
+            Store(folder).make()
+            collection = f"ragweave-{uuid.uuid4().hex}"
+            write_manifest(folder, Manifest(wanted, collection, embedding_name=name))
+        return cls(folder, embeddings)
+
+    @classmethod
+    def open(cls, path: str | Path, *, embeddings: Embeddings | None = None) -> Self:
+        """Open a knowledge base.
+
+        Raises:
+            KnowledgeBaseError: It is missing, foreign, damaged or of a newer format.
+        """
+        return cls(Path(path), embeddings)
+
+    @classmethod
+    def open_or_create(
+        cls,
+        path: str | Path,
+        *,
+        settings: Settings | None = None,
+        embeddings: Embeddings | None = None,
+    ) -> Self:
+        """Open a knowledge base, or make it where there is none.
+
+        Raises:
+            KnowledgeBaseError: As `open` and `create`; or `settings` differ from those that it
+                was made with.
+        """
+        if not (Path(path) / NAME).exists():
+            return cls.create(path, settings=settings, embeddings=embeddings)
+        opened = cls(Path(path), embeddings)
+        if settings is not None:
+            same_settings(opened.path, opened.settings, _stated(settings, embeddings))
+        return opened
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest of the current generation."""
+        return self._snapshots.current().manifest
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that it was made with."""
+        return self.manifest.settings
+
+    def __len__(self) -> int:
+        """Return the number of distinct passages."""
+        return self.manifest.passages
+
+    def __bool__(self) -> bool:
+        """An empty knowledge base is one all the same."""
+        return True
+
+    def add(
+        self, documents: Iterable[Document], source: str | None = None, *, split: bool = True
+    ) -> list[str]:
+        """Add documents; return the ids of their passages, in order.
+
+        A document with an id takes the place of one with that id in the same source; what is
+        there already changes nothing.
+
+        Args:
+            documents: Documents with text; `metadata` may hold `title` and `source`.
+            source: How passages cite them, in the place of their `metadata["source"]`.
+            split: Cut them as the settings say; False takes each as one passage.
+
+        Raises:
+            UsageError: A document has no text.
+            KnowledgeBaseError: Another writer is at work, the disk refuses, or the embedding model
+                cannot be had.
+        """
+        given = list(documents)
+        settings = self.settings if split else replace(self.settings, unit="words", size=2**60)
+        ids, _ = self._writer(None).write(
+            lambda draft: take_documents(draft, given, source, settings, self._tokens)
+        )
+        return ids
+
+    def delete(self, ids: Iterable[str]) -> int:
+        """Delete passages by their ids or those of their documents, whatever their sources.
+
+        Returns:
+            How many entries went; unknown ids count as none.
+
+        Raises:
+            KnowledgeBaseError: Another writer is at work, or the disk refuses.
+        """
+        named = list(ids)
+        dropped, _ = self._writer(None).write(lambda draft: draft.drop_documents(named))
+        return dropped
+
+    def delete_source(self, source: str) -> bool:
+        """Delete a source (a file's path, or the name documents were added under).
+
+        Returns:
+            Whether there was such a source.
+        """
+        dropped, _ = self._writer(None).write(lambda draft: draft.drop_named(source))
+        return dropped > 0
+
+    def index_paths(
+        self, paths: Sequence[str | Path], progress: Progress | None = None
+    ) -> IndexReport:
+        """Bring the index up to date with files and folders.
+
+        New and changed files are read, files that are gone from under `paths` leave the index,
+        all else stays. What cannot be read is named in the report; the rest is indexed.
+
+        Args:
+            paths: Files, or folders that are taken recursively.
+            progress: Called with stage, done and total.
+
+        Raises:
+            UsageError: No path is given.
+            KnowledgeBaseError: A path does not exist, another writer is at work, the disk
+                refuses, or the embedding model cannot be had.
+        """
+        if not paths:
+            raise UsageError("Give at least one file or folder to index")
+        tell = progress or (lambda _stage, _done, _total: None)
+        intake = Intake(self.path, self.settings, self._tokens, tell)
+        _, written = self._writer(progress).write(
+            lambda draft: intake.take_paths(draft, [Path(path) for path in paths])
+        )
+        counts = {
+            name: intake.counts[name] for name in ("added", "changed", "removed", "unchanged")
+        }
+        return IndexReport(
+            **counts,
+            skipped=tuple(intake.skips),
+            passages=written.manifest.passages,
+            embedded=written.embedded,
+            generation=written.manifest.generation,
+        )
+
+    def as_retriever(
+        self,
+        k: int = 5,
+        mode: Mode = "auto",
+        reranker: str | PairScorer | None = None,
+    ) -> PassageRetriever:
+        """Return a retriever over the current generation, whichever that is at each query.
+
+        Args:
+            k: Passages a query; a call may ask for another number.
+            mode: `bm25`, `dense`, `hybrid` (both, fused), or `auto`: hybrid where the knowledge
+                base has embeddings, else BM25.
+            reranker: Hub name or local path of a cross-encoder, or an object with `predict`.
+
+        Raises:
+            UsageError: `k` is below 1, the mode is unknown, or the reranker is none.
+            KnowledgeBaseError: The mode needs embeddings that the knowledge base has not.
+            MissingExtraError: The mode needs Chroma, and it is not installed.
+        """
+        check_k(k)
+        if mode not in get_args(Mode):
+            raise UsageError(f"Unknown mode {mode!r}; choose one of: {', '.join(get_args(Mode))}")
+        found = self._retriever(k, mode)
+        return found if reranker is None else RerankRetriever.over(found, reranker, k=k)
+
+    def close(self) -> None:
+        """Close the files; a later query opens them again."""
+        self._snapshots.close()
+        self._store.close()
+        if "_vectors" in self.__dict__:
+            self._vectors.close()
+            del self._vectors
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    @cached_property
+    def _vectors(self) -> Vectors:
+        manifest = self.manifest
+        return Vectors(self.path, manifest.collection, manifest.settings.chroma_url)
+
+    def _writer(self, progress: Progress | None) -> Writer:
+        vectors = None if self.manifest.embedding_name is None else self._vectors
+        return Writer(self.path, self._store, vectors, self._embeddings, progress)
+
+    def _retriever(self, k: int, mode: Mode) -> PassageRetriever:
+        name = self.manifest.embedding_name
+        bm25 = Bm25Retriever(search=bm25_search(self.path, self._snapshots, self._store), k=k)
+        if mode == "bm25" or (mode == "auto" and name is None):
+            return bm25
+        if name is None:
+            raise KnowledgeBaseError(
+                f"{self.path} has no embeddings: use mode 'bm25', or make it anew with an "
+                "embedding model"
+            )
+        if self._embeddings is None:
+            raise KnowledgeBaseError(
+                f"{self.path} was made with an embeddings object ({name}): give one to open()"
+            )
+        search = dense_search(
+            self.path, self._snapshots, self._store, self._vectors, self._embeddings
+        )
+        dense = DenseRetriever(search=search, k=k)
+        return dense if mode == "dense" else HybridRetriever(retrievers=[bm25, dense], k=k)
+
+
+def _stated(settings: Settings, embeddings: Embeddings | None) -> Settings:
+    """Return the settings to keep: no `auto`, no model beside an object, local paths absolute."""
+    if embeddings is not None:
+        return replace(settings, embedding=None)
+    spec = settings.resolved().embedding
+    if spec is not None and Path(spec).expanduser().is_dir():
+        spec = str(Path(spec).expanduser().absolute())
+    return replace(settings, embedding=spec)
+
+
+def _tokens(settings: Settings, embeddings: Embeddings | None) -> Tokens:
+    if settings.unit == "tokens" and isinstance(embeddings, SentenceTransformerEmbeddings):
+        return embeddings.token_spans
+    return simple_tokens

@@ -1,0 +1,215 @@
+"""Files and documents into a draft: what is new, changed or gone, cut into passages."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from langchain_core.documents import Document
+
+from ragweave.errors import KnowledgeBaseError, UsageError
+from ragweave.state.passages import content_id
+from ragweave.tools.knowledge.draft import Draft, Source
+from ragweave.tools.knowledge.loaded import Loaded, UnreadableError
+from ragweave.tools.knowledge.loaders import files_under, load
+from ragweave.tools.knowledge.report import Progress, Skip
+from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.splitting import Tokens, split
+from ragweave.tools.knowledge.store import Passage
+
+
+_OF_A_RUN = {"rank", "score", "query"}
+
+
+def cut(
+    loaded: Loaded, source: str, place: int, settings: Settings, tokens: Tokens
+) -> Iterator[Passage]:
+    """Cut a text into passages.
+
+    A passage's id is the text's own (`id#n` where it is cut into several), else its content id.
+
+    Args:
+        loaded: The text.
+        source: How passages cite it.
+        place: Place of the first passage within the source.
+        settings: How to cut.
+        tokens: Offsets of tokens where the unit is tokens.
+    """
+    spans = split(loaded.text, settings, tokens)
+    for number, (start, end) in enumerate(spans):
+        text = loaded.text[start:end]
+        content = content_id(text, loaded.title)
+        own = loaded.id if len(spans) == 1 else f"{loaded.id}#{number}"
+        page = loaded.page_at(start)
+        meta: dict[str, Any] = {**loaded.metadata, "source": source, "title": loaded.title}
+        meta |= {"start": start, "end": end} | ({} if page is None else {"page": page})
+        yield Passage(
+            own if loaded.id and own else content, content, loaded.id, place + number, text, meta
+        )
+
+
+@dataclass
+class Intake:
+    """Brings the files under some paths into a draft, and counts."""
+
+    folder: Path
+    settings: Settings
+    tokens: Tokens
+    progress: Progress
+    counts: Counter[str] = field(default_factory=Counter)
+    """Files by `added`, `changed`, `removed`, `unchanged`."""
+    skips: list[Skip] = field(default_factory=list)
+
+    def take_paths(self, draft: Draft, paths: Sequence[Path]) -> None:
+        """Enter what is new or changed under `paths`, take out what is gone from under them.
+
+        Raises:
+            KnowledgeBaseError: A path does not exist and was never indexed.
+        """
+        known = draft.sources("file")
+        roots = [_absolute(path) for path in paths]
+        files = self._files(paths, known)
+        for key in known:
+            if key not in files and any(_under(key, root) for root in roots):
+                draft.drop_source(key)
+                self.counts["removed"] += 1
+        for number, (key, path) in enumerate(files.items(), 1):
+            self._take_file(draft, known.get(key), key, path)
+            self.progress("read", number, len(files))
+
+    def _files(self, paths: Sequence[Path], known: dict[str, Source]) -> dict[str, Path]:
+        """Return the files under `paths` by key, in order of the paths given."""
+        files: dict[str, Path] = {}
+        for path in paths:
+            root = _absolute(path)
+            if not os.path.lexists(path):
+                if not any(_under(key, root) for key in known):
+                    raise KnowledgeBaseError(f"No such file or folder: {path}")
+                continue
+            for found in files_under(path, leave_out=self._own_place(path)):
+                if isinstance(found, Skip):
+                    self.skips.append(found)
+                else:
+                    files.setdefault(_absolute(found), found)
+        return files
+
+    def _own_place(self, path: Path) -> Path:
+        """Return the knowledge base's folder as a walk from `path` meets it."""
+        own, root = Path(_absolute(self.folder)), Path(_absolute(path))
+        return path / own.relative_to(root) if own.is_relative_to(root) else own
+
+    def _take_file(self, draft: Draft, before: Source | None, key: str, path: Path) -> None:
+        try:
+            now = _state(key, path, before)
+        except OSError as error:
+            self._lose(draft, before, Skip(str(path), error.strerror or str(error)))
+            return
+        if before is not None and now.hash == before.hash:
+            if now != before:
+                draft.touch(now)
+            self.counts["unchanged"] += 1
+            self.skips.extend(before.skips)
+            return
+        try:
+            with draft.attempt():
+                draft.drop_source(key)
+                skips = self._read(draft, key, path)
+        except UnreadableError as error:
+            self._lose(draft, before, Skip(str(path), str(error)))
+            return
+        draft.put_source(replace(now, skips=tuple(skips)))
+        self.skips.extend(skips)
+        self.counts["added" if before is None else "changed"] += 1
+
+    def _read(self, draft: Draft, key: str, path: Path) -> list[Skip]:
+        skips: list[Skip] = []
+        place = 0
+        for one in load(path, self.settings):
+            if isinstance(one, Skip):
+                skips.append(one)
+            else:
+                passages = cut(one, path.as_posix(), place, self.settings, self.tokens)
+                place += len(draft.put_passages(key, passages))
+        if not place and not skips:
+            raise UnreadableError("empty")
+        return skips
+
+    def _lose(self, draft: Draft, before: Source | None, skip: Skip) -> None:
+        """Name a file that cannot be read; what was read of it earlier leaves the index."""
+        self.skips.append(skip)
+        if before is not None:
+            draft.drop_source(before.key)
+            self.counts["removed"] += 1
+
+
+def take_documents(
+    draft: Draft,
+    documents: Iterable[Document],
+    source: str | None,
+    settings: Settings,
+    tokens: Tokens,
+) -> list[str]:
+    """Enter documents and return the ids of their passages, in order.
+
+    A document with the id of one of the same source takes its place; one whose content the
+    source holds already changes nothing.
+
+    Raises:
+        UsageError: A document has no text.
+    """
+    ids: list[str] = []
+    known = set(draft.sources("added"))
+    for doc in documents:
+        if not doc.page_content.strip():
+            raise UsageError(f"Document {doc.id or len(ids)} has no text")
+        name = source if source is not None else str(doc.metadata.get("source") or "added")
+        key = f"added:{name}"
+        if key not in known:
+            known.add(key)
+            draft.put_source(Source(key, name, "added"))
+        loaded = Loaded(
+            doc.page_content,
+            str(doc.metadata.get("title") or ""),
+            doc.id,
+            {key: value for key, value in doc.metadata.items() if key not in _OF_A_RUN},
+        )
+        passages = list(cut(loaded, name, draft.next_place(key), settings, tokens))
+        held = [found for one in passages if (found := draft.held(key, one))]
+        if len(held) == len(passages):
+            ids.extend(held)
+            continue
+        if doc.id:
+            draft.drop_documents([doc.id], key)
+        ids.extend(draft.put_passages(key, passages))
+    return ids
+
+
+def _state(key: str, path: Path, before: Source | None) -> Source:
+    """Return the file's state; its hash is read anew only if size or time changed."""
+    stat = path.stat()
+    same = before is not None and (before.size, before.mtime) == (stat.st_size, stat.st_mtime_ns)
+    digest = before.hash if before is not None and same else _digest(path)
+    name = path.as_posix() if before is None else before.name
+    return Source(
+        key, name, "file", stat.st_size, stat.st_mtime_ns, digest, before.skips if before else ()
+    )
+
+
+def _digest(path: Path) -> str:
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _absolute(path: Path) -> str:
+    return os.path.abspath(path)  # noqa: PTH100 - links stay as they are
+
+
+def _under(key: str, root: str) -> bool:
+    return key == root or Path(key).is_relative_to(root)

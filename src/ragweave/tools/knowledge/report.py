@@ -1,0 +1,48 @@
+"""What an indexing run did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Progress = Callable[[str, int, int], None]
+"""Called with a stage (`read`, `embed` or `index`), how much of it is done, and its total."""
+
+
+@dataclass(frozen=True)
+class Skip:
+    """A file, or a row of one, that could not be indexed."""
+
+    path: str
+    reason: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """Render as `path:line: reason`."""
+        place = self.path if self.line is None else f"{self.path}:{self.line}"
+        return f"{place}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class IndexReport:
+    """What `KnowledgeBase.index_paths` did, counted in files unless stated."""
+
+    added: int
+    changed: int
+    removed: int
+    unchanged: int
+    skipped: tuple[Skip, ...]
+    """Files and rows left out, with reasons; those of unchanged files are named again."""
+    passages: int
+    """Distinct passages in the knowledge base now."""
+    embedded: int
+    """Passages embedded in this run."""
+    generation: int
+    """Generation of the index now; it grows by one a write that changed something."""
+
+    def __str__(self) -> str:
+        """Render as one line."""
+        return (
+            f"{self.passages} passages; files: {self.added} added, {self.changed} changed, "
+            f"{self.removed} removed, {self.unchanged} unchanged; {len(self.skipped)} skipped"
+        )

@@ -1,0 +1,151 @@
+"""Passages and their sources in SQLite, each row with the generations that can see it.
+
+A row is seen by generation g if `added <= g < removed`. A writer gives its rows the next
+generation, which nobody looks at before the manifest names it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from langchain_core.documents import Document
+
+from ragweave.errors import KnowledgeBaseError
+
+NAME = "passages.sqlite"
+_NEVER = 2**62
+_MOST_VALUES = 10_000
+
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS sources (
+    row INTEGER PRIMARY KEY, key TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
+    size INTEGER, mtime INTEGER, hash TEXT, skips TEXT NOT NULL DEFAULT '[]',
+    added INTEGER NOT NULL, removed INTEGER NOT NULL DEFAULT {_NEVER});
+CREATE TABLE IF NOT EXISTS passages (
+    row INTEGER PRIMARY KEY, id TEXT NOT NULL, content TEXT NOT NULL, document TEXT,
+    source TEXT NOT NULL, place INTEGER NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL,
+    added INTEGER NOT NULL, removed INTEGER NOT NULL DEFAULT {_NEVER});
+CREATE INDEX IF NOT EXISTS source_key ON sources (key);
+CREATE INDEX IF NOT EXISTS passage_id ON passages (id);
+CREATE INDEX IF NOT EXISTS passage_content ON passages (content);
+CREATE INDEX IF NOT EXISTS passage_source ON passages (source, place);
+"""
+
+
+class Passage(NamedTuple):
+    """A passage as it goes into the store."""
+
+    id: str
+    content: str
+    """Key of what is embedded, title and text."""
+    document: str | None
+    """Id that the source gives to the whole text."""
+    place: int
+    """Order within the source."""
+    text: str
+    metadata: dict[str, Any]
+
+
+class Store:
+    """Connections to one passage database, one a thread at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take the folder of the knowledge base; nothing is opened yet."""
+        self.path = folder / NAME
+        self._idle: list[sqlite3.Connection] = []
+        self._lock = threading.Lock()
+
+    def make(self) -> None:
+        """Make the tables where there are none."""
+        with self.writing() as database:
+            database.executescript(_SCHEMA)
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Give a connection for changes; each statement commits unless in BEGIN … COMMIT."""
+        database = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = FULL")
+            yield database
+        finally:
+            database.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection.
+
+        Raises:
+            KnowledgeBaseError: The database is missing or damaged.
+        """
+        try:
+            with self._lock:
+                database = self._idle.pop() if self._idle else self._connect()
+            try:
+                yield database
+            finally:
+                with self._lock:
+                    self._idle.append(database)
+        except sqlite3.Error as error:
+            raise KnowledgeBaseError(
+                f"{self.path} cannot be read ({error}); delete the knowledge base and index again"
+            ) from error
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        with self._lock:
+            while self._idle:
+                self._idle.pop().close()
+
+    def by_rows(self, rows: Sequence[int]) -> dict[int, Document]:
+        """Return the passages of these rows; rows that are gone are left out."""
+        found: dict[int, Document] = {}
+        with self.reading() as database:
+            for part in _parts(rows):
+                query = (
+                    f"SELECT row, id, text, metadata FROM passages WHERE row IN ({_marks(part)})"  # noqa: S608 - only question marks
+                )
+                for row, key, text, metadata in database.execute(query, part):
+                    found[row] = _document(key, text, metadata)
+        return found
+
+    def by_contents(self, contents: Sequence[str], generation: int) -> list[tuple[str, Document]]:
+        """Return what `generation` sees of these contents, each with it, in passage order."""
+        found: list[tuple[tuple[str, int], str, Document]] = []
+        with self.reading() as database:
+            for part in _parts(contents):
+                query = (
+                    "SELECT source, place, content, id, text, metadata FROM passages "  # noqa: S608
+                    f"WHERE content IN ({_marks(part)}) AND added <= ? AND removed > ?"
+                )
+                for source, place, content, *fields in database.execute(
+                    query, (*part, generation, generation)
+                ):
+                    found.append(((source, place), content, _document(*fields)))
+        return [one[1:] for one in sorted(found, key=lambda one: one[0])]
+
+    def _connect(self) -> sqlite3.Connection:
+        # Without the right to write there is no shared memory file for WAL: read as it stands.
+        mode = "mode=ro" if os.access(self.path.parent, os.W_OK) else "mode=ro&immutable=1"
+        address = f"{self.path.absolute().as_uri()}?{mode}"
+        return sqlite3.connect(address, uri=True, timeout=30, check_same_thread=False)
+
+
+def _document(key: str, text: str, metadata: str) -> Document:
+    return Document(id=key, page_content=text, metadata=json.loads(metadata))
+
+
+def _parts(values: Sequence[Any]) -> Iterator[list[Any]]:
+    for first in range(0, len(values), _MOST_VALUES):
+        yield list(values[first : first + _MOST_VALUES])
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return ",".join("?" * len(values))

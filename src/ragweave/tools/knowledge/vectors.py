@@ -1,0 +1,218 @@
+"""Embeddings in Chroma, embedded under the knowledge base or on a server.
+
+Vectors are kept by content, whatever generation they belong to: a search that asks for more and
+drops what its generation does not see stays right while another process writes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ragweave.errors import KnowledgeBaseError, MissingExtraError
+from ragweave.tools.knowledge.lock import vector_lock
+
+FOLDER = "chroma"
+_PAGE = 5_000
+
+
+class Vectors:
+    """The Chroma collection of a knowledge base; safe under threads and between processes."""
+
+    def __init__(self, folder: Path, collection: str, url: str | None = None) -> None:
+        """Say where the vectors are; Chroma is opened at first use.
+
+        Raises:
+            MissingExtraError: chromadb is not installed.
+        """
+        if find_spec("chromadb") is None:
+            raise MissingExtraError("Dense retrieval", "chroma")
+        self._folder = folder
+        self._name = collection
+        self._client = _server(url) if url else _local(folder / FOLDER)
+        self._embedded = url is None
+
+    def missing(self, contents: Sequence[str]) -> list[str]:
+        """Return those of `contents` that have no vector yet, in order."""
+        with self._use(write=True) as collection:
+            held = {
+                one
+                for first in range(0, len(contents), _PAGE)
+                for one in collection.get(ids=list(contents[first : first + _PAGE]), include=[])[
+                    "ids"
+                ]
+            }
+        return [one for one in contents if one not in held]
+
+    def put(self, contents: Sequence[str], vectors: Sequence[Sequence[float]]) -> None:
+        """Keep a vector a content."""
+        with self._use(write=True) as collection:
+            size = self._client.batch_size()
+            for first in range(0, len(contents), size):
+                part = slice(first, first + size)
+                collection.upsert(ids=list(contents[part]), embeddings=list(vectors[part]))
+
+    def delete(self, contents: Sequence[str]) -> None:
+        """Forget contents, known or not."""
+        with self._use(write=True) as collection:
+            size = self._client.batch_size()
+            for first in range(0, len(contents), size):
+                collection.delete(ids=list(contents[first : first + size]))
+
+    def contents(self) -> list[str]:
+        """Return every content that has a vector."""
+        with self._use(write=True) as collection:
+            return [
+                one
+                for first in range(0, collection.count(), _PAGE)
+                for one in collection.get(limit=_PAGE, offset=first, include=[])["ids"]
+            ]
+
+    def count(self) -> int:
+        """Return the number of vectors."""
+        with self._use(write=True) as collection:
+            return int(collection.count())
+
+    def nearest(self, vector: Sequence[float], n: int, generation: int) -> list[tuple[str, float]]:
+        """Return up to `n` (content, cosine similarity), nearest first.
+
+        Args:
+            vector: The query's embedding.
+            n: How many.
+            generation: What the knowledge base stands at; a newer one has files to open again.
+        """
+        with self._use(write=False, generation=generation) as collection:
+            wanted = min(n, collection.count())
+            if not wanted:
+                return []
+            found = collection.query(
+                query_embeddings=[list(vector)], n_results=wanted, include=["distances"]
+            )
+        return [
+            (content, 1 - distance)
+            for content, distance in zip(found["ids"][0], found["distances"][0], strict=True)
+        ]
+
+    def reopen(self) -> None:
+        """See what other processes wrote."""
+        self._client.forget()
+
+    def close(self) -> None:
+        """Give the client back."""
+        self._client.release()
+
+    @contextmanager
+    def _use(self, *, write: bool, generation: int | None = None) -> Iterator[Any]:
+        from chromadb.errors import ChromaError
+
+        try:
+            with self._client.lock:
+                if not self._embedded:
+                    yield self._client.collection(self._name)
+                    return
+                with vector_lock(self._folder, write=write):
+                    yield self._client.collection(self._name, generation)
+        except ChromaError as error:
+            raise KnowledgeBaseError(
+                f"The vectors of {self._folder} cannot be used ({_line(error)}); if this stays, "
+                "delete the knowledge base and index again"
+            ) from error
+
+
+class _Client:
+    """A Chroma client, opened when needed and again for a newer generation."""
+
+    def __init__(self, key: str, make: Any) -> None:
+        self.key = key
+        self.lock = threading.RLock()
+        self.users = 0
+        self._make = make
+        self._open: Any = None
+        self._collections: dict[str, Any] = {}
+        self._generation: int | None = None
+
+    def collection(self, name: str, generation: int | None = None) -> Any:
+        if generation is not None and generation != self._generation:
+            # Embedded Chroma never looks again at files that another process changed.
+            self.forget()
+            self._generation = generation
+        if self._open is None:
+            self._open = self._make()
+        if name not in self._collections:
+            self._collections[name] = self._open.get_or_create_collection(
+                name,
+                embedding_function=None,
+                configuration={"hnsw": {"space": "cosine", "ef_search": 200}},
+            )
+        return self._collections[name]
+
+    def batch_size(self) -> int:
+        return int(self._open.get_max_batch_size())
+
+    def forget(self) -> None:
+        with self.lock:
+            self._collections.clear()
+            if self._open is not None:
+                self._open.close()
+            self._open = None
+            self._generation = None
+
+    def release(self) -> None:
+        with _clients_lock:
+            self.users -= 1
+            if not self.users:
+                _clients.pop(self.key, None)
+                self.forget()
+
+
+_clients: dict[str, _Client] = {}
+_clients_lock = threading.Lock()
+
+
+def _shared(key: str, make: Any) -> _Client:
+    # Chroma itself keeps one client a folder and process; so must we, or none could be reopened.
+    with _clients_lock:
+        client = _clients.setdefault(key, _Client(key, make))
+        client.users += 1
+        return client
+
+
+def _local(folder: Path) -> _Client:
+    def make() -> Any:
+        import chromadb
+        from chromadb.config import Settings
+
+        return chromadb.PersistentClient(str(folder), settings=Settings(anonymized_telemetry=False))
+
+    return _shared(str(folder.resolve()), make)
+
+
+def _server(url: str) -> _Client:
+    def make() -> Any:
+        import chromadb
+        import httpx
+        from chromadb.config import Settings
+
+        parts = urlsplit(url)
+        try:
+            return chromadb.HttpClient(
+                host=parts.hostname or "localhost",
+                port=parts.port or (443 if parts.scheme == "https" else 8000),
+                ssl=parts.scheme == "https",
+                settings=Settings(anonymized_telemetry=False),
+            )
+        except (ValueError, OSError, httpx.HTTPError) as error:
+            raise KnowledgeBaseError(
+                f"No Chroma server answers at {url}: {_line(error)}"
+            ) from error
+
+    return _shared(url, make)
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]

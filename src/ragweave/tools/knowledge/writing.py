@@ -1,0 +1,161 @@
+"""One write, all or nothing: rows, then vectors, then the BM25 index, then the manifest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+from ragweave.errors import KnowledgeBaseError
+from ragweave.tools.knowledge.draft import Draft, purge, titled
+from ragweave.tools.knowledge.embedder import check_dimension
+from ragweave.tools.knowledge.lock import write_lock
+from ragweave.tools.knowledge.manifest import Manifest, read_manifest, sync_folder, write_manifest
+from ragweave.tools.knowledge.report import Progress
+from ragweave.tools.knowledge.snapshot import BM25, ROWS
+from ragweave.tools.knowledge.store import Store
+from ragweave.tools.knowledge.vectors import Vectors
+from ragweave.tools.retrieval.analysis import analyzer_for
+from ragweave.tools.retrieval.bm25_index import Bm25Index
+
+_EMBED_BATCH = 64
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Written:
+    """The state after a write."""
+
+    manifest: Manifest
+    embedded: int
+
+
+class Writer:
+    """Writes new generations of one knowledge base."""
+
+    def __init__(
+        self,
+        folder: Path,
+        store: Store,
+        vectors: Vectors | None,
+        embeddings: Embeddings | None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Take the parts of an open knowledge base; vectors only where it has embeddings."""
+        self._folder = folder
+        self._store = store
+        self._vectors = vectors
+        self._embeddings = embeddings
+        self._progress = progress or (lambda _stage, _done, _total: None)
+
+    def write(self, change: Callable[[Draft], Result]) -> tuple[Result, Written]:
+        """Apply `change` to a draft and make it the current generation.
+
+        Until the manifest is replaced, readers see the old generation; a write that ends early,
+        killed or by an error, leaves it so. Nothing changed: no new generation.
+
+        Raises:
+            KnowledgeBaseError: Another writer is at work, or the disk refuses.
+        """
+        unchanged = "its index is as it was before"
+        with told(self._folder, unchanged), write_lock(self._folder):
+            manifest = read_manifest(self._folder)
+            with self._store.writing() as database:
+                draft = Draft(database, manifest.generation + 1)
+                result = change(draft)
+                draft.commit()
+                if not draft.changed:
+                    return result, Written(manifest, 0)
+                manifest, embedded = self._embed(draft, manifest)
+                manifest = self._index(draft, manifest)
+                write_manifest(self._folder, manifest)
+                with told(self._folder, "the new index is in place, old files may be left"):
+                    self._tidy(database, manifest.generation)
+        return result, Written(manifest, embedded)
+
+    def _embed(self, draft: Draft, manifest: Manifest) -> tuple[Manifest, int]:
+        """Embed the contents that have no vector; those of an earlier, broken-off write count."""
+        if self._vectors is None:
+            return manifest, 0
+        self._vectors.reopen()
+        missing = self._vectors.missing(draft.contents())
+        if missing and self._embeddings is None:
+            raise KnowledgeBaseError(
+                f"{self._folder} was made with an embeddings object ({manifest.embedding_name}); "
+                "give one when opening it to add documents"
+            )
+        for first in range(0, len(missing), _EMBED_BATCH):
+            batch = missing[first : first + _EMBED_BATCH]
+            vectors = _embedded(self._embeddings, draft.texts(batch))
+            manifest = replace(manifest, dimension=check_dimension(self._folder, manifest, vectors))
+            self._vectors.put(batch, vectors)
+            self._progress("embed", first + len(batch), len(missing))
+        return manifest, len(missing)
+
+    def _index(self, draft: Draft, manifest: Manifest) -> Manifest:
+        """Build and save the BM25 index of the draft; return the manifest to commit."""
+        folder = self._folder / BM25 / str(draft.generation)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        rows: list[int] = []
+        terms = analyzer_for(manifest.settings.language).terms
+        self._progress("index", 0, 1)
+        index = Bm25Index.build(terms(text) for text in _distinct(draft, rows))
+        index.save(folder)
+        np.save(folder / ROWS, np.array(rows, dtype=np.int64), allow_pickle=False)
+        for path in folder.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        sync_folder(folder)
+        self._progress("index", 1, 1)
+        sources = len(draft.sources("file")) + len(draft.sources("added"))
+        return replace(manifest, generation=draft.generation, passages=len(rows), sources=sources)
+
+    def _tidy(self, database: sqlite3.Connection, generation: int) -> None:
+        """Drop what neither this generation nor the last one needs."""
+        gone = purge(database, generation)
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        kept = {str(generation), str(generation - 1)}
+        for folder in (self._folder / BM25).iterdir():
+            if folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
+        if self._vectors is None:
+            return
+        if gone:
+            self._vectors.delete(gone)
+        held = {row[0] for row in database.execute("SELECT DISTINCT content FROM passages")}
+        if self._vectors.count() > len(held):
+            self._vectors.delete([one for one in self._vectors.contents() if one not in held])
+
+
+def _distinct(draft: Draft, rows: list[int]) -> Iterator[str]:
+    """Give the text to index of each distinct passage, and note its row in `rows`."""
+    seen: set[str] = set()
+    for row, key, text, meta in draft.rows():
+        if key not in seen:
+            seen.add(key)
+            rows.append(row)
+            yield titled(text, meta)
+
+
+def _embedded(embeddings: Embeddings | None, texts: list[str]) -> list[list[float]]:
+    return embeddings.embed_documents(texts) if embeddings is not None else []
+
+
+@contextmanager
+def told(folder: Path, outcome: str) -> Iterator[None]:
+    """Turn what the disk refuses into one line that ends in `outcome`."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise KnowledgeBaseError(f"Cannot write to {folder}: {reason}; {outcome}") from error

@@ -1,0 +1,78 @@
+"""The retriever contract of ragweave: LangChain's, with `k` a call."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForRetrieverRun,
+)
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import run_in_executor
+from pydantic import Field
+
+from ragweave.errors import UsageError
+from ragweave.state.passages import with_id
+
+
+def check_k(k: int) -> int:
+    """Return `k`, the number of passages wanted.
+
+    Raises:
+        UsageError: `k` is no whole number from 1 up.
+    """
+    if type(k) is not int or k < 1:
+        raise UsageError(f"k must be a whole number from 1 up, not {k!r}")
+    return k
+
+
+class PassageRetriever(BaseRetriever):
+    """A LangChain retriever that takes `k` a call: `retriever.invoke(query, k=8)`.
+
+    Documents come best first with `id`, `page_content`, and in `metadata` their `title` and
+    `source` where known, `rank` from 0 and `score`. The same index and query give the same
+    documents in the same order. Safe to call from many threads; `ainvoke` runs in a worker
+    thread, so the event loop goes on. A blank query gives an empty list.
+    """
+
+    k: int = Field(default=5, ge=1)
+    """Passages a query, where the call gives no `k`."""
+
+    @abstractmethod
+    def _find(self, query: str, k: int) -> list[Document]:
+        """Return up to `k` documents for a query that is not blank, best first."""
+
+    def find(self, query: str, k: int | None = None) -> list[Document]:
+        """Return up to `k` ranked documents, without LangChain's callbacks.
+
+        Raises:
+            UsageError: `k` is below 1.
+        """
+        wanted = check_k(self.k if k is None else k)
+        if not query.strip():
+            return []
+        return [
+            doc.model_copy(update={"metadata": {**doc.metadata, "rank": rank}})
+            for rank, doc in enumerate(self._find(query, wanted)[:wanted])
+        ]
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        del run_manager
+        return self.find(query, k)
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        del run_manager
+        return await run_in_executor(None, self.find, query, k)
+
+
+def find_with(retriever: BaseRetriever, query: str, k: int) -> list[Document]:
+    """Return up to `k` documents with ids of any LangChain retriever, in its order."""
+    if isinstance(retriever, PassageRetriever):
+        return retriever.find(query, k)
+    return [with_id(doc) for doc in retriever.invoke(query)[:k]]
