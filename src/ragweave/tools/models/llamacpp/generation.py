@@ -1,0 +1,151 @@
+"""The job of writing a reply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ragweave.errors import RagweaveError
+from ragweave.tools.models.llamacpp.grammar import Grammar
+from ragweave.tools.models.llamacpp.job import Job, Sink
+from ragweave.tools.models.llamacpp.logprobs import Row, best, log_normaliser
+from ragweave.tools.models.llamacpp.sampling import Sampler, Sampling
+from ragweave.tools.models.llamacpp.text import TextFlow
+from ragweave.tools.models.llamacpp.vocabulary import Vocabulary
+
+Reason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Settings of one reply."""
+
+    sampling: Sampling = field(default_factory=Sampling)
+    max_tokens: int | None = None
+    """Most tokens of the reply, counted whether or not they complete a character; None goes on
+    to the end of the context."""
+    stops: tuple[str, ...] = ()
+    grammar: str | None = None
+    logprobs: bool = False
+    top_logprobs: int = 0
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A bit of the reply; the text may be empty while a character is incomplete."""
+
+    text: str
+    logprob: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The end of a reply."""
+
+    text: str
+    """What was held back until now."""
+    reason: Reason
+    prompt_tokens: int
+    reply_tokens: int
+    """Every token that the model chose, its end token among them."""
+    reused_tokens: int
+    pieces: tuple[Piece, ...] = ()
+    """All pieces, where the job does not stream."""
+
+
+class GenerationJob(Job):
+    """Writes one reply; reports `Piece`s and then `Finished`, or an error."""
+
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        request: Request,
+        vocabulary: Vocabulary,
+        sink: Sink,
+        *,
+        stream: bool = False,
+    ) -> None:
+        """Take a tokenised prompt.
+
+        Args:
+            prompt: At least one token.
+            request: What to write.
+            vocabulary: The model's tokenizer.
+            sink: Who hears of it.
+            stream: Whether to report each piece as it comes, or all at the end.
+
+        Raises:
+            UsageError: The grammar can't be read.
+        """
+        super().__init__(prompt, sink)
+        self._request = request
+        self._vocabulary = vocabulary
+        self._grammar = Grammar(vocabulary, request.grammar) if request.grammar else None
+        self._sampler = Sampler(request.sampling, self._grammar)
+        self._flow = TextFlow(request.stops)
+        self._stream = stream
+        self._pieces: list[Piece] = []
+
+    @property
+    def written(self) -> int:
+        """Tokens chosen so far."""
+        return len(self.tokens) - len(self.prompt)
+
+    def absorb(self, logits: Row) -> bool:
+        """Choose the next token."""
+        token = self._sampler.pick(logits)
+        self.tokens.append(token)
+        self.wanted += 1
+        if self._vocabulary.ends(token):
+            return self._finish("stop")
+        text = self._flow.push(self._vocabulary.piece(token))
+        entry = self._logprob(logits, token) if self._request.logprobs else None
+        if text or entry:
+            self._hand_on(Piece(text, entry))
+        if self._flow.stopped:
+            return self._finish("stop")
+        limit = self._request.max_tokens
+        return self._finish("length") if limit is not None and self.written >= limit else False
+
+    def overflow(self) -> None:
+        """End the reply where the context ends."""
+        self._finish("length")
+
+    def fail(self, error: RagweaveError) -> None:
+        """End the job with an error."""
+        self._close()
+        super().fail(error)
+
+    def _finish(self, reason: Reason) -> bool:
+        self._close()
+        counts = len(self.prompt), self.written, self.reused
+        self.report(Finished(self._flow.flush(), reason, *counts, tuple(self._pieces)))
+        return True
+
+    def _hand_on(self, piece: Piece) -> None:
+        if self._stream:
+            self.report(piece)
+        else:
+            self._pieces.append(piece)
+
+    def _close(self) -> None:
+        if self._grammar is not None:
+            self._grammar.close()
+
+    def _logprob(self, logits: Row, token: int) -> dict[str, Any]:
+        """Describe a token as OpenAI's log-probabilities do (temperature 1, no truncation)."""
+        normaliser = log_normaliser(logits)
+        likely = best(logits, self._request.top_logprobs) if self._request.top_logprobs else ()
+        return {
+            **self._entry(token, float(logits[token]) - normaliser),
+            "top_logprobs": [self._entry(int(t), float(logits[t]) - normaliser) for t in likely],
+        }
+
+    def _entry(self, token: int, logprob: float) -> dict[str, Any]:
+        piece = self._vocabulary.piece(token) or self._vocabulary.text(token).encode()
+        return {
+            "token": piece.decode("utf-8", "replace"),
+            "bytes": list(piece),
+            "logprob": min(0.0, logprob),
+        }

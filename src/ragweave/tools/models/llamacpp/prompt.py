@@ -1,0 +1,100 @@
+"""From LangChain messages to the tokens of a prompt that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import BaseMessage, ChatMessage
+
+from ragweave.errors import UsageError
+from ragweave.tools.models.llamacpp.template import ChatTemplate, Message
+from ragweave.tools.models.llamacpp.vocabulary import Vocabulary
+
+Overflow = Literal["error", "drop_start", "drop_middle"]
+"""What becomes of a prompt that is longer than the context."""
+
+_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
+
+
+class PromptTooLongError(UsageError, ContextOverflowError):
+    """A prompt is longer than the model's context."""
+
+
+def as_template_messages(messages: Sequence[BaseMessage]) -> list[Message]:
+    """Return what a chat template reads: roles and texts.
+
+    Raises:
+        UsageError: There is no message, or one holds what is no text.
+    """
+    if not messages:
+        raise UsageError("a model needs at least one message")
+    return [{"role": _role(message), "content": _text(message)} for message in messages]
+
+
+def encode_prompt(
+    messages: Sequence[BaseMessage], template: ChatTemplate, vocabulary: Vocabulary
+) -> list[int]:
+    """Render and tokenise messages; only the template's own control tokens become such.
+
+    Raises:
+        ModelError: The template refuses the messages.
+        UsageError: A message holds what is no text, or the prompt is empty.
+    """
+    tokens: list[int] = []
+    for text, trusted in template.render(as_template_messages(messages)):
+        tokens += vocabulary.encode(text, special=trusted)
+    if vocabulary.adds_start and tokens[:1] != [vocabulary.start]:
+        tokens.insert(0, vocabulary.start)
+    if not tokens:
+        raise UsageError("the prompt is empty")
+    return tokens
+
+
+def fit(tokens: list[int], n_ctx: int, max_tokens: int | None, policy: Overflow) -> list[int]:
+    """Return a prompt that leaves room for a reply in a context of `n_ctx` tokens.
+
+    Args:
+        tokens: The whole prompt.
+        n_ctx: The context.
+        max_tokens: Longest reply; a trimmed prompt leaves it room, up to a quarter of the context.
+        policy: `error`, or which part to drop.
+
+    Raises:
+        PromptTooLongError: The prompt is too long and the policy is `error`.
+    """
+    if len(tokens) < n_ctx:
+        return tokens
+    if policy == "error":
+        raise PromptTooLongError(
+            f"the prompt has {len(tokens)} tokens and the context holds {n_ctx}, reply included: "
+            "shorten it, raise n_ctx, or choose what to drop (overflow='drop_middle')"
+        )
+    quarter = max(1, n_ctx // 4)
+    room = max(1, n_ctx - min(max_tokens or quarter, quarter))
+    head = room // 2 if policy == "drop_middle" else 0
+    return tokens[:head] + tokens[len(tokens) - (room - head) :]
+
+
+def _role(message: BaseMessage) -> str:
+    if isinstance(message, ChatMessage):
+        return message.role
+    kind = message.type.removesuffix("MessageChunk").lower()
+    if kind not in _ROLES:
+        raise UsageError(f"a local model takes no message of type {message.type!r}")
+    return _ROLES[kind]
+
+
+def _text(message: BaseMessage) -> str:
+    if isinstance(message.content, str):
+        return message.content
+    parts: list[str] = []
+    for block in message.content:
+        if isinstance(block, str):
+            parts.append(block)
+        elif block.get("type") == "text":
+            parts.append(str(block.get("text", "")))
+        else:
+            raise UsageError(f"a local model takes text only, not {block.get('type')!r}")
+    return "".join(parts)

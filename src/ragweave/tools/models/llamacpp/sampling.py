@@ -1,0 +1,111 @@
+"""How the next token is chosen from a row of logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragweave.errors import ModelError, UsageError
+from ragweave.tools.models.llamacpp.grammar import Grammar, refused
+from ragweave.tools.models.llamacpp.logprobs import Row, best
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Settings of the choice; the defaults are greedy."""
+
+    temperature: float = 0.0
+    """0 takes the likeliest token; else logits are divided by it before `top_p` applies."""
+    top_p: float = 1.0
+    """Only the likeliest tokens that together reach this probability stay."""
+    top_k: int = 0
+    """Only the `top_k` likeliest tokens stay; 0 keeps all."""
+    seed: int | None = None
+    """Makes sampling repeatable; None draws afresh."""
+
+    def __post_init__(self) -> None:
+        if not self.temperature >= 0.0 or np.isinf(self.temperature):
+            raise UsageError(f"temperature must be 0 or more, not {self.temperature}")
+        if not 0.0 <= self.top_p <= 1.0:
+            raise UsageError(f"top_p must lie between 0 and 1, not {self.top_p}")
+        if self.top_k < 0:
+            raise UsageError(f"top_k must be 0 or more, not {self.top_k}")
+        if self.seed is not None and self.seed < 0:
+            raise UsageError(f"seed must be 0 or more, not {self.seed}")
+
+
+class Sampler:
+    """Chooses the tokens of one reply, one after another."""
+
+    def __init__(self, settings: Sampling, grammar: Grammar | None = None) -> None:
+        """Start a reply."""
+        self._settings = settings
+        self._grammar = grammar
+        self._random = np.random.default_rng(settings.seed)
+
+    def pick(self, logits: Row) -> int:
+        """Return the next token.
+
+        Under a grammar, the free choice is taken where the grammar lets it pass; only otherwise
+        are all tokens checked. Without top_k and top_p that draws from exactly the renormalised
+        distribution: p(t) + p(refused) * p(t) / p(allowed) = p(t) / p(allowed).
+
+        Raises:
+            ModelError: The logits hold no number, or no token satisfies the grammar.
+        """
+        if not np.isfinite(logits.max()):
+            raise ModelError("the model computed no numbers (NaN): its file may be damaged")
+        token = self._draw(logits)
+        if self._grammar is None:
+            return token
+        if not self._grammar.allows(np.array([token]))[0]:
+            token = self._constrained(logits, self._grammar)
+        self._grammar.accept(token)
+        return token
+
+    def _constrained(self, logits: Row, grammar: Grammar) -> int:
+        if self._settings.temperature == 0.0:
+            likely = best(logits, 64)
+            passing = likely[grammar.allows(likely)]
+            if passing.size:
+                return int(passing[0])
+        masked = np.where(grammar.allows(np.arange(logits.size)), logits, -np.inf)
+        if np.isneginf(masked.max()):
+            raise refused()
+        return self._draw(masked.astype(np.float32))
+
+    def _draw(self, logits: Row) -> int:
+        s = self._settings
+        if s.temperature == 0.0 or s.top_k == 1 or s.top_p == 0.0:
+            return int(logits.argmax())
+        tokens, sums = self._candidates(logits)
+        at = int(np.searchsorted(sums, self._random.random() * sums[-1], side="right"))
+        return int(tokens[min(at, len(sums) - 1)])
+
+    def _candidates(self, logits: Row) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the tokens that may be drawn and their cumulated weights."""
+        s = self._settings
+        scaled = np.exp((logits - logits.max()).astype(np.float64) / s.temperature)
+        if s.top_k == 0 and s.top_p == 1.0:
+            return np.arange(logits.size), np.cumsum(scaled)
+        if s.top_k:
+            tokens = best(logits, s.top_k)
+            return _nucleus(tokens, np.cumsum(scaled[tokens]), float(scaled[tokens].sum()), s.top_p)
+        # Most nuclei are small: the whole vocabulary is sorted only where it must be.
+        total = float(scaled.sum())
+        for count in (64, 1024, logits.size):
+            tokens = best(logits, count)
+            sums = np.cumsum(scaled[tokens])
+            if sums[-1] >= s.top_p * total:
+                break
+        return _nucleus(tokens, sums, total, s.top_p)
+
+
+def _nucleus(
+    tokens: NDArray[np.int64], sums: NDArray[np.float64], total: float, top_p: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Cut sorted candidates where they reach `top_p`; the one that crosses the line stays."""
+    count = int(np.searchsorted(sums, top_p * total)) + 1
+    return tokens[:count], sums[:count]

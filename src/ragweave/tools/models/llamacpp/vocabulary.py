@@ -1,0 +1,95 @@
+"""Text to tokens and back, by the model file's own tokenizer (thread-safe)."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from ragweave.errors import ModelError
+
+_CONTROL = 8 | 16
+"""Attribute bits of control and user-defined tokens (llama.h, `llama_token_attr`)."""
+
+
+class Vocabulary:
+    """The tokenizer of a loaded model."""
+
+    def __init__(self, lib: Any, model: Any) -> None:
+        """Take the binding and a loaded model, which must outlive this object."""
+        self._lib = lib
+        self.pointer = lib.llama_model_get_vocab(model)
+        self.size = int(lib.llama_vocab_n_tokens(self.pointer))
+        self.end = int(lib.llama_vocab_eos(self.pointer))
+        self.start = int(lib.llama_vocab_bos(self.pointer))
+        self.adds_start = bool(lib.llama_vocab_get_add_bos(self.pointer))
+        self._pieces: dict[int, bytes] = {}
+        self._lock = threading.Lock()
+
+    def encode(self, text: str, *, start: bool = False, special: bool = False) -> list[int]:
+        """Return the tokens of `text`.
+
+        Args:
+            text: Any text.
+            start: Whether to add the start token where the model wants one.
+            special: Whether the texts of control tokens become those tokens; False reads them as
+                plain text, which is what untrusted text needs.
+
+        Raises:
+            ModelError: The tokenizer refuses the text.
+        """
+        data = text.encode("utf-8", "replace")
+        room = len(data) + 8
+        while True:
+            out = (ctypes.c_int32 * room)()
+            count = self._lib.llama_tokenize(
+                self.pointer, data, len(data), out, room, start, special
+            )
+            if count >= 0:
+                return list(out[:count])
+            if -count <= room:
+                raise ModelError(f"the tokenizer refused a text of {len(data)} bytes")
+            room = -count
+
+    def piece(self, token: int) -> bytes:
+        """Return the bytes that a token stands for; control tokens stand for none."""
+        found = self._pieces.get(token)
+        if found is None:
+            found = self._read_piece(token)
+            with self._lock:
+                self._pieces[token] = found
+        return found
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens; bytes that are no UTF-8 become replacement characters."""
+        return b"".join(map(self.piece, tokens)).decode("utf-8", "replace")
+
+    def ends(self, token: int) -> bool:
+        """Whether the token ends a reply."""
+        return bool(self._lib.llama_vocab_is_eog(self.pointer, token))
+
+    def text(self, token: int) -> str:
+        """Return a token's own name, as it stands in the file."""
+        name = self._lib.llama_vocab_get_text(self.pointer, token)
+        return name.decode("utf-8", "replace") if name else ""
+
+    @cached_property
+    def control_texts(self) -> tuple[str, ...]:
+        """Names of the control tokens, which text from outside must not turn into."""
+        attribute = self._lib.llama_vocab_get_attr
+        return tuple(
+            name
+            for token in range(self.size)
+            if attribute(self.pointer, token) & _CONTROL and (name := self.text(token))
+        )
+
+    def _read_piece(self, token: int) -> bytes:
+        room = 64
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            count = self._lib.llama_token_to_piece(self.pointer, token, buffer, room, 0, False)
+            if count >= 0:
+                return buffer.raw[:count]
+            room = -count
