@@ -15,6 +15,8 @@ from ragweave.nodes.step import Step, Work, pure
 from ragweave.state import AnswerType, Update
 from ragweave.state.passages import GIVEN, as_input
 
+_TABLES = ("retrieved", "kept", "candidates", "verdicts", "augmented")
+
 
 def begin_step(options: OptionsT) -> Step[OptionsT]:
     """Return the node `begin`."""
@@ -33,12 +35,13 @@ def begin(state: Mapping[str, Any], options: Options) -> Update:
     this input brought them.
 
     Raises:
-        UsageError: The question is empty, or the answer type is unknown.
+        UsageError: The question is empty, the answer type is unknown, or the gold answers are
+            no list of texts.
     """
     question = state.get("question")
     if not isinstance(question, str) or not question.strip():
         raise UsageError("the question is empty: ask something")
-    answer_type = state.get("answer_type") or options.answer_type
+    answer_type = state.get("answer_type") or options.default_answer_type
     one_of("answer_type", answer_type, AnswerType)
     given = [doc for doc in state.get("passages") or () if doc.metadata.get("query") == GIVEN]
     update: Update = {
@@ -46,17 +49,34 @@ def begin(state: Mapping[str, Any], options: Options) -> Update:
         "answer_kind": answer_type,
         "answer": "",
         "status": "unknown",
+        "stopped": "",
         "queries": {"question": question.strip()},
         "passages": Overwrite(as_input(given)),
         "heuristic_answer": "",
         "known": None,
-        **{key: Overwrite({}) for key in ("retrieved", "kept", "candidates")},
+        "round": 0,
+        "hops": [],
+        "written": "",
+        "claims": [],
+        "topic": "",
+        "hop": 0,
+        "gold": _gold(state.get("gold_answers")),
+        **{key: Overwrite({}) for key in _TABLES},
         "notes": Overwrite([]),
         "usage": Overwrite(no_usage()),
     }
     if options.timeout is not None:
         update["deadline"] = time.time() + options.timeout
     return update
+
+
+def _gold(answers: object) -> list[str]:
+    """Return the gold answers of an input, or none."""
+    if answers is None:
+        return []
+    if not isinstance(answers, list | tuple) or not all(isinstance(one, str) for one in answers):
+        raise UsageError("gold_answers must be a list of texts")
+    return [one for one in answers if one.strip()]
 
 
 def no_usage() -> dict[str, Any]:

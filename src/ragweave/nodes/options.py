@@ -36,6 +36,11 @@ class Options:
     timeout: float | None = None
     """Seconds that a whole run may take; None: no limit."""
 
+    @property
+    def default_answer_type(self) -> AnswerType:
+        """The answer type of an input that names none; a method's profile may decide it."""
+        return self.answer_type
+
     def __post_init__(self) -> None:
         """Check the values.
 

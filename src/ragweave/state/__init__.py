@@ -1,8 +1,25 @@
 """What flows through every graph: the typed state, its records and its reducers."""
 
-from ragweave.state.passages import as_document, content_id, interleave, ranked, unique, with_id
+from ragweave.state.passages import (
+    as_document,
+    by_query,
+    content_id,
+    interleave,
+    ranked,
+    unique,
+    with_id,
+)
 from ragweave.state.rag import AnswerType, Branch, Passages, RAGInput, RAGOutput, RAGState, Update
-from ragweave.state.records import Candidate, Note, Status, Tokens, Usage
+from ragweave.state.records import (
+    Candidate,
+    Claim,
+    Hop,
+    Note,
+    Status,
+    Stopped,
+    Tokens,
+    Usage,
+)
 from ragweave.state.reducers import (
     add_usage,
     merge_by_key,
@@ -22,12 +39,16 @@ __all__ = [
     "Update",
     # records
     "Candidate",
+    "Claim",
+    "Hop",
     "Note",
     "Status",
+    "Stopped",
     "Tokens",
     "Usage",
     # passages
     "as_document",
+    "by_query",
     "content_id",
     "interleave",
     "ranked",

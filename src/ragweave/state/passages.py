@@ -73,6 +73,14 @@ def interleave(lists: Sequence[Sequence[Document]]) -> list[Document]:
     return unique(one[rank] for rank in range(longest) for one in lists if rank < len(one))
 
 
+def by_query(lists: Sequence[Sequence[Document]]) -> list[Document]:
+    """Join ranked lists one behind the other, without duplicates.
+
+    Source: BlendFilter, section 3.3 (the union of the filtered sets, in query order).
+    """
+    return unique(doc for one in lists for doc in one)
+
+
 def as_input(documents: Iterable[Document]) -> list[Document]:
     """Return copies whose query mark says `input` where it said `given`: taken up by a run."""
     return [

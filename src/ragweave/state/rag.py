@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.documents import Document
 from langgraph.channels import EphemeralValue, UntrackedValue
+from langgraph.managed import RemainingSteps
 from typing_extensions import TypedDict
 
-from ragweave.state.records import Candidate, Note, Status, Usage
+from ragweave.state.records import Candidate, Claim, Hop, Note, Status, Stopped, Usage
 from ragweave.state.reducers import (
     add_usage,
     merge_by_key,
@@ -31,6 +32,8 @@ class RAGInput(TypedDict):
     """Passages to answer from, best first; given, they take the place of retrieval."""
     answer_type: NotRequired[Annotated[AnswerType | None, EphemeralValue]]
     """The kind of answer wanted by this input; None or absent takes the graph's option."""
+    gold_answers: NotRequired[Annotated[list[str] | None, EphemeralValue]]
+    """Right answers, where known: FILCO's oracle filter works from them. No model sees them."""
 
 
 class RAGOutput(TypedDict):
@@ -42,6 +45,8 @@ class RAGOutput(TypedDict):
     """The answer, or the literal `Unknown`."""
     status: Status
     """`answered` or `unknown`."""
+    stopped: Stopped
+    """`rounds` where a limit on rounds ended a looping method before it ended itself, else ""."""
     passages: Passages
     """The passages that the answer was read from, in prompt order."""
     candidates: Annotated[dict[str, Candidate], merge_candidates]
@@ -63,12 +68,32 @@ class RAGState(RAGInput, RAGOutput):  # type: ignore[misc]
     """A proxy model's draft answer (SlimPLM section 3.1)."""
     known: bool | None
     """Whether the model is judged to know the answer without retrieval; None: not judged."""
+    claims: list[Claim]
+    """Claims of the heuristic answer that need a search, in order (SlimPLM section 3.3)."""
+    verdicts: Annotated[dict[str, bool], merge_by_key]
+    """Whether each claim is judged known, by the claim's key."""
+    topic: str
+    """The question's general topic (BlendFilter's filter prompt)."""
+    augmented: Annotated[dict[str, str], merge_by_key]
+    """Text that a model wrote to widen the question, by the name of the query it makes."""
+    hop: int
+    """External augmentations done so far (BlendFilter, remark 1)."""
+    gold: list[str]
+    """The right answers that this input brought, for an oracle filter; empty: none."""
     kept: Annotated[dict[str, list[Document]], merge_by_key]
     """What a filter kept of each query's passages, by the query's name."""
+    round: int
+    """Which round a looping method is in, from 0."""
+    hops: list[Hop]
+    """What a method that asks and looks up in turns has asked so far, in order."""
+    written: str
+    """The part of the answer that stands, in a method that writes bit by bit (FLARE)."""
     notes: Annotated[list[Note], merge_notes]
     """Fallbacks taken and passages dropped, for the reader of a trace."""
     deadline: Annotated[float, UntrackedValue]
     """Clock time (seconds since the epoch) by which this run must end; not checkpointed."""
+    remaining_steps: RemainingSteps
+    """Supersteps left before LangGraph's recursion limit; the framework sets it."""
 
 
 class Branch(TypedDict):
@@ -82,6 +107,10 @@ class Branch(TypedDict):
     """Which self-consistency sample this branch draws."""
     hints: list[str]
     """Candidate answers of an earlier round, best first."""
+    draft: NotRequired[str]
+    """The reasoning that a short answer is read off."""
+    round: NotRequired[int]
+    """Which round this is, in a method that asks the same node again."""
     deadline: NotRequired[float]
 
 

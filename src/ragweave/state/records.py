@@ -10,6 +10,24 @@ Status = Literal["answered", "unknown"]
 """`unknown` when the method has no answer; `answer` is then the literal `Unknown`."""
 
 
+Stopped = Literal["", "rounds"]
+"""What cut a run short: nothing, or the limit on rounds (the option's, or LangGraph's recursion
+limit). A run that was cut short still has the best answer that its method could give by then."""
+
+
+class Hop(TypedDict):
+    """One step of a method that asks and looks up in turns (Self-Ask, ReAct)."""
+
+    key: str
+    """Name of its query, as in `queries` and `retrieved`."""
+    thought: str
+    """What the model reasoned before it asked; empty where the method has no thoughts."""
+    query: str
+    """What the model wanted to look up; empty where its reply could not be read."""
+    result: str
+    """What a reader made of the passages found; empty where they stand for themselves."""
+
+
 class Candidate(TypedDict):
     """One answer of one model call, before any vote."""
 
@@ -27,6 +45,15 @@ class Candidate(TypedDict):
     """Which self-consistency sample it is, from 0."""
     passages: list[str]
     """Ids of the passages that stood in the prompt."""
+
+
+class Claim(TypedDict):
+    """One claim of a heuristic answer, and the query that checks it."""
+
+    key: str
+    """Name of its query: `claim_1`, `claim_2`, …"""
+    claim: str
+    query: str
 
 
 class Tokens(TypedDict):
