@@ -15,7 +15,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -223,7 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(raw)
         self.close_connection = True
 
-    def _events(self, chunks: Iterator[object] | list[object], *, ends: bool = True) -> None:
+    def _events(self, chunks: Iterable[object], *, ends: bool = True) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from typing import Any
 
 import httpx
 import openai
@@ -11,21 +12,14 @@ import pytest
 import pytest_socket
 from langchain_openai import ChatOpenAI
 
-from openai_server import BrokenJson, Drop, Hang, HttpFault, OpenAIServer, Reply
+from openai_server import Answer, BrokenJson, Drop, Hang, HttpFault, OpenAIServer, Reply
 
 pytestmark = pytest.mark.loopback
 
 
-def client(server: OpenAIServer, **settings: object) -> ChatOpenAI:
-    return ChatOpenAI(
-        **{
-            "model": "m",
-            "base_url": server.base_url,
-            "api_key": "none",
-            "max_retries": 0,
-            **settings,
-        }
-    )
+def client(server: OpenAIServer, **settings: Any) -> ChatOpenAI:
+    own = {"model": "m", "base_url": server.base_url, "api_key": "none", "max_retries": 0}
+    return ChatOpenAI(**{**own, **settings})
 
 
 def test_reply_and_usage() -> None:
@@ -72,7 +66,7 @@ def test_logprobs_and_missing_usage() -> None:
         (Hang(), openai.APITimeoutError),
     ],
 )
-def test_faults(fault: object, kind: type[Exception]) -> None:
+def test_faults(fault: Answer, kind: type[Exception]) -> None:
     with OpenAIServer([fault]) as server:
         with pytest.raises(kind) as caught:
             client(server, timeout=0.3).invoke("?")
