@@ -22,7 +22,6 @@ from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.knowledge.splitting import Tokens, split
 from ragweave.tools.knowledge.store import Passage
 
-
 _OF_A_RUN = {"rank", "score", "query"}
 
 

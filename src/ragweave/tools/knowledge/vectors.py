@@ -6,15 +6,14 @@ drops what its generation does not see stays right while another process writes.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError
+from ragweave.tools.knowledge.chroma import local_client, one_line, server_client
 from ragweave.tools.knowledge.lock import vector_lock
 
 FOLDER = "chroma"
@@ -34,7 +33,7 @@ class Vectors:
             raise MissingExtraError("Dense retrieval", "chroma")
         self._folder = folder
         self._name = collection
-        self._client = _server(url) if url else _local(folder / FOLDER)
+        self._client = server_client(url) if url else local_client(folder / FOLDER)
         self._embedded = url is None
 
     def missing(self, contents: Sequence[str]) -> list[str]:
@@ -119,100 +118,6 @@ class Vectors:
                     yield self._client.collection(self._name, generation)
         except ChromaError as error:
             raise KnowledgeBaseError(
-                f"The vectors of {self._folder} cannot be used ({_line(error)}); if this stays, "
+                f"The vectors of {self._folder} cannot be used ({one_line(error)}); if this stays, "
                 "delete the knowledge base and index again"
             ) from error
-
-
-class _Client:
-    """A Chroma client, opened when needed and again for a newer generation."""
-
-    def __init__(self, key: str, make: Any) -> None:
-        self.key = key
-        self.lock = threading.RLock()
-        self.users = 0
-        self._make = make
-        self._open: Any = None
-        self._collections: dict[str, Any] = {}
-        self._generation: int | None = None
-
-    def collection(self, name: str, generation: int | None = None) -> Any:
-        if generation is not None and generation != self._generation:
-            # Embedded Chroma never looks again at files that another process changed.
-            self.forget()
-            self._generation = generation
-        if self._open is None:
-            self._open = self._make()
-        if name not in self._collections:
-            self._collections[name] = self._open.get_or_create_collection(
-                name,
-                embedding_function=None,
-                configuration={"hnsw": {"space": "cosine", "ef_search": 200}},
-            )
-        return self._collections[name]
-
-    def batch_size(self) -> int:
-        return int(self._open.get_max_batch_size())
-
-    def forget(self) -> None:
-        with self.lock:
-            self._collections.clear()
-            if self._open is not None:
-                self._open.close()
-            self._open = None
-            self._generation = None
-
-    def release(self) -> None:
-        with _clients_lock:
-            self.users -= 1
-            if not self.users:
-                _clients.pop(self.key, None)
-                self.forget()
-
-
-_clients: dict[str, _Client] = {}
-_clients_lock = threading.Lock()
-
-
-def _shared(key: str, make: Any) -> _Client:
-    # Chroma itself keeps one client a folder and process; so must we, or none could be reopened.
-    with _clients_lock:
-        client = _clients.setdefault(key, _Client(key, make))
-        client.users += 1
-        return client
-
-
-def _local(folder: Path) -> _Client:
-    def make() -> Any:
-        import chromadb
-        from chromadb.config import Settings
-
-        return chromadb.PersistentClient(str(folder), settings=Settings(anonymized_telemetry=False))
-
-    return _shared(str(folder.resolve()), make)
-
-
-def _server(url: str) -> _Client:
-    def make() -> Any:
-        import chromadb
-        import httpx
-        from chromadb.config import Settings
-
-        parts = urlsplit(url)
-        try:
-            return chromadb.HttpClient(
-                host=parts.hostname or "localhost",
-                port=parts.port or (443 if parts.scheme == "https" else 8000),
-                ssl=parts.scheme == "https",
-                settings=Settings(anonymized_telemetry=False),
-            )
-        except (ValueError, OSError, httpx.HTTPError) as error:
-            raise KnowledgeBaseError(
-                f"No Chroma server answers at {url}: {_line(error)}"
-            ) from error
-
-    return _shared(url, make)
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]
