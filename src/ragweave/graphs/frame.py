@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias
 
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.graph import Graph
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer, RetryPolicy
@@ -18,8 +20,23 @@ from ragweave.nodes.step import Step
 from ragweave.state import RAGInput, RAGOutput, RAGState
 from ragweave.tools.models import Models
 
-CompiledGraph: TypeAlias = CompiledStateGraph[Any, Any, Any, Any]
-"""A compiled graph over the ragweave state: a LangChain Runnable from input to output."""
+
+class CompiledGraph(CompiledStateGraph[Any, Any, Any, Any]):
+    """A compiled graph over the ragweave state: a LangChain Runnable from input to output.
+
+    Its picture leaves out the handlers of failed nodes, which LangGraph draws unconnected.
+    """
+
+    def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
+        """Return the graph to draw."""
+        return _without_handlers(super().get_graph(config, xray=xray))
+
+    async def aget_graph(
+        self, config: RunnableConfig | None = None, *, xray: int | bool = False
+    ) -> Graph:
+        """Return the graph to draw."""
+        return _without_handlers(await super().aget_graph(config, xray=xray))
+
 
 Draft: TypeAlias = StateGraph[Any, Any, Any, Any]
 """A graph being wired."""
@@ -66,4 +83,12 @@ def draft(options: OptionsT) -> Draft:
 def finish(graph: Draft, name: str, parts: Parts[Any]) -> CompiledGraph:
     """Compile `graph` as `name`, with as many branches at once as it fans out."""
     compiled = graph.compile(checkpointer=parts.checkpointer, name=name)
-    return compiled.with_config({"max_concurrency": MAX_CONCURRENCY})
+    drawn = CompiledGraph(**vars(compiled))
+    return drawn.with_config({"max_concurrency": MAX_CONCURRENCY})
+
+
+def _without_handlers(graph: Graph) -> Graph:
+    handlers = [node for name, node in graph.nodes.items() if name.startswith("__error_handler__")]
+    for handler in handlers:
+        graph.remove_node(handler)
+    return graph

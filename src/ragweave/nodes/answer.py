@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.documents import Document
@@ -15,10 +15,10 @@ from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.replies import parse_answer
 from ragweave.nodes.step import Step
-from ragweave.state import Branch, Candidate, Update
+from ragweave.state import AnswerType, Branch, Candidate, Update
 from ragweave.tools.models import Models
-from ragweave.tools.tasks import Task
-from ragweave.tools.text.untrusted import one_line
+from ragweave.tools.tasks import Task, TaskName
+from ragweave.tools.text.untrusted import one_line, render_passages
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class AnswerStep:
     """How one answer node asks.
 
     It reads a `Branch` (the payload of a `Send`) and writes one entry of `candidates`, under
-    the key `NAME:SAMPLE`, or `NAME:PASSAGE_ID:SAMPLE` where branches hold one passage each.
+    the key `NAME:SAMPLE`, or `NAME:PASSAGE_ID:SAMPLE` where branches hold one passage each, or
+    `NAME:ROUND:SAMPLE` where a method comes back to the node round by round.
     """
 
     name: str
@@ -36,56 +37,82 @@ class AnswerStep:
     closed_template: str = ""
     """Name of the template for a branch without passages, where the method asks without any."""
     round: int = 0
-    """Which round of the method this is, from 0."""
+    """Which round of the method this is, from 0, where the branch does not say."""
     reasons: bool = False
     """Whether the reply reasons first and ends in "So the answer is …"."""
     one_passage: bool = False
     """Whether each branch holds one passage."""
+    extracts: bool = False
+    """Whether it reads a short answer off the branch's draft, a reasoning."""
+    forms: Mapping[AnswerType, str] = field(default_factory=lambda: ANSWER_FORMS)
+    """What `answer_form` says for each kind of answer."""
+    reads: AnswerType | None = None
+    """As what kind of answer the reply is read; None: the question's."""
+    values: Callable[[Mapping[str, Any], Any], Mapping[str, Any]] | None = None
+    """More template variables, from the branch and the options."""
+    render: Callable[[Sequence[Document]], str] = render_passages
+    """How passages stand in the prompt."""
 
     def step(self, models: Models, templates: Templates, options: OptionsT) -> Step[OptionsT]:
         """Return the node."""
+        question: Ask[OptionsT] = self.ask(templates)
+        return question.step(models, options)
 
-        def prompt(state: Mapping[str, Any], opts: OptionsT) -> Prompt:
+    def ask(self, templates: Templates) -> Ask[Any]:
+        """Return the model question."""
+
+        def prompt(state: Mapping[str, Any], opts: Options) -> Prompt:
             return self.prompt(state, opts, templates)
 
-        ask = Ask[OptionsT](name=self.name, role="answer", prompt=prompt, update=self.update)
-        return ask.step(models, options)
+        return Ask(name=self.name, role="answer", prompt=prompt, update=self.update)
 
     def prompt(self, branch: Mapping[str, Any], options: Options, templates: Templates) -> Prompt:
         """Ask the branch's question over its passages."""
         task: Task = {
-            "task": "reason" if self.reasons else "answer",
+            "task": self._task,
             "question": branch["question"],
             "answer_type": branch["answer_kind"],
         }
         if branch["hints"]:
             task["candidates"] = list(branch["hints"])
+        if self.extracts:
+            task["draft"] = branch["draft"]
         values = {
             "question": branch["question"],
-            "answer_form": ANSWER_FORMS[branch["answer_kind"]],
+            "answer_form": self.forms[branch["answer_kind"]],
             "candidates": "; ".join(map(one_line, branch["hints"])),
+            "draft": branch.get("draft", ""),
+            **(self.values(branch, options) if self.values else {}),
         }
         sampled = {"temperature": options.sample_temperature} if options.samples > 1 else {}
         name = self.template if branch["passages"] else self.closed_template or self.template
-        return Prompt(templates[name], task, values, branch["passages"], sampled)
+        return Prompt(templates[name], task, values, branch["passages"], sampled, self.render)
 
     def update(self, branch: Mapping[str, Any], _options: Options, reply: Reply) -> Update:
         """Read the reply into a candidate."""
         candidate: Candidate = {
-            "answer": parse_answer(reply.text, branch["answer_kind"]),
+            "answer": parse_answer(reply.text, self.reads or branch["answer_kind"]),
             "reply": reply.text,
             "pool": self.name,
-            "round": self.round,
+            "round": branch.get("round", self.round),
             "rank": min((doc.metadata.get("rank", 0) for doc in reply.passages), default=0),
             "sample": branch["sample"],
             "passages": [doc.id or "" for doc in reply.passages],
         }
         return {"candidates": {self._key(branch): candidate}}
 
+    @property
+    def _task(self) -> TaskName:
+        if self.extracts:
+            return "extract"
+        return "reason" if self.reasons else "answer"
+
     def _key(self, branch: Mapping[str, Any]) -> str:
         sample = branch["sample"]
         if self.one_passage:
             return f"{self.name}:{branch['passages'][0].id}:{sample}"
+        if "round" in branch:
+            return f"{self.name}:{branch['round']}:{sample}"
         return f"{self.name}:{sample}"
 
 
@@ -96,17 +123,31 @@ def branches(
     *,
     contexts: Iterable[Sequence[Document]],
     hints: Sequence[str] = (),
+    round: int | None = None,  # noqa: A002 - the name that candidates and branches use
 ) -> list[Send]:
     """Return a branch to `node` for each context (a list of passages) and sample."""
     return [
-        Send(node, _branch(state, context, sample, hints))
+        Send(node, _branch(state, context, sample, hints, round))
         for context in contexts
         for sample in range(options.samples)
     ]
 
 
+def short_answers(state: Mapping[str, Any], node: str, pool: str) -> list[Send]:
+    """Return a branch to `node` for each reasoning of a pool that says anything."""
+    return [
+        Send(node, {**_branch(state, [], one["sample"], [], None), "draft": one["reply"]})
+        for one in state["candidates"].values()
+        if one["pool"] == pool and one["reply"]
+    ]
+
+
 def _branch(
-    state: Mapping[str, Any], context: Sequence[Document], sample: int, hints: Sequence[str]
+    state: Mapping[str, Any],
+    context: Sequence[Document],
+    sample: int,
+    hints: Sequence[str],
+    number: int | None,
 ) -> Branch:
     branch: Branch = {
         "question": state["question"],
@@ -115,6 +156,8 @@ def _branch(
         "sample": sample,
         "hints": list(hints),
     }
+    if number is not None:
+        branch["round"] = number
     if state.get("deadline"):
         branch["deadline"] = state["deadline"]
     return branch

@@ -26,7 +26,7 @@ def parse_answer(reply: str, answer_type: AnswerType) -> str:
     Code fences, emphasis, quotes and a thinking block are dropped. A yes/no reply that is
     neither counts as unknown.
     """
-    text = _FENCE.sub("", _THOUGHT.sub("", reply)).strip()
+    text = bare_text(reply)
     if answer_type == "long":
         return UNKNOWN if is_unknown(text) else text
     marked = _behind_marker(text)
@@ -34,6 +34,11 @@ def parse_answer(reply: str, answer_type: AnswerType) -> str:
     if is_unknown(answer) or (marked is None and is_unknown(text)):
         return UNKNOWN
     return _yes_or_no(answer) if answer_type == "yes_no" else answer
+
+
+def bare_text(reply: str) -> str:
+    """Return `reply` without a thinking block and code fences."""
+    return _FENCE.sub("", _THOUGHT.sub("", reply)).strip()
 
 
 def _behind_marker(text: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from langchain_core.documents import Document
@@ -15,14 +15,17 @@ from ragweave.nodes.notes import note
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.step import Call, Step, Work, pure
 from ragweave.state import Update, interleave, ranked
+from ragweave.state.passages import INPUT
 from ragweave.tools.retrieval import PassageRetriever
 
 Retriever: TypeAlias = Runnable[str, list[Document]]
 """A ragweave retriever, or any LangChain retriever."""
 
 
-def retrieve_step(retriever: Retriever | None, options: OptionsT) -> Step[OptionsT]:
-    """Return the node `retrieve`: runs one query, writes `retrieved[query_key]`.
+def retrieve_step(
+    retriever: Retriever | None, options: OptionsT, name: str = "retrieve"
+) -> Step[OptionsT]:
+    """Return a retrieval node: runs one query, writes `retrieved[query_key]`.
 
     `k` reaches ragweave's own retrievers with each call; any other retriever's result is cut
     to `k`.
@@ -42,37 +45,67 @@ def retrieve_step(retriever: Retriever | None, options: OptionsT) -> Step[Option
             "usage": {**no_usage(), "retrievals": 1},
         }
 
-    return Step("retrieve", body, options)
+    return Step(name, body, options)
 
 
 def to_retrieval(state: Mapping[str, Any], _options: Options) -> Literal["collect"] | list[Send]:
     """Route: given passages go straight to `collect`; otherwise a branch for each query."""
     if state["passages"]:
         return "collect"
+    return searches(state, state["queries"])
+
+
+def searches(
+    state: Mapping[str, Any], queries: Mapping[str, str], node: str = "retrieve"
+) -> list[Send]:
+    """Return a branch to a retrieval node for each query."""
     return [
-        Send("retrieve", {"query_key": key, "query": text, "deadline": state.get("deadline")})
-        for key, text in state["queries"].items()
+        Send(node, {"query_key": key, "query": text, "deadline": state.get("deadline")})
+        for key, text in queries.items()
     ]
 
 
-def collect_step(options: OptionsT) -> Step[OptionsT]:
-    """Return the node `collect`: sets `passages` from what the queries found, in prompt order."""
+Union: TypeAlias = Callable[[Sequence[Sequence[Document]]], list[Document]]
+"""How the queries' passages join: `interleave`, or `by_query`."""
+
+
+def collect_step(
+    options: OptionsT, union: Callable[[OptionsT], Union] = lambda _options: interleave
+) -> Step[OptionsT]:
+    """Return the node `collect`: sets `passages` from what the queries found, in prompt order.
+
+    Where a filter has been at work, it is what the filter kept of each query's passages.
+    """
 
     def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:
-        update = collect(state, opts)
+        update = collect(state, opts, union(opts))
         if state["retrieved"] and not any(state["retrieved"].values()):
             update["notes"] = [note(config, "collect", "no_passages_found")]
+        elif state["kept"] and not any(passage_sets(state).values()):
+            update["notes"] = [note(config, "collect", "filter_kept_nothing")]
         return pure(update)
 
     return Step("collect", body, options)
 
 
-def collect(state: Mapping[str, Any], options: Options) -> Update:
-    """Interleave the queries' passages in query order and put them in the order asked for."""
-    found = state["retrieved"]
-    lists = [found[key] for key in state["queries"] if key in found]
-    passages = list(state["passages"]) or interleave(lists)
+def collect(state: Mapping[str, Any], options: Options, union: Union = interleave) -> Update:
+    """Join the queries' passages in query order and put them in the order asked for."""
+    sets = passage_sets(state)
+    passages = sets[INPUT] if INPUT in sets else union(list(sets.values()))
     return {"passages": Overwrite(arranged(passages, options.order))}
+
+
+def passage_sets(state: Mapping[str, Any]) -> dict[str, list[Document]]:
+    """Return each query's passages in query order: what a filter kept, else what was found.
+
+    Passages that the input brought are one set, called `input`, and the only one.
+    """
+    found, kept = state["retrieved"], state["kept"]
+    given = list(state["passages"])
+    sets = (
+        {INPUT: given} if given else {key: found[key] for key in state["queries"] if key in found}
+    )
+    return {key: kept.get(key, passages) for key, passages in sets.items()}
 
 
 def arranged(passages: Sequence[Document], order: str) -> list[Document]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from ragweave.nodes.conclude import conclude
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.step import Step, Work, pure
-from ragweave.state import Candidate
+from ragweave.state import Candidate, Stopped
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import UNKNOWN
 
@@ -39,15 +39,32 @@ def majority_vote(candidates: Iterable[Candidate]) -> str:
     return best[winner][1]
 
 
-def pool_of(state: Mapping[str, Any], pool: str) -> list[Candidate]:
-    """Return the candidates that the node named `pool` made, in order."""
-    return [one for one in state["candidates"].values() if one["pool"] == pool]
+def pool_of(state: Mapping[str, Any], *pools: str) -> list[Candidate]:
+    """Return the candidates that the nodes named `pools` made, in order."""
+    return [one for one in state["candidates"].values() if one["pool"] in pools]
 
 
-def vote_step(name: str, pool: str, options: OptionsT) -> Step[OptionsT]:
-    """Return a node that votes over one pool and sets the answer."""
+def last_round(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return the candidates of the latest round among `candidates`, in order."""
+    listed = list(candidates)
+    latest = max((one["round"] for one in listed), default=0)
+    return [one for one in listed if one["round"] == latest]
 
-    def body(state: Mapping[str, Any], _opts: OptionsT, _config: RunnableConfig) -> Work:
-        return pure(conclude(state, majority_vote(pool_of(state, pool))))
+
+def vote_step(
+    name: str,
+    pool: str | tuple[str, ...],
+    options: OptionsT,
+    stopped: Callable[[Mapping[str, Any], OptionsT], Stopped] = lambda _state, _options: "",
+) -> Step[OptionsT]:
+    """Return a node that votes over the latest round of a pool, or of several, joined.
+
+    `stopped` says of state and options whether a limit cut the method short.
+    """
+    pools = (pool,) if isinstance(pool, str) else pool
+
+    def body(state: Mapping[str, Any], opts: OptionsT, _config: RunnableConfig) -> Work:
+        winner = majority_vote(last_round(pool_of(state, *pools)))
+        return pure(conclude(state, winner, stopped(state, opts)))
 
     return Step(name, body, options)
