@@ -38,8 +38,8 @@ def build_graph(
     """Build the graph of a method.
 
     The graph takes `{"question": …}` (and optionally `passages` and `answer_type`) and gives
-    `question`, `answer`, `status`, `passages`, `candidates` and `usage`, sync and async. Options
-    may be overridden for one run: `graph.invoke(x, context={"k": 8})`.
+    `question`, `answer`, `status`, `stopped`, `passages`, `candidates` and `usage`, sync and
+    async. Options may be overridden for one run: `graph.invoke(x, context={"k": 8})`.
 
     Args:
         name: Name of the method, one of `METHODS`.

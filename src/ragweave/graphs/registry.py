@@ -10,6 +10,7 @@ from ragweave.graphs import (
     concat_pf,
     cot,
     direct,
+    iter_retgen,
     pf_concat,
     post_fusion,
     pruning,
@@ -26,6 +27,7 @@ _MODULES = (
     summary,
     concat_pf,
     pf_concat,
+    iter_retgen,
 )
 
 METHODS: Mapping[str, Method] = MappingProxyType(

@@ -1,0 +1,50 @@
+"""The next round's query from the last round's text (ITER-RETGEN)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from ragweave.nodes.options import OptionsT
+from ragweave.nodes.replies import bare_text
+from ragweave.nodes.rounds import search_for
+from ragweave.nodes.step import Step, Work, pure
+from ragweave.nodes.vote import last_round, majority_vote, pool_of
+from ragweave.state import Update
+from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.unknown import is_unknown
+
+
+def requery_step(pool: str, options: OptionsT) -> Step[OptionsT]:
+    """Return the node `requery`: starts a round whose query is the last round's text."""
+
+    def body(state: Mapping[str, Any], _opts: OptionsT, _config: RunnableConfig) -> Work:
+        return pure(requery(state, pool))
+
+    return Step("requery", body, options)
+
+
+def requery(state: Mapping[str, Any], pool: str) -> Update:
+    """Make the query `y ⊕ q`: what was generated comes first, then the question.
+
+    Source: Shao et al. 2023 (Enhancing Retrieval-Augmented Large Language Models with Iterative
+    Retrieval-Generation Synergy), section 3.2.
+    """
+    number = state["round"] + 1
+    text = f"{generated(state, pool)} {state['question']}".strip()
+    return {"round": number, **search_for(state, f"round_{number}", text)}
+
+
+def generated(state: Mapping[str, Any], pool: str) -> str:
+    """Return the text behind the answer of the latest round, as one line.
+
+    That is the whole reply whose answer wins the vote, but for its sentences that say "unknown":
+    they name nothing to search for.
+    """
+    candidates = last_round(pool_of(state, pool))
+    winner = majority_vote(candidates)
+    reply = next((one["reply"] for one in candidates if one["answer"] == winner), "")
+    telling = (one.text for one in split_sentences(bare_text(reply)) if not is_unknown(one.text))
+    return " ".join(" ".join(telling).split())

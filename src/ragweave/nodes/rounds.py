@@ -1,0 +1,66 @@
+"""Rounds: what methods that go round in a loop share.
+
+A loop is bounded twice: by an option of the method, and by LangGraph's recursion limit, which the
+routers see coming (`remaining_steps`), so that a run ends with what it has and never in an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.documents import Document
+from langgraph.types import Overwrite
+
+from ragweave.errors import UsageError
+from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.retrieve import arranged
+from ragweave.state import Update
+from ragweave.state.passages import by_query
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundOptions(Options):
+    """Options of a method that retrieves round by round."""
+
+    rounds: int = 3
+    """Most retrieval rounds (SlimPLM, appendix B: three, for every method with rounds)."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        at_least("rounds", self.rounds, 1)
+
+
+def refuse_samples(options: Options, method: str) -> None:
+    """Raise `UsageError` where samples are asked of a method whose calls form one chain."""
+    if options.samples > 1:
+        raise UsageError(
+            f"{method} takes no samples: its calls form one chain, each reading the last one's "
+            f"reply; run the graph {options.samples} times instead"
+        )
+
+
+def search_for(state: Mapping[str, Any], key: str, text: str) -> Update:
+    """Return the update that makes `text` the one query to retrieve for.
+
+    What the round before found leaves `passages` (it stays in `retrieved`); passages that the
+    caller gave stay, and are what every round finds.
+    """
+    update: Update = {"queries": {key: text}}
+    return {**update, "passages": Overwrite([])} if state["retrieved"] else update
+
+
+def all_found(state: Mapping[str, Any], keys: Iterable[str], order: str) -> list[Document]:
+    """Return what the queries named `keys` found, query by query, or the passages given.
+
+    Args:
+        state: The state.
+        keys: Names of queries, in the order wanted; those that were not searched count as empty.
+        order: The order of each query's passages (the option `order`).
+    """
+    found = state["retrieved"]
+    if not found:
+        return list(state["passages"])
+    return by_query([arranged(found.get(key, []), order) for key in keys])
