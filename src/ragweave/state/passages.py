@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from langchain_core.documents import Document
+
+from ragweave.errors import UsageError
 
 GIVEN = "given"
 """`metadata["query"]` of passages that the caller has just handed in."""
@@ -38,13 +39,23 @@ def ranked(documents: Iterable[Document], query_key: str) -> list[Document]:
     ]
 
 
-def as_document(value: Document | Mapping[str, Any] | str) -> Document:
-    """Take a document, its JSON form (`page_content`, `metadata`, `id`) or a bare text."""
+def as_document(value: object) -> Document:
+    """Take a document, its JSON form (`page_content`, `metadata`, `id`) or a bare text.
+
+    Raises:
+        UsageError: `value` is none of these.
+    """
     if isinstance(value, Document):
         return value
     if isinstance(value, str):
         return Document(page_content=value)
-    fields = value.get("kwargs", value)
+    fields = value.get("kwargs", value) if isinstance(value, Mapping) else {}
+    if "page_content" not in fields:
+        raise UsageError(
+            "a passage must be a LangChain Document, a mapping with page_content, or a text, "
+            f"not {type(value).__name__}"
+            + (f" with {', '.join(map(str, fields))}" if fields else "")
+        )
     return Document(
         page_content=fields["page_content"],
         metadata=dict(fields.get("metadata") or {}),
@@ -53,14 +64,14 @@ def as_document(value: Document | Mapping[str, Any] | str) -> Document:
 
 
 def unique(documents: Iterable[Document]) -> list[Document]:
-    """Drop later documents whose id or text (case and white space folded) came before."""
+    """Drop documents whose id or text (case and white space folded) an earlier kept one has."""
     seen: set[str] = set()
     kept: list[Document] = []
     for doc in map(with_id, documents):
         keys = {f"id:{doc.id}", "text:" + " ".join(doc.page_content.casefold().split())}
         if not keys & seen:
             kept.append(doc)
-        seen |= keys
+            seen |= keys
     return kept
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from langchain_core.documents import Document
 
+from ragweave.errors import UsageError
 from ragweave.state.passages import GIVEN, as_document, ranked
 from ragweave.state.records import Candidate, Note, Usage
 
@@ -69,5 +70,10 @@ def take_passages(_old: object, new: Sequence[Any] | None) -> list[Document]:
 
     Nodes write `passages` through `Overwrite`, which bypasses this reducer. So the mark tells
     passages handed in with this input from those that an earlier turn of the same thread left.
+
+    Raises:
+        UsageError: `new` is not a list of passages.
     """
+    if isinstance(new, str | Mapping):
+        raise UsageError(f"passages must be a list of passages, not one {type(new).__name__}")
     return ranked(map(as_document, new or ()), GIVEN)

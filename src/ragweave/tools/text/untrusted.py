@@ -18,11 +18,10 @@ _TAG = re.compile(
     r"|<(?=\s*[|｜])|<(?=<\s*/?\s*SYS)",
     re.IGNORECASE,
 )
-_BRACKETS = re.compile(
-    r"\[(?=/?INST\s*\])|\[(?=\[)|\](?=\])|\((?=\()|\)(?=\))", re.IGNORECASE
-)
+_BRACKETS = re.compile(r"\[(?=/?INST\s*\])|\[(?=\[)|\](?=\])|\((?=\()|\)(?=\))", re.IGNORECASE)
 _INVISIBLE = frozenset({"Cc", "Cf", "Co", "Cs"})
-_JOINERS = "\u200c\u200d"
+_CLINGING = frozenset("\u034f\u200c\u200d" + "".join(map(chr, range(0xFE00, 0xFE10))))
+_LINES = {ord(mark): "\n" for mark in "\r\u2028\u2029"}
 _ROLE_LINE = re.compile(
     r"^([ \t>*#]*)(system|user|assistant|human|ai|instruction|instructions|tool)([ \t*]*):",
     re.IGNORECASE | re.MULTILINE,
@@ -37,7 +36,7 @@ def untrusted(text: str) -> str:
     invisible format and control characters, which could hide any of these. Applying it twice
     changes nothing more.
     """
-    visible = _drop_invisible(text.replace("\r\n", "\n").replace("\r", "\n"))
+    visible = _drop_invisible(text.replace("\r\n", "\n").translate(_LINES))
     broken = _BRACKETS.sub(lambda match: match.group() + " ", _TAG.sub("‹", visible))
     return _ROLE_LINE.sub(r"\1\2\3 -", broken)
 
@@ -45,17 +44,21 @@ def untrusted(text: str) -> str:
 def _drop_invisible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        char
-        for at, char in enumerate(text)
-        if char in "\n\t"
-        or unicodedata.category(char) not in _INVISIBLE
-        or (char in _JOINERS and _between_letters_beyond_ascii(text, at))
-    )
+    return "".join(char for at, char in enumerate(text) if _stays(char, text[max(at - 1, 0) : at]))
 
 
-def _between_letters_beyond_ascii(text: str, at: int) -> bool:
-    return not (text[max(at - 1, 0) : at] + text[at + 1 : at + 2]).isascii()
+def _stays(char: str, before: str) -> bool:
+    """Tell whether `char` can be seen, or shapes the visible letter beyond ASCII before it.
+
+    Joiners shape Persian, Indic and emoji text; behind `<` they would hide a delimiter.
+    """
+    if char in _CLINGING:
+        return not (before.isascii() or before in _CLINGING or _invisible(before))
+    return char in "\n\t" or not _invisible(char)
+
+
+def _invisible(char: str) -> bool:
+    return unicodedata.category(char) in _INVISIBLE
 
 
 def one_line(text: str) -> str:
