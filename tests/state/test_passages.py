@@ -1,0 +1,68 @@
+"""Passages: ids by content, ranks, and merging of ranked lists."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+
+from ragweave.state import content_id, interleave, ranked, unique, with_id
+from ragweave.state.passages import GIVEN, INPUT, as_input
+
+docs = st.builds(
+    lambda text, name: Document(page_content=text, id=name),
+    st.text(alphabet="ab C", min_size=1, max_size=4),
+    st.none() | st.sampled_from(["x", "y", "z"]),
+)
+
+
+def test_content_id_depends_on_title_and_text() -> None:
+    assert content_id("text", "title") == content_id("text", "title")
+    assert len({content_id("a"), content_id("b"), content_id("a", "t"), content_id("t\na")}) == 4
+
+
+def test_with_id_keeps_an_id() -> None:
+    assert with_id(Document(page_content="a", id="mine")).id == "mine"
+    named = with_id(Document(page_content="a", metadata={"title": "T"}))
+    assert named.id == content_id("a", "T")
+
+
+@given(st.lists(docs, max_size=6))
+def test_ranked_counts_from_zero_and_copies(listed: list[Document]) -> None:
+    result = ranked(listed, "q")
+    assert [doc.metadata["rank"] for doc in result] == list(range(len(listed)))
+    assert all(doc.metadata["query"] == "q" and doc.id for doc in result)
+    assert all(doc.metadata == {} for doc in listed)
+
+
+@given(st.lists(docs, max_size=8))
+def test_unique_is_idempotent_and_has_no_repeats(listed: list[Document]) -> None:
+    kept = unique(listed)
+    assert unique(kept) == kept
+    assert len({doc.id for doc in kept}) == len(kept)
+    folded = [" ".join(doc.page_content.casefold().split()) for doc in kept]
+    assert len(set(folded)) == len(folded)
+
+
+@given(st.lists(st.lists(docs, max_size=4), max_size=4))
+def test_interleave_has_no_repeats_and_first_ranks_first(lists: list[list[Document]]) -> None:
+    merged = interleave(lists)
+    assert unique(merged) == merged
+    everything = [with_id(doc) for one in lists for doc in one]
+    assert all(doc in everything for doc in merged)
+    assert unique(merged + everything) == merged
+    if lists and lists[0]:
+        assert merged[0] == with_id(lists[0][0])
+
+
+def test_interleave_order() -> None:
+    lists = [[Document(page_content=text) for text in texts] for texts in ("ace", "bd", "")]
+    assert [doc.page_content for doc in interleave(lists)] == list("abcde")
+
+
+def test_as_input_retires_only_the_given_mark() -> None:
+    marked = [
+        *ranked([Document(page_content="a")], GIVEN),
+        *ranked([Document(page_content="b")], "q"),
+    ]
+    assert [doc.metadata["query"] for doc in as_input(marked)] == [INPUT, "q"]

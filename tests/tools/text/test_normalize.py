@@ -1,0 +1,57 @@
+"""Normalisation by the SQuAD rule, and word tokens."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragweave.tools.text.normalize import normalize_answer, words
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The Eiffel Tower.", "eiffel tower"),
+        ("  an   Apple\t", "apple"),
+        ("“Hey Jude”", "hey jude"),
+        ("1914–1918", "19141918"),
+        ("J. R. R. Tolkien", "j r r tolkien"),
+        ("U.S.", "us"),
+        ("theatre", "theatre"),
+        ("Émile", "émile"),
+        ("the", ""),
+        ("", ""),
+    ],
+)
+def test_normalize_answer(text: str, expected: str) -> None:
+    assert normalize_answer(text) == expected
+
+
+@given(st.text(max_size=60))
+def test_the_result_is_lower_case_and_folded(text: str) -> None:
+    result = normalize_answer(text)
+    assert result == " ".join(result.split())
+    assert not {"a", "an", "the"} & set(result.split())
+    assert result == result.lower()
+
+
+@given(st.text(alphabet="abThe .,!“ -", max_size=30))
+def test_case_punctuation_and_space_do_not_matter(text: str) -> None:
+    assert normalize_answer(f"  {text.upper()}!?  ") == normalize_answer(text)
+
+
+def test_words() -> None:
+    assert words("Don't stop, Łódź 1984! snake_case") == [
+        "don't",
+        "stop",
+        "łódź",
+        "1984",
+        "snake",
+        "case",
+    ]
+
+
+@given(st.text(max_size=60))
+def test_words_are_in_the_text(text: str) -> None:
+    assert all(word in text.lower() for word in words(text))
