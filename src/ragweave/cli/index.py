@@ -75,23 +75,22 @@ def _bundled(wanted: bool) -> list[Path]:
 
 
 def _open_or_create(path: Path, given: dict[str, Any]) -> KnowledgeBase:
+    """Open with the settings that it was made with, which `given` may only repeat."""
+    from dataclasses import replace
+
     from ragweave.tools.knowledge import KnowledgeBase, Settings
+    from ragweave.tools.knowledge.manifest import NAME
 
     if given.get("embedding") == "none":
         given["embedding"] = None
-    if not KnowledgeBase.exists(path):
+    if not (path / NAME).exists():
         return KnowledgeBase.create(path, settings=Settings(**given))
     base = KnowledgeBase.open(path)
-    wanted = Settings(**given).resolved()
-    for name in given:
-        had, asked = getattr(base.settings, name), getattr(wanted, name)
-        if had != asked:
-            base.close()
-            raise UsageError(
-                f"{path} was made with {name}={had}, not {asked}: leave the option out, or index "
-                f"into a new folder"
-            )
-    return base
+    if not given:
+        return base
+    with base:
+        settings = replace(base.settings, **given)
+    return KnowledgeBase.open_or_create(path, settings=settings)
 
 
 def _with_bar(base: KnowledgeBase, sources: list[Path]) -> IndexReport:

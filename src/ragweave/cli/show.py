@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -48,11 +50,10 @@ def _show_sources(screen: Any, result: Mapping[str, Any]) -> None:
     if not result["passages"]:
         return
     used = _behind_answer(result)
-    screen.print(
-        "[bold]Sources[/bold] (✓ read into the answer)" if used else "[bold]Passages read[/bold]"
-    )
+    tells = 0 < len(used) < len(result["passages"])
+    screen.print("[bold]Sources[/bold]" + (" (✓ gave this answer)" if tells else ""))
     for number, doc in enumerate(result["passages"], start=1):
-        mark = "✓" if doc.id in used else " "
+        mark = "✓" if tells and doc.id in used else " "
         screen.print(f" {mark} {number}. {_escaped(_place(doc))}", soft_wrap=True)
 
 
@@ -71,12 +72,18 @@ def _behind_answer(result: Mapping[str, Any]) -> set[str]:
 
 def _place(doc: Document) -> str:
     title = str(doc.metadata.get("title") or "")
-    source = str(doc.metadata.get("source") or "")
+    source = _near(str(doc.metadata.get("source") or ""))
     page = doc.metadata.get("page")
     where = f"{source}, page {page}" if page else source
     text = " ".join(doc.page_content.split())
     start = text if len(text) <= 80 else text[:79] + "…"
     return " — ".join(part for part in (title, where, start) if part)
+
+
+def _near(source: str) -> str:
+    """Shorten a path below the current folder."""
+    here = str(Path.cwd()) + os.sep
+    return source.removeprefix(here)
 
 
 def _cost(result: Mapping[str, Any], watch: Watch) -> str:

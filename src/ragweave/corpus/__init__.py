@@ -15,4 +15,4 @@ __all__ = ["corpus_path"]
 
 def corpus_path() -> Path:
     """Return the folder of the bundled articles (`*.md`, UTF-8)."""
-    return Path(str(resources.files(__name__)))
+    return Path(str(resources.files(__name__) / "articles"))

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.command import LEXICAL, Run
+from tests.openai_server import HttpFault, OpenAIServer, Reply
+
+
+def test_answers_with_its_sources(ragweave: Run, kb: Path) -> None:
+    done = ragweave("ask", "When was the Old Bridge opened?", "--kb", str(kb), *LEXICAL)
+    assert done.returncode == 0, done.stderr
+    assert "Answer: 1932" in done.stdout
+    assert "bridge.md" in done.stdout
+    assert "1 call ·" in done.stdout
+
+
+def test_json_is_one_object_with_everything(ragweave: Run, kb: Path) -> None:
+    done = ragweave(
+        *("ask", "Who is the director of the museum?", "--kb", str(kb), *LEXICAL),
+        *("-m", "post_fusion", "-k", "2", "--json", "--trace"),
+    )
+    said = json.loads(done.stdout)
+    assert said["answer"] == "Ada Lindqvist"
+    assert said["status"] == "answered"
+    assert len(said["passages"]) == said["usage"]["calls"] == len(said["candidates"]) <= 2
+    assert said["passages"][0]["text"].startswith("The museum")
+    assert [step["node"] for step in said["trace"]][:3] == ["begin", "retrieve", "collect"]
+
+
+def test_trace_shows_the_fallback(ragweave: Run, kb: Path) -> None:
+    done = ragweave(
+        *("ask", "What is the salary of the harbour master?", "--kb", str(kb), *LEXICAL),
+        *("-m", "concat_pf", "--trace"),
+    )
+    assert done.returncode == 0
+    assert "Answer: Unknown" in done.stdout
+    lines = [line.strip("│├└─ ").split()[0] for line in done.stdout.splitlines() if "ms" in line]
+    assert lines.index("concat_vote") < lines.index("post_fusion") < lines.index("vote")
+
+
+def test_options_and_stream(ragweave: Run, kb: Path) -> None:
+    done = ragweave(
+        *("ask", "Does the harbour freeze in January?", "--kb", str(kb), *LEXICAL, "--stream"),
+        *("-m", "concat", "-o", "answer_type=yes_no", "-o", "samples=2", "-o", "order=reversed"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("[concat] Yes") == 2
+    assert "Answer: Yes" in done.stdout
+    assert "2 calls" in done.stdout
+
+
+def test_no_match_is_said(ragweave: Run, kb: Path) -> None:
+    done = ragweave("ask", "xylophone quasar?", "--kb", str(kb), *LEXICAL)
+    assert done.returncode == 0
+    assert "No passage of the knowledge base matches" in done.stdout
+    assert "0 calls" in done.stdout
+
+
+MISTAKES = {
+    "empty question": (("ask", "   "), "the question is empty"),
+    "unknown method": (("ask", "q", "-m", "concat_fp"), "did you mean 'concat_pf'"),
+    "unknown option": (("ask", "q", "-o", "kay=3"), "no option 'kay'"),
+    "option without value": (("ask", "q", "-o", "k"), "name=value"),
+    "k below 1": (("ask", "q", "-k", "0"), "k must be a whole number of at least 1"),
+    "k no number": (("ask", "q", "-o", "k=many"), "k must be a whole number"),
+    "missing kb": (("ask", "q", "--kb", "nowhere"), "nowhere"),
+    "no kb": (("ask", "q"), "nothing to retrieve from"),
+    "unknown model": (("ask", "q", "--model", "gpt"), "unknown model 'gpt'"),
+    "model setting": (("ask", "q", "--model", "extractive?temper=1"), "temper"),
+    "unknown method to draw": (("draw", "nothing"), "unknown method"),
+    "unknown flag": (("ask", "q", "--colour"), "colour"),
+}
+
+
+@pytest.mark.parametrize(("args", "said"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_exit_2_without_traceback(
+    ragweave: Run, tmp_path: Path, args: tuple[str, ...], said: str
+) -> None:
+    done = ragweave(*args, cwd=tmp_path)
+    assert done.returncode == 2, done
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_foreign_damaged_and_newer_knowledge_bases(ragweave: Run, tmp_path: Path, kb: Path) -> None:
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "song.txt").write_text("la", "utf-8")
+    for name in ("damaged", "newer"):
+        subprocess.run(["cp", "-r", str(kb), str(tmp_path / name)], check=True)
+    (tmp_path / "damaged" / "manifest.json").write_text("{", "utf-8")
+    manifest = json.loads((kb / "manifest.json").read_text("utf-8"))
+    manifest["format_version"] = 99
+    (tmp_path / "newer" / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    for name in ("foreign", "damaged", "newer"):
+        done = ragweave("ask", "q", "--kb", name, cwd=tmp_path)
+        assert done.returncode == 2, done
+        assert name in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_missing_key_names_what_to_set_and_no_secret(ragweave: Run, tmp_path: Path) -> None:
+    done = ragweave("ask", "q", "-m", "direct", "--model", "openai:gpt-4o-mini", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "OPENAI_API_KEY" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.loopback
+def test_a_real_server_answers_and_its_faults_are_one_line(ragweave: Run, kb: Path) -> None:
+    secret = "sk-verysecretvalue"
+    with OpenAIServer([Reply("**Varn**")]) as server:
+        spec = f"openai:m?base_url={server.base_url}&max_retries=0"
+        args = ("ask", "Which town has a museum?", "--kb", str(kb), "--model", spec)
+        done = ragweave(*args, "-m", "concat", env={"OPENAI_API_KEY": secret})
+        assert "Answer: Varn" in done.stdout, done.stderr
+    with OpenAIServer([HttpFault(401, message=f"Incorrect API key provided: {secret}")]) as server:
+        spec = f"openai:m?base_url={server.base_url}&max_retries=0"
+        args = ("ask", "Which town has a museum?", "--kb", str(kb), "--model", spec)
+        done = ragweave(*args, "-m", "concat", env={"OPENAI_API_KEY": secret})
+    assert done.returncode == 1
+    assert "401" in done.stderr
+    assert secret not in done.stderr + done.stdout
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.loopback
+def test_a_server_that_is_not_there(ragweave: Run) -> None:
+    with OpenAIServer([Reply("x")]) as server:
+        gone = server.base_url
+    spec = f"openai:m?base_url={gone}&max_retries=0"
+    done = ragweave("ask", "q", "-m", "direct", "--model", spec)
+    assert done.returncode == 1
+    assert "cannot be reached" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from tests.command import COMMAND, Run
+
+BM25 = ("--embedding", "none")
+
+
+def test_indexes_and_then_only_what_changed(ragweave: Run, tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name in "abc":
+        (docs / f"{name}.txt").write_text(f"The colour of {name} is green.\n", "utf-8")
+    first = ragweave("index", "docs", "--kb", "kb", *BM25, cwd=tmp_path)
+    assert "3 passages; files: 3 added, 0 changed, 0 removed, 0 unchanged" in first.stdout
+    (docs / "a.txt").write_text("The colour of a is blue.\n", "utf-8")
+    (docs / "b.txt").unlink()
+    again = ragweave("index", "docs", "--kb", "kb", cwd=tmp_path)
+    assert "2 passages; files: 0 added, 1 changed, 1 removed, 1 unchanged" in again.stdout
+    assert (first.returncode, again.returncode) == (0, 0)
+
+
+def test_bad_files_are_named_and_the_others_indexed(ragweave: Run, tmp_path: Path) -> None:
+    (tmp_path / "good.txt").write_text("Good text about apples.\n", "utf-8")
+    (tmp_path / "empty.txt").write_text("", "utf-8")
+    (tmp_path / "binary.txt").write_bytes(bytes(range(256)) * 8)
+    (tmp_path / "latin.txt").write_bytes("caf\xe9 cr\xe8me br\xfbl\xe9e".encode("latin-1"))
+    done = ragweave("index", ".", "--kb", "kb", *BM25, cwd=tmp_path)
+    assert done.returncode == 0
+    for name in ("empty.txt", "binary.txt"):
+        assert f"skipped {name}" in done.stderr or f"/{name}" in done.stderr
+    assert "1 added" in done.stdout or "2 added" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_mistakes_are_one_line_and_exit_2(ragweave: Run, tmp_path: Path, kb: Path) -> None:
+    cases = [
+        (("index", "--kb", "kb"), "nothing to index"),
+        (("index", "missing", "--kb", "kb", *BM25), "missing"),
+        (("index", str(tmp_path), "--kb", str(kb), "--size", "50"), "size"),
+        (("index", str(tmp_path), "--kb", "kb", "--unit", "pages", *BM25), "unit"),
+        (("index", str(tmp_path), "--kb", "kb", "--language", "klingon", *BM25), "klingon"),
+    ]
+    for args, said in cases:
+        done = ragweave(*args, cwd=tmp_path)
+        assert done.returncode == 2, done
+        assert said in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_a_folder_without_readable_files_is_said(ragweave: Run, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "picture.bin").write_bytes(b"\x00\x01")
+    done = ragweave("index", "docs", "--kb", "kb", *BM25, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no passage was indexed" in done.stderr
+
+
+def test_interrupted_it_leaves_an_index_that_answers(ragweave: Run, tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "first.txt").write_text("Marble is quarried in Ostra.\n", "utf-8")
+    assert ragweave("index", "docs", "--kb", "kb", *BM25, cwd=tmp_path).returncode == 0
+    for number in range(3000):
+        words = f"Note {number} on granite and slate. " * 30
+        (docs / f"{number}.txt").write_text(words, "utf-8")
+    process = subprocess.Popen(
+        [*COMMAND, "index", "docs", "--kb", "kb"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ),
+    )
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode in (0, 130), said
+    assert "Traceback" not in said
+    asked = ragweave(
+        *("ask", "Where is marble quarried?", "--kb", "kb", "--model"),
+        *("extractive?similarity=lexical", "-m", "concat"),
+        cwd=tmp_path,
+    )
+    assert "Ostra" in asked.stdout
+    again = ragweave("index", "docs", "--kb", "kb", cwd=tmp_path)
+    assert again.returncode == 0
+    assert "3001" in again.stdout or "3000 added" in again.stdout or "unchanged" in again.stdout
