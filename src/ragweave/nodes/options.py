@@ -49,12 +49,17 @@ class Options:
         """
         for name in ("k", "samples", "reply_tokens", "prompt_tokens"):
             at_least(name, getattr(self, name), 1)
-        if self.timeout is not None and not self.timeout > 0:
-            raise UsageError(f"timeout must be above 0 seconds, not {self.timeout}")
-        if not 0 <= self.sample_temperature <= 2:
-            raise UsageError(f"sample_temperature must be 0 to 2, not {self.sample_temperature}")
+        timeout, temperature = self.timeout, self.sample_temperature
+        if timeout is not None and not (_is_number(timeout) and timeout > 0):
+            raise UsageError(f"timeout must be above 0 seconds, not {timeout!r}")
+        if not (_is_number(temperature) and 0 <= temperature <= 2):
+            raise UsageError(f"sample_temperature must be 0 to 2, not {temperature!r}")
         for field, hint in get_type_hints(type(self)).items():
             one_of(field, getattr(self, field), hint)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def at_least(name: str, value: int | None, least: int) -> None:

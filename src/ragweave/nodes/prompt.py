@@ -89,18 +89,25 @@ def with_overrides(
         overrides: Replacements; a text stands for a prompt of one human message.
 
     Raises:
-        UsageError: A name is not one of the method's, or a replacement asks for a variable that
-            the original does not have.
+        UsageError: A name is not one of the method's, or a replacement is malformed or asks for
+            a variable that the original does not have.
     """
     templates = dict(own)
     for name, given in (overrides or {}).items():
         if name not in own:
             known = ", ".join(sorted(own)) or "none"
             raise UsageError(f"unknown prompt {name!r}: this method's prompts are {known}")
-        template = ChatPromptTemplate.from_template(given) if isinstance(given, str) else given
+        template = _template(name, given) if isinstance(given, str) else given
         extra = set(template.input_variables) - set(own[name].input_variables)
         if extra:
             has = ", ".join(sorted(own[name].input_variables))
             raise UsageError(f"prompt {name!r} asks for {{{sorted(extra)[0]}}}, and has only {has}")
         templates[name] = template
     return templates
+
+
+def _template(name: str, text: str) -> ChatPromptTemplate:
+    try:
+        return ChatPromptTemplate.from_template(text)
+    except ValueError as fault:
+        raise UsageError(f"prompt {name!r}: {fault} (write {{{{ and }}}} for braces)") from fault

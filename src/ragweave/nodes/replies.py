@@ -8,37 +8,54 @@ from ragweave.state import AnswerType
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
-_FENCE = re.compile(r"^\s*```[^\n`]*$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*```[^\n`]*$", re.MULTILINE)
 _MARKER = re.compile(
     r"(?:\bso,? (?:the )?(?:final )?answer is|\bthe (?:final )?answer is|\bfinal answer)\s*:?"
-    r"|^[\s>*#_]*(?:short )?answer\s*[*_]*\s*:",
+    r"|(?:^|(?<=[.!?] ))[ \t>*#_]*(?:short )?answer\s*[*_]*\s*:",
     re.IGNORECASE | re.MULTILINE,
+)
+_WRAPPED = re.compile(
+    r"<answer>(.*?)(?:</answer>|\Z)"
+    r"|\\boxed\{([^{}]*)\}"
+    r'|\A\{\s*"answer"\s*:\s*"?([^"{}\n]*)"?\s*\}\Z',
+    re.DOTALL | re.IGNORECASE,
 )
 _YES_NO = re.compile(r"(?i)^\W*(yes|no|true|false)\b")
 _WRAPPING = " \t\n*_`\"'“”‘’"
 
 
 def parse_answer(reply: str, answer_type: AnswerType) -> str:
-    """Return the answer that `reply` gives, or the literal `Unknown`.
+    r"""Return the answer that `reply` gives, or the literal `Unknown`.
 
-    A reply with reasoning is read behind its last "So the answer is …" or "Answer:"; without
-    such a mark a short answer is the first line that says anything, a long one the whole reply.
-    Code fences, emphasis, quotes and a thinking block are dropped. A yes/no reply that is
-    neither counts as unknown.
+    A reply with reasoning is read behind its last "So the answer is …" or "Answer:", or from its
+    last `<answer>…</answer>`, `\boxed{…}` or `{"answer": …}`; without such a mark a short answer
+    is the first line that says anything, a long one the whole reply. Code fences, emphasis,
+    quotes and a thinking block are dropped. A yes/no reply that is neither counts as unknown.
     """
     text = bare_text(reply)
+    wrapped = _wrapped(text)
+    said = text if wrapped is None else wrapped
     if answer_type == "long":
-        return UNKNOWN if is_unknown(text) else text
-    marked = _behind_marker(text)
-    answer = _first_line(text if marked is None else marked)
-    if is_unknown(answer) or (marked is None and is_unknown(text)):
+        return UNKNOWN if is_unknown(said) else said
+    marked = _behind_marker(said)
+    answer = _first_line(said if marked is None else marked)
+    if is_unknown(answer) or (marked is None and is_unknown(said)):
         return UNKNOWN
     return _yes_or_no(answer) if answer_type == "yes_no" else answer
 
 
 def bare_text(reply: str) -> str:
-    """Return `reply` without a thinking block and code fences."""
-    return _FENCE.sub("", _THOUGHT.sub("", reply)).strip()
+    """Return `reply` without thinking blocks and code fences.
+
+    A thinking block may lack its first mark: chat templates often write that themselves.
+    """
+    spoken = _THOUGHT.sub("\n", reply).split("</think>")[-1]
+    return _FENCE.sub("", spoken).strip()
+
+
+def _wrapped(text: str) -> str | None:
+    found = [match.group(match.lastindex or 0) for match in _WRAPPED.finditer(text)]
+    return found[-1].strip() if found else None
 
 
 def _behind_marker(text: str) -> str | None:
@@ -59,7 +76,9 @@ def _first_line(text: str) -> str:
 
 def _without_full_stop(line: str) -> str:
     inner = line[:-1]
-    if line.endswith(".") and not re.search(r"(?:^|[\s.])\w$", inner):
+    if line.endswith("。"):
+        return inner
+    if line.endswith(".") and not re.search(r"(?:^|[\s.])[^\W\d_]$", inner):
         return inner
     return line
 
