@@ -12,7 +12,7 @@ import pytest
 import pytest_socket
 from langchain_openai import ChatOpenAI
 
-from openai_server import Answer, BrokenJson, Drop, Hang, HttpFault, OpenAIServer, Reply
+from tests.openai_server import Answer, BrokenJson, Drop, Hang, HttpFault, OpenAIServer, Reply
 
 pytestmark = pytest.mark.loopback
 

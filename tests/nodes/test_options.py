@@ -1,0 +1,70 @@
+"""Options: their range, and how a run's overrides meet the build's values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from ragweave.errors import UsageError
+from ragweave.nodes.options import Options, specialised
+
+
+@dataclass(frozen=True, kw_only=True)
+class Special(Options):
+    """Options with one more."""
+
+    rounds: int = 3
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"k": 0}, "k must be a whole number of at least 1, not 0"),
+        ({"k": True}, "k must be"),
+        ({"k": 2.0}, "k must be"),
+        ({"k": "3"}, "k must be"),
+        ({"samples": 0}, "samples must be"),
+        ({"prompt_tokens": 0}, "prompt_tokens must be"),
+        ({"reply_tokens": -1}, "reply_tokens must be"),
+        ({"timeout": 0}, "timeout must be"),
+        ({"timeout": -1.0}, "timeout must be"),
+        ({"timeout": "5"}, "timeout must be"),
+        ({"timeout": float("nan")}, "timeout must be"),
+        ({"sample_temperature": 2.1}, "sample_temperature must be"),
+        ({"sample_temperature": "hot"}, "sample_temperature must be"),
+        ({"order": "random"}, "order must be one of retrieved, reversed, gold_first, gold_last"),
+        ({"answer_type": "poem"}, "answer_type must be one of short, long, yes_no"),
+        ({"answer_type": None}, "answer_type must be one of"),
+    ],
+)
+def test_a_value_out_of_range(bad: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        Options(**bad)
+
+
+def test_the_papers_values_are_the_defaults() -> None:
+    options = Options()
+    assert (options.k, options.samples, options.sample_temperature) == (5, 1, 0.7)
+    assert (options.order, options.answer_type, options.timeout) == ("retrieved", "short", None)
+
+
+def test_specialised_has_the_builds_values_as_defaults() -> None:
+    build = Special(k=8, rounds=2, order="reversed")
+    kind = specialised(build)
+    assert kind() == kind(k=8, rounds=2, order="reversed")
+    partial = kind(k=3)
+    assert isinstance(partial, Special)
+    assert (partial.k, partial.rounds, partial.order) == (3, 2, "reversed")
+    assert (kind.__name__, kind.__doc__) == ("Special", "Options with one more.")
+
+
+def test_specialised_checks_values_too() -> None:
+    with pytest.raises(UsageError, match="k must be"):
+        specialised(Special())(k=0)
+
+
+def test_options_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        Options().k = 3  # type: ignore[misc]

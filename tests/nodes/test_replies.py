@@ -1,0 +1,172 @@
+"""Reading answers off replies, in the shapes that models really produce."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragweave.nodes.replies import parse_answer
+from ragweave.tools.text.unknown import UNKNOWN
+
+LONG = "The passages describe many things about the city. " * 200
+
+SHORT = [
+    ("Paris", "Paris"),
+    ("Paris.", "Paris"),
+    ("  \n Paris \n", "Paris"),
+    ("**Paris**", "Paris"),
+    ('"Paris"', "Paris"),
+    ("“Hey Jude”.", "Hey Jude"),
+    ("```\nParis\n```", "Paris"),
+    ("```text\nParis\n```", "Paris"),
+    ("Answer: Paris", "Paris"),
+    ("**Answer:** Paris", "Paris"),
+    ("**Answer**: Paris.", "Paris"),
+    ("### Answer: Paris", "Paris"),
+    ("Short answer: Paris", "Paris"),
+    ("The answer is Paris.", "Paris"),
+    ("The answer is: **Paris**.", "Paris"),
+    ("Passage 1 says so. So the answer is Paris.", "Paris"),
+    ("So the answer is Rome. Wait, no. So the answer is Paris.", "Paris"),
+    ("Thinking it through.\n\n**Final answer:** Paris", "Paris"),
+    ("Final Answer\n\nParis", "Paris"),
+    ("<think>Rome? The answer is Rome.</think>\nParis", "Paris"),
+    ("<thinking>\nSo the answer is Rome\n</thinking>\n\nAnswer: Paris", "Paris"),
+    ("Rome? The answer is Rome.\n</think>\n\nParis", "Paris"),
+    ("<think>Rome, or perhaps", UNKNOWN),
+    ("<answer>Paris</answer>", "Paris"),
+    ("So the answer is $\\boxed{Paris}$.", "Paris"),
+    ('{"answer": "Paris"}', "Paris"),
+    ('```json\n{"answer": "Paris"}\n```', "Paris"),
+    ("Paris\nThe passage says that the Louvre is there.", "Paris"),
+    ("U.S.", "U.S."),
+    ("The answer is the U.S.", "the U.S."),
+    ("Washington, D.C.", "Washington, D.C."),
+    ("J. R. R. Tolkien", "J. R. R. Tolkien"),
+    ("So the answer is J. R. R. Tolkien.", "J. R. R. Tolkien"),
+    ("7.", "7"),
+    ("The answer is 1.5.", "1.5"),
+    ("1,234,567", "1,234,567"),
+    ("$5", "$5"),
+    ("C++", "C++"),
+    ("C#", "C#"),
+    ("* Paris", "Paris"),
+    ("巴黎。", "巴黎"),
+    ("Die Antwort lautet Paris", "Die Antwort lautet Paris"),
+    ("The Unknown Soldier", "The Unknown Soldier"),
+    ("None", "None"),
+    ("Unknown", UNKNOWN),
+    ("unknown.", UNKNOWN),
+    ("**Unknown**", UNKNOWN),
+    ("So the answer is Unknown.", UNKNOWN),
+    ("The passages do not say who built it.", UNKNOWN),
+    ("", UNKNOWN),
+    ("\n \t", UNKNOWN),
+    ("...", UNKNOWN),
+    ("``` ```", UNKNOWN),
+    (LONG + "So the answer is Paris.", "Paris"),
+    (LONG.replace(". ", ".\n") + "\nAnswer: Paris", "Paris"),
+    ("The answer is", "The answer is"),
+]
+
+YES_NO = [
+    ("Yes", "Yes"),
+    ("no.", "No"),
+    ("**Yes**, because both are films.", "Yes"),
+    ("Yes, they are.", "Yes"),
+    ("True", "Yes"),
+    ("false", "No"),
+    ("So the answer is yes.", "Yes"),
+    ("Both were born in 1950. Answer: No", "No"),
+    ("```\nNo\n```", "No"),
+    ("<think>No? yes!</think>Yes", "Yes"),
+    ("Nobody knows", UNKNOWN),
+    ("Paris", UNKNOWN),
+    ("Unknown", UNKNOWN),
+    ("", UNKNOWN),
+]
+
+
+@pytest.mark.parametrize(("reply", "expected"), SHORT)
+def test_short(reply: str, expected: str) -> None:
+    assert parse_answer(reply, "short") == expected
+
+
+@pytest.mark.parametrize(("reply", "expected"), YES_NO)
+def test_yes_no(reply: str, expected: str) -> None:
+    assert parse_answer(reply, "yes_no") == expected
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("It is Paris. It has been since 987.", "It is Paris. It has been since 987."),
+        ("One.\n\nTwo.", "One.\n\nTwo."),
+        ("<think>hm</think>\nOne. Two.", "One. Two."),
+        ("I don't know the answer.", UNKNOWN),
+        ("", UNKNOWN),
+    ],
+)
+def test_long(reply: str, expected: str) -> None:
+    assert parse_answer(reply, "long") == expected
+
+
+kinds = st.sampled_from(["short", "long", "yes_no"])
+bits = st.sampled_from(
+    [
+        "Paris",
+        " ",
+        "\n",
+        "**",
+        "```",
+        "Answer:",
+        "the answer is",
+        ".",
+        "<think>",
+        "</think>",
+        "Yes",
+        "Unknown",
+        "{",
+        "}",
+        '"',
+        "answer",
+        "\\boxed{",
+        "<answer>",
+        "U.S.",
+    ]
+)
+replies = st.lists(bits, max_size=12).map("".join) | st.text(max_size=60)
+
+
+@given(replies, kinds)
+def test_an_answer_is_never_blank_and_nothing_is_invented(reply: str, kind: str) -> None:
+    answer = parse_answer(reply, kind)  # type: ignore[arg-type]
+    assert answer.strip() == answer != ""
+    if answer not in (UNKNOWN, "Yes", "No"):
+        assert all(line in reply for line in answer.splitlines())
+    if kind == "short":
+        assert "\n" not in answer
+    if kind == "yes_no":
+        assert answer in (UNKNOWN, "Yes", "No")
+
+
+@given(st.from_regex(r"[A-Z][a-z]{2,9}( [A-Z][a-z]{2,9})?", fullmatch=True))
+def test_wrapping_does_not_change_a_plain_answer(name: str) -> None:
+    plain = parse_answer(name, "short")
+    for shape in (
+        "{}.",
+        "**{}**",
+        "```\n{}\n```",
+        "Answer: {}",
+        "So the answer is {}.",
+        "<think>x</think>{}",
+    ):
+        assert parse_answer(shape.format(name), "short") == plain
+
+
+@pytest.mark.parametrize(
+    "unit", ["\n", "*", " \n", "> ", "answer ", "<think>", "The answer is ", "{", "\\boxed{"]
+)
+def test_a_huge_reply_is_read_all_the_same(unit: str) -> None:
+    assert parse_answer("a" + unit * 20_000 + "\nAnswer: Paris", "short") in ("Paris", "a", UNKNOWN)
