@@ -1,0 +1,192 @@
+"""Reading the ids that a knowledge filter's reply names (BlendFilter, sentence filters)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ragweave.tools.claims.values import reply_text
+
+# White space is folded to single spaces first, and repetitions are possessive: no reply can make
+# these patterns try many ways to read it.
+_ID = r"[#(\[]?(?<!\w)[0-9]{1,4}(?!\w)[)\]]?"
+_LABEL = (
+    r"\b(?:knowledges?|passages?|documents?|docs?|sentences?|paragraphs?|contexts?|items?|ids?)\b"
+    r"(?: (?:ids?|no\.?|numbers?)(?!\w))? ?(?:[:=] ?)?"
+)
+_JOIN = r"(?: ?(?:,(?: ?(?:and|&|or)(?!\w))?|;|and|&|or|\+|to|through|-|–|—) ?| )"
+_LIST = rf"(?<![\w.$/-])\[?{_ID}(?:{_JOIN}(?:{_LABEL})?{_ID})*+\]?(?![%/]|\.[0-9])"
+_RANGE = re.compile(r"([0-9]{1,4})[)\]]? ?(?:-|–|—|to|through) ?[#(\[]?(?:[a-z]+ )?([0-9]{1,4})")
+_NUMBER = re.compile(r"[0-9]{1,4}")
+_ALONE = re.compile(rf"(?:{_LABEL})?({_LIST})\.?", re.IGNORECASE)
+_CONCLUSION = re.compile(
+    r"(?:\b(?:relevant|helpful|useful|kept|keep|remaining|output)\b[^.\n0-9:;]{0,60}?"
+    rf"(?:\b(?:is|are)\b|:)|\banswers?\s?:)\s*(?:only\s+)?(?:{_LABEL})?({_LIST})\s*(?:\.|$|\()",
+    re.IGNORECASE,
+)
+_SUBJECT = re.compile(
+    rf"(?:only\s+)?({_LIST})\s+(?:is|are|seems?|looks?)\s+(?:\w+ly\s+)?(?:the\s+)?"
+    r"(?:relevant|helpful|useful)",
+    re.IGNORECASE,
+)
+_BRACKETS = re.compile(rf"\[ ?[0-9]{{1,4}}(?!\w)(?:{_JOIN}[0-9]{{1,4}}(?!\w))*+ ?\]")
+_MENTION = re.compile(rf"{_LABEL}({_LIST})", re.IGNORECASE)
+_POLARITY = re.compile(
+    r"(?P<no>\b(?:irrelevant|unrelated|not|none|neither|nor|no|removed?|removing|discard(?:ed)?"
+    r"|excluded?|unhelpful|useless|cannot|without|lacks?)\b|n['’]t\b)"
+    r"|\b(?:relevant|related|helpful|useful|supports?|mentions?|answers?|contains?|yes|keep|kept)\b",
+    re.IGNORECASE,
+)
+_NONE = re.compile(
+    r"\A\W*(?:none|nothing|empty|null|n/?a|no(?:\W|\Z)|-1\W*\Z|\[\s*\])"
+    r"|\b(?:none of|no relevant|nothing (?:is )?relevant|no (?:such )?(?:knowledge|passage|sentence"
+    r"|document|item)s? (?:is|are|seems?)|all (?:of )?(?:the|them|these)?[\w ]{0,20}irrelevant"
+    r"|(?:all|they|these)[\w ]{0,30} not relevant|(?:output|answer|ids?|relevant)\W{1,4}none)\b",
+    re.IGNORECASE,
+)
+_LEAD = re.compile(r"\A\s*(?:[-*•+]|[0-9]{1,3}[.)](?=\s+\S))\s+")
+_LIMIT = 6000
+
+
+class _Mention(NamedTuple):
+    """Ids that stand behind a word such as `knowledge`, and what is said of them."""
+
+    ids: list[int]
+    relevant: bool | None
+
+
+def parse_ids(text: str, count: int) -> list[int] | None:
+    """Return the ids that a reply calls relevant, ascending, each in `range(count)`.
+
+    A number is an id only where its place says so; the first of these rules that finds an id in
+    range decides:
+
+    1. The last conclusion: "the relevant ones are 0 and 2", "Kept: 0", "Answer: [0, 2]", "0 and
+       2 are relevant"; not "the answer is 3", which may answer the question itself.
+    2. The last run of lines that hold nothing but ids, joined by commas, "and", or ranges
+       ("0-2"), with or without a label ("knowledge 3").
+    3. Lists in square brackets.
+    4. Ids behind `knowledge`, `passage`, `sentence`, `document`, `id`, …, unless that sentence
+       (or the heading above it) says irrelevant, not, none, removed, ….
+
+    So years, counts and other numbers inside prose are never ids. Ids out of range are ignored.
+
+    Args:
+        text: The reply, of any length (6,000 characters at its end are read) and shape.
+        count: How many ids there are; they run from 0.
+
+    Returns:
+        The ids; [] where the reply says that none is relevant; None where nothing can be read.
+    """
+    plain = reply_text(text)[-_LIMIT:].replace("**", "").replace("`", "").replace("_", " ")
+    lines = [" ".join(line.split()).strip(" #>\"'") for line in plain.splitlines()]
+    for found in (_concluded(lines), _listed(lines), _bracketed(lines)):
+        if ids := _in_range(found, count):
+            return ids
+    mentions = _mentions(lines)
+    if ids := _in_range((i for m in mentions if m.relevant is not False for i in m.ids), count):
+        return ids
+    dropped = _in_range((i for m in mentions for i in m.ids), count)
+    if dropped:
+        return [] if len(dropped) == count else None
+    return [] if _NONE.search(plain) else None
+
+
+def _in_range(ids: Iterable[int], count: int) -> list[int]:
+    """Return the ids below `count`, once each, ascending."""
+    return sorted({one for one in ids if 0 <= one < count})
+
+
+def _expand(listed: str) -> Iterator[int]:
+    """Yield the numbers of a list, ranges filled in."""
+    for first, last in _RANGE.findall(listed.lower()):
+        yield from range(int(first), int(last) + 1)
+    yield from map(int, _NUMBER.findall(listed))
+
+
+def _concluded(lines: list[str]) -> list[int]:
+    """Return the ids of the last line that draws a conclusion."""
+    for line in reversed(lines):
+        subject = _SUBJECT.match(line)
+        found = [*([subject] if subject else ()), *_CONCLUSION.finditer(line)]
+        kept = [one for one in found if not _turned(line, one)]
+        if kept:
+            return list(_expand(kept[-1][1]))
+    return []
+
+
+def _says_no(text: str) -> bool:
+    """Does `text` hold a word that turns relevance round?"""
+    return any(match["no"] for match in _POLARITY.finditer(text))
+
+
+def _turned(line: str, found: re.Match[str]) -> bool:
+    """Do words beside a conclusion's ids turn it round ("irrelevant ones are 3")?"""
+    before = re.split(r"[,;.]\s", line[: found.start(1)])[-1]
+    return _says_no(before) or _says_no(line[found.end(1) :][:20])
+
+
+def _listed(lines: list[str]) -> list[int]:
+    """Return the ids of the last run of lines that hold nothing else."""
+    ids: list[int] = []
+    heading = ""
+    run = False
+    for line in lines:
+        bare = _ALONE.fullmatch(line) or _ALONE.fullmatch(_LEAD.sub("", line))
+        if bare and not _says_no(heading):
+            ids = [*(ids if run else ()), *_expand(bare[1])]
+        run = bare is not None or (run and not line)
+        if line and not bare:
+            heading = line if line.endswith(":") else ""
+    return ids
+
+
+def _bracketed(lines: list[str]) -> list[int]:
+    """Return the ids of all lists in square brackets, unless their line says no."""
+    return [
+        one
+        for line in lines
+        if not _says_no(line)
+        for found in _BRACKETS.findall(line)
+        for one in _expand(found)
+    ]
+
+
+def _mentions(lines: list[str]) -> list[_Mention]:
+    """Return the labelled ids of all sentences, with what is said of them."""
+    mentions: list[_Mention] = []
+    heading: bool | None = None
+    for line in lines:
+        here = [
+            m for part in re.split(r"(?<=[.;!?])\s|\bbut\b|\bexcept\b", line) for m in _said(part)
+        ]
+        if not here and line.endswith(":"):
+            heading = False if _says_no(line) else None
+        mentions.extend(m._replace(relevant=heading) if m.relevant is None else m for m in here)
+    return mentions
+
+
+def _said(sentence: str) -> list[_Mention]:
+    """Return the mentions of one sentence.
+
+    What is said behind a mention, up to the next one, holds for it; where nothing is said there,
+    what is said of the next one, or else before the first.
+    """
+    found = list(_MENTION.finditer(sentence))
+    if not found:
+        return []
+    before = _POLARITY.search(sentence[: found[0].start()])
+    opening = None if before is None else not before["no"]
+    ends = [match.start() for match in found[1:]] + [len(sentence)]
+    verdicts: list[bool | None] = []
+    for match, end in zip(found, ends, strict=True):
+        word = _POLARITY.search(sentence[match.end() : end])
+        verdicts.append(None if word is None else not word["no"])
+    following: bool | None = None
+    mentions: list[_Mention] = []
+    for match, verdict in zip(reversed(found), reversed(verdicts), strict=True):
+        following = verdict if verdict is not None else following
+        said = opening if opening is False or following is None else following
+        mentions.append(_Mention(list(_expand(match[1])), said))
+    return mentions[::-1]

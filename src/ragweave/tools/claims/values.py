@@ -1,0 +1,66 @@
+"""Cleaning of the values that models put between markers; nothing is added to them."""
+
+from __future__ import annotations
+
+import re
+
+MAX_WORDS = 64
+"""Words of a claim, question or query that are kept; what follows is cut off."""
+
+MAX_CHARACTERS = 600
+"""Characters that are kept at most, for texts that use no spaces."""
+
+MAX_REPLY = 60_000
+"""Characters of a reply that are read; of a longer one its end."""
+
+_THINKING_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_FENCE = re.compile(r"```[a-zA-Z]*")
+_EDGES = " \t\r\n\"'`*_“”‘’,;|<>"
+_TAGS = re.compile(r"</?\s?[A-Za-z_]{1,14}\s?/?>")
+_PLACEHOLDER = re.compile(
+    r"[(\[{]?\s*(?:(?:claim|query|question|search|sub-?question)s?[\s_]*(?:\d+|text|here)?"
+    r"|none|null|n/?a|no query|not needed|empty)\s*[)\]}]?\.?",
+    re.IGNORECASE,
+)
+_AND_SO_ON = re.compile(r"(?:[,;]? ?(?:\.{3,}|…))+\Z")
+_TRUE = re.compile(r"\W*(?:true|yes|required|needed)\b(?!\s*[/|]|\s+or\b)", re.IGNORECASE)
+_FALSE = re.compile(r"\W*(?:false|no|not (?:required|needed))\b(?!\s*[/|]|\s+or\b)", re.IGNORECASE)
+
+
+def reply_text(text: str) -> str:
+    """Return a reply without its thinking block and code fences, escaped brackets restored."""
+    plain = _THINKING_ENDS.split(text[-MAX_REPLY:])[-1]
+    return _FENCE.sub("\n", plain).replace("&lt;", "<").replace("&gt;", ">")
+
+
+def clean(value: str) -> str:
+    """Return a value without markup at its ends, white space folded, cut to the limits.
+
+    Empty for what is no text of its own: a placeholder of the prompt's format (`claim 1`),
+    `none`, or marks without a letter or digit.
+    """
+    folded = " ".join(_TAGS.sub(" ", value.replace("**", " ")).split())[: 4 * MAX_CHARACTERS]
+    trimmed = _balanced(_AND_SO_ON.sub("", folded).strip(_EDGES))
+    if _PLACEHOLDER.fullmatch(trimmed) or not re.search(r"[^\W_]", trimmed):
+        return ""
+    return " ".join(trimmed.split()[:MAX_WORDS])[:MAX_CHARACTERS].rstrip()
+
+
+def flag(value: str) -> bool | None:
+    """Read True/False or yes/no; None for anything else, an echo of "True/False" too."""
+    if _FALSE.match(value):
+        return False
+    return True if _TRUE.match(value) else None
+
+
+def _balanced(text: str) -> str:
+    """Drop brackets at the ends that have no partner, such as a marker's own."""
+    for opener, closer in ("()", "[]", "{}"):
+        while text.endswith(closer) and text.count(closer) > text.count(opener):
+            text = text[:-1].rstrip(_EDGES)
+        while text.startswith(opener) and text.count(opener) > text.count(closer):
+            text = text[1:].lstrip(_EDGES)
+        inner = text[1:-1]
+        if text[:1] == opener and text[-1:] == closer and not set(inner) & {opener, closer}:
+            text = inner.strip(_EDGES)
+    return text

@@ -1,0 +1,175 @@
+"""Ids in a knowledge filter's reply."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragweave.tools.claims import parse_ids
+
+PIECES = [
+    *[
+        "0",
+        "1",
+        "2",
+        "3",
+        "4",
+        "7",
+        "1932",
+        "0-2",
+        "[0,",
+        "2]",
+        "(1)",
+        "3.",
+        "2.5",
+        "-1",
+        "4%",
+        "$3",
+        "#2",
+        "0,1",
+    ],
+    *[
+        "knowledge",
+        "Knowledge",
+        "knowledges",
+        "passage",
+        "id",
+        "ids",
+        "relevant",
+        "irrelevant",
+        "not",
+        "none",
+        "None",
+        "no",
+    ],
+    *[
+        "and",
+        "or",
+        "to",
+        "is",
+        "are",
+        ":",
+        ",",
+        ";",
+        ".",
+        "-",
+        "\n",
+        "*",
+        "**",
+        "```",
+        "[",
+        "]",
+        "the",
+        "bridge",
+        "opened",
+        "in",
+        "only",
+        "except",
+        "but",
+    ],
+    "The relevant ones are",
+    "</think>",
+    "Answer:",
+]
+replies = st.one_of(st.text(max_size=80), st.lists(st.sampled_from(PIECES)).map(" ".join))
+
+
+@pytest.mark.parametrize(
+    ("reply", "wanted"),
+    [
+        # nothing but ids
+        ("0, 2", [0, 2]),
+        ("1,3,4", [1, 3, 4]),
+        ("[0, 2]", [0, 2]),
+        ("0 and 2", [0, 2]),
+        ("0, 1, and 4.", [0, 1, 4]),
+        ("0-2", [0, 1, 2]),
+        ("knowledge 0 to knowledge 2", [0, 1, 2]),
+        ("3, 0", [0, 3]),
+        ("0, 2\n0, 2", [0, 2]),
+        ("0\n2\n3", [0, 2, 3]),
+        ("- 0\n- 2", [0, 2]),
+        ("```\n[0, 2]\n```", [0, 2]),
+        ("**0, 2**", [0, 2]),
+        ("<think>0 and 1 perhaps</think>2", [2]),
+        # labelled
+        ("knowledge 3", [3]),
+        ("Knowledge 0, Knowledge 2", [0, 2]),
+        ("1. Knowledge 0\n2. Knowledge 3", [0, 3]),
+        ("Relevant ids: 0, 2 (they mention the bridge of 1932)", [0, 2]),
+        ("knowledge 2: The bridge opened in 1932", [2]),
+        ("Passage #4 helps.", [4]),
+        # conclusions
+        ("Knowledge 0 is about 3 bridges.\nSo the relevant knowledge ids are 0 and 2.", [0, 2]),
+        ("0 and 2 are relevant.", [0, 2]),
+        ("Step 1: read. Step 2: compare.\nAnswer: 4", [4]),
+        ("Removed: 1, 3\nKept: 0, 2, 4", [0, 2, 4]),
+        ("The irrelevant ones are 0 and 1, the relevant ones are 2 and 3.", [2, 3]),
+        # one by one
+        ("knowledge 0 is relevant. knowledge 1 is not relevant.", [0]),
+        ("Knowledge 0: relevant, as it doesn't stop.\nKnowledge 1: Irrelevant.", [0]),
+        ("Irrelevant:\n- knowledge 1\nRelevant:\n- knowledge 2", [2]),
+        ("None, except knowledge 2 is relevant", [2]),
+        # none
+        ("None", []),
+        ("No relevant knowledge.", []),
+        ("[]", []),
+        ("None of knowledges 0-4 are relevant.", []),
+        ("All of them are irrelevant to the question.", []),
+        (". ".join(f"knowledge {i} is not relevant" for i in range(5)), []),
+        # out of range
+        ("0, 7", [0]),
+        ("7", None),
+        ("knowledge 1932", None),
+        # nothing that says which
+        ("", None),
+        ("There are 2 relevant passages.", None),
+        ("It opened in 1932, 3 years late.", None),
+        ("The answer is 3.", None),
+        ("1 of the 5", None),
+        ("0.5", None),
+        ("All of them are relevant", None),
+        ("Irrelevant: knowledge 1, knowledge 3", None),
+        ("There is no relevant date in knowledge 1.", None),
+    ],
+)
+def test_replies(reply, wanted):
+    assert parse_ids(reply, 5) == wanted
+
+
+@given(replies, st.integers(0, 6))
+def test_whatever_the_reply_ids_are_in_range_ascending_and_single(reply, count):
+    ids = parse_ids(reply, count)
+    assert ids is None or (ids == sorted(set(ids)) and set(ids) <= set(range(count)))
+
+
+@given(replies)
+def test_every_id_stands_in_the_reply_or_in_a_range_of_it(reply):
+    written = {int(n) for n in "".join(c if c in "0123456789" else " " for c in reply).split()}
+    for one in parse_ids(reply, 5) or []:
+        assert one in written or (min(written) < one < max(written))
+
+
+@given(
+    st.sets(st.integers(0, 9), min_size=1).map(sorted),
+    st.sampled_from(["{}", "[{}]", "Relevant ids: {}", "Knowledge {}", "The relevant ids are {}."]),
+    st.sampled_from([", ", " and ", " "]),
+)
+def test_what_models_write_is_read_back(ids, form, join):
+    assert parse_ids(form.format(join.join(map(str, ids))), 10) == ids
+
+
+@given(st.text(alphabet="abc 2 19 .\n", max_size=60).map(lambda text: f"abc {text} abc"))
+def test_numbers_inside_prose_are_no_ids(reply):
+    lines = [line for line in reply.splitlines() if not any(c.isalpha() for c in line)]
+    if not any(line.strip() for line in lines) and "." not in reply:
+        assert parse_ids(reply, 30) is None
+
+
+@pytest.mark.parametrize(
+    "unit", ["0 ", "0   ", "[1", "knowledge #0 ", "0, and ", "<", "(0)", "no "]
+)
+def test_long_replies_without_sense_are_read_in_one_go(unit):
+    ids = parse_ids(unit * 20_000 + "?", 2)
+    assert ids is None or set(ids) <= {0, 1}
