@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ragweave.graphs import (
+    blendfilter,
     concat,
     concat_pf,
     cot,
@@ -14,6 +15,7 @@ from ragweave.graphs import (
     pf_concat,
     post_fusion,
     pruning,
+    self_ask,
     summary,
 )
 from ragweave.graphs.method import Method
@@ -27,7 +29,9 @@ _MODULES = (
     summary,
     concat_pf,
     pf_concat,
+    blendfilter,
     iter_retgen,
+    self_ask,
 )
 
 METHODS: Mapping[str, Method] = MappingProxyType(

@@ -1,0 +1,117 @@
+"""Query blending: the question widened by what a model writes with and without passages.
+
+Source: BlendFilter, section 3.2. The generated text comes first, then the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig
+
+from ragweave.nodes.ask import Ask, Reply
+from ragweave.nodes.augment_prompts import examples
+from ragweave.nodes.blending import BlendingOptions
+from ragweave.nodes.notes import note
+from ragweave.nodes.options import OptionsT
+from ragweave.nodes.prompt import Prompt, Templates
+from ragweave.nodes.replies import bare_text
+from ragweave.nodes.step import Step, Work, pure
+from ragweave.state import Note, Update
+from ragweave.tools.models import Models
+from ragweave.tools.text.unknown import is_unknown
+
+LONGEST = 2000
+"""Characters of generated text that go into a query; the question stands behind them whole."""
+
+
+def external_step(models: Models, templates: Templates, options: OptionsT) -> Step[OptionsT]:
+    """Return the node `external`: reasons over what the last query found (a_ex)."""
+
+    def prompt(state: Mapping[str, Any], opts: Any) -> Prompt:
+        found: Sequence[Document] = state["retrieved"].get(
+            "external" if state["hop"] else "question", []
+        )
+        values = {"question": state["question"], **shown(state, opts)}
+        name = "external" if found else "reason_closed"
+        return Prompt(templates[name], _task("reason", state), values, found)
+
+    def update(state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
+        return {"augmented": {"external": reply.text}, "hop": state["hop"] + 1}
+
+    ask = Ask[OptionsT](name="external", role="answer", prompt=prompt, update=update)
+    return ask.step(models, options)
+
+
+def internal_step(models: Models, templates: Templates, options: OptionsT) -> Step[OptionsT]:
+    """Return the node `internal`: writes a passage from the model's own memory (a_in)."""
+
+    def prompt(state: Mapping[str, Any], _opts: Any) -> Prompt:
+        values = {"question": state["question"]}
+        return Prompt(templates["internal"], _task("recall", state), values)
+
+    def update(_state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
+        return {"augmented": {"internal": reply.text}}
+
+    ask = Ask[OptionsT](name="internal", role="answer", prompt=prompt, update=update)
+    return ask.step(models, options)
+
+
+def shown(branch: Mapping[str, Any], options: BlendingOptions) -> dict[str, str]:
+    """Return the examples that a reasoning prompt shows, for the kind of answer wanted."""
+    return {"examples": examples(branch["answer_kind"], options.shots)}
+
+
+def blend_step(options: OptionsT) -> Step[OptionsT]:
+    """Return the node `blend`: makes the augmented queries."""
+
+    def body(state: Mapping[str, Any], opts: Any, config: RunnableConfig) -> Work:
+        return pure(blend(state, opts, config))
+
+    return Step("blend", body, options)
+
+
+def blend(state: Mapping[str, Any], options: BlendingOptions, config: RunnableConfig) -> Update:
+    """Put each generated text before the question, and drop the question itself if not wanted.
+
+    A text that is empty or says that the model does not know adds nothing: its query is the
+    question, and is left out where the question's own set stands. Noted `augmentation_empty`.
+    """
+    if state["passages"]:
+        return {}
+    question, notes = state["question"], list[Note]()
+    queries = dict(state["queries"])
+    if "question" not in options.queries:
+        queries.pop("question", None)
+    for key, text in state["augmented"].items():
+        query, length = widened(question, text)
+        queries.pop(key, None)
+        if query != question or "question" not in queries:
+            queries[key] = query
+        if query == question:
+            notes.append(note(config, "blend", "augmentation_empty", query=key))
+        elif length > LONGEST:
+            notes.append(note(config, "blend", "query_cut", query=key, characters=length))
+    return {"queries": queries, "notes": notes}
+
+
+def widened(question: str, text: str) -> tuple[str, int]:
+    """Return `text ⊕ question` and the text's length before it was cut, in characters."""
+    plain = " ".join(bare_text(text).split())
+    if is_unknown(plain):
+        return question, 0
+    return f"{cut(plain, LONGEST)} {question}", len(plain)
+
+
+def cut(text: str, longest: int) -> str:
+    """Return `text` cut at a word's end to at most `longest` characters."""
+    if len(text) <= longest:
+        return text
+    head = text[: longest + 1].rpartition(" ")[0]
+    return head or text[:longest]
+
+
+def _task(name: Any, state: Mapping[str, Any]) -> Any:
+    return {"task": name, "question": state["question"], "answer_type": state["answer_kind"]}

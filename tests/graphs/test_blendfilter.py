@@ -1,0 +1,333 @@
+"""BlendFilter: what is asked, how often, in which order, and what survives odd replies."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
+from langgraph.checkpoint.memory import InMemorySaver
+from tests.scripted import OwnListRetriever, ScriptedChat, documents
+
+from ragweave import build_graph
+from ragweave.errors import UsageError
+from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
+
+REASONING = "The bridge was built by Ada. So the answer is Lisbon."
+MEMORY = "Ada was from Lisbon."
+SAID = {
+    "topic": "bridges",
+    "reason": REASONING,
+    "recall": MEMORY,
+    "filter": "0, 1",
+    "extract": "Lisbon",
+}
+
+
+def script(**changes: str) -> Any:
+    said = {**SAID, **changes}
+    return lambda seen: said[seen.task["task"]]
+
+
+class ByQuery(PassageRetriever):
+    """Passages of their own for each kind of query, and two that all of them find."""
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        kind = "ex" if REASONING in query else "in" if MEMORY in query else "q"
+        shared = [Document(page_content=f"shared {at}", id=f"s{at}") for at in range(2)]
+        own = [Document(page_content=f"{kind} {at}", id=f"{kind}{at}") for at in range(3)]
+        return [*own[:1], *shared[:1], *own[1:], *shared[1:]][:k]
+
+
+class Chain(BaseCallbackHandler):
+    """Counts model calls by superstep and task, to find the longest chain of calls."""
+
+    def __init__(self) -> None:
+        self.calls: dict[int, Counter[str]] = defaultdict(Counter)
+
+    def on_chat_model_start(self, *args: Any, metadata: dict[str, Any], **kwargs: Any) -> None:
+        self.calls[metadata["langgraph_step"]][metadata["langgraph_checkpoint_ns"]] += 1
+
+    @property
+    def total(self) -> int:
+        return sum(sum(step.values()) for step in self.calls.values())
+
+    @property
+    def longest(self) -> int:
+        return sum(max(step.values()) for step in self.calls.values())
+
+
+def events(state: dict[str, Any]) -> list[str]:
+    return [note["event"] for note in state["notes"]]
+
+
+def run(**parts: Any) -> dict[str, Any]:
+    """Run once and return the whole final state, notes and queries included."""
+    model = parts.pop("model", None) or ScriptedChat(replies=script())
+    given = parts.pop("input", {"question": "Where was the builder from?"})
+    retriever = parts.pop("retriever", None) or ByQuery()
+    graph = build_graph(
+        "blendfilter", model=model, retriever=retriever, checkpointer=InMemorySaver(), **parts
+    )
+    config = {"configurable": {"thread_id": "t"}}
+    graph.invoke(given, config)
+    return dict(graph.get_state(config).values)
+
+
+def tasks(model: ScriptedChat) -> Counter[str]:
+    return Counter(str(seen.task and seen.task["task"]) for seen in model.seen)
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_eleven_calls_of_which_five_in_sequence(how: str) -> None:
+    chain, model = Chain(), ScriptedChat(replies=script())
+    graph = build_graph("blendfilter", model=model, retriever=ByQuery())
+    given, config = {"question": "Where?"}, {"callbacks": [chain]}
+    out = graph.invoke(given, config) if how == "sync" else await graph.ainvoke(given, config)
+    assert (chain.total, chain.longest) == (11, 5)
+    assert out["usage"]["calls"] == 11
+    assert out["usage"]["retrievals"] == 3
+    assert tasks(model) == {"reason": 2, "recall": 1, "topic": 1, "filter": 6, "extract": 1}
+
+
+def test_calls_of_a_stage_run_at_once() -> None:
+    # external, internal and topic wait for each other, as do the three filters' turns
+    model = ScriptedChat(replies=script(), together=3)
+    graph = build_graph("blendfilter", model=model, retriever=ByQuery())
+    assert graph.invoke({"question": "Where?"})["answer"] == "Lisbon"
+
+
+def test_the_generated_text_stands_before_the_question() -> None:
+    retriever = OwnListRetriever(documents=documents("a", "b"))
+    run(retriever=retriever, k=4)
+    assert sorted(retriever.asked) == sorted(
+        [
+            ("Where was the builder from?", 4),
+            (f"{REASONING} Where was the builder from?", 4),
+            (f"{MEMORY} Where was the builder from?", 4),
+        ]
+    )
+
+
+def test_union_of_filtered_sets_in_query_order_without_duplicates() -> None:
+    state = run()
+    assert {key: [doc.id for doc in kept] for key, kept in state["kept"].items()} == {
+        "question": ["q0", "s0"],
+        "external": ["ex0", "s0"],
+        "internal": ["in0", "s0"],
+    }
+    assert [doc.id for doc in state["passages"]] == ["q0", "s0", "ex0", "in0"]
+
+
+def test_filter_sees_the_original_question_and_the_topic() -> None:
+    model = ScriptedChat(replies=script())
+    run(model=model)
+    checks = [seen for seen in model.seen if seen.task and seen.task["task"] == "filter"]
+    for seen in checks:
+        prompt = "\n".join(str(message.text) for message in seen.messages)
+        assert "Where was the builder from?" in prompt
+        assert "bridges" in prompt
+        assert MEMORY not in prompt
+        assert REASONING not in prompt
+        assert "knowledge 0 : " in prompt
+        assert "knowledge 4 : " in prompt
+    assert sum("Output ONLY the ids" in seen.text for seen in checks) == 3
+
+
+@pytest.mark.parametrize(
+    ("queries", "sets", "calls"),
+    [
+        (("question", "external"), ["external", "question"], 8),
+        (("question", "internal"), ["internal", "question"], 8),
+        (("external", "internal"), ["external", "internal"], 9),
+        (("internal",), ["internal"], 6),
+        (("question",), ["question"], 5),
+    ],
+)
+def test_any_query_can_be_left_out(queries: tuple[str, ...], sets: list[str], calls: int) -> None:
+    state = run(queries=queries)
+    assert sorted(state["kept"]) == sets
+    assert state["usage"]["calls"] == calls
+
+
+def test_without_the_filter_the_whole_sets_are_joined() -> None:
+    model = ScriptedChat(replies=script())
+    state = run(model=model, knowledge_filter=False)
+    assert tasks(model) == {"reason": 2, "recall": 1, "extract": 1}
+    assert len(state["passages"]) == 3 * 3 + 2
+
+
+def test_more_hops_reason_over_what_the_last_hop_found() -> None:
+    model = ScriptedChat(replies=script())
+    state = run(model=model, hops=2)
+    over = [seen.passages for seen in model.seen if seen.task and seen.task["task"] == "reason"]
+    assert over[0][0] == "q 0"
+    assert over[1][0] == "ex 0"
+    assert (state["usage"]["calls"], state["usage"]["retrievals"]) == (12, 4)
+
+
+def test_strategyqa_asks_no_topic_and_answers_yes_or_no() -> None:
+    said = {**SAID, "reason": "It is. So the answer is Yes.", "extract": "Yes, it does."}
+    model = ScriptedChat(replies=lambda seen: said[seen.task["task"]])
+    state = run(model=model, profile="strategyqa")
+    assert tasks(model)["topic"] == 0
+    assert (state["answer"], state["usage"]["calls"]) == ("Yes", 10)
+    reasoning = next(seen for seen in model.seen if seen.task and seen.task["task"] == "reason")
+    assert "camel" in reasoning.text
+
+
+@pytest.mark.parametrize("shots", [0, 1, 3])
+def test_shots_are_the_examples_shown(shots: int) -> None:
+    model = ScriptedChat(replies=script())
+    run(model=model, shots=shots)
+    reasoning = next(seen for seen in model.seen if seen.task and seen.task["task"] == "reason")
+    assert reasoning.text.count("Let's think step by step.") == shots + 1
+
+
+def test_given_passages_are_filtered_and_nothing_is_retrieved() -> None:
+    model = ScriptedChat(replies=script(filter="1"))
+    state = run(model=model, input={"question": "Where?", "passages": ["one", "two", "three"]})
+    assert [doc.page_content for doc in state["passages"]] == ["two"]
+    assert state["usage"]["retrievals"] == 0
+    assert state["usage"]["calls"] == 5
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["", "I could not say.", "knowledge 17 and knowledge 99", "As an AI, I cannot check these."],
+)
+def test_unreadable_filter_reply_keeps_the_whole_set(reply: str) -> None:
+    state = run(model=ScriptedChat(replies=script(filter=reply)))
+    assert events(state).count("filter_unparsed") == 3
+    assert [len(kept) for kept in state["kept"].values()] == [5, 5, 5]
+    assert state["answer"] == "Lisbon"
+
+
+@pytest.mark.parametrize(
+    ("reply", "ids"),
+    [
+        ("0, 2, 44", ["q0", "q1"]),
+        ("0, 0, 2, 2", ["q0", "q1"]),
+        ("The relevant ones are knowledge 0 and knowledge 2.", ["q0", "q1"]),
+        ("[0, 2]", ["q0", "q1"]),
+    ],
+)
+def test_filter_reply_in_other_forms(reply: str, ids: list[str]) -> None:
+    state = run(model=ScriptedChat(replies=script(filter=reply)), queries=("question",))
+    assert [doc.id for doc in state["passages"]] == ids
+
+
+def test_filter_that_keeps_nothing_leaves_the_model_without_knowledge() -> None:
+    model = ScriptedChat(replies=script(filter="none"))
+    state = run(model=model)
+    assert "filter_kept_nothing" in events(state)
+    assert state["passages"] == []
+    assert state["answer"] == "Lisbon"
+    assert "Knowledge:\n<passage" not in model.seen[-2].text
+
+
+@pytest.mark.parametrize("reply", ["", "word " * 1000])
+def test_unreadable_topic_is_left_out_of_the_dialogue(reply: str) -> None:
+    model = ScriptedChat(replies=script(topic=reply))
+    state = run(model=model)
+    assert "topic_unparsed" in events(state)
+    assert not any("Forget what you know" in str(m.text) for s in model.seen for m in s.messages)
+    assert state["answer"] == "Lisbon"
+
+
+@pytest.mark.parametrize("reply", ["", "Unknown", "I don't know."])
+def test_augmentation_that_says_nothing_is_not_searched(reply: str) -> None:
+    state = run(model=ScriptedChat(replies=script(recall=reply)))
+    assert list(state["queries"]) == ["question", "external"]
+    assert "augmentation_empty" in events(state)
+    assert state["usage"]["retrievals"] == 2
+
+
+def test_augmented_query_of_5000_characters_is_cut_before_the_question() -> None:
+    state = run(model=ScriptedChat(replies=script(recall="lorem " * 900)))
+    query = state["queries"]["internal"]
+    assert query.endswith(" Where was the builder from?")
+    assert len(query) < 2100
+    assert "query_cut" in events(state)
+
+
+def test_silent_reasoning_ends_unknown_without_a_second_turn() -> None:
+    model = ScriptedChat(replies=script(reason=""))
+    state = run(model=model)
+    assert (state["answer"], state["status"]) == ("Unknown", "unknown")
+    assert tasks(model)["extract"] == 0
+
+
+def test_nothing_found_still_answers() -> None:
+    state = run(retriever=OwnListRetriever(documents=[]))
+    assert "no_passages_found" in events(state)
+    assert state["answer"] == "Lisbon"
+    assert "knowledge_filter" not in state["usage"]["by_node"]
+
+
+def test_samples_each_have_both_turns() -> None:
+    model = ScriptedChat(replies=script())
+    state = run(model=model, samples=3)
+    assert tasks(model)["extract"] == 3
+    assert [one["pool"] for one in state["candidates"].values()].count("short_answer") == 3
+
+
+def test_the_filter_model_plays_topic_and_filter_only() -> None:
+    small, big = ScriptedChat(replies=script()), ScriptedChat(replies=script())
+    run(model=big, filter_model=small)
+    assert set(tasks(small)) == {"topic", "filter"}
+    assert set(tasks(big)) == {"reason", "recall", "extract"}
+
+
+def test_prompt_budget_drops_the_last_passages_and_ids_still_fit() -> None:
+    passages = documents(*[f"{at} " + "long text " * 60 for at in range(5)])
+    model = ScriptedChat(replies=script(filter="0, 4"))
+    state = run(
+        model=model, retriever=OwnListRetriever(documents=passages), prompt_tokens=900, shots=0
+    )
+    assert "passages_dropped" in events(state)
+    assert [doc.id for doc in state["passages"]] == ["p0"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"queries": ()}, {"queries": ("claims",)}, {"hops": 0}, {"shots": 4}, {"k": 0}]
+)
+def test_options_out_of_range(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        build_graph("blendfilter", **options)
+
+
+def test_run_overrides_the_build() -> None:
+    model = ScriptedChat(replies=script())
+    graph = build_graph("blendfilter", model=model, retriever=ByQuery())
+    graph.invoke({"question": "Where?"}, context={"queries": ["question"], "hops": 1})
+    assert tasks(model) == {"topic": 1, "filter": 2, "reason": 1, "extract": 1}
+    assert "queries" in graph.get_context_jsonschema()["properties"]
+
+
+def test_a_second_turn_of_a_thread_starts_afresh() -> None:
+    model = ScriptedChat(replies=script())
+    graph = build_graph(
+        "blendfilter", model=model, retriever=ByQuery(), checkpointer=InMemorySaver()
+    )
+    config = {"configurable": {"thread_id": "t"}}
+    graph.invoke({"question": "Where?"}, config)
+    out = graph.invoke({"question": "Who?"}, config)
+    assert out["usage"]["calls"] == 11
+    queries = graph.get_state(config).values["queries"]
+    assert all(query.endswith("Who?") for query in queries.values())
+
+
+def test_picture_names_the_choices() -> None:
+    picture = build_graph("blendfilter").get_graph().draw_mermaid()
+    for label in ("next hop", "each set", "no filter", "nothing to retrieve", "nothing new"):
+        assert f"&nbsp;{label}&nbsp;" in picture
+
+
+def test_extractive_model_runs_it(demo_corpus: Bm25Retriever) -> None:
+    graph = build_graph("blendfilter", model="extractive?similarity=lexical", retriever=demo_corpus)
+    out = graph.invoke({"question": "Who wrote the paper on BlendFilter?"})
+    assert out["status"] in ("answered", "unknown")
+    assert out["usage"]["by_node"]["knowledge_filter"]["calls"] >= 2
