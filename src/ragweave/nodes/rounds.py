@@ -14,9 +14,10 @@ from langchain_core.documents import Document
 from langgraph.types import Overwrite
 
 from ragweave.errors import UsageError
+from ragweave.nodes.conclude import conclude
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.retrieve import arranged
-from ragweave.state import Update
+from ragweave.state import Candidate, Stopped, Update
 from ragweave.state.passages import by_query
 
 
@@ -57,10 +58,48 @@ def all_found(state: Mapping[str, Any], keys: Iterable[str], order: str) -> list
 
     Args:
         state: The state.
-        keys: Names of queries, in the order wanted; those that were not searched count as empty.
+        keys: Names of queries, in the order wanted; none: nothing was looked at.
         order: The order of each query's passages (the option `order`).
     """
+    names = list(keys)
     found = state["retrieved"]
-    if not found:
+    if names and not found:
         return list(state["passages"])
-    return by_query([arranged(found.get(key, []), order) for key in keys])
+    return by_query([arranged(found.get(key, []), order) for key in names])
+
+
+def ended(
+    state: Mapping[str, Any],
+    options: Options,
+    *,
+    pool: str,
+    answer: str,
+    reply: str,
+    keys: Iterable[str],
+    stopped: Stopped,
+) -> Update:
+    """Return the update that ends a chain of calls with its one candidate.
+
+    Args:
+        state: The state.
+        options: The options in force.
+        pool: Name of the node that answered.
+        answer: The answer as parsed.
+        reply: What it was parsed from.
+        keys: Names of the queries whose passages the answer was read from, in prompt order.
+        stopped: What cut the chain short.
+    """
+    passages = all_found(state, keys, options.order)
+    candidate: Candidate = {
+        "answer": answer,
+        "reply": reply,
+        "pool": pool,
+        "round": state["round"],
+        "rank": min((doc.metadata.get("rank", 0) for doc in passages), default=0),
+        "sample": 0,
+        "passages": [doc.id or "" for doc in passages],
+    }
+    return {
+        "candidates": {f"{pool}:0": candidate},
+        **conclude({**state, "passages": passages}, answer, stopped),
+    }
