@@ -95,9 +95,7 @@ def test_the_supported_candidate_is_preferred() -> None:
 
 def test_reasoning_quotes_then_concludes() -> None:
     reply = ask("reason", "When was Harbour Light built?")
-    assert reply == (
-        "It was built in 1874 by the engineer Ada Brenner. So the answer is 1874."
-    )
+    assert reply == ("It was built in 1874 by the engineer Ada Brenner. So the answer is 1874.")
     assert ask("reason", "Who won in 1950?", passages=[]) == "So the answer is Unknown."
     assert ask("step", "When was Harbour Light built?") == "So the final answer is: 1874."
 
@@ -162,10 +160,14 @@ def test_stop_words_cut_the_reply_and_temperature_changes_nothing() -> None:
 def test_threads_get_the_same_replies() -> None:
     questions = ["Who built Harbour Light?", "What is the capital of Norland?"] * 20
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(lambda one: ask("answer", one), questions)) == [
-            "Ada Brenner",
-            "Eastport",
-        ] * 20
+        assert (
+            list(pool.map(lambda one: ask("answer", one), questions))
+            == [
+                "Ada Brenner",
+                "Eastport",
+            ]
+            * 20
+        )
 
 
 @given(
@@ -186,3 +188,10 @@ def test_minilm_mixes_in_meaning() -> None:
     inputs: Any = {"task": "answer", "question": "Who built Harbour Light?", "passages": PASSAGES}
     message = attach(HumanMessage("?"), inputs)
     assert ExtractiveChat(similarity="minilm").invoke([message]).content == "Ada Brenner"
+
+
+def test_an_announced_enumeration_belongs_to_the_answer() -> None:
+    assert ask("answer", "Which queries does BlendFilter use?") == (
+        "three queries: the original query, an externally augmented query and an internally "
+        "augmented query"
+    )

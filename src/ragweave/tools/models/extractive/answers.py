@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ragweave.state import AnswerType
 from ragweave.tools.models.extractive import minilm
 from ragweave.tools.models.extractive.clauses import clause, done_to
 from ragweave.tools.models.extractive.evidence import Evidence, gather
 from ragweave.tools.models.extractive.question import Question, analyse
-from ragweave.tools.models.extractive.ranking import rank_spans
+from ragweave.tools.models.extractive.ranking import Pick, rank_spans
 from ragweave.tools.models.extractive.words import negated
-from ragweave.tools.tasks import AnswerType, Task, TaskPassage
+from ragweave.tools.tasks import Task, TaskPassage
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
 _SURE = {"phrase": 0.12, "list": 0.12}
 """Confidence below which the clause is given, for kinds that a wrong word answers worst."""
+
+_SHARE = 0.3
+"""Probability that a quoted sentence holds the answer, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Reader:
         if given:
             return given
         if kind == "long":
-            return " ".join(one.text for one in support(found))
+            return " ".join(one.text for one in support(question, found))
         return short(question, found)
 
 
@@ -55,13 +59,28 @@ def short(question: Question, found: Sequence[Evidence]) -> str:
     picks = rank_spans(question, found)
     if not picks or picks[0].confidence < _SURE.get(question.kind, 0.0):
         return clause(question, found[0])
-    return picks[0].text
+    return enumerated(picks[0])
 
 
-def support(found: Sequence[Evidence]) -> list[Evidence]:
-    """Return the best sentence and up to two nearly as good, in reading order."""
-    close = [one for one in found[:3] if one.score >= 0.8 * found[0].score]
-    return sorted(close, key=lambda one: (one.passage, one.position))
+def enumerated(pick: Pick) -> str:
+    """Return a span, and with it the enumeration that a colon behind it announces."""
+    after = pick.evidence.text[pick.end :]
+    return (pick.text + after).rstrip(" .;") if after.startswith(": ") else pick.text
+
+
+def support(question: Question, found: Sequence[Evidence]) -> list[Evidence]:
+    """Return the one to three sentences that likely hold the answer, in reading order.
+
+    A sentence counts where its spans have a share of the ranker's probability; where no span
+    answers (a definition, yes or no), the best-supported sentence does.
+    """
+    if not found or question.kind in ("definition", "yes_no"):
+        return list(found[:1])
+    shares: dict[Evidence, float] = {}
+    for pick in rank_spans(question, found):
+        shares[pick.evidence] = shares.get(pick.evidence, 0.0) + pick.confidence
+    best = [one for one, share in shares.items() if share >= _SHARE] or list(found[:1])
+    return sorted(best[:3], key=lambda one: (one.passage, one.position))
 
 
 def yes_no(question: Question, best: Evidence) -> str:

@@ -46,8 +46,13 @@ class ExtractiveChat(BaseChatModel):
     similarity: Literal["auto", "lexical", "minilm"] = "auto"
     """How sentences are compared with the question: by words, with MiniLM mixed in, or the
     latter only where the `offline` extra is installed."""
-    threshold: float = Field(default=0.45, ge=0.0, le=1.0)
+    threshold: float = Field(default=0.42, ge=0.0, le=1.0)
     """Support in [0, 1] that a sentence needs; below it the answer is Unknown."""
+
+    @property
+    def model_name(self) -> str:
+        """The name that traces show."""
+        return "extractive"
 
     @property
     def _llm_type(self) -> str:

@@ -14,7 +14,7 @@ from ragweave.tools.models.extractive.words import terms
 from ragweave.tools.tasks import TaskPassage
 from ragweave.tools.text.sentences import split_sentences
 
-_TITLE = 0.7
+_TITLE = 0.8
 """Weight of a question word that stands in the passage's title only."""
 _AROUND = 0.35
 """Weight of a question word that stands elsewhere in the passage only."""
@@ -34,7 +34,9 @@ class Evidence:
     """Support in [0, 1]: share of the question it covers, by IDF; mixed with MiniLM's cosine."""
 
 
-def gather(question: Question, passages: Sequence[TaskPassage], *, use_minilm: bool) -> list[Evidence]:
+def gather(
+    question: Question, passages: Sequence[TaskPassage], *, use_minilm: bool
+) -> list[Evidence]:
     """Return every sentence of `passages`, best support first; ties keep the passages' order.
 
     Args:

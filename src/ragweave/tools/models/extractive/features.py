@@ -64,7 +64,9 @@ class Scene:
         """Words of the span that the question or the title has already."""
         inside = [
             one
-            for one, word in zip(self.stems[first : last + 1], self.words[first : last + 1], strict=True)
+            for one, word in zip(
+                self.stems[first : last + 1], self.words[first : last + 1], strict=True
+            )
             if word.is_word and not word.is_stop
         ]
         size = max(1, len(inside))
@@ -108,6 +110,10 @@ class Scene:
         cue = _CUES.get(word, "^" if word == "^" else "other")
         found[f"cue:{cue}"] = 1.0
         found[f"cue:{kind}:{cue}"] = 1.0
+        if at >= 1:
+            before = self.stems[at - 1]
+            found[f"hit:{cue}"] = float(before in self.question.terms)
+            found[f"head:{cue}"] = float(before == self.question.head)
         after = self.words[last + 1].text.lower() if last + 1 < len(self.words) else "$"
         found["after:" + (_CUES.get(after) or ("stop" if after in ".;:$" else "other"))] = 1.0
         found["split"] = float(

@@ -63,9 +63,9 @@ def _model() -> Any:
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # it would draw a bar on every program's standard error
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # it would draw a bar on every program's standard error
     try:
         return SentenceTransformer(str(get_model_path()), device="cpu")
     finally:
         if shown:
-            logging.enable_progress_bar()
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

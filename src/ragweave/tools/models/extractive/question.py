@@ -50,19 +50,19 @@ _AUXILIARY = (
     r"(?:is|are|was|were|do|does|did|can|could|has|have|had|will|would|should|may|might|must)\b"
     r"(?!.*\b(?:what|which|who|whom|when|where|why|how)\b)(?!.*\bor\b)"
 )
+_PATTERNS: tuple[tuple[Kind, str], ...] = (
+    ("yes_no", rf"^{_AUXILIARY}"),
+    ("number", rf"\b(?:{_NUMBER})"),
+    ("date", rf"\bwhen\b|\b(?:{_DATE})"),
+    ("list", rf"^(?:{_LIST})"),
+    ("place", rf"\bwhere\b|\b(?:{_PLACE})"),
+    ("person", rf"\b(?:who|whom|whose)\b|\b(?:{_PERSON})"),
+    ("definition", r"\bwhat (?:does|do|did|is|was) .*\b(?:mean|stand for|definition)\b"),
+    ("definition", r"^what(?:'s| is| are| was| were) (?:an? )?(?:(?!the |of )\S+ ?){1,4}$"),
+    ("definition", r"^(?:why|how)\b"),
+)
 _RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
-    (kind, re.compile(pattern))
-    for kind, pattern in (
-        ("yes_no", rf"^{_AUXILIARY}"),
-        ("number", rf"\b(?:{_NUMBER})"),
-        ("date", rf"\bwhen\b|\b(?:{_DATE})"),
-        ("list", rf"^(?:{_LIST})"),
-        ("place", rf"\bwhere\b|\b(?:{_PLACE})"),
-        ("person", rf"\b(?:who|whom|whose)\b|\b(?:{_PERSON})"),
-        ("definition", r"\bwhat (?:does|do|did|is|was) .*\b(?:mean|stand for|definition)\b"),
-        ("definition", r"^what(?:'s| is| are| was| were) (?:an? )?(?:(?!the |of )\S+ ?){1,4}$"),
-        ("definition", r"^(?:why|how)\b"),
-    )
+    (kind, re.compile(pattern)) for kind, pattern in _PATTERNS
 )
 _HEAD = re.compile(
     r"\b(?:what|which|how many|how much)(?:'s)?(?: (?:is|are|was|were))?"
@@ -73,9 +73,9 @@ _HEAD = re.compile(
 def analyse(text: str) -> Question:
     """Read the kind, head noun and content words off a question; any text gives some reading."""
     lowered = " ".join(text.lower().replace("’", "'").rstrip("?!. ").split())
-    kind = next((kind for kind, rule in _RULES if rule.search(lowered)), "phrase")
+    kind: Kind = next((kind for kind, rule in _RULES if rule.search(lowered)), "phrase")
     found = _HEAD.search(lowered)
     asked = {word for word in tokens(lowered) if word.text in QUESTION_WORDS}
     drop = {stem(word.text) for word in asked}
-    content = frozenset(terms(lowered)) or frozenset()
+    content = frozenset(terms(lowered))
     return Question(text, kind, stem(found[1]) if found else "", content - drop or content)

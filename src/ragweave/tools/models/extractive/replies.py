@@ -10,7 +10,7 @@ from ragweave.tools.models.extractive.evidence import gather
 from ragweave.tools.models.extractive.question import analyse
 from ragweave.tools.models.extractive.spans import spans
 from ragweave.tools.models.extractive.words import terms
-from ragweave.tools.tasks import Task, TaskName
+from ragweave.tools.tasks import Task, TaskName, TaskPassage
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
@@ -31,7 +31,7 @@ def _answer(task: Task, reader: Reader) -> str:
 def _reason(task: Task, reader: Reader) -> str:
     """Quote the supporting sentences, then conclude."""
     found = reader.evidence(task["question"], task.get("passages", []))
-    quotes = " ".join(one.text for one in support(found)) if found else ""
+    quotes = " ".join(one.text for one in support(analyse(task["question"]), found))
     return f"{quotes} So the answer is {_closed(reader.answer(task))}".strip()
 
 
@@ -51,7 +51,7 @@ def _extract(task: Task, reader: Reader) -> str:
     if len(draft.split()) <= 5:
         return draft.rstrip(".!")
     question = analyse(task["question"])
-    passage = {"id": "", "title": "", "text": draft}
+    passage: TaskPassage = {"id": "", "title": "", "text": draft}
     return short(question, gather(question, [passage], use_minilm=reader.use_minilm))
 
 
@@ -67,7 +67,7 @@ def _rewrite(task: Task, _reader: Reader) -> str:
     """Give each sentence of the draft as a claim that is its own query."""
     draft = task.get("draft", "").strip() or task["question"]
     claims = [" ".join(sentence.text.split()) for sentence in split_sentences(draft)]
-    return "\n".join(f"<Claim> {claim} <Query> {claim}" for claim in claims[:_CLAIMS])
+    return "\n".join(f"<Claim> {claim} <Query> {claim}" for claim in claims[:_CLAIMS]) or UNKNOWN
 
 
 def _topic(task: Task, _reader: Reader) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from ragweave.tools.models.extractive.words import STOP_WORDS, Token, tokens
+from ragweave.tools.models.extractive.words import STOP_WORDS, Token, tokens, word_set
 
 SpanKind = Literal["name", "date", "number", "phrase", "quote", "list"]
 
@@ -33,24 +33,34 @@ _DATE = re.compile(
     rf"|\d{{1,4}} (?:BC|BCE|AD|CE)\b|{_YEAR}s?\b|{_MONTH})"
 )
 _SPELLED = (
-    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-    "sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety "
-    "hundred thousand million billion trillion dozen half twice".split()
+    r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|"
+    r"fifteen|sixteen|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|"
+    r"seventy|eighty|ninety|hundred|thousand|million|billion|trillion|dozen|half|twice"
 )
-_ONE_NUMBER = rf"(?:[$£€]\s?)?(?:\d+(?:[,.]\d+)*(?:%|st|nd|rd|th)?(?!\w)|\b(?:{'|'.join(_SPELLED)})\b)"
+_ONE_NUMBER = rf"(?:[$£€]\s?)?(?:\d+(?:[,.]\d+)*(?:%|st|nd|rd|th)?(?!\w)|\b(?:{_SPELLED})\b)"
 _NUMBER = re.compile(rf"{_ONE_NUMBER}(?:[ -]{_ONE_NUMBER})*", re.IGNORECASE)
 _UNIT = re.compile(r"\s?(?:%|[^\W\d_]+(?:-[^\W\d_]+)?)(?: [^\W\d_]+)?")
 _QUOTE = re.compile(r'["“«]([^"“”«»]{2,80})["”»]')
-_LINKS = frozenset("'s ’s of the de la von van der du del and & for in on to a di le".split())
-_VERBS = frozenset(
-    "became become becomes began begin begins made make makes won win wins wrote write writes "
-    "written said say says known called named played play plays led lead leads gave given gives "
-    "took take takes taken came come comes went go goes found born died released located published "
-    "directed produced starred stars starring used use uses founded introduced created based held "
-    "includes include included including appears appeared remains according began featured features "
-    "contains contain means blends mixes gives serves consists occurs stands refers received".split()
+_LINKS = word_set(
+    """
+    's ’s of the de la von van der du del and & for in on to a di le
+    """
 )
-_EDGES = frozenset("also first then later originally currently usually often now still".split())
+_VERBS = word_set(
+    """
+    became become becomes began begin begins made make makes won win wins wrote write writes
+    written said say says known called named played play plays led lead leads gave given gives
+    took take takes taken came come comes went go goes found born died released located published
+    directed produced starred stars starring used use uses founded introduced created based held
+    includes include included including appears appeared remains according began featured features
+    contains contain means blends mixes gives serves consists occurs stands refers received
+    """
+)
+_EDGES = word_set(
+    """
+    also first then later originally currently usually often now still
+    """
+)
 
 
 def spans(sentence: str) -> list[Span]:
@@ -139,6 +149,9 @@ def _linked(
 ) -> Iterator[tuple[tuple[int, int], SpanKind]]:
     """Yield a chunk joined to the next ones over "of the", "de", a comma before a name."""
     start = chunks[index][0]
+    capital = chunks[index][1]
+    while capital > start and _capital(words[capital - 1]):
+        capital -= 1
     for other in range(index + 1, min(index + 4, len(chunks))):
         gap = words[chunks[other - 1][1] : chunks[other][0]]
         glue = [word.text.lower() for word in gap]
@@ -151,6 +164,8 @@ def _linked(
         if end - start > 12:
             return
         yield (start, end), "name" if _named(words, start, end) else "phrase"
+        if start < capital < chunks[index][1] and _named(words, capital, end):
+            yield (capital, end), "name"
 
 
 def _listed(
@@ -159,12 +174,12 @@ def _listed(
     """Yield an enumeration "A, B and C" that begins at a chunk, at its full length."""
     start, end = chunks[index]
     closed = False
-    for other in range(index + 1, len(chunks)):
+    for other in range(index + 1, min(index + 20, len(chunks))):
         glue = [word.text.lower() for word in words[chunks[other - 1][1] : chunks[other][0]]]
         kept = [word for word in glue if word not in {"a", "an", "the", "of", "in", "to"}]
-        if len(glue) > 4 or not kept or not all(word in {",", "and", "or", "&"} for word in kept):
-            if kept or len(glue) > 2:
-                break
+        joined = len(glue) <= 4 and all(word in {",", "and", "or", "&"} for word in kept)
+        if not joined or (not kept and len(glue) > 2):
+            break
         end = chunks[other][1]
         if "and" in kept or "or" in kept or "&" in kept:
             closed = True

@@ -9,24 +9,38 @@ from typing import NamedTuple
 
 import Stemmer
 
-STOP_WORDS = frozenset(
-    "a an the of in on at by for to from with without into onto over under and or but nor so as "
-    "than then that this these those it its itself he she they them him her his hers their theirs "
-    "we us our you your i me my is are was were be been being am do does did done doing has have "
-    "had having can could will would shall should may might must not no s t what which who whom "
-    "whose when where why how there here also just only about between during before after up out "
-    "off again if because while such both each some any all more most other per via upon within "
-    "among through across against according".split()
+
+def word_set(text: str) -> frozenset[str]:
+    """Return the set of the words of `text`, which white space parts."""
+    return frozenset(text.split())
+
+
+STOP_WORDS = word_set(
+    """
+    a an the of in on at by for to from with without into onto over under and or but nor so as
+    than then that this these those it its itself he she they them him her his hers their theirs
+    we us our you your i me my is are was were be been being am do does did done doing has have
+    had having can could will would shall should may might must not no s t what which who whom
+    whose when where why how there here also just only about between during before after up out
+    off again if because while such both each some any all more most other per via upon within
+    among through across against according
+    """
 )
 """Function words: they neither support a sentence nor begin or end an answer."""
 
-QUESTION_WORDS = frozenset(
-    "name names called please tell list give mean means meaning many much kind type sort happen "
-    "happened take place get got".split()
+QUESTION_WORDS = word_set(
+    """
+    name names called please tell list give mean means meaning many much kind type sort happen
+    happened take place get got
+    """
 )
 """Words of questions that say how to answer rather than what about."""
 
-NEGATIONS = frozenset("not no never none neither nor cannot without nobody nothing".split())
+NEGATIONS = word_set(
+    """
+    not no never none neither nor cannot without nobody nothing
+    """
+)
 
 _TOKEN = re.compile(
     r"\d+(?:[.,:]\d+)*(?:st|nd|rd|th|s|%)?(?![^\W_])"
