@@ -195,3 +195,11 @@ def test_an_announced_enumeration_belongs_to_the_answer() -> None:
         "three queries: the original query, an externally augmented query and an internally "
         "augmented query"
     )
+
+
+def test_a_higher_threshold_asks_for_more_support() -> None:
+    inputs: Any = {"task": "answer", "question": "Who drew Harbour Light?", "passages": PASSAGES}
+    message = attach(HumanMessage("?"), inputs)
+    bold, shy = (ExtractiveChat(similarity="lexical", threshold=one) for one in (0.1, 0.9))
+    assert bold.invoke([message]).content != "Unknown"
+    assert shy.invoke([message]).content == "Unknown"
