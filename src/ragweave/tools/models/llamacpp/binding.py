@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from typing import Any
 
-from ragweave.errors import MissingExtraError
+from ragweave.errors import MissingExtraError, ModelError
 
 _LOGGER = logging.getLogger("ragweave.llamacpp")
 _LEVELS = {1: logging.DEBUG, 2: logging.WARNING, 3: logging.ERROR, 4: logging.DEBUG}
@@ -53,6 +53,7 @@ def bind() -> Any:
 
     Raises:
         MissingExtraError: llama-cpp-python is not installed.
+        ModelError: It is installed, but its library does not load.
     """
     with _LOCK:
         if "module" not in _KEPT:
@@ -60,6 +61,10 @@ def bind() -> Any:
                 module: Any = importlib.import_module("llama_cpp")
             except ModuleNotFoundError as error:
                 raise MissingExtraError("Local GGUF models", "llamacpp") from error
+            except (OSError, RuntimeError) as error:
+                # A CUDA build on a machine without CUDA ends here.
+                reason = " ".join(str(error).split())
+                raise ModelError(f"llama-cpp-python can't load its library: {reason}") from error
             log = Log()
             callback = module.llama_log_callback(log.take)
             module.llama_log_set(callback, None)

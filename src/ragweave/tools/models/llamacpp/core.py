@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -112,17 +111,9 @@ class Core:
         """Give the first `count` tokens of a sequence to an empty one too."""
         self._lib.llama_memory_seq_cp(self._memory, source, target, 0, count)
 
-    def metadata(self, key: str) -> str | None:
-        """Return a value of the file's metadata as text."""
-        room = 1 << 16
-        while True:
-            buffer = ctypes.create_string_buffer(room)
-            size = self._lib.llama_model_meta_val_str(self._model, key.encode(), buffer, room)
-            if size < 0:
-                return None
-            if size < room:
-                return buffer.value.decode("utf-8", "replace")
-            room = size + 1
+    def clear(self) -> None:
+        """Forget all sequences."""
+        self._lib.llama_memory_clear(self._memory, False)
 
     def close(self) -> None:
         """Free context and model, in this order."""

@@ -56,6 +56,7 @@ class Decoder:
             n_parallel: Most replies in work at a time.
             share: Whether to compute common beginnings once.
         """
+        core.clear()
         self._core = core
         self._n_parallel = n_parallel
         self._share = share and core.can_share
