@@ -19,8 +19,8 @@ from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 
 WRITER = Path(__file__).with_name("kb_writer.py")
-COUNT = 400
-"""Passages of the write that is broken off: seven batches."""
+COUNT = 320
+"""Passages of the write that is broken off: five batches."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def kb(tmp_path: Path, docs: Path) -> Iterator[KnowledgeBase]:
 
 
 def start(kb: KnowledgeBase, docs: Path, log: Path, **more: object) -> subprocess.Popen[str]:
-    command = [sys.executable, str(WRITER), str(kb.path), str(docs), str(log), "0.4"]
+    command = [sys.executable, str(WRITER), str(kb.path), str(docs), str(log), "0.3"]
     return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, **more)  # type: ignore[call-overload,no-any-return]
 
 
@@ -133,7 +133,9 @@ def test_full_disk_leaves_the_old_index(tmp_path: Path, docs: Path) -> None:
             old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
             try:
-                with pytest.raises(KnowledgeBaseError, match="Cannot write to .* as it was before"):
+                with pytest.raises(
+                    KnowledgeBaseError, match=r"Cannot write to .* as it was before"
+                ):
                     kb.index_paths([docs])
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -150,6 +152,6 @@ def test_folder_without_write_permission(tmp_path: Path) -> None:
     kb.path.chmod(0o500)
     with KnowledgeBase.open(kb.path) as readable:
         assert texts(readable, "salt", "bm25") == ["about salt"]
-        with pytest.raises(KnowledgeBaseError, match="Cannot write to .*Permission denied"):
+        with pytest.raises(KnowledgeBaseError, match=r"Cannot write to .*Permission denied"):
             readable.add([Document("more")])
     kb.path.chmod(0o700)

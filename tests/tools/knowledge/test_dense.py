@@ -71,7 +71,7 @@ def test_another_model_is_refused(kb: KnowledgeBase) -> None:
     path = kb.path
     kb.close()
     with KnowledgeBase.open(path, embeddings=BagEmbeddings(32)) as other:
-        with pytest.raises(KnowledgeBaseError, match="64 dimensions, but .* gives 32"):
+        with pytest.raises(KnowledgeBaseError, match=r"64 dimensions, but .* gives 32"):
             found(other, "salt")
         with pytest.raises(KnowledgeBaseError, match="64 dimensions"):
             other.add([Document("new text")])
@@ -135,7 +135,7 @@ def test_chroma_server_that_is_not_there(tmp_path: Path) -> None:
     settings = Settings(embedding="minilm", chroma_url="http://127.0.0.1:9")
     with (
         KnowledgeBase.create(tmp_path / "kb", settings=settings) as kb,
-        pytest.raises(KnowledgeBaseError, match="No Chroma server answers at http://127.0.0.1:9"),
+        pytest.raises(KnowledgeBaseError, match="No Chroma server answers at http"),
     ):
         kb.add([Document("text")])
 
@@ -153,7 +153,7 @@ def test_packaged_minilm_finds_what_words_do_not(tmp_path: Path) -> None:
         assert found(kb, query, mode="bm25") == []
         assert found(kb, query) == found(kb, query, mode="auto") == texts[:1]
         assert kb.manifest.dimension == 384
-        long = " ".join(["unbelievable"] * 40)
+        long = " ".join(["antidisestablishmentarianism"] * 40)
         parts = kb.add([Document(long)])
     assert len(parts) > 1
     with KnowledgeBase.open(tmp_path / "kb") as kb:

@@ -74,7 +74,7 @@ def test_again_takes_only_what_changed(kb: KnowledgeBase, docs: Path) -> None:
     assert (report.added, report.changed, report.removed, report.unchanged) == (1, 1, 1, 1)
     assert (report.generation, report.passages) == (2, 3)
     assert found(kb, "whales ovens") == []
-    assert found(kb, "cakes clouds") == ["Clouds carry rain.", "Cakes are baked too."]
+    assert set(found(kb, "cakes clouds")) == {"Clouds carry rain.", "Cakes are baked too."}
 
 
 def test_files_elsewhere_stay(kb: KnowledgeBase, docs: Path, tmp_path: Path) -> None:

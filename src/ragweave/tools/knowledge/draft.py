@@ -106,23 +106,21 @@ class Draft:
 
     def drop_documents(self, ids: Sequence[str], key: str | None = None) -> int:
         """Take out passages by their id or their document's, in one source or in all."""
-        where = "(id = ? OR document = ?)" + ("" if key is None else " AND source = ?")
+        where = "(id = ? OR document = ?)" + ("" if key is None else " AND +source = ?")
         extra = () if key is None else (key,)
         return sum(self._drop("passages", where, one, one, *extra) for one in ids)
 
     def next_place(self, key: str) -> int:
-        """Return the place after the last passage of a source."""
-        found = self._do(
-            "SELECT MAX(place) FROM passages WHERE source = ? AND removed > ?",
-            *(key, self.generation),
-        ).fetchone()[0]
+        """Return the place after every passage that a source has had."""
+        found = self._do("SELECT MAX(place) FROM passages WHERE source = ?", key).fetchone()[0]
         return 0 if found is None else int(found) + 1
 
     def held(self, key: str, one: Passage) -> str | None:
         """Return the id of the passage of this content and document in a source, if it is there."""
+        # The plus signs keep the planner to the index on content: a source may hold millions.
         found = self._do(
             "SELECT id FROM passages "
-            "WHERE source = ? AND content = ? AND document IS ? AND removed > ? ORDER BY place",
+            "WHERE +source = ? AND content = ? AND +document IS ? AND removed > ? ORDER BY +place",
             *(key, one.content, one.document, self.generation),
         ).fetchone()
         return None if found is None else str(found[0])

@@ -35,6 +35,7 @@ CREATE TABLE IF NOT EXISTS passages (
 CREATE INDEX IF NOT EXISTS source_key ON sources (key);
 CREATE INDEX IF NOT EXISTS passage_id ON passages (id);
 CREATE INDEX IF NOT EXISTS passage_content ON passages (content);
+CREATE INDEX IF NOT EXISTS passage_document ON passages (document);
 CREATE INDEX IF NOT EXISTS passage_source ON passages (source, place);
 """
 
