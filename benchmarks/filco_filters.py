@@ -9,6 +9,7 @@ Passages are cut by ragweave's own splitter, so gold and kept text are compared 
 
 * first right: the best kept span lies (for more than half of it) in gold text;
 * recall: share of gold sentences of which more than half is kept;
+* recall in prompt: the same with the full passage where nothing is kept (the fallback);
 * precision: share of the kept characters that are gold, over questions with anything kept;
 * kept any: share of questions with a kept span; the others fall back to the full passage;
 * saved: share of the passages' tokens (characters / 4) kept out of the prompt, fallbacks included.
@@ -46,7 +47,7 @@ from ragweave.tools.scorers import HuggingFaceScorer
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data" / "filter"
 RESULTS = ROOT / "benchmarks" / "results"
-COLUMNS = ("first_right", "recall", "precision", "kept_any", "saved")
+COLUMNS = ("first_right", "recall", "recall_in_prompt", "precision", "kept_any", "saved")
 
 
 class Case(NamedTuple):
@@ -124,10 +125,13 @@ def judged(case: Case, kept: list[Span]) -> dict[str, float | None]:
     length = sum(end - start for start, end in stretches)
     before = len(case.passage.page_content)
     after = apply_spans([case.passage], kept).passages
+    recall = sum(
+        2 * k > end - start for k, (start, end) in zip(kept_of, case.gold, strict=True)
+    ) / len(case.gold)
     return {
         "first_right": float(bool(kept) and 2 * gold_in[0] > stretches[0][1] - stretches[0][0]),
-        "recall": sum(2 * k > e - s for k, (s, e) in zip(kept_of, case.gold, strict=True))
-        / len(case.gold),
+        "recall": recall,
+        "recall_in_prompt": recall if kept else 1.0,
         "precision": sum(gold_in) / length if length else None,
         "kept_any": float(bool(kept)),
         "saved": saved_tokens([case.passage], after) / max(1, before // 4),
@@ -154,18 +158,22 @@ def plot(report: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, len(report), figsize=(7 * len(report), 5), sharey=True)
+    figure, axes = plt.subplots(
+        1, len(report), figsize=(7 * len(report), 5), sharey=True, layout="constrained"
+    )
     markers = "osD^v<>Pp*Xhd"
     for axis, (name, measures) in zip(axes, report.items(), strict=True):
         for (label, values), marker in zip(measures.items(), markers, strict=False):
-            axis.scatter(values["saved"], values["recall"], marker=marker, s=70, label=label)
+            axis.scatter(
+                values["saved"], values["recall_in_prompt"], marker=marker, s=70, label=label
+            )
         axis.set(
             title=name, xlabel="share of passage tokens saved", xlim=(-0.03, 1), ylim=(0, 1.04)
         )
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("recall of gold sentences (before any fallback)")
-    axes[0].legend(fontsize=8, loc="lower left")
-    figure.tight_layout()
+    axes[0].set_ylabel("recall of gold sentences in the prompt")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=8, loc="outside right center")
     figure.savefig(path, dpi=120)
 
 
