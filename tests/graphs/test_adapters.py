@@ -1,0 +1,98 @@
+"""A method in its users' apps: tool, retriever, chain, subgraph, token events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import ToolCall
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import END, START, StateGraph
+from typing_extensions import TypedDict
+
+from ragweave import build_graph
+from ragweave.graphs.adapters import GraphRetriever, tool_of
+from ragweave.graphs.frame import CompiledGraph
+from tests.scripted import ListRetriever, ScriptedChat, documents
+
+
+@pytest.fixture
+def graph() -> CompiledGraph:
+    retriever = ListRetriever(documents=documents("Varn has a bridge.", "Ostra has marble."))
+    return build_graph("concat", model=ScriptedChat(replies=["Varn"]), retriever=retriever)
+
+
+async def test_a_tool_answers_with_sources(graph: CompiledGraph) -> None:
+    tool = tool_of(graph, "ask_towns", "Answers questions about towns.")
+    call: ToolCall = {
+        "name": "ask_towns",
+        "args": {"question": "Where is the bridge?"},
+        "id": "1",
+        "type": "tool_call",
+    }
+    for message in (tool.invoke(call), await tool.ainvoke(call)):
+        assert message.content.splitlines()[0] == "Varn"
+        assert "Sources:" in message.content
+        assert message.artifact["usage"]["calls"] == 1
+    assert set(tool.args) == {"question"}
+
+
+def test_a_tool_called_with_nothing_tells_the_agent(graph: CompiledGraph) -> None:
+    tool = tool_of(graph, "ask_towns", "Answers questions about towns.")
+    call: ToolCall = {
+        "name": "ask_towns",
+        "args": {"question": "  "},
+        "id": "1",
+        "type": "tool_call",
+    }
+    message = tool.invoke(call)
+    assert "empty" in message.content
+    assert message.status == "error"
+
+
+async def test_a_retriever_gives_the_passages_kept(graph: CompiledGraph) -> None:
+    retriever = GraphRetriever(graph=graph)
+    found = retriever.invoke("Where is the bridge?")
+    assert [doc.page_content for doc in found] == ["Varn has a bridge.", "Ostra has marble."]
+    assert [doc.metadata["rank"] for doc in found] == [0, 1]
+    assert await retriever.ainvoke("Where is the bridge?") == found
+
+
+def test_in_a_chain_and_as_a_subgraph(graph: CompiledGraph) -> None:
+    chain = RunnableLambda(lambda text: {"question": text}) | graph
+    assert (chain | (lambda out: out["answer"].upper())).invoke("Where?") == "VARN"
+
+    class Outer(TypedDict):
+        question: str
+        answer: str
+
+    outer = StateGraph(Outer)
+    outer.add_node("rag", graph)
+    outer.add_edge(START, "rag")
+    outer.add_edge("rag", END)
+    assert outer.compile().invoke({"question": "Where?"})["answer"] == "Varn"
+
+
+async def test_events_give_tokens_and_name_role_and_node(graph: CompiledGraph) -> None:
+    streams = [
+        event
+        async for event in graph.astream_events({"question": "Where?"}, version="v2")
+        if event["event"] == "on_chat_model_stream"
+    ]
+    assert "".join(event["data"]["chunk"].text for event in streams) == "Varn"
+    assert streams[0]["metadata"]["ragweave_node"] == "concat"
+    assert "role:answer" in streams[0]["tags"]
+
+
+def test_callbacks_see_the_model_call_inside_the_graph(graph: CompiledGraph) -> None:
+    class Log(BaseCallbackHandler):
+        def __init__(self) -> None:
+            self.seen: list[dict[str, Any]] = []
+
+        def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+            self.seen.append(kwargs["metadata"])
+
+    log = Log()
+    graph.invoke({"question": "Where?"}, {"callbacks": [log]})
+    assert [one["ragweave_role"] for one in log.seen] == ["answer"]
