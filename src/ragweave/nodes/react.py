@@ -1,0 +1,162 @@
+"""The step of ReAct: think, then search or finish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableConfig
+
+from ragweave.nodes.ask import Ask, Reply, ask
+from ragweave.nodes.notes import note
+from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.prompt import Prompt, Templates
+from ragweave.nodes.react_reply import ReactReply, last_answer, parse_react
+from ragweave.nodes.rounds import all_found, ended, refuse_samples, search_for
+from ragweave.nodes.step import Step, Work
+from ragweave.state import Hop, Update
+from ragweave.state.passages import INPUT
+from ragweave.tools.models import Models
+from ragweave.tools.text.unknown import UNKNOWN
+from ragweave.tools.text.untrusted import one_line, render_passages
+
+NAME = "react"
+
+_STEPS = 4
+"""Supersteps from this call through a search to the last call's end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReactOptions(Options):
+    """Options of `react`."""
+
+    max_steps: int = 7
+    """Most calls; the last one must finish (Yao et al. 2022, section 3.2: 7 for HotpotQA)."""
+    stop_sequences: bool = True
+    """Whether to send stop sequences; some reasoning models refuse them, and none is needed."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        at_least("max_steps", self.max_steps, 1)
+        refuse_samples(self, NAME)
+
+
+def react_step(models: Models, templates: Templates, options: ReactOptions) -> Step[ReactOptions]:
+    """Return the node `react`: one thought and action.
+
+    A search starts the next retrieval, Finish ends the run. A reply without a readable action is
+    kept as a thought, and the model is told to name one. Where the first reply has no action, or
+    finishes with Unknown, the question itself is looked up: nothing has been observed yet.
+    """
+
+    def prompt(state: Mapping[str, Any], opts: ReactOptions) -> Prompt:
+        return react_prompt(state, opts, templates["react"])
+
+    def body(state: Mapping[str, Any], opts: ReactOptions, config: RunnableConfig) -> Work:
+        def update(now: Mapping[str, Any], _opts: ReactOptions, reply: Reply) -> Update:
+            return react_update(now, opts, reply, config)
+
+        question = Ask[ReactOptions](name=NAME, role="answer", prompt=prompt, update=update)
+        return (yield from ask(question, models, state, opts, config))
+
+    return Step(NAME, body, options)
+
+
+def is_last(state: Mapping[str, Any], options: ReactOptions) -> bool:
+    """Say whether this call must finish."""
+    return len(state["hops"]) + 1 >= options.max_steps or state["remaining_steps"] < _STEPS
+
+
+def react_prompt(
+    state: Mapping[str, Any], options: ReactOptions, template: ChatPromptTemplate
+) -> Prompt:
+    """Ask for the next thought and action, behind all that was observed so far."""
+    hops: list[Hop] = state["hops"]
+    last = is_last(state, options)
+
+    def render(kept: Sequence[Document]) -> str:
+        return transcript(hops, kept, last=last)
+
+    return Prompt(
+        template,
+        {"task": "step", "question": state["question"], "answer_type": state["answer_kind"]},
+        {"question": state["question"]},
+        all_found(state, _searched(hops), options.order),
+        {"stop": ["\nObservation"]} if options.stop_sequences else {},
+        render,
+    )
+
+
+def transcript(hops: Sequence[Hop], passages: Sequence[Document], *, last: bool) -> str:
+    """Write thoughts, actions and observations, and the start of the next thought.
+
+    A passage stands in the observation of the first search that found it. Passages that the caller
+    gave are what the first search observes.
+    """
+    blocks: list[str] = []
+    first = next(iter(_searched(hops)), "")
+    for number, hop in enumerate(hops, start=1):
+        names = {hop["key"], INPUT} if hop["key"] == first else {hop["key"]}
+        seen = [doc for doc in passages if doc.metadata.get("query") in names]
+        blocks.append(_block(number, hop, seen))
+    if last:
+        blocks.append("No search is left: finish now with Finish[answer] or Finish[Unknown].")
+    return "\n".join([*blocks, f"Thought {len(hops) + 1}:"])
+
+
+def _block(number: int, hop: Hop, seen: Sequence[Document]) -> str:
+    thought = one_line(hop["thought"])
+    lines = [f"Thought {number}: {thought}"] if thought else []
+    if hop["query"]:
+        found = "\n" + render_passages(seen) if seen else " Nothing new was found."
+        lines.append(f"Action {number}: Search[{one_line(hop['query'])}]")
+        lines.append(f"Observation {number}:{found}")
+    else:
+        told = "No action was read. Write Search[text] or Finish[answer]."
+        lines.append(f"Observation {number}: {told}")
+    return "\n".join(lines)
+
+
+def react_update(
+    state: Mapping[str, Any], options: ReactOptions, reply: Reply, config: RunnableConfig
+) -> Update:
+    """Start the search that the reply asks for, or end with its answer."""
+    hops: list[Hop] = state["hops"]
+    last = is_last(state, options)
+    if last:
+        said = ReactReply("", "finish", last_answer(reply.text, state["answer_kind"]))
+    else:
+        said = parse_react(reply.text, state["answer_kind"])
+    gives_up = said.action == "finish" and said.argument == UNKNOWN and not hops and not last
+    if said.action == "finish" and not gives_up:
+        return ended(
+            state,
+            options,
+            pool=NAME,
+            answer=said.argument,
+            reply=reply.text,
+            keys=_searched(hops),
+            stopped="rounds" if last else "",
+        )
+    query = said.argument if said.action == "search" else "" if hops else state["question"]
+    event = {"search": "", "none": "step_unparsed", "finish": "unknown_before_search"}[said.action]
+    hop: Hop = {
+        "key": f"round_{len(hops)}",
+        "thought": "" if gives_up else said.thought,
+        "query": query,
+        "result": "",
+    }
+    update: Update = {
+        "hops": [*hops, hop],
+        "round": len(hops) + 1,
+        "notes": [note(config, NAME, event)] if event else [],
+    }
+    return {**update, **search_for(state, hop["key"], query)} if query else update
+
+
+def _searched(hops: Sequence[Hop]) -> list[str]:
+    return [hop["key"] for hop in hops if hop["query"]]

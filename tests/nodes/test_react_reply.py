@@ -1,0 +1,144 @@
+"""Reading the replies that models give to the ReAct prompt."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragweave.nodes.react_reply import last_answer, parse_react
+from ragweave.nodes.replies import bare_text
+from ragweave.tools.text.unknown import UNKNOWN
+
+PIECES = [
+    "Thought 1: ",
+    "Thought:",
+    "Action 1: ",
+    "**Action:** ",
+    "Action Input: ",
+    "Search[",
+    "search(",
+    "Finish[",
+    "Search",
+    "Finish:",
+    "]",
+    "[",
+    ")",
+    "Observation 1: ",
+    "So the answer is ",
+    "Final Answer: ",
+    "the builder of the light",
+    "Paris",
+    "Unknown",
+    "```",
+    "<think>",
+    "</think>",
+    "\n",
+    " ",
+    '"',
+]
+REPLIES = st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join))
+KINDS = st.sampled_from(["short", "long", "yes_no"])
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "I need the builder.\nAction 1: Search[the light]",
+        "Thought 1: I need the builder.\nAction 1: Search[the light]\nObservation 1: Bob built it.",
+        "**Thought:** I need the builder.\n**Action:** Search[the light]\n**Observation:** Bob.",
+        "Thought: I need the builder.\nAction: search('the light')",
+        "Thought: I need the builder.\nAction: Search\nAction Input: the light",
+        "Thought: I need the builder.\nAction: Search: the light",
+        "Thought: I need the builder.\nAction 1: Search[the light]\nAction 2: Search[Bob]",
+        "Thought: I need the builder.\nSearch[the light] Finish[Bob]",
+        "Thought: I need the builder.\nAction: Search[the light",
+        "<think>Finish[Bob]</think>Thought: I need the builder.\nAction: `Search[the light]`",
+        "Thought: I need the builder.\nAction: Search[]\nAction: Search[the light]",
+    ],
+)
+def test_searches(reply: str) -> None:
+    said = parse_react(reply, "short")
+    assert (said.thought.rstrip("*"), said.action) == ("I need the builder.", "search")
+    assert said.argument == "the light"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Thought 2: It is Paris.\nAction 2: Finish[Paris]",
+        "Finish[Paris.]",
+        'Action: Finish("Paris")',
+        "Action: Finish: Paris",
+        "Finish[Paris",
+        "Thought: done\nFinal Answer: Paris",
+        "Thought: The answer is Paris.",
+        "It lies on the Seine, so the answer is Paris.",
+        "So the final answer is: Paris.\nObservation: Rome",
+        "Action: Finish[Paris]\nObservation: ok\nAction: Finish[Rome]",
+    ],
+)
+def test_finishes(reply: str) -> None:
+    said = parse_react(reply, "short")
+    assert (said.action, said.argument) == ("finish", "Paris")
+    assert last_answer(reply, "short") == "Paris"
+
+
+def test_nested_brackets_belong_to_the_argument() -> None:
+    assert parse_react("Search[the song [live] by Ada]", "short").argument == (
+        "the song [live] by Ada"
+    )
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "Thought: I wonder.",
+        "Action: Search[]",
+        "Action: Lookup[Paris]",
+        "Observation 1: Paris",
+        "I should search (again) for it.",
+        "I must know what the answer is about.",
+    ],
+)
+def test_no_action(reply: str) -> None:
+    assert parse_react(reply, "short").action == "none"
+
+
+def test_finish_follows_the_answer_type() -> None:
+    assert parse_react("Finish[yes, it is]", "yes_no").argument == "Yes"
+    assert parse_react("Finish[]", "short").argument == UNKNOWN
+    assert parse_react("Finish[One.\nTwo.]", "long").argument == "One.\nTwo."
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("Paris", "Paris"),
+        ("Thought 7: Paris", "Paris"),
+        ("Action: Search[more]", UNKNOWN),
+        ("Action: Search[more]\nAction: Finish[Paris]", "Paris"),
+        ("", UNKNOWN),
+        ("Thought 7: I do not know the answer.", UNKNOWN),
+    ],
+)
+def test_the_last_reply_is_an_answer(reply: str, answer: str) -> None:
+    assert last_answer(reply, "short") == answer
+
+
+@given(REPLIES, KINDS)
+def test_nothing_is_made_up(reply: str, kind: str) -> None:
+    said = parse_react(reply, kind)  # type: ignore[arg-type]
+    text = " ".join(bare_text(reply).split())
+    assert (said.argument == "") == (said.action == "none")
+    assert " ".join(said.thought.split()) in text
+    if said.argument not in (UNKNOWN, "Yes", "No"):
+        assert " ".join(said.argument.split()) in text
+
+
+@given(REPLIES, KINDS)
+def test_a_last_answer_is_never_empty(reply: str, kind: str) -> None:
+    answer = last_answer(reply, kind)  # type: ignore[arg-type]
+    assert answer
+    assert answer in bare_text(reply) or answer in (UNKNOWN, "Yes", "No")
