@@ -101,7 +101,7 @@ def passage_sets(state: Mapping[str, Any]) -> dict[str, list[Document]]:
     Passages that the input brought are one set, called `input`, and the only one.
     """
     found, kept = state["retrieved"], state["kept"]
-    given = list(state["passages"])
+    given = unique(state["passages"])
     sets = (
         {INPUT: given} if given else {key: found[key] for key in state["queries"] if key in found}
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from typing import Any, Generic
@@ -24,10 +25,6 @@ from langchain_core.runnables.config import set_config_context
 from ragweave.errors import RunTimeoutError
 from ragweave.nodes.options import OptionsT, current
 from ragweave.state import Update
-
-_THREADS = ThreadPoolExecutor(max_workers=1024, thread_name_prefix="ragweave")
-"""For sync-only targets under asyncio, and for sync calls with a deadline. It grows on demand;
-what bounds a run is LangGraph's `max_concurrency`."""
 
 
 @dataclass(frozen=True)
@@ -117,13 +114,12 @@ class Route(Runnable[Any, Any], Generic[OptionsT]):
 def _call(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
     if seconds is None:
         return call.target.invoke(call.input, config, **call.settings)
-    future = _THREADS.submit(contextvars.copy_context().run, _invoke, call, config)
+    future = _in_thread(call, config)
     try:
         return future.result(timeout=seconds)
     except FutureTimeoutError as fault:
         if future.done() and future.exception() is fault:
             raise
-        future.cancel()
         raise RunTimeoutError("the run's time limit was reached during a call") from fault
 
 
@@ -132,17 +128,32 @@ async def _acall(call: Call, config: RunnableConfig | None, seconds: float | Non
         async with asyncio.timeout(seconds) as limit:
             if _is_async(call.target):
                 return await call.target.ainvoke(call.input, config, **call.settings)
-            run = contextvars.copy_context().run
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(_THREADS, run, _invoke, call, config)
+            return await asyncio.wrap_future(_in_thread(call, config))
     except TimeoutError as fault:
         if limit.expired():
             raise RunTimeoutError("the run's time limit was reached during a call") from fault
         raise
 
 
-def _invoke(call: Call, config: RunnableConfig | None) -> Any:
-    return call.target.invoke(call.input, config, **call.settings)
+def _in_thread(call: Call, config: RunnableConfig | None) -> Future[Any]:
+    """Start a call in a thread of its own.
+
+    For sync-only targets under asyncio, and for sync calls with a deadline. No pool: what bounds
+    a run is LangGraph's `max_concurrency`, and the threads of a pool would keep the process alive
+    until a hung call ends.
+    """
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    run = contextvars.copy_context().run
+
+    def work() -> None:
+        try:
+            future.set_result(run(call.target.invoke, call.input, config, **call.settings))
+        except BaseException as fault:  # noqa: BLE001 - raised again on the waiting side
+            future.set_exception(fault)
+
+    threading.Thread(target=work, name="ragweave", daemon=True).start()
+    return future
 
 
 def _is_async(target: Runnable[Any, Any]) -> bool:
