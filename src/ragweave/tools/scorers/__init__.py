@@ -2,5 +2,6 @@
 
 from ragweave.tools.scorers.huggingface import HuggingFaceScorer
 from ragweave.tools.scorers.protocol import LogprobScorer, ascore
+from ragweave.tools.scorers.server import ServerScorer
 
-__all__ = ["HuggingFaceScorer", "LogprobScorer", "ascore"]
+__all__ = ["HuggingFaceScorer", "LogprobScorer", "ServerScorer", "ascore"]
