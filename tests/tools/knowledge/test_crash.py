@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kb_embeddings import BagEmbeddings
 from langchain_core.documents import Document
+from tests.tools.knowledge.kb_embeddings import BagEmbeddings
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.knowledge import KnowledgeBase, Settings

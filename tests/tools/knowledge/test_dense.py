@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kb_embeddings import BagEmbeddings
 from langchain_core.documents import Document
+from tests.tools.knowledge.kb_embeddings import BagEmbeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError
 from ragweave.tools.knowledge import KnowledgeBase, Settings
