@@ -14,7 +14,7 @@ from ragweave.nodes.begin import no_usage
 from ragweave.nodes.notes import note
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.step import Call, Step, Work, pure
-from ragweave.state import Update, interleave, ranked
+from ragweave.state import Update, interleave, ranked, unique
 from ragweave.state.passages import INPUT
 from ragweave.tools.retrieval import PassageRetriever
 
