@@ -1,0 +1,178 @@
+"""A data set by its spec: `name:path`, `jsonl:path?question=q`, `hf:name`, or a path alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, islice
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+from langchain_core.documents import Document
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.datasets import beir
+from ragweave.evaluation.datasets.files import file_hash
+from ragweave.evaluation.datasets.format import Format
+from ragweave.evaluation.datasets.hub import hub_rows
+from ragweave.evaluation.datasets.plain import plain
+from ragweave.evaluation.datasets.question import Question
+from ragweave.evaluation.datasets.registry import DATASETS, SNIFFED
+from ragweave.evaluation.datasets.rows import Row, Rows
+from ragweave.state import unique
+
+PLAIN = ("jsonl", "json", "csv", "tsv")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """Questions of one file or folder, read anew, one at a time, by each iteration."""
+
+    name: str
+    """The name given, or that of the format found: what the papers' tables call it."""
+    path: Path
+    form: Format
+    settings: dict[str, str] = field(default_factory=dict)
+    """What stood behind `?` of a hub data set's spec."""
+
+    def __iter__(self) -> Iterator[Question]:
+        """Yield the questions in file order.
+
+        Raises:
+            UsageError: A row is bad (with file and line), or an id comes twice.
+        """
+        seen: set[int] = set()
+        for row in self._rows():
+            for question in self.form.read(row):
+                mark = hash(question.id)
+                if mark in seen:
+                    raise row.fault(f"id {question.id!r} comes twice")
+                seen.add(mark)
+                if not question.answers and question.answerable and question.scoring == "short":
+                    raise row.fault("gold is missing")
+                yield question
+
+    @cached_property
+    def size(self) -> int:
+        """The number of questions; reads the file through once."""
+        return sum(1 for _ in self)
+
+    @cached_property
+    def hash(self) -> str:
+        """The SHA-256 of the file (of all files of a folder), in hex; a hub's name and settings."""
+        return str(self.path) if self._on_hub else file_hash(self.path)
+
+    def corpus(self) -> list[Document]:
+        """Return all passages of the file, each once, in file order, not marked gold.
+
+        Which passage is gold depends on the question, so a corpus that many questions share
+        can't say it.
+        """
+        if self.form.name == "beir":
+            return list(beir.corpus(self.path))
+        passages = chain.from_iterable(question.passages for question in self)
+        return unique(_unmarked(doc) for doc in passages)
+
+    def sample(self, size: int, seed: int) -> frozenset[int]:
+        """Return the positions of a random sample without replacement, the same for a seed."""
+        drawn = random.Random(seed).sample(range(self.size), min(size, self.size))
+        return frozenset(drawn)
+
+    @property
+    def _on_hub(self) -> bool:
+        return str(self.path).startswith("hf:")
+
+    def _rows(self) -> Rows:
+        if self._on_hub:
+            return hub_rows(str(self.path)[3:], self.settings)
+        return self.form.rows(self.path)
+
+
+def open_dataset(spec: str) -> Dataset:
+    """Open a data set and check its first row.
+
+    Args:
+        spec: `hotpotqa:dev.json`, `dev.json` (the format is told by the fields),
+            `jsonl:mine.jsonl?question=q&answers=gold`, `hf:nq_open?split=validation`.
+
+    Raises:
+        UsageError: The name or the format is unknown (the text says what was found and what was
+            expected), the file is missing, empty or cannot be read.
+    """
+    name, path, settings = parse_spec(spec)
+    if name == "hf":
+        return _opened("", Path(f"hf:{path}"), SNIFFED, settings, hub_rows(path, settings))
+    if name in PLAIN:
+        form = plain(name, settings)
+        return _opened(name, Path(path), (form,), settings)
+    if settings:
+        raise UsageError(f"{spec!r}: field names behind '?' are for jsonl: and csv: files")
+    if name:
+        return _opened(name, Path(path), DATASETS[name], settings)
+    if Path(path).is_dir():
+        return _opened("beir", Path(path), (DATASETS["beir"][0],), settings)
+    return _opened("", Path(path), (*SNIFFED, plain("jsonl", {})), settings)
+
+
+def parse_spec(spec: str) -> tuple[str, str, dict[str, str]]:
+    """Split a spec into name ("" where there is none), path and settings.
+
+    Raises:
+        UsageError: The name before the colon is unknown and no such file exists.
+    """
+    name, colon, rest = spec.partition(":")
+    if not colon or (name not in _NAMES and Path(spec).exists()):
+        return "", spec, {}
+    if name not in _NAMES:
+        raise UsageError(
+            f"unknown data set {name!r}; name one of {', '.join(_NAMES)}, or give a file's path"
+        )
+    path, _, query = rest.partition("?")
+    if not path:
+        raise UsageError(f"{spec!r}: name the file behind the colon")
+    return name, path, dict(parse_qsl(query, keep_blank_values=True))
+
+
+_NAMES = (*DATASETS, *PLAIN, "hf")
+
+
+def _opened(
+    name: str,
+    path: Path,
+    forms: tuple[Format, ...],
+    settings: dict[str, str],
+    rows: Rows | None = None,
+) -> Dataset:
+    if rows is None and not path.exists():
+        raise UsageError(f"{path}: there is no such file")
+    first = _first(path, forms, rows)
+    found = next((form for form in forms if form.fits(first.fields)), None)
+    if found is None:
+        expected = "; or ".join(form.expects for form in forms[:4])
+        more = f"; or one of {len(forms) - 4} other formats" if len(forms) > 4 else ""
+        raise UsageError(
+            f"{first.where}: found the fields {_names(first)}; "
+            f"expected{f' for {name}' if name else ''} {expected}{more}"
+        )
+    return Dataset(name=name or found.name, path=path, form=found, settings=settings)
+
+
+def _first(path: Path, forms: tuple[Format, ...], rows: Rows | None) -> Row:
+    """Return the first row; where several formats are tried, all are ordinary files."""
+    listed = list(islice(rows if rows is not None else forms[-1].rows(path), 1))
+    if not listed:
+        raise UsageError(f"{path}: holds no rows")
+    return listed[0]
+
+
+def _names(row: Row) -> str:
+    names = [str(name) for name in row.fields]
+    shown = ", ".join(names[:12]) or "none"
+    return f"{shown}, …" if len(names) > 12 else shown
+
+
+def _unmarked(doc: Document) -> Document:
+    kept = {key: value for key, value in doc.metadata.items() if not key.startswith("gold")}
+    return doc.model_copy(update={"metadata": kept})
