@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from langchain_core.embeddings import Embeddings
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable
 from langgraph.types import Checkpointer, RetryPolicy
@@ -18,7 +19,9 @@ from ragweave.graphs.registry import METHODS
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompt import with_overrides
 from ragweave.nodes.retrieve import Retriever
+from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import ChatModel, Models, chat_model
+from ragweave.tools.scorers.protocol import LogprobScorer
 
 
 def build_graph(
@@ -30,6 +33,10 @@ def build_graph(
     judge: str | ChatModel | None = None,
     rewriter: str | ChatModel | None = None,
     filter_model: str | ChatModel | None = None,
+    filter: str | ContextFilter | None = None,  # noqa: A002 - the paper's word
+    scorer: LogprobScorer | None = None,
+    judge_scorer: LogprobScorer | None = None,
+    embeddings: Embeddings | None = None,
     prompts: Mapping[str, ChatPromptTemplate | str] | None = None,
     checkpointer: Checkpointer = None,
     retry_policy: RetryPolicy | None = None,
@@ -50,6 +57,12 @@ def build_graph(
         judge: The model that judges what is known; None: `proxy`.
         rewriter: The model that rewrites queries; None: `proxy`.
         filter_model: The model that names the passages that help; None: `model`.
+        filter: The context filter of `filco` and `adaptive`: a name, or any `ContextFilter`.
+        scorer: What scores outputs where `filter="cxmi"`; None: the answering model where it can.
+        judge_scorer: What reads the judge by log-probabilities; None: the judge itself where it
+            can, else its text is read.
+        embeddings: What finds the nearest training questions of `skr_knn`; None: the model that
+            its option `embedding` names.
         prompts: Prompt templates that replace the method's own, by name.
         checkpointer: Where LangGraph keeps the state of each thread.
         retry_policy: Which faults are tried again; None: 429, 5xx, timeouts and dropped
@@ -68,6 +81,8 @@ def build_graph(
         'answered'
     """
     method = method_named(name)
+    if filter is not None:
+        options["filter"] = filter if isinstance(filter, str) else "own"
     chosen = method_options(method, options)
     retriever = _checked_retriever(retriever)
     given = {"proxy": proxy, "judge": judge, "rewrite": rewriter, "filter": filter_model}
@@ -79,6 +94,10 @@ def build_graph(
         options=chosen,
         prompts=with_overrides(method.prompts, prompts),
         checkpointer=checkpointer,
+        context_filter=_checked_filter(filter),
+        scorer=_checked_scorer("scorer", scorer),
+        judge_scorer=_checked_scorer("judge_scorer", judge_scorer),
+        embeddings=_checked_embeddings(embeddings),
     )
     return method.build(parts)
 
@@ -115,6 +134,28 @@ def method_options(method: Method, values: Mapping[str, Any]) -> Options:
 def _closest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _checked_filter(given: object) -> ContextFilter | None:
+    if given is None or isinstance(given, str):
+        return None
+    if isinstance(given, ContextFilter):
+        return given
+    raise UsageError(f"filter must be a name or have a keep method, not {type(given).__name__}")
+
+
+def _checked_scorer(name: str, given: object) -> LogprobScorer | None:
+    if given is None or isinstance(given, LogprobScorer):
+        return given
+    raise UsageError(
+        f"{name} must have a score method (such as HuggingFaceScorer), not {type(given).__name__}"
+    )
+
+
+def _checked_embeddings(given: object) -> Embeddings | None:
+    if given is None or isinstance(given, Embeddings):
+        return given
+    raise UsageError(f"embeddings must be LangChain embeddings, not {type(given).__name__}")
 
 
 def _checked_retriever(retriever: object) -> Retriever | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias
 
+from langchain_core.embeddings import Embeddings
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.graph import Graph
@@ -18,7 +19,9 @@ from ragweave.nodes.options import OptionsT, specialised
 from ragweave.nodes.retrieve import Retriever
 from ragweave.nodes.step import Step
 from ragweave.state import RAGInput, RAGOutput, RAGState
+from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import Models
+from ragweave.tools.scorers.protocol import LogprobScorer
 
 
 class CompiledGraph(CompiledStateGraph[Any, Any, Any, Any]):
@@ -59,6 +62,14 @@ class Parts(Generic[OptionsT]):
     """The method's prompt templates by name, the caller's replacements among them."""
     checkpointer: Checkpointer = None
     """Where LangGraph keeps the state of each thread; None: nowhere."""
+    context_filter: ContextFilter | None = None
+    """The caller's own context filter (FILCO); None: the one that the options name."""
+    scorer: LogprobScorer | None = None
+    """What scores outputs for the CXMI filter; None: the answering model where it can."""
+    embeddings: Embeddings | None = None
+    """The caller's own embeddings (SKR-KNN); None: the model that the options name."""
+    judge_scorer: LogprobScorer | None = None
+    """What reads the judge by score (SlimPLM); None: the judge itself where it can."""
 
     @property
     def retry(self) -> RetryPolicy:

@@ -15,7 +15,11 @@ from ragweave.graphs import (
     pf_concat,
     post_fusion,
     pruning,
+    react,
     self_ask,
+    self_eval,
+    skr_knn,
+    slimplm,
     summary,
 )
 from ragweave.graphs.method import Method
@@ -30,8 +34,12 @@ _MODULES = (
     concat_pf,
     pf_concat,
     blendfilter,
+    slimplm,
     iter_retgen,
     self_ask,
+    react,
+    self_eval,
+    skr_knn,
 )
 
 METHODS: Mapping[str, Method] = MappingProxyType(

@@ -46,8 +46,8 @@ class AnswerStep:
     """Whether it reads a short answer off the branch's draft, a reasoning."""
     forms: Mapping[AnswerType, str] = field(default_factory=lambda: ANSWER_FORMS)
     """What `answer_form` says for each kind of answer."""
-    reads: AnswerType | None = None
-    """As what kind of answer the reply is read; None: the question's."""
+    reads: Mapping[AnswerType, AnswerType] = field(default_factory=dict)
+    """As what kind of answer a reply is read, where not as the kind that was asked for."""
     values: Callable[[Mapping[str, Any], Any], Mapping[str, Any]] | None = None
     """More template variables, from the branch and the options."""
     render: Callable[[Sequence[Document]], str] = render_passages
@@ -90,8 +90,9 @@ class AnswerStep:
 
     def update(self, branch: Mapping[str, Any], _options: Options, reply: Reply) -> Update:
         """Read the reply into a candidate."""
+        kind: AnswerType = branch["answer_kind"]
         candidate: Candidate = {
-            "answer": parse_answer(reply.text, self.reads or branch["answer_kind"]),
+            "answer": parse_answer(reply.text, self.reads.get(kind, kind)),
             "reply": reply.text,
             "pool": self.name,
             "round": branch.get("round", self.round),

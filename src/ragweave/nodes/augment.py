@@ -17,14 +17,10 @@ from ragweave.nodes.blending import BlendingOptions
 from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.prompt import Prompt, Templates
-from ragweave.nodes.replies import bare_text
 from ragweave.nodes.step import Step, Work, pure
+from ragweave.nodes.widen import LONGEST, widened
 from ragweave.state import Note, Update
 from ragweave.tools.models import Models
-from ragweave.tools.text.unknown import is_unknown
-
-LONGEST = 2000
-"""Characters of generated text that go into a query; the question stands behind them whole."""
 
 
 def external_step(models: Models, templates: Templates, options: OptionsT) -> Step[OptionsT]:
@@ -95,22 +91,6 @@ def blend(state: Mapping[str, Any], options: BlendingOptions, config: RunnableCo
         elif length > LONGEST:
             notes.append(note(config, "blend", "query_cut", query=key, characters=length))
     return {"queries": queries, "notes": notes}
-
-
-def widened(question: str, text: str) -> tuple[str, int]:
-    """Return `text ⊕ question` and the text's length before it was cut, in characters."""
-    plain = " ".join(bare_text(text).split())
-    if is_unknown(plain):
-        return question, 0
-    return f"{cut(plain, LONGEST)} {question}", len(plain)
-
-
-def cut(text: str, longest: int) -> str:
-    """Return `text` cut at a word's end to at most `longest` characters."""
-    if len(text) <= longest:
-        return text
-    head = text[: longest + 1].rpartition(" ")[0]
-    return head or text[:longest]
 
 
 def _task(name: Any, state: Mapping[str, Any]) -> Any:
