@@ -89,13 +89,16 @@ def vocabulary(size: int | None = None) -> list[str]:
     return tokens
 
 
-def weights(shape: Shape, seed: int = 0, end_bias: float = 0.0) -> dict[str, np.ndarray[Any, Any]]:
+def weights(
+    shape: Shape, seed: int = 0, *, end_bias: float = 0.0, close_bias: float = 0.0
+) -> dict[str, np.ndarray[Any, Any]]:
     """Draw weights under their GGUF names (architecture qwen2, float32).
 
     Args:
         shape: The model's sizes.
         seed: Seeds the draw.
-        end_bias: Added to the logits of `<|im_end|>`, `"` and `}`, so that random replies end.
+        end_bias: Added to the logit of `<|im_end|>`; -50 makes replies never end by themselves.
+        close_bias: Added to the logits of `"` and `}`, so that random JSON comes to an end.
     """
     rng = np.random.default_rng(seed)
     size = len(vocabulary(shape.vocabulary))
@@ -112,8 +115,8 @@ def weights(shape: Shape, seed: int = 0, end_bias: float = 0.0) -> dict[str, np.
         "output.bias": np.zeros(size, np.float32),
     }
     tokens = vocabulary()
-    for token in (SPECIAL[2], '"', "}"):
-        made["output.bias"][tokens.index(token)] = end_bias
+    made["output.bias"][tokens.index(SPECIAL[2])] = end_bias
+    made["output.bias"][[tokens.index('"'), tokens.index("}")]] = close_bias
     # Unused tokens and the other special ones never win, as in a trained model.
     made["output.bias"][[tokens.index(SPECIAL[0]), tokens.index(SPECIAL[1])]] = -50.0
     made["output.bias"][len(tokens) :] = -50.0
@@ -141,6 +144,7 @@ def write(
     *,
     seed: int = 0,
     end_bias: float = 0.0,
+    close_bias: float = 0.0,
     template: str | None = CHATML,
     architecture: str = "qwen2",
     numbers: NUMBERS = "f32",
@@ -181,7 +185,8 @@ def write(
         "f16": gguf.GGMLQuantizationType.F16,
         "q8_0": gguf.GGMLQuantizationType.Q8_0,
     }
-    for name, values in weights(shape, seed, end_bias).items():
+    drawn = weights(shape, seed, end_bias=end_bias, close_bias=close_bias)
+    for name, values in drawn.items():
         kind = kinds[numbers] if values.ndim == 2 else gguf.GGMLQuantizationType.F32
         writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
     writer.write_header_to_file()

@@ -20,11 +20,11 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def ending(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model whose replies, strings and objects end after a few tokens."""
+    """A model whose JSON strings and objects end after a few tokens, and replies by chance."""
     pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
     import tiny_gguf
 
-    return tiny_gguf.write(tmp_path_factory.mktemp("gguf") / "ending.gguf", end_bias=3.0)
+    return tiny_gguf.write(tmp_path_factory.mktemp("gguf") / "ending.gguf", close_bias=4.0)
 
 
 @pytest.fixture

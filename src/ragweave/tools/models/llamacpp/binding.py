@@ -11,8 +11,8 @@ from typing import Any
 from ragweave.errors import MissingExtraError, ModelError
 
 _LOGGER = logging.getLogger("ragweave.llamacpp")
-_LEVELS = {1: logging.DEBUG, 2: logging.WARNING, 3: logging.ERROR, 4: logging.DEBUG}
-_MORE = 5
+_ERROR, _MORE = 4, 5
+"""Levels of ggml's log: an error, and a piece that goes on with the line before."""
 _LOCK = threading.Lock()
 _KEPT: dict[str, Any] = {}
 
@@ -35,7 +35,7 @@ class Log:
     def last_error(self) -> str:
         """Return the first error since `clear`: later ones only repeat that loading failed."""
         for level, line in self.lines:
-            if _LEVELS.get(level) == logging.ERROR:
+            if level == _ERROR:
                 return line
         return "llama.cpp gave no reason"
 

@@ -77,6 +77,8 @@ class LlamaCppChat(BaseChatModel):
     max_tokens: int | None = 1024
     """Longest reply; None goes on to the end of the context."""
     stop: list[str] | None = None
+    streaming: bool = False
+    """Whether `invoke` streams too, for callbacks that listen to tokens."""
     logprobs: bool = False
     """Whether `response_metadata["logprobs"]` names each token's log-probability."""
     top_logprobs: int = 0

@@ -72,7 +72,8 @@ class Core:
         self.vocabulary = Vocabulary(lib, self._model)
         self._check_kind(facts)
         self.n_batch = settings.n_batch
-        self.n_sequences = min(256, max(32, 4 * settings.n_parallel))
+        # llama.cpp aborts where a context has more sequences than a batch has tokens.
+        self.n_sequences = min(256, max(32, 4 * settings.n_parallel), settings.n_batch)
         self._context = self._open(facts, settings)
         self._free_context = weakref.finalize(self, lib.llama_free, self._context)
         self._memory = lib.llama_get_memory(self._context)
@@ -125,7 +126,7 @@ class Core:
         params.n_gpu_layers = settings.n_gpu_layers
         model = self._lib.llama_model_load_from_file(str(facts.path).encode(), params)
         if not model:
-            reason = log().last_error().removeprefix("llama_model_load: ")
+            reason = log().last_error().rpartition("error loading model: ")[2]
             raise ModelError(f"llama.cpp can't load {facts.path.name}: {reason}")
         return model
 

@@ -114,8 +114,7 @@ class Decoder:
             writing = sum(slot.job.generates for slot in self._running)
             if job.generates and writing >= self._n_parallel:
                 return
-            tokens = np.asarray(job.tokens, np.int32)
-            source, length, awaited = self._beginning(job, tokens)
+            source, length, awaited = self._beginning(job, _all_tokens(job))
             if awaited >= length + _WORTH_SHARING:
                 continue
             if not self._start(job, source, length):
@@ -276,6 +275,12 @@ class Decoder:
         self._core.cut(sequence)
         self._cells.cut(sequence)
         self._ids.append(sequence)
+
+
+def _all_tokens(job: Job) -> Tokens:
+    """Return prompt and reply so far, which is the prompt alone but for who stepped back."""
+    fresh = len(job.tokens) == len(job.prompt)
+    return job.prompt if fresh else np.asarray(job.tokens, np.int32)
 
 
 def _portions(slots: list[Slot], budget: int) -> list[tuple[Slot, int]]:

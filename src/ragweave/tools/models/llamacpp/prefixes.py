@@ -14,6 +14,8 @@ Tokens = NDArray[np.int32]
 def common(left: Tokens, right: Tokens) -> int:
     """Return how many tokens two arrays begin with alike."""
     size = min(len(left), len(right))
+    if not size or left[0] != right[0]:
+        return 0
     differing = np.flatnonzero(left[:size] != right[:size])
     return int(differing[0]) if differing.size else size
 

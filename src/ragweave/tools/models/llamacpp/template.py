@@ -63,6 +63,10 @@ class ChatTemplate:
         self._guarded = re.compile("|".join(map(re.escape, guarded)))
         self._template = _compile(source)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> ChatTemplate:
+        """Return itself: it never changes, and a compiled template can't be copied."""
+        return self
+
     def render(self, messages: Sequence[Message]) -> list[Fragment]:
         """Return the prompt in fragments; joined, they are the whole text.
 

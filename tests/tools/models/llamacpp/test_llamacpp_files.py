@@ -1,0 +1,132 @@
+"""Model files that can't be used: each is one clear line, and no crash."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tiny_gguf
+from ragweave.errors import MissingExtraError, ModelError
+from ragweave.tools.models.llamacpp import LlamaCppChat, binding
+from ragweave.tools.models.llamacpp.gguf import read_gguf
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
+
+
+def test_the_header_tells_the_facts(tiny: Path) -> None:
+    facts = read_gguf(tiny)
+    assert (facts.architecture, facts.name, facts.context, facts.layers) == (
+        "qwen2",
+        "tiny",
+        2048,
+        2,
+    )
+    assert facts.template == tiny_gguf.CHATML
+    assert facts.size == tiny.stat().st_size
+    assert not facts.embedding_only
+    # Keys and values, 2 bytes each, of 2 layers with 2 heads of 16.
+    assert facts.cache_bytes(10) == 10 * 2 * 2 * 2 * 2 * 16
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (None, "no model file"),
+        (b"", "not a GGUF file"),
+        (b"PK\x03\x04 a zip", "not a GGUF file"),
+        (POINTER, "git lfs pull"),
+        (b"GGUF", "cut short"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 5), "cut short"),
+        (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "version 1"),
+        (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "version"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 1 << 60), "impossible"),
+        (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1 << 62), "impossible text"),
+        (b"GGUF" + struct.pack("<IQQQ1sI", 3, 0, 1, 1, b"k", 99), "unknown value type"),
+    ],
+)
+def test_a_file_that_is_no_model_says_so(tmp_path: Path, data: bytes | None, said: str) -> None:
+    path = tmp_path / "model.gguf"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(ModelError, match=said) as caught:
+        LlamaCppChat(path=str(path))
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="not a file"):
+        LlamaCppChat(path=str(tmp_path))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_damaged_header_never_escapes_as_another_error(
+    tiny: Path, tmp_path: Path, data: st.DataObject
+) -> None:
+    good = tiny.read_bytes()[:9000]
+    at = data.draw(st.integers(4, len(good) - 1))
+    new = data.draw(st.binary(min_size=1, max_size=8))
+    path = tmp_path / "damaged.gguf"
+    path.write_bytes(good[:at] + new + good[at + len(new) :])
+    try:
+        read_gguf(path)
+    except ModelError as error:
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(("architecture", "said"), [("bert", "embeddings"), ("t5", "embeddings")])
+def test_a_model_that_writes_no_text_is_refused(
+    tmp_path: Path, architecture: str, said: str
+) -> None:
+    path = tiny_gguf.write(tmp_path / "m.gguf", architecture=architecture)
+    with pytest.raises(ModelError, match=said):
+        LlamaCppChat(path=str(path))
+
+
+@pytest.mark.parametrize("share", [0.5, 0.99])
+def test_a_truncated_file_is_refused_when_it_loads(
+    tiny: Path, tmp_path: Path, share: float
+) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    whole = tiny.read_bytes()
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(ModelError, match=r"can't load cut\.gguf: .*(bounds|incomplete|corrupt)"):
+        LlamaCppChat(path=str(path)).invoke("hello")
+
+
+def test_an_unknown_architecture_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    path = tiny_gguf.write(tmp_path / "m.gguf", architecture="qwen99")
+    with pytest.raises(ModelError, match=r"can't load m\.gguf: .*qwen99"):
+        LlamaCppChat(path=str(path)).invoke("hello")
+
+
+def test_a_context_larger_than_memory_is_refused(tiny: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    model = LlamaCppChat(path=str(tiny), n_ctx=2_000_000_000)
+    with pytest.raises(ModelError, match=r"needs [0-9.]+ GB .* are free: lower n_ctx to"):
+        model.invoke("hello")
+
+
+def test_a_file_without_template_says_how_to_give_one(tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    path = tiny_gguf.write(tmp_path / "m.gguf", template=None)
+    with pytest.raises(ModelError, match="chat_template="):
+        LlamaCppChat(path=str(path), n_threads=1).invoke("hello")
+    model = LlamaCppChat(path=str(path), n_threads=1, max_tokens=2, chat_template="{{ 'hi' }}")
+    assert model.invoke("hello").usage_metadata["output_tokens"] <= 2
+    model.close()
+
+
+def test_a_missing_package_names_the_extra(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binding, "_KEPT", {})
+    monkeypatch.setitem(sys.modules, "llama_cpp", None)
+    with pytest.raises(MissingExtraError, match=r"Local GGUF models.*ragweave\[llamacpp\]"):
+        LlamaCppChat(path=str(tiny)).invoke("hello")

@@ -1,0 +1,76 @@
+"""What `ragweave doctor` is told."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ragweave.tools import machine
+from ragweave.tools.machine import Finding, inspect_machine
+from ragweave.tools.models.llamacpp import binding
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+    import tiny_gguf
+
+    return tiny_gguf.write(tmp_path / "tiny.gguf")
+
+
+def lines(findings: list[Finding], topic: str) -> str:
+    return "\n".join(finding.text for finding in findings if finding.topic == topic)
+
+
+def test_the_machine_without_a_model() -> None:
+    found = inspect_machine()
+    assert {finding.topic for finding in found} == {"package", "machine", "gpu"}
+    assert "langgraph 1" in lines(found, "package")
+    assert "physical cores" in lines(found, "machine")
+    assert all("\n" not in finding.text for finding in found)
+    assert not [finding for finding in found if finding.level == "problem"]
+
+
+def test_a_model_file(model: Path) -> None:
+    text = lines(inspect_machine(str(model)), "model")
+    assert "architecture qwen2, 2 layers" in text
+    assert "context 2048 tokens" in text
+    assert "chat template of" in text
+    assert "n_ctx=2048" in text
+
+
+def test_a_broken_model_file_is_a_problem(tmp_path: Path) -> None:
+    path = tmp_path / "x.gguf"
+    path.write_bytes(b"no")
+    found = inspect_machine(str(path))
+    assert found[-1] == Finding("model", "problem", f"{path} is not a GGUF file")
+
+
+def test_a_model_for_embeddings_or_without_template_is_a_problem(tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+    import tiny_gguf
+
+    path = tiny_gguf.write(tmp_path / "b.gguf", architecture="bert", template=None)
+    problems = [f.text for f in inspect_machine(str(path)) if f.level == "problem"]
+    assert any("embeddings" in text for text in problems)
+    assert any("chat_template=" in text for text in problems)
+
+
+def test_too_little_memory_is_a_problem(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "free_memory", lambda: 1 << 20)
+    assert inspect_machine(str(model))[-1].level == "problem"
+    monkeypatch.setattr(machine, "free_memory", lambda: None)
+    assert inspect_machine(str(model))[-1].level == "note"
+
+
+def test_a_missing_package_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binding, "_KEPT", {})
+    monkeypatch.setitem(sys.modules, "llama_cpp", None)
+    monkeypatch.setattr(machine, "_PACKAGES", (("no-such-package-here", "llamacpp"),))
+    found = inspect_machine()
+    assert 'no-such-package-here is not installed: pip install "ragweave[llamacpp]"' in lines(
+        found, "package"
+    )
+    assert lines(found, "gpu")
