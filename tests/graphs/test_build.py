@@ -1,0 +1,158 @@
+"""`build_graph`: what it takes, and what it says of what it cannot take."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from langchain_core.prompts import ChatPromptTemplate
+from tests.scripted import ListRetriever, ScriptedChat, documents
+
+import ragweave
+from ragweave import METHODS, build_graph
+from ragweave.errors import UsageError
+
+GIVEN: Any = {"question": "Where?", "passages": documents("It is in Paris.")}
+
+
+def test_an_unknown_method() -> None:
+    with pytest.raises(
+        UsageError, match=r"unknown method 'concat_fp' \(did you mean 'concat_pf'\?\)"
+    ):
+        build_graph("concat_fp")
+    with pytest.raises(UsageError, match=re.escape(", ".join(METHODS))):
+        build_graph("nothing like it")
+
+
+def test_an_unknown_option() -> None:
+    with pytest.raises(
+        UsageError, match=r"concat has no option 'sample' \(did you mean 'samples'\?\)"
+    ):
+        build_graph("concat", sample=3)
+    with pytest.raises(UsageError, match="concat has no option 'retrieve'"):
+        build_graph("concat", retrieve=True)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, "3", True])
+def test_k_out_of_range(k: Any) -> None:
+    with pytest.raises(UsageError, match="k must be a whole number of at least 1"):
+        build_graph("concat", k=k)
+
+
+def test_an_unknown_prompt() -> None:
+    with pytest.raises(
+        UsageError, match="unknown prompt 'direct': this method's prompts are concat"
+    ):
+        build_graph("concat", prompts={"direct": "x"})
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["Mine: {question} {passages}", ChatPromptTemplate([("human", "Mine: {question} {passages}")])],
+)
+def test_a_prompt_is_replaced_by_name(given: Any) -> None:
+    model = ScriptedChat(replies=["Unknown"])
+    build_graph("concat_pf", model=model, prompts={"post_fusion": given}).invoke(GIVEN)
+    assert "Mine:" not in model.seen[0].text
+    assert model.seen[1].text.startswith("Mine: Where? <passage 1>")
+    assert model.seen[1].passages == ["It is in Paris."]
+
+
+def test_a_retriever_must_be_one() -> None:
+    class Base:
+        def as_retriever(self) -> Any:
+            return ListRetriever()
+
+    with pytest.raises(UsageError, match=r"not Base: call as_retriever\(\) on it"):
+        build_graph("concat", retriever=Base())  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"retriever must be a LangChain retriever, not str$"):
+        build_graph("concat", retriever="kb")  # type: ignore[arg-type]
+
+
+def test_a_model_must_be_one() -> None:
+    with pytest.raises(UsageError, match="a model must be a LangChain chat model or a spec"):
+        build_graph("concat", model=5)  # type: ignore[arg-type]
+
+
+def test_the_methods() -> None:
+    eight = [
+        "direct",
+        "cot",
+        "concat",
+        "post_fusion",
+        "pruning",
+        "summary",
+        "concat_pf",
+        "pf_concat",
+    ]
+    assert [name for name in METHODS if name in eight] == eight
+    for name, method in METHODS.items():
+        assert method.name == name
+        assert method.summary.endswith(".")
+        assert method.paper
+        assert method.best
+        assert method.worst
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_builds_with_nothing_but_its_name(name: str) -> None:
+    try:
+        graph = build_graph(name)
+    except UsageError as needs:
+        assert "=" in str(needs)
+    else:
+        assert graph.name == name
+
+
+def test_schemas_are_the_same_for_every_method() -> None:
+    shown = set()
+    for name in ("direct", "concat", "concat_pf", "pf_concat"):
+        graph = build_graph(name)
+        fields = (
+            graph.get_input_jsonschema()["properties"],
+            graph.get_output_jsonschema()["properties"],
+        )
+        shown.add(tuple(tuple(sorted(one)) for one in fields))
+    ((given, returned),) = shown
+    assert {"answer_type", "passages", "question"} <= set(given)
+    assert {"question", "answer", "status", "passages", "candidates", "usage"} <= set(returned)
+
+
+def test_names_are_imported_on_first_use() -> None:
+    assert ragweave.build_graph is build_graph
+    assert set(ragweave.__all__) <= set(dir(ragweave))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = ragweave.nothing  # type: ignore[attr-defined]
+
+
+def test_importing_ragweave_loads_nothing_heavy() -> None:
+    heavy = [
+        "torch",
+        "chromadb",
+        "openai",
+        "langchain_openai",
+        "sentence_transformers",
+        "langgraph",
+    ]
+    script = f"import ragweave, sys; print([one for one in {heavy} if one in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_building_a_graph_loads_no_model_library() -> None:
+    heavy = ["torch", "chromadb", "openai", "langchain_openai", "sentence_transformers"]
+    script = (
+        "import sys; from ragweave import build_graph; "
+        "graph = build_graph('concat', model='extractive?similarity=lexical'); "
+        "graph.invoke({'question': 'How many moons?', 'passages': ['Mars has two moons.']}); "
+        f"print([one for one in {heavy} if one in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
