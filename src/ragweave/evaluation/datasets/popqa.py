@@ -15,8 +15,8 @@ def _read(row: Row) -> Iterator[Question]:
     if isinstance(answers, str):
         try:
             answers = json.loads(answers)
-        except ValueError:
-            raise row.fault("'possible_answers' must be a JSON list of texts")
+        except ValueError as fault:
+            raise row.fault("'possible_answers' must be a JSON list of texts") from fault
     paragraphs = row.items("paragraphs") if row.fields.get("paragraphs") else []
     yield Question(
         id=row.id("id"),

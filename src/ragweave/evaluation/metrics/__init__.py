@@ -1,0 +1,58 @@
+"""Metrics: pure functions, each with its source."""
+
+from ragweave.evaluation.metrics.cost import Price, Prices, cost, read_prices
+from ragweave.evaluation.metrics.coverage import accuracy, contains, coverage_em, hit_at_1
+from ragweave.evaluation.metrics.retrieval import (
+    answer_recall,
+    filter_recall,
+    ndcg_at,
+    precision,
+    recall,
+    recall_at,
+    s_precision,
+)
+from ragweave.evaluation.metrics.rouge import rouge_l, rouge_n
+from ragweave.evaluation.metrics.squad import (
+    exact_match,
+    f1,
+    output_precision,
+    squad_normalize,
+    unigram_f1,
+)
+from ragweave.evaluation.metrics.statistics import Comparison, Interval, bootstrap, compare
+from ragweave.evaluation.metrics.votes import not_majority, unknown
+
+__all__ = [
+    # answers
+    "accuracy",
+    "contains",
+    "coverage_em",
+    "exact_match",
+    "f1",
+    "hit_at_1",
+    "not_majority",
+    "rouge_l",
+    "rouge_n",
+    "squad_normalize",
+    "unigram_f1",
+    "unknown",
+    # passages
+    "answer_recall",
+    "filter_recall",
+    "ndcg_at",
+    "output_precision",
+    "precision",
+    "recall",
+    "recall_at",
+    "s_precision",
+    # cost
+    "Price",
+    "Prices",
+    "cost",
+    "read_prices",
+    # statistics
+    "Comparison",
+    "Interval",
+    "bootstrap",
+    "compare",
+]

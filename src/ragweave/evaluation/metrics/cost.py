@@ -1,0 +1,72 @@
+"""Cost in US dollars by a price table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ragweave.errors import UsageError
+
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars for a million tokens."""
+
+    input: float
+    output: float
+
+    def of(self, input_tokens: int, output_tokens: int) -> float:
+        """Return the price of so many tokens, in US dollars."""
+        return (input_tokens * self.input + output_tokens * self.output) / _MILLION
+
+
+Prices = Mapping[str, Price]
+"""Prices by role (`answer`, `proxy`, `judge`, `rewrite`, `filter`); `*` stands for the rest."""
+
+
+def cost(by_role: Mapping[str, Mapping[str, Any]], prices: Prices) -> float | None:
+    """Return the cost of a ledger's tokens by role; None where a role has no price."""
+    total = 0.0
+    for role, tokens in by_role.items():
+        price = prices.get(role, prices.get("*"))
+        if price is None:
+            return None
+        total += price.of(tokens["input_tokens"], tokens["output_tokens"])
+    return total
+
+
+def read_prices(text: str) -> dict[str, Price]:
+    """Read `INPUT,OUTPUT` (dollars a million tokens), or a JSON file of such pairs by role.
+
+    Raises:
+        UsageError: It is neither, or a price is below zero.
+    """
+    if not text:
+        return {}
+    listed: object = {"*": text.split(",")}
+    if Path(text).is_file():
+        try:
+            listed = json.loads(Path(text).read_text("utf-8"))
+        except ValueError as fault:
+            raise UsageError(f"{text}: is no JSON: {fault}") from fault
+    if not isinstance(listed, Mapping):
+        raise UsageError(f"{text}: prices are an object of role to [input, output]")
+    return {str(role): _price(text, pair) for role, pair in listed.items()}
+
+
+def _price(text: str, pair: Any) -> Price:
+    try:
+        given, made = (float(one) for one in pair)
+    except (TypeError, ValueError) as fault:
+        raise UsageError(
+            f"prices {text!r}: give INPUT,OUTPUT in dollars a million tokens, such as 0.15,0.60, "
+            "or a JSON file of role to [input, output]"
+        ) from fault
+    if not (given >= 0 and made >= 0):
+        raise UsageError(f"prices {text!r}: a price can't be below zero")
+    return Price(given, made)

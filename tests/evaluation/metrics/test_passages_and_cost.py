@@ -1,0 +1,67 @@
+"""Retrieval metrics by hand, and cost by a price table."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragweave.errors import UsageError
+from ragweave.evaluation import metrics
+
+KEYS = st.lists(st.sampled_from("abcdef"), unique=True)
+
+
+def test_by_hand() -> None:
+    ranked, gold = ["a", "b", "c", "d"], {"b", "d"}
+    assert metrics.recall_at(ranked, gold, 2) == 0.5
+    assert metrics.recall(ranked, gold) == 1.0
+    assert metrics.precision(ranked, gold) == 0.5
+    assert metrics.s_precision(["d", "b"], gold) == 1.0
+    assert metrics.s_precision(["b"], gold) == 0.0
+    assert metrics.filter_recall(["b"], ["a", "b", "c"], gold) == 1.0
+    assert metrics.filter_recall(["a"], ["a"], gold) is None
+    dcg = 1 / math.log2(3) + 1 / math.log2(5)
+    assert metrics.ndcg_at(ranked, gold, 10) == pytest.approx(dcg / (1 + 1 / math.log2(3)))
+    assert metrics.answer_recall(["The Varn bridge."], ["varn"]) == 1.0
+
+
+@given(ranked=KEYS, gold=KEYS.filter(bool))
+def test_bounds(ranked: list[str], gold: list[str]) -> None:
+    values = [metrics.recall_at(ranked, gold, k) for k in range(7)]
+    assert values == sorted(values)
+    assert values[-1] == metrics.recall(ranked, gold)
+    exact = metrics.s_precision(ranked, gold)
+    assert (exact == 1.0) == (
+        metrics.precision(ranked, gold) == 1.0 and metrics.recall(ranked, gold) == 1.0
+    )
+    assert metrics.ndcg_at(gold, gold, 10) == pytest.approx(1.0)
+    assert 0 <= metrics.ndcg_at(ranked, gold, 3) <= 1
+
+
+LEDGER = {
+    "answer": {"calls": 1, "input_tokens": 1_000_000, "output_tokens": 500_000},
+    "proxy": {"calls": 1, "input_tokens": 2_000_000, "output_tokens": 0},
+}
+
+
+def test_cost_by_role(tmp_path: Path) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps({"answer": [1, 4], "*": [0.1, 0.2]}), "utf-8")
+    assert metrics.cost(LEDGER, metrics.read_prices(str(path))) == pytest.approx(3.2)
+    assert metrics.cost(LEDGER, metrics.read_prices("0.5,2")) == pytest.approx(2.5)
+
+
+def test_no_cost_without_a_price_for_every_role() -> None:
+    assert metrics.cost(LEDGER, {"answer": metrics.Price(1, 1)}) is None
+    assert metrics.read_prices("") == {}
+
+
+@pytest.mark.parametrize("text", ["1", "1,x", "1,2,3", "-1,2", "nan,1"])
+def test_bad_prices_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="prices"):
+        metrics.read_prices(text)
