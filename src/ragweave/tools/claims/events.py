@@ -92,7 +92,7 @@ def line_events(text: str) -> list[Event]:
     for line in text.splitlines()[:_LINES]:
         marker = _MARKER.match(line)
         plain = line[marker.end() :] if marker else line
-        plain = plain.replace("**", "").replace("`", "").strip(" \t#>_")
+        plain = plain.replace("**", "").replace("`", "").strip(" \t_").lstrip("#> \t_")
         if not plain:
             continue
         if (heading := _SECTION.fullmatch(plain)) and not marker:
