@@ -1,0 +1,62 @@
+"""The wiring of methods that first decide whether to retrieve: decide, retrieve or not, ask, vote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.graph import END, START
+
+from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
+from ragweave.nodes.answer import AnswerStep, branches
+from ragweave.nodes.begin import begin_step
+from ragweave.nodes.options import Options
+from ragweave.nodes.retrieve import collect_step, retrieve_step, to_retrieval
+from ragweave.nodes.step import Route, Step
+from ragweave.nodes.vote import vote_step
+
+PROMPTS = ("direct", "direct_passages")
+"""Names of the answer step's templates that these methods use."""
+
+
+def to_answers(state: Mapping[str, Any], options: Options) -> Any:
+    """Route: a branch a sample over all passages; closed book where there are none."""
+    return branches(state, "answer", options, contexts=[state["passages"]])
+
+
+def to_search(state: Mapping[str, Any], options: Options) -> Any:
+    """Route: what is known is answered at once; else retrieve, or take the passages given."""
+    return to_answers(state, options) if state["known"] else to_retrieval(state, options)
+
+
+def on_need(parts: Parts[Any], name: str, decides: str, decide: Step[Any]) -> CompiledGraph:
+    """Wire a method whose node `decides` sets `known` and so whether to retrieve.
+
+    Args:
+        parts: Models, retriever, options and the rest.
+        name: Name of the method.
+        decides: Name of the deciding node.
+        decide: The node itself.
+    """
+    options = parts.options
+    answer = AnswerStep("answer", "direct_passages", closed_template="direct")
+
+    graph = draft(options)
+    graph.add_node("begin", begin_step(options))
+    graph.add_node(decides, decide, retry_policy=parts.retry)
+    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=parts.retry)
+    graph.add_node("collect", collect_step(options))
+    graph.add_node("answer", parts.answers(answer), retry_policy=parts.retry)
+    graph.add_node("vote", vote_step("vote", "answer", options))
+    graph.add_edge(START, "begin")
+    graph.add_edge("begin", decides)
+    graph.add_conditional_edges(
+        decides,
+        Route(to_search, options),
+        {"known": "answer", "needed": "retrieve", "collect": "collect"},
+    )
+    graph.add_edge("retrieve", "collect")
+    graph.add_conditional_edges("collect", Route(to_answers, options), ["answer"])
+    graph.add_edge("answer", "vote")
+    graph.add_edge("vote", END)
+    return finish(graph, name, parts)

@@ -1,0 +1,39 @@
+"""Self-Eval: the model says whether it needs retrieval, then answers with passages or without.
+
+Source: Kadavath et al. 2022 (Language Models (Mostly) Know What They Know), as SlimPLM's baseline
+(section 4.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ragweave.graphs.frame import CompiledGraph, Parts
+from ragweave.graphs.method import Method, answer_prompts
+from ragweave.graphs.on_need import PROMPTS as ANSWERS
+from ragweave.graphs.on_need import on_need
+from ragweave.nodes.need import PROMPTS, need_step
+from ragweave.nodes.options import Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfEvalOptions(Options):
+    """Options of `self_eval`."""
+
+
+def build(parts: Parts[SelfEvalOptions]) -> CompiledGraph:
+    """Build `self_eval`: one call to decide, by the judge, and one to answer."""
+    decide = need_step(parts.models, parts.prompts, parts.options)
+    return on_need(parts, "self_eval", "need", decide)
+
+
+METHOD = Method(
+    name="self_eval",
+    summary="The model itself says first whether it needs to retrieve.",
+    paper="Kadavath et al. 2022, Self-Eval",
+    best="1 + p",
+    worst="1 + p",
+    options=SelfEvalOptions,
+    build=build,
+    prompts={**PROMPTS, **answer_prompts(*ANSWERS)},
+)

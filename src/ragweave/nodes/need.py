@@ -1,0 +1,89 @@
+"""Self-Eval: does the model itself say that it needs retrieval?
+
+Source: Kadavath et al. 2022 (Language Models (Mostly) Know What They Know), as SlimPLM's baseline
+(section 4.3): few examples, and the model decides. The three examples are our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Overwrite
+
+from ragweave.nodes.ask import Ask, Reply, ask
+from ragweave.nodes.notes import note
+from ragweave.nodes.options import OptionsT
+from ragweave.nodes.prompt import Prompt, Templates
+from ragweave.nodes.replies import parse_answer
+from ragweave.nodes.step import Step, Work
+from ragweave.state import Update
+from ragweave.tools.claims import parse_judgement
+from ragweave.tools.models import Models
+
+_ASK = "Question: {question}\nDo you need to look something up to answer it? Say Yes or No."
+
+PROMPTS = MappingProxyType(
+    {
+        "self_eval": ChatPromptTemplate(
+            [
+                (
+                    "system",
+                    "You decide whether you can answer a question from what you know for sure, or "
+                    "need to look something up first. You do not answer the question.",
+                ),
+                ("human", _ASK.format(question="What is the boiling point of water at sea level?")),
+                ("ai", "No"),
+                ("human", _ASK.format(question="Who was the second mayor of Eastbourne?")),
+                ("ai", "Yes"),
+                ("human", _ASK.format(question="Which ocean lies between Africa and America?")),
+                ("ai", "No"),
+                ("human", _ASK),
+            ]
+        )
+    }
+)
+"""The template by name; its variable is `question`."""
+
+
+def need_step(models: Models, templates: Templates, options: OptionsT) -> Step[OptionsT]:
+    """Return the node `need`: asks the judge whether the question needs retrieval.
+
+    A reply that can't be read means yes.
+    """
+
+    def prompt(state: Mapping[str, Any], _opts: OptionsT) -> Prompt:
+        asked = state["question"]
+        return Prompt(
+            templates["self_eval"], {"task": "need", "question": asked}, {"question": asked}
+        )
+
+    def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:
+        def update(_now: Mapping[str, Any], _opts: OptionsT, reply: Reply) -> Update:
+            needed = parse_need(reply.text)
+            notes = [] if needed is not None else [note(config, "need", "need_unparsed")]
+            return {**decided(needed is False), "notes": notes}
+
+        question = Ask[OptionsT](name="need", role="judge", prompt=prompt, update=update)
+        return (yield from ask(question, models, state, opts, config))
+
+    return Step("need", body, options)
+
+
+def decided(known: bool) -> Update:
+    """Return the update of a verdict; what is known is answered without any passage."""
+    return {"known": known, "passages": Overwrite([])} if known else {"known": known}
+
+
+def parse_need(reply: str) -> bool | None:
+    """Return whether a reply says that retrieval is needed; None where it can't be read.
+
+    Yes and No, also behind "Answer:" or "the answer is", and a verdict `Known(…)`.
+    """
+    if "known" in reply.lower():
+        known = parse_judgement(reply)
+        return None if known is None else not known
+    return {"Yes": True, "No": False}.get(parse_answer(reply, "yes_no"))

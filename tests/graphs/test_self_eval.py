@@ -1,0 +1,102 @@
+"""Self-Eval: the model decides, then answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.loops import corpus, events, final_state
+from tests.scripted import ListRetriever, OwnListRetriever, ScriptedChat, documents
+
+from ragweave.graphs import CompiledGraph, build_graph
+
+DOCS = documents("Ada Brenner built the light.", "It stands in Norland.")
+
+
+def built(*replies: str, retriever: Any = None, **options: Any) -> tuple[CompiledGraph, Any, Any]:
+    model = ScriptedChat(replies=replies)
+    retriever = retriever or ListRetriever(documents=DOCS)
+    return build_graph("self_eval", model=model, retriever=retriever, **options), model, retriever
+
+
+def test_yes_retrieves() -> None:
+    graph, model, retriever = built("Yes", "Ada Brenner")
+    state = final_state(graph, "Who built the light?")
+    assert (state["answer"], state["status"], state["known"]) == ("Ada Brenner", "answered", False)
+    assert retriever.queries == ["Who built the light?"]
+    assert [doc.id for doc in state["passages"]] == ["p0", "p1"]
+    assert model.seen[0].task["task"] == "need"
+    assert model.seen[1].passages == [doc.page_content for doc in DOCS]
+    assert (state["usage"]["calls"], state["usage"]["retrievals"], state["stopped"]) == (2, 1, "")
+
+
+def test_no_answers_closed_book() -> None:
+    graph, model, retriever = built("No, I know this.", "six")
+    state = final_state(graph, "How many sides has a hexagon?")
+    assert (state["answer"], state["known"], state["passages"]) == ("six", True, [])
+    assert (retriever.queries, model.seen[1].passages) == ([], [])
+    assert "<passage" not in model.seen[1].text
+    assert (state["usage"]["calls"], state["usage"]["retrievals"]) == (2, 0)
+
+
+def test_the_judge_decides_where_there_is_one() -> None:
+    judge, model = ScriptedChat(replies=["No"]), ScriptedChat(replies=["six"])
+    out = build_graph("self_eval", model=model, judge=judge).invoke({"question": "?"})
+    assert (len(judge.seen), len(model.seen)) == (1, 1)
+    assert out["usage"]["by_role"]["judge"]["calls"] == 1
+
+
+@pytest.mark.parametrize("reply", ["", "Perhaps.", "Known(True) or Known(False)"])
+def test_an_unreadable_verdict_retrieves(reply: str) -> None:
+    graph, _, retriever = built(reply, "Ada Brenner")
+    state = final_state(graph, "Who?")
+    assert (state["answer"], retriever.queries) == ("Ada Brenner", ["Who?"])
+    assert "need_unparsed" in events(state)
+
+
+def test_an_unreadable_answer_is_unknown() -> None:
+    graph, _, _ = built("Yes", "")
+    out = graph.invoke({"question": "Who?"})
+    assert (out["answer"], out["status"]) == ("Unknown", "unknown")
+
+
+def test_nothing_found_is_closed_book() -> None:
+    graph, model, _ = built("Yes", "Ada", retriever=ListRetriever())
+    state = final_state(graph, "Who?")
+    assert (state["answer"], model.seen[1].passages) == ("Ada", [])
+    assert events(state) == ["no_passages_found"]
+
+
+@pytest.mark.parametrize(("verdict", "shown"), [("Yes", ["It was Ada."]), ("No", [])])
+def test_given_passages_take_the_place_of_retrieval(verdict: str, shown: list[str]) -> None:
+    model = ScriptedChat(replies=[verdict, "Ada"])
+    out = build_graph("self_eval", model=model).invoke(
+        {"question": "Who?", "passages": ["It was Ada."]}
+    )
+    assert model.seen[1].passages == shown == [doc.page_content for doc in out["passages"]]
+    assert out["answer"] == "Ada"
+
+
+def test_samples_and_k() -> None:
+    retriever = OwnListRetriever(documents=DOCS)
+    graph, model, _ = built("Yes", "Bob", "Ada", "Ada", retriever=retriever, samples=3, k=1)
+    assert graph.invoke({"question": "Who?"})["answer"] == "Ada"
+    assert (len(model.seen), retriever.asked) == (4, [("Who?", 1)])
+
+
+async def test_async_is_the_same() -> None:
+    graph, _, _ = built("Yes", "Ada")
+    other, _, _ = built("Yes", "Ada")
+    assert await graph.ainvoke({"question": "?"}) == other.invoke({"question": "?"})
+
+
+def test_the_decision_is_drawn() -> None:
+    picture = build_graph("self_eval").get_graph().draw_mermaid()
+    assert "need -. &nbsp;known&nbsp; .-> answer" in picture
+    assert "need -. &nbsp;needed&nbsp; .-> retrieve" in picture
+
+
+def test_extractive_over_the_demo_corpus() -> None:
+    graph = build_graph("self_eval", model="extractive?similarity=lexical", retriever=corpus())
+    out = graph.invoke({"question": "Which LangChain class holds a passage in ragweave?"})
+    assert (out["answer"], out["usage"]["calls"]) == ("LangChain Document", 2)
