@@ -21,7 +21,10 @@ def is_transient(fault: BaseException) -> bool:
     """
     if isinstance(fault, RagweaveError):
         return False
-    return any(_one_is_transient(link) for link in _chain(fault))
+    status = status_of(fault)
+    if status is not None:
+        return status in TRANSIENT_STATUS or status >= 500
+    return any(_is_dropped(link) for link in _chain(fault))
 
 
 def status_of(fault: BaseException) -> int | None:
@@ -35,10 +38,7 @@ def status_of(fault: BaseException) -> int | None:
     return None
 
 
-def _one_is_transient(fault: BaseException) -> bool:
-    status = status_of(fault)
-    if status is not None:
-        return status in TRANSIENT_STATUS or status >= 500
+def _is_dropped(fault: BaseException) -> bool:
     if isinstance(fault, ConnectionError | TimeoutError):
         return True
     return any(kind.__name__ in _TRANSIENT_NAMES for kind in type(fault).__mro__)

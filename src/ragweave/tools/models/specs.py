@@ -9,6 +9,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from langchain_core.runnables import Runnable
+from pydantic import BaseModel, ValidationError
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 from ragweave.tools.models.roles import ChatModel
@@ -47,18 +48,20 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
         return _MAKERS[kind](name, settings)
     if not name:
         raise UsageError(
-            f"unknown model {spec!r}: use 'extractive', 'openai:NAME', 'llamacpp:PATH' "
+            f"unknown model {head!r}: use 'extractive', 'openai:NAME', 'llamacpp:PATH' "
             f"or 'provider:NAME'"
         )
     return _other(kind, name, settings)
 
 
 def read_settings(query: str) -> dict[str, Any]:
-    """Read `a=1&b=true&c=text` into typed values."""
-    return {key: _value(text) for key, text in parse_qsl(query, keep_blank_values=True)}
+    """Read `a=1&b=true&c=text` into typed values; a key (`api_key`) stays the text it is."""
+    return {name: _value(name, text) for name, text in parse_qsl(query, keep_blank_values=True)}
 
 
-def _value(text: str) -> Any:
+def _value(name: str, text: str) -> Any:
+    if name.endswith("key"):
+        return text
     try:
         value = json.loads(text)
     except ValueError:
@@ -72,8 +75,24 @@ def _checked(spec: str, settings: dict[str, Any], make: Callable[..., object]) -
     except (TypeError, ValueError) as fault:
         if isinstance(fault, UsageError | MissingExtraError):
             raise
-        reason = " ".join(str(fault).split())
-        raise UsageError(f"model {spec!r}: settings not understood: {reason}") from fault
+        raise UsageError(f"model {spec!r}: settings not understood: {_reason(fault)}") from fault
+
+
+def _reason(fault: Exception) -> str:
+    """Say what was wrong in one line, without the settings' values: one of them may be a key."""
+    if not isinstance(fault, ValidationError):
+        return " ".join(str(fault).split())
+    first = fault.errors(include_input=False, include_url=False, include_context=False)[0]
+    name = f"{first['loc'][0]}: " if first["loc"] else ""
+    return f"{name}{first['msg']}"
+
+
+def _known(kind: str, settings: dict[str, Any], model: type[BaseModel]) -> None:
+    """Raise `UsageError` for a setting that `model` does not have by name or alias."""
+    fields = model.model_fields
+    unknown = settings.keys() - fields.keys() - {one.alias for one in fields.values()}
+    if unknown:
+        raise UsageError(f"{kind!r} has no setting {sorted(unknown)[0]!r}")
 
 
 def _extractive(name: str, settings: dict[str, Any]) -> ChatModel:
@@ -81,9 +100,7 @@ def _extractive(name: str, settings: dict[str, Any]) -> ChatModel:
 
     if name:
         raise UsageError(f"'extractive' takes settings behind '?', not a name ({name!r})")
-    unknown = settings.keys() - ExtractiveChat.model_fields.keys()
-    if unknown:
-        raise UsageError(f"'extractive' has no setting {sorted(unknown)[0]!r}")
+    _known("extractive", settings, ExtractiveChat)
     return _checked("extractive", settings, ExtractiveChat)
 
 
@@ -96,6 +113,7 @@ def _openai(name: str, settings: dict[str, Any]) -> ChatModel:
 
     if not name:
         raise UsageError("name the model: 'openai:gpt-4o-mini'")
+    _known("openai", settings, ChatOpenAI)
     has_key = bool(settings.get("api_key") or os.environ.get("OPENAI_API_KEY"))
     if not has_key:
         if "base_url" not in settings and not os.environ.get("OPENAI_BASE_URL"):
