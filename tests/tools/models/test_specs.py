@@ -1,0 +1,176 @@
+"""Model specs: every form, what is refused, and that no secret is shown."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+from langchain_openai import ChatOpenAI
+from tests.openai_server import OpenAIServer
+from tests.scripted import ScriptedChat
+
+from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UsageError
+from ragweave.tools.models import chat_model
+from ragweave.tools.models.extractive import ExtractiveChat
+from ragweave.tools.models.specs import read_settings
+
+SECRET = "sk-very-secret"
+
+
+def test_an_object_is_taken_as_it_is() -> None:
+    model = ScriptedChat()
+    assert chat_model(model) is model
+    bound = model.bind(stop=["x"])
+    assert chat_model(bound) is bound
+
+
+@pytest.mark.parametrize("bad", [None, 5, ["extractive"]])
+def test_what_is_no_model(bad: Any) -> None:
+    with pytest.raises(UsageError, match="a model must be a LangChain chat model or a spec string"):
+        chat_model(bad)
+
+
+def test_settings_are_typed() -> None:
+    read = read_settings("a=1&b=1.5&c=true&d=text&e=&f=null&g=[1]&h=x%20y")
+    assert read == {
+        "a": 1,
+        "b": 1.5,
+        "c": True,
+        "d": "text",
+        "e": "",
+        "f": None,
+        "g": "[1]",
+        "h": "x y",
+    }
+
+
+# -- extractive --------------------------------------------------------------------------------
+
+
+def test_extractive() -> None:
+    model: Any = chat_model(" extractive?similarity=lexical&threshold=0.3 ")
+    assert isinstance(model, ExtractiveChat)
+    assert (model.similarity, model.threshold) == ("lexical", 0.3)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("extractive:big", "takes settings behind"),
+        ("extractive?treshold=0.3", "has no setting 'treshold'"),
+        ("extractive?threshold=2", "settings not understood"),
+        ("extractive?similarity=telepathy", "settings not understood"),
+    ],
+)
+def test_bad_extractive(spec: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        chat_model(spec)
+    assert "\n" not in str(caught.value)
+
+
+# -- openai ------------------------------------------------------------------------------------
+
+
+def test_openai_needs_a_key() -> None:
+    with pytest.raises(ModelError, match="no OpenAI key: set OPENAI_API_KEY"):
+        chat_model("openai:gpt-4o-mini")
+
+
+def test_openai_with_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    model: Any = chat_model("openai:gpt-4o-mini?max_tokens=50")
+    assert isinstance(model, ChatOpenAI)
+    assert (model.model_name, model.temperature, model.max_tokens) == ("gpt-4o-mini", 0.0, 50)
+
+
+def test_a_spec_overrides_greedy_decoding() -> None:
+    model: Any = chat_model(f"openai:m?api_key={SECRET}&temperature=0.7")
+    assert model.temperature == 0.7
+
+
+@pytest.mark.loopback
+def test_a_server_by_address_needs_no_key() -> None:
+    with OpenAIServer(["Paris"]) as server:
+        model = chat_model(f"openai:org/model?base_url={server.base_url}")
+        assert model.invoke("Where?").text == "Paris"
+        body, headers = server.requests[0].body, server.requests[0].headers
+    assert (body["model"], body["temperature"]) == ("org/model", 0.0)
+    assert headers["authorization"] == "Bearer none"
+
+
+@pytest.mark.loopback
+def test_the_key_is_sent_as_written() -> None:
+    for key in (SECRET, "12345", "true"):
+        with OpenAIServer(["Paris"], key=key) as server:
+            model = chat_model(f"openai:m?base_url={server.base_url}&api_key={key}")
+            assert model.invoke("Where?").text == "Paris"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("openai:", "name the model"),
+        ("openai", "name the model"),
+        ("openai:m?api_key=sk-very-secret&temperature=hot", "settings not understood"),
+        ("openai:m?api_key=sk-very-secret&n=0", "settings not understood"),
+        ("openai:m?api_key=sk-very-secret&temprature=0.5", "temprature"),
+    ],
+)
+def test_bad_openai(spec: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        chat_model(spec)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(MissingExtraError, match=r'pip install "ragweave\[openai\]"'):
+        chat_model("openai:m")
+    with pytest.raises(ModelError, match="pip install langchain"):
+        chat_model("anthropic:claude")
+
+
+# -- others ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", ["", "gpt-4", "nonsense?a=1", "extractiv"])
+def test_an_unknown_kind(spec: str) -> None:
+    with pytest.raises(UsageError, match="unknown model"):
+        chat_model(spec)
+
+
+def test_llamacpp_without_a_file() -> None:
+    with pytest.raises(RagweaveError, match="name the GGUF file"):
+        chat_model("llamacpp:")
+
+
+# -- secrets -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        f"openai:?api_key={SECRET}",
+        f"openai:m?api_key={SECRET}&temperature=hot",
+        f"openai:m?api_key={SECRET}&n=0",
+        f"openai:m?api_key={SECRET}&n=2&streaming=true",
+        f"openai:m?api_key={SECRET}&temprature=1",
+        f"openai:m?api_key={SECRET}&base_url=5",
+        f"gpt-4?api_key={SECRET}",
+        f"extractive?api_key={SECRET}",
+        f"nobody:m?api_key={SECRET}",
+    ],
+)
+def test_no_error_shows_a_secret(spec: str) -> None:
+    with pytest.raises(RagweaveError) as caught:
+        chat_model(spec)
+    link: BaseException | None = caught.value
+    assert SECRET not in str(link)
+    assert SECRET not in repr(link)
+
+
+def test_no_repr_shows_a_secret() -> None:
+    model = chat_model(f"openai:m?api_key={SECRET}&base_url=http://127.0.0.1:1/v1")
+    assert SECRET not in repr(model)
+    assert SECRET not in str(model)

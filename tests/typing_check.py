@@ -1,0 +1,63 @@
+"""What type checkers see of the public face; checked by mypy, never run.
+
+mypy tests/typing_check.py
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langgraph.types import RetryPolicy
+
+from ragweave import METHODS, RAGInput, RAGOutput, build_graph, chat_model
+from ragweave.graphs import CompiledGraph, Method
+from ragweave.state import AnswerType, Candidate, Status, Usage, add_usage, ranked
+from ragweave.tools.models import ChatModel
+
+
+def the_face() -> None:
+    graph = build_graph("concat", model="extractive", k=3)
+    assert_type(graph, CompiledGraph)
+    assert_type(METHODS["concat"], Method)
+    assert_type(chat_model("extractive"), ChatModel)
+    build_graph("concat", model=FakeListChatModel(responses=["a"]), retry_policy=RetryPolicy())
+
+
+def what_goes_in() -> None:
+    bare: RAGInput = {"question": "Where?"}
+    full: RAGInput = {
+        "question": "Where?",
+        "passages": [Document(page_content="a")],
+        "answer_type": "yes_no",
+    }
+    graph = build_graph("concat")
+    assert_type(graph.invoke(bare), dict[str, Any] | Any)
+    graph.invoke(full, context={"k": 3})
+
+
+async def what_goes_in_async() -> None:
+    graph = build_graph("concat")
+    await graph.ainvoke({"question": "Where?"})
+    async for _ in graph.astream({"question": "Where?"}, stream_mode="updates"):
+        pass
+
+
+def what_comes_out(out: RAGOutput) -> None:
+    assert_type(out["answer"], str)
+    assert_type(out["status"], Status)
+    assert_type(out["passages"], list[Document])
+    assert_type(out["candidates"], dict[str, Candidate])
+    assert_type(out["usage"], Usage)
+    assert_type(out["usage"]["by_role"]["answer"]["input_tokens"], int)
+    assert_type(add_usage(out["usage"], None), Usage)
+    assert_type(ranked(out["passages"], "q"), list[Document])
+
+
+def wrong(graph: CompiledGraph, kind: AnswerType) -> None:
+    build_graph(5)  # type: ignore[arg-type]
+    build_graph("concat", retriever="kb")  # type: ignore[arg-type]
+    missing: RAGInput = {"passages": []}  # type: ignore[typeddict-item]
+    other: RAGInput = {"question": "Where?", "answer_type": "poem"}  # type: ignore[typeddict-item]
+    del graph, kind, missing, other
