@@ -42,3 +42,13 @@ def _no_keys() -> Iterator[None]:
         for name in names:
             patch.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture(scope="module")
+def socket_enabled_for_module() -> Iterator[None]:
+    """Let a module-wide fixture talk to the loopback server that it starts."""
+    import pytest_socket
+
+    pytest_socket.enable_socket()
+    yield
+    pytest_socket.disable_socket(allow_unix_socket=True)

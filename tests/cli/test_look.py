@@ -10,7 +10,7 @@ import pytest
 from tests.command import COMMAND, Run
 
 import ragweave as package
-from ragweave.cli.options import parse_options
+from ragweave.graphs.option_texts import parse_options
 from ragweave.errors import UsageError
 from ragweave.graphs import METHODS
 

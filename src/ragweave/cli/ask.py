@@ -71,7 +71,7 @@ def ask(
 def _graph(
     name: str, roles: dict[str, Any], k: int | None, texts: list[str], retriever: Any
 ) -> CompiledGraph:
-    from ragweave.cli.options import parse_options
+    from ragweave.graphs.option_texts import parse_options
     from ragweave.graphs import build_graph
     from ragweave.graphs.build import method_named
 

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_type_hints
 
-from langgraph.runtime import get_runtime
+from langgraph.runtime import Runtime, get_runtime
 
 from ragweave.errors import UsageError
 from ragweave.state import AnswerType
@@ -104,6 +104,10 @@ def specialised(options: OptionsT) -> type[OptionsT]:
 
 
 def current(build: OptionsT) -> OptionsT:
-    """Return the options in force: the run's context where it is of the build's kind."""
-    context: object = get_runtime().context
+    """Return the options in force: the run's context where it is of the build's kind.
+
+    The agent server also routes outside of a run, when a state is edited: there is no runtime then.
+    """
+    runtime: Runtime[Any] | None = get_runtime()
+    context = runtime.context if runtime is not None else None
     return context if isinstance(context, type(build)) else build

@@ -1,4 +1,4 @@
-"""`--option name=value`: text from the command line as typed option values."""
+"""Options as text, from a command line or an environment: read into typed values."""
 
 from __future__ import annotations
 
@@ -26,9 +26,14 @@ def parse_options(texts: Iterable[str], method: Method) -> dict[str, Any]:
         if not equals or not name.strip():
             raise UsageError(f"--option takes name=value, not {text!r}")
         key = name.strip().replace("-", "_")
-        several = get_origin(hints.get(key)) in (tuple, list)
-        values[key] = _several(value) if several else _value(value.strip())
+        values[key] = read_option(value, hints.get(key))
     return values
+
+
+def read_option(text: str, hint: Any) -> Any:
+    """Read one value: a comma-separated tuple where `hint` is one, else as it looks."""
+    several = get_origin(hint) in (tuple, list)
+    return _several(text) if several else _value(text.strip())
 
 
 def _several(text: str) -> tuple[Any, ...]:

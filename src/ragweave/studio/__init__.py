@@ -1,0 +1,1 @@
+"""The methods as LangGraph Studio and the Agent Server serve them (see `langgraph.json`)."""

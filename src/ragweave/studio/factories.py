@@ -1,0 +1,94 @@
+"""One graph factory a method: the server calls it for each run, schema and picture.
+
+A run's assistant may name other models, another knowledge base or other options than the
+environment; the graph is then built for that run. Files and models are opened in a worker thread,
+so that the server's event loop never waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from typing import Any
+
+from langgraph_sdk.runtime import ServerRuntime
+
+from ragweave.errors import UsageError
+from ragweave.graphs import METHODS, CompiledGraph, Parts
+from ragweave.graphs.method import Method
+from ragweave.nodes.retrieve import Retriever
+from ragweave.studio.settings import Sources, studio_options
+from ragweave.tools.models import Models, chat_model
+
+Factory = Callable[[ServerRuntime[Any]], Awaitable[CompiledGraph]]
+
+
+def factory(method: Method) -> Factory:
+    """Return the graph factory of a method."""
+
+    async def make(runtime: ServerRuntime[Any]) -> CompiledGraph:
+        running = runtime.execution_runtime
+        given = running.context if running is not None else None
+        return await asyncio.to_thread(studio_graph, method.name, given)
+
+    make.__name__ = method.name
+    return make
+
+
+def studio_graph(name: str, given: Any = None) -> CompiledGraph:
+    """Build a method for the server.
+
+    Args:
+        name: Name of the method.
+        given: The run's context: a mapping or an options object; None: the environment's values.
+
+    Raises:
+        UsageError: A value is out of its range, or a name unknown.
+    """
+    options = studio_options(METHODS[name])
+    if dataclasses.is_dataclass(given) and not isinstance(given, type):
+        given = {field.name: getattr(given, field.name) for field in dataclasses.fields(given)}
+    try:
+        chosen = dataclasses.replace(options, **(given or {}))
+    except TypeError as fault:
+        raise UsageError(f"{name} does not know a setting of this run: {fault}") from fault
+    return _built(name, chosen)
+
+
+def _built(name: str, options: Any) -> CompiledGraph:
+    sources: Sources = options
+    return METHODS[name].build(
+        Parts(
+            models=_models(
+                sources.model,
+                sources.proxy,
+                sources.judge,
+                sources.rewriter,
+                sources.filter_model,
+            ),
+            retriever=_retriever(sources.kb, sources.search),
+            options=options,
+            prompts=METHODS[name].prompts,
+        )
+    )
+
+
+@lru_cache(maxsize=16)
+def _models(model: str, proxy: str, judge: str, rewriter: str, filter_model: str) -> Models:
+    given = {"proxy": proxy, "judge": judge, "rewrite": rewriter, "filter": filter_model}
+    roles = {role: chat_model(spec) for role, spec in given.items() if spec}
+    return Models(answer=chat_model(model), **roles)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=8)
+def _retriever(kb: str, search: str) -> Retriever:
+    if not kb:
+        from ragweave.corpus import corpus_documents
+        from ragweave.tools.retrieval import Bm25Retriever
+
+        return Bm25Retriever.from_documents(corpus_documents())
+    from ragweave.tools.knowledge import KnowledgeBase
+
+    return KnowledgeBase.open(kb).as_retriever(mode=search)  # type: ignore[arg-type]
