@@ -20,7 +20,7 @@ _SURE = {"phrase": 0.12, "list": 0.12}
 """Confidence below which the clause is given, for kinds that a wrong word answers worst."""
 
 _LEXICAL, _MIXED = 0.36, 0.42
-"""Default thresholds, tuned on half of NQ-open among distractors: words alone; with MiniLM."""
+"""Default thresholds, chosen on NQ-open with and without distractors: words alone; MiniLM."""
 _SHARE = 0.3
 """Probability that a quoted sentence holds the answer, at least."""
 

@@ -48,7 +48,7 @@ class ExtractiveChat(BaseChatModel):
     latter only where the `offline` extra is installed."""
     threshold: float | None = Field(default=None, ge=0.0, le=1.0)
     """Support in [0, 1] that a sentence needs; below it the answer is Unknown. The default is
-    tuned on NQ-open: 0.36 by words alone, 0.42 with MiniLM."""
+    chosen on NQ-open: 0.36 by words alone, 0.42 with MiniLM."""
 
     @property
     def model_name(self) -> str:
