@@ -48,7 +48,11 @@ format: $(VENV)/dev
 	$(BIN)/ruff check --fix src tests benchmarks
 	$(BIN)/ruff format src tests benchmarks
 
-bench: $(VENV)/dev
+$(VENV)/bench: $(VENV)/dev pyproject.toml
+	$(BIN)/pip install --quiet --editable ".[bench]"
+	@touch $@
+
+bench: $(VENV)/bench
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
 clean:
