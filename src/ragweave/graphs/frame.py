@@ -15,8 +15,10 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer, RetryPolicy
 
 from ragweave.nodes.answer import AnswerStep
+from ragweave.nodes.context_filter import Filters
 from ragweave.nodes.options import OptionsT, specialised
 from ragweave.nodes.retrieve import Retriever
+from ragweave.nodes.scores import scorer_of
 from ragweave.nodes.step import Step
 from ragweave.state import RAGInput, RAGOutput, RAGState
 from ragweave.tools.filters import ContextFilter
@@ -70,6 +72,11 @@ class Parts(Generic[OptionsT]):
     """The caller's own embeddings (SKR-KNN); None: the model that the options name."""
     judge_scorer: LogprobScorer | None = None
     """What reads the judge by score (SlimPLM); None: the judge itself where it can."""
+
+    @property
+    def filters(self) -> Filters:
+        """Where context filters come from."""
+        return Filters(self.context_filter, self.scorer or scorer_of(self.models.answer))
 
     @property
     def retry(self) -> RetryPolicy:

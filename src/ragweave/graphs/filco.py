@@ -1,0 +1,79 @@
+"""FILCO: of the retrieved passages only the sentences that help go into the prompt. One call.
+
+Source: Wang et al. 2023 (Learning to Filter Context for Retrieval-Augmented Generation), section 2
+and figure 1. The paper trains its filter; without gold answers, and without a trained filter handed
+in, this graph filters untrained: against the question, or by asking a model for sentence ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.graph import END, START
+
+from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
+from ragweave.graphs.method import Method, answer_prompts
+from ragweave.nodes.answer import branches
+from ragweave.nodes.begin import begin_step
+from ragweave.nodes.context_filter import ContextFilterOptions, context_filter_step
+from ragweave.nodes.generate import GENERATE_PROMPTS, generated_answer
+from ragweave.nodes.options import Options
+from ragweave.nodes.retrieve import collect_step, retrieve_step, to_retrieval
+from ragweave.nodes.sentence_ids import SENTENCE_PROMPTS
+from ragweave.nodes.step import Route
+from ragweave.nodes.vote import vote_step
+
+GENERATE = generated_answer("generate")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilcoOptions(ContextFilterOptions):
+    """Options of `filco`."""
+
+
+def to_generation(state: Mapping[str, Any], options: Options) -> Any:
+    """Route: one branch a sample over the filtered context."""
+    return branches(state, "generate", options, contexts=[state["passages"]])
+
+
+def build(parts: Parts[FilcoOptions]) -> CompiledGraph:
+    """Build `filco`: one call, and one more where a model names the sentences."""
+    options, models, prompts, retry = parts.options, parts.models, parts.prompts, parts.retry
+
+    graph = draft(options)
+    graph.add_node("begin", begin_step(options))
+    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=retry)
+    graph.add_node("collect", collect_step(options))
+    graph.add_node(
+        "filter_context",
+        context_filter_step(parts.filters, models, prompts, options),
+        retry_policy=retry,
+    )
+    graph.add_node("generate", parts.answers(GENERATE), retry_policy=retry)
+    graph.add_node("vote", vote_step("vote", "generate", options))
+    graph.add_edge(START, "begin")
+    graph.add_conditional_edges(
+        "begin",
+        Route(to_retrieval, options),
+        {"question": "retrieve", "collect": "collect"},
+    )
+    graph.add_edge("retrieve", "collect")
+    graph.add_edge("collect", "filter_context")
+    graph.add_conditional_edges("filter_context", Route(to_generation, options), ["generate"])
+    graph.add_edge("generate", "vote")
+    graph.add_edge("vote", END)
+    return finish(graph, "filco", parts)
+
+
+METHOD = Method(
+    name="filco",
+    summary="Only the sentences that help stand in the prompt.",
+    paper="Wang et al. 2023, FILCO",
+    best="p",
+    worst="p + 1",
+    options=FilcoOptions,
+    build=build,
+    prompts={**GENERATE_PROMPTS, **SENTENCE_PROMPTS, **answer_prompts("direct")},
+)

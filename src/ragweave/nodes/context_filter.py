@@ -1,0 +1,166 @@
+"""The context filter: of the passages, the sentences that help stay (FILCO, section 2).
+
+With gold answers in the input it is the paper's oracle (SILVER at test time). Without any it scores
+sentences against the question, or asks a model for sentence ids: untrained stand-ins for the
+paper's trained filter, not that filter. Any trained filter fits through `ContextFilter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langgraph.types import Overwrite
+
+from ragweave.errors import UsageError
+from ragweave.nodes.begin import no_usage
+from ragweave.nodes.dialogue import ledger
+from ragweave.nodes.notes import note
+from ragweave.nodes.options import Options, OptionsT, at_least
+from ragweave.nodes.prompt import Templates
+from ragweave.nodes.sentence_ids import sentence_ids
+from ragweave.nodes.step import Call, Step, Work
+from ragweave.state import Update
+from ragweave.tools.filters import ContextFilter, apply_spans, context_filter, saved_tokens
+from ragweave.tools.models import Models
+from ragweave.tools.scorers.protocol import LogprobScorer
+
+NAME = "filter_context"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextFilterOptions(Options):
+    """What the context filter may be told."""
+
+    filter: Literal["lexical", "strinc", "cxmi", "llm", "full", "own"] = "lexical"
+    """The measure (lexical: words shared; strinc: contains an answer; cxmi: raises the output's
+    probability), a model that names sentence ids (llm), everything (full), or the `ContextFilter`
+    object that the graph was built with (own)."""
+    granularity: Literal["sentence", "passage"] = "sentence"
+    """What is kept or dropped; `passage` is the paper's PSG baseline."""
+    top: int | None = 1
+    """Most spans that a measure keeps; None: all above its threshold."""
+    threshold: float | None = None
+    """What a span's score must exceed; None: the measure's own (see `ragweave.tools.filters`)."""
+    unit: Literal["words", "characters"] = "words"
+    """What `lexical` counts; the released code counts characters."""
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: A value is out of its range.
+        """
+        at_least("top", self.top, 1)
+        if self.filter == "lexical" and self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise UsageError(f"threshold must be 0 to 1 for lexical, not {self.threshold}")
+        super().__post_init__()
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Where context filters come from."""
+
+    own: ContextFilter | None = None
+    scorer: LogprobScorer | None = None
+
+    def named(self, options: ContextFilterOptions, name: str) -> ContextFilter:
+        """Return the filter called `name`.
+
+        Raises:
+            UsageError: It is the caller's own and none was given.
+        """
+        if name != "own":
+            return context_filter(
+                name,
+                scorer=self.scorer,
+                granularity=options.granularity,
+                top=options.top,
+                threshold=options.threshold,
+                unit=options.unit,
+            )
+        if self.own is None:
+            raise UsageError("filter='own' needs a filter object: build_graph(…, filter=my_filter)")
+        return self.own
+
+
+def context_filter_step(
+    filters: Filters, models: Models, templates: Templates, options: OptionsT
+) -> Step[OptionsT]:
+    """Return the node `filter_context`: cuts `passages` down to what the filter keeps.
+
+    Raises:
+        UsageError: The options ask for the caller's own filter, and none was given.
+    """
+    if getattr(options, "filter", "") == "own":
+        filters.named(options, "own")  # type: ignore[arg-type]
+
+    def body(state: Mapping[str, Any], opts: Any, config: RunnableConfig) -> Work:
+        if not state["passages"]:
+            return {}
+        if opts.filter == "llm":
+            told = yield from sentence_ids(models, templates, state, opts, config)
+        else:
+            told = yield from _by_measure(filters, state, opts, config)
+        kept = kept_update(state["passages"], told.pop("spans"), config)
+        return {**kept, **ledger(told, kept)}
+
+    return Step(NAME, body, options)
+
+
+def kept_update(
+    passages: Sequence[Document], spans: Sequence[Any], config: RunnableConfig
+) -> Update:
+    """Return the filtered passages and the tokens saved; nothing kept means everything kept."""
+    filtered = apply_spans(passages, spans)
+    notes = [note(config, NAME, "filter_kept_nothing")] if filtered.full else []
+    saved = saved_tokens(passages, filtered.passages)
+    return {
+        "passages": Overwrite(filtered.passages),
+        "usage": {**no_usage(), "saved_tokens": saved},
+        "notes": notes,
+    }
+
+
+def _by_measure(
+    filters: Filters, state: Mapping[str, Any], options: Any, config: RunnableConfig
+) -> Work:
+    gold = list(state["gold"])
+    answers = gold or _heuristic(state, options)
+    name, reason = usable(options.filter, filters, answers)
+    notes = [note(config, NAME, reason, wanted=options.filter, used=name)] if reason else []
+    if gold and name != "full":
+        notes.append(note(config, NAME, "oracle_filter", filter=name))
+    chosen = filters.named(options if not reason else _plain(options), name)
+
+    def keep(passages: list[Document]) -> list[Any]:
+        return chosen.keep(state["question"], passages, answers=answers or None)
+
+    spans = yield Call(RunnableLambda(keep), list(state["passages"]))
+    return {"spans": spans, "notes": notes}
+
+
+def usable(name: str, filters: Filters, answers: Sequence[str]) -> tuple[str, str]:
+    """Return the filter that can run, and why it is not the one asked for.
+
+    STRINC and CXMI measure against an output, and CXMI needs a scorer; without these, words shared
+    with the question (or with the gold answers) decide, at that measure's own threshold.
+    """
+    if name in ("strinc", "cxmi") and not answers:
+        return "lexical", "filter_without_answers"
+    if name == "cxmi" and filters.scorer is None:
+        return "lexical", "scorer_missing"
+    return name, ""
+
+
+def _heuristic(state: Mapping[str, Any], options: Any) -> list[str]:
+    """Take a proxy's draft for CXMI's output where there is no gold answer."""
+    draft = state.get("heuristic_answer")
+    return [draft] if draft and options.filter == "cxmi" else []
+
+
+def _plain(options: Any) -> ContextFilterOptions:
+    return ContextFilterOptions(granularity=options.granularity, top=options.top)
