@@ -15,7 +15,12 @@ from langgraph.graph import END, START
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method
 from ragweave.nodes.answer import AnswerStep, branches, short_answers
-from ragweave.nodes.augment import blend_step, external_step, internal_step, shown
+from ragweave.nodes.augment import (
+    blend_step,
+    external_step,
+    internal_step,
+    reasoned_answer,
+)
 from ragweave.nodes.augment_prompts import AUGMENT_PROMPTS
 from ragweave.nodes.begin import begin_step
 from ragweave.nodes.blending import (
@@ -34,7 +39,7 @@ from ragweave.nodes.step import Route
 from ragweave.nodes.vote import vote_step
 from ragweave.state import by_query
 
-REASON = AnswerStep("reason", "reason", closed_template="reason_closed", reasons=True, values=shown)
+REASON = reasoned_answer("reason")
 SHORT_ANSWER = AnswerStep("short_answer", "short_answer", extracts=True)
 
 

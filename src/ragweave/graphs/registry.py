@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ragweave.graphs import (
+    adaptive,
     blendfilter,
     concat,
     concat_pf,
     cot,
     direct,
     filco,
+    flare,
     iter_retgen,
     pf_concat,
     post_fusion,
@@ -37,9 +39,11 @@ _MODULES = (
     blendfilter,
     slimplm,
     filco,
+    adaptive,
     iter_retgen,
     self_ask,
     react,
+    flare,
     self_eval,
     skr_knn,
 )

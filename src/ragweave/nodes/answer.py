@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig
 from langgraph.types import Send
 
 from ragweave.nodes.answer_prompts import ANSWER_FORMS
-from ragweave.nodes.ask import Ask, Reply
+from ragweave.nodes.ask import Ask, Reply, ask
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.replies import parse_answer
-from ragweave.nodes.step import Step
+from ragweave.nodes.step import Step, Work
 from ragweave.state import AnswerType, Branch, Candidate, Update
 from ragweave.tools.models import Models
 from ragweave.tools.tasks import Task, TaskName
@@ -115,6 +116,30 @@ class AnswerStep:
         if "round" in branch:
             return f"{self.name}:{branch['round']}:{sample}"
         return f"{self.name}:{sample}"
+
+
+def styled_step(
+    styles: Mapping[str, AnswerStep],
+    style: Callable[[Any], str],
+    models: Models,
+    templates: Templates,
+    options: OptionsT,
+) -> Step[OptionsT]:
+    """Return one answer node that asks in the style that the options in force name.
+
+    Args:
+        styles: Answer steps of one and the same name.
+        style: From the options to a key of `styles`.
+        models: The models by role.
+        templates: The prompt templates of all styles.
+        options: The build's options.
+    """
+    asks = {key: answer.ask(templates) for key, answer in styles.items()}
+
+    def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:
+        return ask(asks[style(opts)], models, state, opts, config)
+
+    return Step(next(iter(styles.values())).name, body, options)
 
 
 def branches(

@@ -11,6 +11,7 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 
+from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.ask import Ask, Reply
 from ragweave.nodes.augment_prompts import examples
 from ragweave.nodes.blending import BlendingOptions
@@ -58,6 +59,11 @@ def internal_step(models: Models, templates: Templates, options: OptionsT) -> St
 def shown(branch: Mapping[str, Any], options: BlendingOptions) -> dict[str, str]:
     """Return the examples that a reasoning prompt shows, for the kind of answer wanted."""
     return {"examples": examples(branch["answer_kind"], options.shots)}
+
+
+def reasoned_answer(name: str) -> AnswerStep:
+    """Return the answer step that reasons over the knowledge that is left (section 3.4)."""
+    return AnswerStep(name, "reason", closed_template="reason_closed", reasons=True, values=shown)
 
 
 def blend_step(options: OptionsT) -> Step[OptionsT]:
