@@ -123,14 +123,14 @@ def test_a_later_request_finds_the_beginning_kept(core: Core) -> None:
         [*first.tokens, *core.vocabulary.encode(QUESTIONS[0])],
         Request(max_tokens=5),
         core.vocabulary,
-        list().append,
+        [].append,
     )
     run(decoder, following)
     assert following.reused == len(first.tokens) - 1
 
 
 def test_the_least_recently_used_prefix_goes_first(core: Core) -> None:
-    decoder = Decoder(core, 1)
+    decoder = Decoder(core, 1, n_kept=1024)
     long = [f"{text} {QUESTIONS[-1] * 3}" for text in ("a", "b", "c", "d", "e", "f")]
     size = len(core.vocabulary.encode(long[0]))
     fit = 1024 // (size + 20)
@@ -143,6 +143,23 @@ def test_the_least_recently_used_prefix_goes_first(core: Core) -> None:
     gone, _ = job(core, long[0])
     run(decoder, gone)
     assert gone.reused < 8
+
+
+def test_what_is_kept_is_bounded(core: Core) -> None:
+    decoder = Decoder(core, 1, n_kept=250)
+    long = [f"{text} {QUESTIONS[-1] * 2}" for text in ("a", "b", "c", "d")]
+    run(decoder, *(job(core, text)[0] for text in long))
+    size = len(core.vocabulary.encode(long[0]))
+    assert 125 < size < 250 - 20
+    again = [job(core, text)[0] for text in reversed(long)]
+    run(decoder, *again)
+    assert [made.reused > 8 for made in again] == [True, False, False, False]
+    # One that is longer than the bound is kept all the same: a dialogue goes on with it.
+    huge = QUESTIONS[-1] * 6
+    run(decoder, job(core, huge)[0])
+    following, _ = job(core, huge)
+    run(decoder, following)
+    assert following.reused == len(following.prompt) - 1
 
 
 def test_requests_that_outgrow_the_context_together_all_finish(core: Core) -> None:

@@ -25,43 +25,56 @@ def _resident() -> int:
     return pages * 4096
 
 
+class Caller:
+    """Calls in every way, and notes what came out wrong."""
+
+    def __init__(self, model, expected: dict[str, str], seed: int) -> None:
+        self.model, self.expected, self.wrong = model, expected, []
+        self.rng = random.Random(seed)
+
+    def call(self) -> None:
+        text = self.rng.choice(TEXTS)
+        kind = self.rng.choices([self.leave, self.hurry, self.wait], [2, 1, 7])[0]
+        kind(text)
+
+    def leave(self, text: str) -> None:
+        for _ in zip(range(self.rng.randint(0, 3)), self.model.stream(text), strict=False):
+            pass
+
+    def hurry(self, text: str) -> None:
+        try:
+            self.model.invoke(text, timeout=self.rng.random() / 50)
+        except RagweaveError as error:
+            if "longer than" not in str(error):
+                self.wrong.append(str(error))
+
+    def wait(self, text: str) -> None:
+        got = self.model.invoke(text, timeout=120).content
+        if got != self.expected[text]:
+            self.wrong.append(f"{text!r}: {got!r}")
+
+
+def storm(model, expected: dict[str, str], calls: int) -> list[str]:
+    callers = [Caller(model, expected, seed) for seed in range(50)]
+    threads = [
+        threading.Thread(target=lambda one=one: [one.call() for _ in range(calls)])
+        for one in callers
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(300)
+    assert not any(thread.is_alive() for thread in threads)
+    return [fault for one in callers for fault in one.wrong]
+
+
 @pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="needs /proc to see memory")
 def test_fifty_threads_with_twenty_calls_each(make_chat) -> None:
     model = make_chat(n_parallel=16, max_tokens=8)
     expected = {text: model.invoke(text).content for text in TEXTS}
-    wrong: list[str] = []
-
-    def calls(seed: int, count: int) -> None:
-        rng = random.Random(seed)
-        for _ in range(count):
-            text = rng.choice(TEXTS)
-            kind = rng.random()
-            if kind < 0.2:
-                for _ in zip(range(rng.randint(0, 3)), model.stream(text), strict=False):
-                    pass
-            elif kind < 0.3:
-                try:
-                    model.invoke(text, timeout=rng.random() / 50)
-                except RagweaveError as error:
-                    if "longer than" not in str(error):
-                        wrong.append(str(error))
-            else:
-                got = model.invoke(text, timeout=120).content
-                if got != expected[text]:
-                    wrong.append(f"{text!r}: {got!r}")
-
-    def storm(count: int) -> None:
-        threads = [threading.Thread(target=calls, args=(i, count)) for i in range(50)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(300)
-        assert not any(thread.is_alive() for thread in threads)
-
-    storm(4)
+    assert storm(model, expected, 4) == []
     before = _resident()
-    storm(20)
-    assert wrong == []
+    assert storm(model, expected, 20) == []
     assert _resident() - before < 24 << 20
     assert model.invoke(TEXTS[0]).content == expected[TEXTS[0]]
 

@@ -6,6 +6,8 @@ how many cells are left. This ledger mirrors it, so that a batch is never sent t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class Cells:
     """Counts the cells of `n_ctx` that sequences hold, shared ones once."""
@@ -25,9 +27,9 @@ class Cells:
         """How many tokens a sequence holds."""
         return len(self._held[sequence])
 
-    def own(self, sequence: int) -> int:
-        """How many cells would be free again if the sequence went."""
-        return sum(self._holders[cell] == 1 for cell in self._held[sequence])
+    def held(self, sequences: Iterable[int]) -> int:
+        """How many cells sequences hold together, shared ones counted once."""
+        return len(set().union(*(self._held[sequence] for sequence in sequences)))
 
     def take(self, sequence: int, count: int) -> None:
         """Give a sequence `count` more cells; there must be that many."""

@@ -25,6 +25,7 @@ class CoreSettings:
     n_gpu_layers: int = -1
     n_ctx: int | None = None
     n_parallel: int = 8
+    n_kept: int | None = None
     n_batch: int = 512
     n_threads: int | None = None
     flash_attention: bool | None = None
@@ -34,6 +35,8 @@ class CoreSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1, not {value}")
+        if self.n_kept is not None and self.n_kept < 0:
+            raise UsageError(f"n_kept must be 0 or more, not {self.n_kept}")
         if self.n_parallel > 64:
             raise UsageError(f"n_parallel must be at most 64, not {self.n_parallel}")
         if self.n_batch < self.n_parallel:

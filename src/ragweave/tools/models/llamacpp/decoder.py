@@ -48,17 +48,23 @@ class Slot:
 class Decoder:
     """Steps through requests batch by batch. Not safe under threads."""
 
-    def __init__(self, core: Core, n_parallel: int, *, share: bool = True) -> None:
+    def __init__(
+        self, core: Core, n_parallel: int, *, n_kept: int | None = None, share: bool = True
+    ) -> None:
         """Start empty.
 
         Args:
             core: The loaded model.
             n_parallel: Most replies in work at a time.
+            n_kept: Most tokens of finished requests that stay computed, unless a single one holds
+                more; None takes a quarter of the context. All that is computed is looked at in
+                each batch, of use or not, so that keeping more is no gain for most.
             share: Whether to compute common beginnings once.
         """
         core.clear()
         self._core = core
         self._n_parallel = n_parallel
+        self._n_kept = core.n_ctx // 4 if n_kept is None else n_kept
         self._share = share and core.can_share
         self._cells = Cells(core.n_ctx, core.n_sequences)
         self._ids = list(range(core.n_sequences))
@@ -262,6 +268,8 @@ class Decoder:
         self._core.cut(slot.sequence, len(tokens))
         self._cells.cut(slot.sequence, len(tokens))
         self._kept.add(slot.sequence, tokens)
+        while len(self._kept) > 1 and self._cells.held(self._kept) > self._n_kept:
+            self._evict()
 
     def _release(self, slot: Slot) -> None:
         self._running.remove(slot)

@@ -36,7 +36,7 @@ class Engine:
         self.n_ctx = core.n_ctx
         self.placement = core.placement
         """One line that says where the layers are, the context and the threads."""
-        self._scheduler = Scheduler(core, settings.n_parallel)
+        self._scheduler = Scheduler(core, settings.n_parallel, settings.n_kept)
         self._close = weakref.finalize(self, self._scheduler.close)
 
     @property

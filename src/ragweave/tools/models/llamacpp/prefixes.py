@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ class Kept:
 
     def __len__(self) -> int:
         return len(self._tokens)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._tokens)
 
     def add(self, sequence: int, tokens: Tokens) -> None:
         """Keep a sequence that holds `tokens`."""

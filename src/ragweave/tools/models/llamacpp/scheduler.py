@@ -15,10 +15,10 @@ from ragweave.tools.models.llamacpp.job import Job
 class Scheduler:
     """Runs a decoder in one thread of its own. `submit` and `close` are safe under threads."""
 
-    def __init__(self, core: Core, n_parallel: int) -> None:
+    def __init__(self, core: Core, n_parallel: int, n_kept: int | None = None) -> None:
         """Start the thread; from now on nobody else may use `core` but for its vocabulary."""
         self._core = core
-        self.decoder = Decoder(core, n_parallel)
+        self.decoder = Decoder(core, n_parallel, n_kept=n_kept)
         self._arrived: deque[Job] = deque()
         self._closed = False
         self._process = os.getpid()
