@@ -16,7 +16,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.config import merge_configs
 
 from ragweave.nodes.notes import note
 from ragweave.nodes.options import Options, OptionsT
@@ -108,11 +107,12 @@ def _budget(model: ChatModel, options: Options) -> int | None:
 
 
 def _labelled(question: Ask[Any], config: RunnableConfig) -> RunnableConfig:
-    labels: RunnableConfig = {
-        "tags": [f"role:{question.role}"],
-        "metadata": {"ragweave_node": question.name, "ragweave_role": question.role},
+    labels = {"ragweave_node": question.name, "ragweave_role": question.role}
+    return {
+        **config,
+        "tags": [*(config.get("tags") or ()), f"role:{question.role}"],
+        "metadata": {**(config.get("metadata") or {}), **labels},
     }
-    return merge_configs(config, labels)
 
 
 def _dropped(name: str, fitted: Fitted, config: RunnableConfig) -> Note:

@@ -46,8 +46,8 @@ def _add(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 def _add_values(old: Any, new: Any) -> Any:
     if old is None or new is None:
         one = new if old is None else old
-        return _add(one, {}) if isinstance(one, Mapping) else one
-    if isinstance(old, Mapping):
+        return _add(one, {}) if isinstance(one, dict) else one
+    if isinstance(old, dict):
         return _add(old, new)
     return (old or new) if isinstance(old, bool) else old + new
 
