@@ -1,0 +1,64 @@
+"""FLARE: retrieve in the middle of writing, for each sentence that the model is unsure of.
+
+Source: Jiang et al. 2023 (Active Retrieval Augmented Generation); as a baseline in SlimPLM (appendix
+B: three rounds, search results before the question).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.graph import END, START
+
+from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
+from ragweave.graphs.method import Method
+from ragweave.nodes.begin import begin_step
+from ragweave.nodes.flare import FlareOptions, flare_step
+from ragweave.nodes.flare_prompts import PROMPTS
+from ragweave.nodes.retrieve import collect_step, retrieve_step, to_retrieval
+from ragweave.nodes.step import Route
+
+
+def to_doubt(state: Mapping[str, Any], options: FlareOptions) -> Any:
+    """Route: a doubtful sentence is looked up (in the given passages, where there are any)."""
+    return "sure" if state["candidates"] else to_retrieval(state, options)
+
+
+def build(parts: Parts[FlareOptions]) -> CompiledGraph:
+    """Build `flare`: one call, and one more for each doubtful sentence.
+
+    Raises:
+        UsageError: The answering model can't report log-probabilities.
+    """
+    options = parts.options
+
+    graph = draft(options)
+    graph.add_node("begin", begin_step(options))
+    graph.add_node(
+        "flare", flare_step(parts.models, parts.prompts, options), retry_policy=parts.retry
+    )
+    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=parts.retry)
+    graph.add_node("collect", collect_step(options))
+    graph.add_edge(START, "begin")
+    graph.add_edge("begin", "flare")
+    graph.add_conditional_edges(
+        "flare",
+        Route(to_doubt, options),
+        {"sure": END, "doubtful": "retrieve", "collect": "collect"},
+    )
+    graph.add_edge("retrieve", "collect")
+    graph.add_edge("collect", "flare")
+    return finish(graph, "flare", parts)
+
+
+METHOD = Method(
+    name="flare",
+    summary="Look up each sentence that the model is unsure of, and write it anew.",
+    paper="Jiang et al. 2023, FLARE",
+    best="1",
+    worst="rounds + 1",
+    options=FlareOptions,
+    build=build,
+    prompts=PROMPTS,
+)

@@ -1,0 +1,128 @@
+"""The step of FLARE: write on, and look up the first sentence that the model is unsure of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ragweave.errors import ModelError, UsageError
+from ragweave.nodes.ask import Ask, Reply
+from ragweave.nodes.flare_prompts import FORMS, go_on
+from ragweave.nodes.flare_sentence import first_doubtful, masked
+from ragweave.nodes.prompt import Prompt, Templates
+from ragweave.nodes.replies import parse_answer
+from ragweave.nodes.rounds import RoundOptions, ended, refuse_samples, search_for
+from ragweave.nodes.step import Step
+from ragweave.state import Update
+from ragweave.tools.confidence import Token, gives_logprobs, token_probabilities
+from ragweave.tools.models import ChatModel, Models
+
+NAME = "flare"
+
+_STEPS = 4
+"""Supersteps from this call through a retrieval to the next call's end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlareOptions(RoundOptions):
+    """Options of `flare`."""
+
+    threshold: float = 0.8
+    """Token probability θ below which a sentence is looked up (Jiang et al. 2023)."""
+    mask_below: float = 0.4
+    """Token probability β below which a word is left out of the query (Jiang et al. 2023)."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        refuse_samples(self, NAME)
+        for name in ("threshold", "mask_below"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"{name} must be 0 to 1, not {getattr(self, name)}")
+
+
+def flare_step(models: Models, templates: Templates, options: FlareOptions) -> Step[FlareOptions]:
+    """Return the node `flare`: writes the answer to its end, keeps it up to the first doubt.
+
+    The model writes on to the end each time and the sentences are looked at one by one: with
+    greedy decoding that is what writing sentence by sentence gives, in one call a round. A
+    sentence that was written anew with passages is taken as it is.
+
+    Raises:
+        UsageError: The answering model can't report log-probabilities.
+    """
+    check_model(models.by_role("answer"))
+
+    def prompt(state: Mapping[str, Any], opts: FlareOptions) -> Prompt:
+        return flare_prompt(state, opts, templates)
+
+    question = Ask[FlareOptions](name=NAME, role="answer", prompt=prompt, update=flare_update)
+    return question.step(models, options)
+
+
+def check_model(model: ChatModel) -> None:
+    """Raise `UsageError` unless `model` can report log-probabilities."""
+    if not gives_logprobs(model):
+        kind = getattr(model, "_llm_type", type(model).__name__)
+        raise UsageError(
+            f"flare needs the probability of each token, and the model {kind!r} reports none: "
+            f"take model='openai:NAME' (any OpenAI-compatible server) or model='llamacpp:PATH'"
+        )
+
+
+def flare_prompt(state: Mapping[str, Any], _options: FlareOptions, templates: Templates) -> Prompt:
+    """Ask for the rest of the answer, from what the doubtful sentence found, if there is one."""
+    passages = state["passages"] if state["round"] else []
+    return Prompt(
+        templates["flare_passages" if passages else "flare"],
+        {"task": "reason", "question": state["question"], "answer_type": state["answer_kind"]},
+        {
+            "question": state["question"],
+            "answer_form": FORMS[state["answer_kind"]],
+            "written": go_on(state["written"]),
+        },
+        passages,
+        {"logprobs": True},
+    )
+
+
+def flare_update(state: Mapping[str, Any], options: FlareOptions, reply: Reply) -> Update:
+    """Keep what is sure and start the search for the first doubt; else end with the answer."""
+    number, text = state["round"], reply.text
+    tokens = _tokens(reply)
+    begin = len(state["written"]) if text.startswith(state["written"]) else 0
+    doubt = first_doubtful(text, tokens, options.threshold, begin=begin, trusted=1 if number else 0)
+    last = number >= options.rounds or state["remaining_steps"] < _STEPS
+    if doubt is not None and not last:
+        key = f"round_{number}"
+        query = masked(doubt, tokens, options.mask_below) or state["question"]
+        kept = _joined(state["written"], text[begin : doubt.start])
+        return {"written": kept, "round": number + 1, **search_for(state, key, query)}
+    written = _joined(state["written"], text[begin:])
+    end = ended(
+        state,
+        options,
+        pool=NAME,
+        answer=parse_answer(written, state["answer_kind"]),
+        reply=written,
+        keys=[f"round_{one}" for one in range(number)],
+        stopped="" if doubt is None else "rounds",
+    )
+    return {"written": written, **end}
+
+
+def _tokens(reply: Reply) -> list[Token]:
+    if reply.message is None or not reply.text:
+        return []
+    tokens = token_probabilities(reply.message, reply.text)
+    if tokens is None:
+        raise ModelError(
+            "flare needs the probability of each token, and the reply has none: the server "
+            "ignores logprobs=True; use one that reports log-probabilities"
+        )
+    return tokens
+
+
+def _joined(written: str, more: str) -> str:
+    return f"{written} {more.strip()}".strip()
