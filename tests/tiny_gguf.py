@@ -90,7 +90,12 @@ def vocabulary(size: int | None = None) -> list[str]:
 
 
 def weights(
-    shape: Shape, seed: int = 0, *, end_bias: float = 0.0, close_bias: float = 0.0
+    shape: Shape,
+    seed: int = 0,
+    *,
+    end_bias: float = 0.0,
+    close_bias: float = 0.0,
+    high_bias: float = 0.0,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Draw weights under their GGUF names (architecture qwen2, float32).
 
@@ -99,6 +104,7 @@ def weights(
         seed: Seeds the draw.
         end_bias: Added to the logit of `<|im_end|>`; -50 makes replies never end by themselves.
         close_bias: Added to the logits of `"` and `}`, so that random JSON comes to an end.
+        high_bias: Added to the logits of bytes above 127; -50 makes replies plain ASCII.
     """
     rng = np.random.default_rng(seed)
     size = len(vocabulary(shape.vocabulary))
@@ -117,6 +123,7 @@ def weights(
     tokens = vocabulary()
     made["output.bias"][tokens.index(SPECIAL[2])] = end_bias
     made["output.bias"][[tokens.index('"'), tokens.index("}")]] = close_bias
+    made["output.bias"][128:256] += np.float32(high_bias)
     # Unused tokens and the other special ones never win, as in a trained model.
     made["output.bias"][[tokens.index(SPECIAL[0]), tokens.index(SPECIAL[1])]] = -50.0
     made["output.bias"][len(tokens) :] = -50.0
@@ -145,6 +152,7 @@ def write(
     seed: int = 0,
     end_bias: float = 0.0,
     close_bias: float = 0.0,
+    high_bias: float = 0.0,
     template: str | None = CHATML,
     architecture: str = "qwen2",
     numbers: NUMBERS = "f32",
@@ -185,7 +193,7 @@ def write(
         "f16": gguf.GGMLQuantizationType.F16,
         "q8_0": gguf.GGMLQuantizationType.Q8_0,
     }
-    drawn = weights(shape, seed, end_bias=end_bias, close_bias=close_bias)
+    drawn = weights(shape, seed, end_bias=end_bias, close_bias=close_bias, high_bias=high_bias)
     for name, values in drawn.items():
         kind = kinds[numbers] if values.ndim == 2 else gguf.GGMLQuantizationType.F32
         writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)

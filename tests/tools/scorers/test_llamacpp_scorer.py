@@ -85,6 +85,13 @@ def test_company_does_not_change_a_score(chat: LlamaCppChat) -> None:
         assert together[i :: len(PAIRS)] == pytest.approx([single] * 3, abs=tolerance)
 
 
+def test_a_model_without_chat_template_scores(tmp_path: Path) -> None:
+    bare = tiny_gguf.write(tmp_path / "bare.gguf", template=None)
+    scorer = LlamaCppScorer(bare, n_threads=1, n_ctx=512)
+    assert scorer.score(PAIRS[:1])[0] < 0
+    scorer._chat.close()
+
+
 def test_a_shared_prompt_is_computed_once(path: Path) -> None:
     scorer = LlamaCppScorer(path, n_threads=1, n_ctx=1024, end_token=False)
     engine = scorer._chat.engine

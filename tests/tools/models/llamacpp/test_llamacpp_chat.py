@@ -219,6 +219,8 @@ def test_messages_of_all_kinds(make_chat) -> None:
 def test_a_template_given_replaces_the_files_own(make_chat) -> None:
     model = make_chat(chat_template="{{ messages[0].content }}{{ eos_token }}")
     assert model.engine.vocabulary.decode(model._encode([HumanMessage("abc")])) == "abc"
+    other = model.model_copy(update={"chat_template": "x{{ messages[0].content }}"})
+    assert other.engine.vocabulary.decode(other._encode([HumanMessage("abc")])) == "xabc"
 
 
 def test_a_timeout_is_raised_and_the_place_freed(make_chat) -> None:

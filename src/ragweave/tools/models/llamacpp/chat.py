@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, closing
 from pathlib import Path
@@ -29,8 +28,7 @@ from ragweave.tools.models.llamacpp.prompt import Overflow, encode_prompt, fit
 from ragweave.tools.models.llamacpp.replies import chunk, last_chunk, result
 from ragweave.tools.models.llamacpp.structured import structured
 from ragweave.tools.models.llamacpp.template import ChatTemplate
-
-_LOGGER = logging.getLogger("ragweave.llamacpp")
+from ragweave.tools.models.llamacpp.vocabulary import Vocabulary
 
 
 class LlamaCppChat(BaseChatModel):
@@ -94,7 +92,8 @@ class LlamaCppChat(BaseChatModel):
 
     _loader: Loader = PrivateAttr()
     _facts: GGUFFacts = PrivateAttr()
-    _template: ChatTemplate | None = PrivateAttr(default=None)
+    _template: tuple[str, ChatTemplate] | None = PrivateAttr(default=None)
+    """The template in use, and the Jinja text that it was made of."""
 
     def __init__(self, **settings: Any) -> None:
         """Read the file's header.
@@ -131,11 +130,7 @@ class LlamaCppChat(BaseChatModel):
     @property
     def engine(self) -> Engine:
         """The loaded model, shared with scorers; loads it where that has not happened yet."""
-        engine = self._loader.get()
-        if self._template is None:
-            _LOGGER.info("%s", engine.placement)
-            self._template = self._read_template(engine)
-        return engine
+        return self._loader.get()
 
     @property
     def placement(self) -> str:
@@ -279,10 +274,8 @@ class LlamaCppChat(BaseChatModel):
         return call_options(self._fields(), stop, overrides)
 
     def _encode(self, messages: Sequence[BaseMessage]) -> list[int]:
-        engine = self.engine
-        if self._template is None:
-            raise ModelError("the model was closed")
-        return encode_prompt(messages, self._template, engine.vocabulary)
+        words = self.engine.vocabulary
+        return encode_prompt(messages, self._compiled(words), words)
 
     def _job(
         self, messages: Sequence[BaseMessage], options: Options, sink: Sink, *, stream: bool
@@ -291,19 +284,19 @@ class LlamaCppChat(BaseChatModel):
         tokens = fit(self._encode(messages), engine.n_ctx, request.max_tokens, options.overflow)
         return GenerationJob(tokens, request, engine.vocabulary, sink, stream=stream)
 
-    def _read_template(self, engine: Engine) -> ChatTemplate:
+    def _compiled(self, words: Vocabulary) -> ChatTemplate:
         source = self.chat_template or self._facts.template
         if source is None:
             raise ModelError(
                 f"{self._facts.path.name} holds no chat template: give one (chat_template=…)"
             )
-        words = engine.vocabulary
-        return ChatTemplate(
-            source,
-            words.control_texts,
-            bos_token=words.text(words.start) if words.start >= 0 else "",
-            eos_token=words.text(words.end) if words.end >= 0 else "",
-        )
+        if self._template is None or self._template[0] != source:
+            names = {
+                "bos_token": words.text(words.start) if words.start >= 0 else "",
+                "eos_token": words.text(words.end) if words.end >= 0 else "",
+            }
+            self._template = source, ChatTemplate(source, words.control_texts, **names)
+        return self._template[1]
 
 
 def _finished(event: object) -> Finished:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
 import time
@@ -16,6 +17,8 @@ from ragweave.tools.models.llamacpp.core import Core, CoreSettings
 from ragweave.tools.models.llamacpp.gguf import GGUFFacts, read_gguf
 from ragweave.tools.models.llamacpp.job import Job, Sink
 from ragweave.tools.models.llamacpp.scheduler import Scheduler
+
+_LOGGER = logging.getLogger("ragweave.llamacpp")
 
 
 class Engine:
@@ -36,6 +39,7 @@ class Engine:
         self.n_ctx = core.n_ctx
         self.placement = core.placement
         """One line that says where the layers are, the context and the threads."""
+        _LOGGER.info("%s", self.placement)
         self._scheduler = Scheduler(core, settings.n_parallel, settings.n_kept)
         self._close = weakref.finalize(self, self._scheduler.close)
 
@@ -43,6 +47,11 @@ class Engine:
     def computed(self) -> int:
         """Tokens computed so far; a shared beginning counts once."""
         return self._scheduler.decoder.computed
+
+    @property
+    def closed(self) -> bool:
+        """Whether the model was freed, by `close` or by a fault of its thread."""
+        return self._scheduler.closed
 
     def submit(self, job: Job) -> None:
         """Hand a job to the scheduler."""
@@ -69,7 +78,7 @@ class Loader:
     def get(self) -> Engine:
         """Return the engine; a closed one is loaded again."""
         with self._lock:
-            if self._engine is None:
+            if self._engine is None or self._engine.closed:
                 self._engine = Engine(self._path, self._settings)
             return self._engine
 

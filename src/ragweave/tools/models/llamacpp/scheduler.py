@@ -26,6 +26,11 @@ class Scheduler:
         self._thread = threading.Thread(target=self._run, name="ragweave-llamacpp", daemon=True)
         self._thread.start()
 
+    @property
+    def closed(self) -> bool:
+        """Whether no request is taken any more."""
+        return self._closed
+
     def submit(self, job: Job) -> None:
         """Hand over a request; its sink hears of it from the scheduler's thread.
 
