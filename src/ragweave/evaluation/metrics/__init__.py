@@ -20,7 +20,7 @@ from ragweave.evaluation.metrics.squad import (
     unigram_f1,
 )
 from ragweave.evaluation.metrics.statistics import Comparison, Interval, bootstrap, compare
-from ragweave.evaluation.metrics.votes import not_majority, unknown
+from ragweave.evaluation.metrics.votes import Right, not_majority, unknown
 
 __all__ = [
     # answers
@@ -30,6 +30,7 @@ __all__ = [
     "exact_match",
     "f1",
     "hit_at_1",
+    "Right",
     "not_majority",
     "rouge_l",
     "rouge_n",

@@ -1,0 +1,141 @@
+"""A run's directory: what belongs to it, and what does not."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.runs.results import NAME, mend
+from ragweave.evaluation.runs.settings import FORMAT, RunSettings
+
+SETTINGS = "run.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """A folder that holds one run: `run.json`, `results.jsonl`, `state.sqlite`."""
+
+    path: Path
+
+    @property
+    def results(self) -> Path:
+        """The file of finished questions."""
+        return self.path / NAME
+
+    @property
+    def state(self) -> Path:
+        """The file of unfinished questions."""
+        return self.path / "state.sqlite"
+
+    @property
+    def settings(self) -> RunSettings:
+        """The settings that the run was made with.
+
+        Raises:
+            UsageError: It is no run, or one of another format.
+        """
+        file = self.path / SETTINGS
+        try:
+            values = json.loads(file.read_text("utf-8"))
+        except FileNotFoundError as fault:
+            raise UsageError(f"{self.path}: is no run (it has no {SETTINGS})") from fault
+        except (OSError, ValueError) as fault:
+            raise UsageError(f"{file}: cannot be read: {fault}") from fault
+        if not isinstance(values, dict) or values.get("format") != FORMAT:
+            raise UsageError(f"{file}: is no run of format {FORMAT}")
+        return RunSettings.from_plain(values)
+
+
+def claim_directory(path: Path, settings: RunSettings) -> RunDirectory:
+    """Return the directory of a run: a new or empty one, or one made with the same settings.
+
+    Raises:
+        UsageError: It holds something else, or a run with other settings (the text says which),
+            or cannot be written.
+    """
+    directory = RunDirectory(path)
+    if (path / SETTINGS).exists():
+        check_same(directory, settings)
+        return directory
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise UsageError(f"{path}: holds other files; name a new or empty directory")
+        _write(path / SETTINGS, settings.plain())
+    except OSError as fault:
+        raise UsageError(f"{path}: cannot be written: {fault}") from fault
+    return directory
+
+
+def check_same(directory: RunDirectory, settings: RunSettings) -> None:
+    """Check that `settings` are those of the run.
+
+    Raises:
+        UsageError: They differ; the text says in what.
+    """
+    theirs = json.loads(json.dumps(directory.settings.plain()))
+    ours = json.loads(json.dumps(settings.plain()))
+    for name in ours:
+        if name == "versions":
+            _check_versions(directory, theirs[name], ours[name])
+        elif ours[name] != theirs[name]:
+            raise UsageError(
+                f"{directory.path}: holds a run with other settings: {name} was "
+                f"{_short(theirs[name])}, now {_short(ours[name])}; name another directory"
+            )
+
+
+def _check_versions(
+    directory: RunDirectory, theirs: Mapping[str, str], ours: Mapping[str, str]
+) -> None:
+    """Refuse another ragweave; other packages may move on between two sittings of one run."""
+    if theirs.get("ragweave") != ours.get("ragweave"):
+        raise UsageError(
+            f"{directory.path}: was made by ragweave {theirs.get('ragweave')}, this is "
+            f"{ours.get('ragweave')}; name another directory"
+        )
+
+
+@contextmanager
+def hold(directory: RunDirectory) -> Iterator[None]:
+    """Hold the one right to go on with a run, and mend the end of its results.
+
+    Raises:
+        UsageError: Another process holds it, or the directory cannot be written.
+    """
+    try:
+        handle = os.open(directory.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as fault:
+        raise UsageError(f"{directory.path}: cannot be written: {fault}") from fault
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{directory.path}: another process is at work on this run") from None
+        mend(directory.results)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _write(path: Path, value: Any) -> None:
+    """Write a JSON file whole or not at all."""
+    draft = path.with_suffix(".new")
+    with draft.open("w", encoding="utf-8") as stream:
+        json.dump(value, stream, ensure_ascii=False, indent=2)
+        stream.write("\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    draft.replace(path)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 120 else text[:117] + "…"

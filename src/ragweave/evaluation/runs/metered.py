@@ -1,0 +1,79 @@
+"""A chat model whose calls pass a run's desk."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.base import RunnableBinding
+from pydantic import Field
+
+from ragweave.evaluation.runs.calls import asked, temperature_of
+from ragweave.evaluation.runs.desk import Desk, Ticket
+from ragweave.tools.models import ChatModel
+
+
+class MeteredModel(RunnableBinding[Any, BaseMessage]):
+    """A binding, so that what is asked of the model behind it (its context) still finds it."""
+
+    desk: Any = Field(exclude=True)
+    """The run's `Desk`."""
+    spec: str
+    """What the model is called in keys."""
+    loop: Any = Field(exclude=True)
+    """The event loop that the desk lives on."""
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> BaseMessage:
+        """Call the model, unless the desk has the reply."""
+        ticket = await self._open(input, config, kwargs)
+        if ticket.reply is not None:
+            return ticket.reply
+        try:
+            message = await self.bound.ainvoke(input, config, **kwargs)
+        except BaseException:
+            self.desk.fail(ticket)
+            raise
+        await self.desk.close(ticket, message)
+        return message
+
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> BaseMessage:
+        """Call a model that has no async methods, in the worker thread that this runs in."""
+        ticket: Ticket = self._wait(self._open(input, config, kwargs))
+        if ticket.reply is not None:
+            return ticket.reply
+        try:
+            message: BaseMessage = self.bound.invoke(input, config, **kwargs)
+        except BaseException:
+            self.loop.call_soon_threadsafe(self.desk.fail, ticket)
+            raise
+        self._wait(self.desk.close(ticket, message))
+        return message
+
+    async def _open(
+        self, messages: Any, config: RunnableConfig | None, settings: dict[str, Any]
+    ) -> Ticket:
+        sampled = settings.get("temperature", temperature_of(self.bound)) > 0
+        desk: Desk = self.desk
+        return await desk.open(asked(self.spec, sampled, messages, config, settings))
+
+    def _wait(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+
+def metered(model: ChatModel, spec: str, desk: Desk) -> MeteredModel:
+    """Return `model` with its calls passed over `desk`; call it on the running event loop."""
+    return MeteredModel(
+        bound=model, kwargs={}, config={}, desk=desk, spec=spec, loop=asyncio.get_running_loop()
+    )

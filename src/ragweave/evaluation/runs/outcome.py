@@ -1,0 +1,108 @@
+"""The record of one finished question: what a line of `results.jsonl` holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.documents import Document
+
+from ragweave.evaluation.datasets import Question
+from ragweave.evaluation.metrics import Prices, cost
+from ragweave.evaluation.runs.ledger import Ledger
+from ragweave.evaluation.runs.scoring import scores
+from ragweave.evaluation.runs.systems import System
+from ragweave.tools.models import status_of
+
+KEPT = ("queries", "heuristic_answer", "known", "claims", "verdicts", "topic", "augmented", "hops")
+"""Parts of the state that tell what a method did; a record leaves out the empty ones."""
+
+Record = dict[str, Any]
+
+
+def answered(
+    at: int,
+    question: Question,
+    system: System,
+    state: Mapping[str, Any],
+    *,
+    spent: Ledger,
+    seconds: float,
+    prices: Prices,
+) -> Record:
+    """Return the record of an answered question.
+
+    Args:
+        at: The question's position in the data set, from 0.
+        question: The question with its gold.
+        system: What answered it.
+        state: The graph's final state.
+        spent: Calls and tokens paid for, or had from the cache.
+        seconds: Wall time.
+        prices: Dollars a million tokens, by role.
+    """
+    usage = state["usage"]
+    return {
+        **_head(at, question, system),
+        "answer": state["answer"],
+        "status": state["status"],
+        "stopped": state["stopped"],
+        "error": None,
+        "scores": scores(question, state),
+        "usage": usage,
+        "spent": spent.plain(),
+        "cost": cost(spent.paid, prices),
+        "seconds": round(seconds, 4),
+        "passages": [_passage(doc, question) for doc in state["passages"]],
+        "candidates": state["candidates"],
+        "trace": {key: state[key] for key in KEPT if state.get(key)},
+        "retrieved": {key: [doc.id for doc in docs] for key, docs in state["retrieved"].items()},
+        "kept": {key: [doc.id for doc in docs] for key, docs in state["kept"].items()},
+        "notes": state["notes"],
+    }
+
+
+def failed(
+    at: int,
+    question: Question,
+    system: System,
+    fault: Exception,
+    *,
+    spent: Ledger,
+    seconds: float,
+    prices: Prices,
+) -> Record:
+    """Return the record of a question that a fault kept from its answer."""
+    text = " ".join(str(fault).split()) or type(fault).__name__
+    return {
+        **_head(at, question, system),
+        "error": {"kind": type(fault).__name__, "status": status_of(fault), "text": text[:500]},
+        "scores": {},
+        "spent": spent.plain(),
+        "cost": cost(spent.paid, prices),
+        "seconds": round(seconds, 4),
+    }
+
+
+def _head(at: int, question: Question, system: System) -> Record:
+    return {
+        "at": at,
+        "id": question.id,
+        "system": system.label,
+        "question": question.question,
+        "gold": list(question.answers) or [list(one) for one in question.answer_sets],
+        "gold_passages": [doc.id for doc in question.gold],
+        "scoring": question.scoring,
+    }
+
+
+def _passage(doc: Document, question: Question) -> dict[str, Any]:
+    gold = {one.id for one in question.gold}
+    return {
+        "id": doc.id,
+        "title": doc.metadata.get("title") or "",
+        "text": doc.page_content,
+        "rank": doc.metadata.get("rank"),
+        "query": doc.metadata.get("query"),
+        "gold": doc.id in gold,
+    }

@@ -1,0 +1,132 @@
+"""What fixes a run's results, written down in its directory."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.runs.systems import System
+
+FORMAT = 1
+"""Version of the run directory's format."""
+
+Corpus = Literal["file", "kb", "given", "none"]
+"""Where passages come from.
+
+* `file`: all passages of the data set's file, under BM25 in memory.
+* `kb`: a knowledge base.
+* `given`: each question's own passages, in file order, in the place of retrieval.
+* `none`: nowhere.
+"""
+
+Gold = Literal["as_found", "marked", "with", "without"]
+"""What becomes of gold passages (Liu et al. 2024, section 4).
+
+* `as_found`: the method retrieves by itself.
+* `marked`: the question's passages are retrieved first, and those that are gold marked, which
+  the orders `gold_first` and `gold_last` need.
+* `with`: the same, and where no gold passage was found, one takes a random place among them.
+* `without`: the same, and gold passages are taken out.
+"""
+
+_PACKAGES = ("ragweave", "langgraph", "langchain-core", "bm25s", "langchain-openai")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """What two results must share to stand in one run."""
+
+    dataset: str
+    """The data set's spec, its path absolute."""
+    dataset_name: str
+    dataset_hash: str
+    questions: int
+    """Questions in the file."""
+    systems: tuple[System, ...]
+    models: Mapping[str, str]
+    """Model specs by role (`answer`, `proxy`, `judge`, `rewriter`, `filter_model`)."""
+    corpus: Corpus = "none"
+    kb: str = ""
+    kb_generation: int = 0
+    retriever: str = "auto"
+    rerank: str = ""
+    gold: Gold = "as_found"
+    seed: int = 0
+    limit: int | None = None
+    """Only the first so many questions."""
+    sample: int | None = None
+    """Only a random sample of so many questions, drawn with `seed`."""
+    shard: tuple[int, int] = (1, 1)
+    """Which part of how many: every n-th question, from the i-th."""
+    prices: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Dollars a million input and output tokens, by role."""
+    versions: Mapping[str, str] = field(default_factory=lambda: versions())
+    format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: A value is out of its range.
+        """
+        for name in ("limit", "sample"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"--{name} must be a whole number from 1 up, not {value}")
+        if self.limit is not None and self.sample is not None:
+            raise UsageError("give --limit (the first questions) or --sample (random ones)")
+        for name, kinds in (("corpus", Corpus), ("gold", Gold)):
+            if getattr(self, name) not in get_args(kinds):
+                listed = ", ".join(get_args(kinds))
+                raise UsageError(f"--{name} must be one of {listed}, not {getattr(self, name)!r}")
+        part, parts = self.shard
+        if not 1 <= part <= parts:
+            raise UsageError(f"--shard takes i/n with 1 <= i <= n, not {part}/{parts}")
+
+    def plain(self) -> dict[str, Any]:
+        """Return the settings as JSON values."""
+        systems = [one.plain() for one in self.systems]
+        prices = {role: list(pair) for role, pair in self.prices.items()}
+        return asdict(self) | {"systems": systems, "shard": list(self.shard), "prices": prices}
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> RunSettings:
+        """Read what `plain` made."""
+        systems = tuple(
+            System(label=one["label"], method=one["method"], options=_tuples(one["options"]))
+            for one in values["systems"]
+        )
+        prices = {role: (pair[0], pair[1]) for role, pair in values["prices"].items()}
+        part, parts = values["shard"]
+        rest = dict(values) | {"systems": systems, "shard": (part, parts), "prices": prices}
+        return cls(**rest)
+
+    @property
+    def planned(self) -> int:
+        """The number of questions of this run and shard."""
+        chosen = min(self.limit or self.sample or self.questions, self.questions)
+        part, parts = self.shard
+        if self.sample is None:
+            return len(range(part - 1, chosen, parts))
+        return len(range(part - 1, chosen, parts))
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that bear on results."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _tuples(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
+    }

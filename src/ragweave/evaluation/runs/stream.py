@@ -1,0 +1,168 @@
+"""A run as one stream of questions × systems: nothing waits for a batch's slowest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragweave.errors import MissingExtraError, UsageError
+from ragweave.evaluation.datasets import Dataset, Question
+from ragweave.evaluation.metrics import Price, Prices
+from ragweave.evaluation.runs.checkpoints import RunCheckpoints
+from ragweave.evaluation.runs.desk import Desk
+from ragweave.evaluation.runs.outcome import Record, answered, failed
+from ragweave.evaluation.runs.passages import handed
+from ragweave.evaluation.runs.recorder import Recorder, RecordingError
+from ragweave.evaluation.runs.results import Done
+from ragweave.evaluation.runs.settings import RunSettings
+from ragweave.evaluation.runs.systems import System
+from ragweave.graphs import CompiledGraph
+from ragweave.state import RAGState
+from ragweave.tools.models import status_of
+from ragweave.tools.retrieval import PassageRetriever
+
+_OUTPUTS = [key for key in RAGState.__annotations__ if key not in ("deadline", "remaining_steps")]
+_REFUSED = frozenset({401, 403, 404})
+"""HTTP statuses that every other question would meet too: no key, no right, no such model."""
+
+
+@dataclass(kw_only=True)
+class Stream:
+    """The parts of a run under way."""
+
+    settings: RunSettings
+    dataset: Dataset
+    graphs: Mapping[str, CompiledGraph]
+    """By the systems' labels."""
+    retriever: PassageRetriever | None
+    recorder: Recorder
+    checkpoints: RunCheckpoints
+    desk: Desk
+    done: Done
+    concurrency: int
+    retry_failed: bool = False
+    spare: Callable[[], bool] = lambda: True
+    """Whether the budgets have room for another question."""
+    tell: Callable[[Record], None] = lambda _record: None
+    """Called with each record, once it is durable."""
+    _prices: Prices = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Read the prices."""
+        pairs = self.settings.prices.items()
+        self._prices = {role: Price(*pair) for role, pair in pairs}
+
+    async def run(self) -> bool:
+        """Answer what is left; return whether all is done (False: a budget ran out).
+
+        Raises:
+            RagweaveError: The run cannot go on: the directory cannot be written, a setting is
+                wrong, the server refuses. What is recorded stands.
+        """
+        gate = asyncio.Semaphore(self.concurrency)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for at, question, system in self._jobs():
+                    await gate.acquire()
+                    if not self.spare():
+                        return False
+                    work = group.create_task(self._one(at, question, system))
+                    work.add_done_callback(lambda _work: gate.release())
+        except ExceptionGroup as faults:
+            raise _first(faults) from None
+        return True
+
+    def _jobs(self) -> Iterator[tuple[int, Question, System]]:
+        settings = self.settings
+        drawn = None
+        if settings.sample is not None:
+            drawn = sorted(self.dataset.sample(settings.sample, settings.seed))
+        for at, question in chosen(self.dataset, settings, drawn):
+            for system in settings.systems:
+                if not self.done.has(at, system.label, retry_failed=self.retry_failed):
+                    yield at, question, system
+
+    async def _one(self, at: int, question: Question, system: System) -> None:
+        thread = f"{at}/{system.label}"
+        started = time.perf_counter()
+        unfinished = thread in self.checkpoints.unfinished
+        self.desk.begin(thread, unfinished=unfinished)
+        try:
+            state = await self._state(question, system, thread, unfinished=unfinished)
+        except (RecordingError, UsageError, MissingExtraError):
+            raise
+        except Exception as fault:
+            if status_of(fault) in _REFUSED:
+                raise
+            seconds = time.perf_counter() - started
+            spent = self.desk.end(thread)
+            record = failed(
+                at, question, system, fault, spent=spent, seconds=seconds, prices=self._prices
+            )
+        else:
+            seconds = time.perf_counter() - started
+            spent = self.desk.end(thread)
+            record = answered(
+                at, question, system, state, spent=spent, seconds=seconds, prices=self._prices
+            )
+        await self.recorder.append(json.dumps(record, ensure_ascii=False, default=str))
+        if record["error"] is None:
+            self.recorder.forget(thread)
+        self.done.mark(at, system.label, ok=record["error"] is None)
+        self.tell(record)
+
+    async def _state(
+        self, question: Question, system: System, thread: str, *, unfinished: bool
+    ) -> Mapping[str, Any]:
+        """Return the final state: by a new run of the graph, or by going on with a checkpoint."""
+        graph = self.graphs[system.label]
+        config: Any = {"configurable": {"thread_id": thread}}
+        given: dict[str, Any] | None = None
+        if unfinished:
+            saved = await graph.aget_state(config)
+            if saved.created_at is not None and not saved.next:
+                return dict(saved.values)
+            unfinished = saved.created_at is not None
+        if not unfinished:
+            given = await self._input(question, system)
+        state = await graph.ainvoke(given, config, output_keys=_OUTPUTS, durability="async")
+        return dict(state)
+
+    async def _input(self, question: Question, system: System) -> dict[str, Any]:
+        given: dict[str, Any] = {
+            "question": question.question,
+            "answer_type": question.answer_type,
+            "gold_answers": list(question.answers),
+        }
+        k = system.resolved().k
+        passages = await handed(question, self.settings, self.retriever, k)
+        return given if passages is None else {**given, "passages": passages}
+
+
+def chosen(
+    dataset: Dataset, settings: RunSettings, drawn: list[int] | None
+) -> Iterator[tuple[int, Question]]:
+    """Yield the questions of a run with their positions: limit or sample, then the shard."""
+    part, parts = settings.shard
+    wanted = None if drawn is None else set(drawn)
+    taken = 0
+    for at, question in enumerate(dataset):
+        if settings.limit is not None and at >= settings.limit:
+            return
+        if wanted is not None and at not in wanted:
+            continue
+        if taken % parts == part - 1:
+            yield at, question
+        taken += 1
+
+
+def _first(faults: BaseExceptionGroup[Any]) -> BaseException:
+    """Return the first fault of a group that is no group itself."""
+    fault: BaseException = faults
+    while isinstance(fault, BaseExceptionGroup):
+        fault = fault.exceptions[0]
+    return fault
