@@ -246,8 +246,9 @@ def test_a_server_that_ignores_the_setting_is_named() -> None:
 def test_on_a_local_engines_log_probabilities(tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
-    from ragweave.tools.models.llamacpp import LlamaCppChat
     from tests import tiny_gguf
+
+    from ragweave.tools.models.llamacpp import LlamaCppChat
 
     path = tiny_gguf.write(tmp_path / "tiny.gguf", end_bias=-50.0)
     model = LlamaCppChat(path=str(path), n_threads=1, max_tokens=12, n_ctx=1024)
