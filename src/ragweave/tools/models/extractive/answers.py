@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ragweave.state import AnswerType
 from ragweave.tools.models.extractive import minilm
+from ragweave.tools.models.extractive.alignment import aligned
 from ragweave.tools.models.extractive.clauses import clause, done_to
 from ragweave.tools.models.extractive.evidence import Evidence, gather
 from ragweave.tools.models.extractive.question import Question, analyse
@@ -56,6 +57,9 @@ class Reader:
 
 def short(question: Question, found: Sequence[Evidence]) -> str:
     """Return the most probable span of `found`, or a clause where none is probable enough."""
+    filled = aligned(question, found)
+    if filled:
+        return filled
     if question.kind == "definition" or done_to(question, found[0].text):
         return clause(question, found[0])
     picks = rank_spans(question, found)
