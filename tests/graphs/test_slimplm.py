@@ -285,12 +285,14 @@ def test_two_hundred_claims_are_cut() -> None:
 def test_query_of_5000_characters_is_cut() -> None:
     state = run(proxy=small(rewrite="<Claim> Ada built it <Query> " + "bridge " * 715))
     assert 0 < len(state["queries"]["claim_1"]) <= 600
+    assert "query_cut" in events(state)
 
 
 def test_claim_equal_to_the_question_is_not_searched_twice() -> None:
     reply = f"<Claim> {QUESTION} <Query> {QUESTION} <Claim> Ada did <Query> {QUESTION.lower()}"
     state = run(proxy=small(rewrite=reply))
     assert state["usage"]["retrievals"] == 1
+    assert "queries_repeated" in events(state)
 
 
 def test_all_claims_known_leaves_the_question() -> None:

@@ -57,7 +57,7 @@ def topic_step(models: Models, templates: Templates, options: OptionsT) -> Step[
 def read_topic(reply: str) -> str:
     """Return the topic that a reply names, or "" where it names none in a few words."""
     lines = [line for line in bare_text(reply).splitlines() if line.strip(" *#:.-")]
-    first = one_line(lines[0]) if lines else ""
+    first = one_line(lines[0]).replace("*", "").strip() if lines else ""
     for lead in ("answer:", "topic:", "the topic is related to", "the general topic is"):
         if first.lower().startswith(lead):
             first = first[len(lead) :].strip()

@@ -18,7 +18,13 @@ from ragweave.nodes.options import OptionsT
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.step import Step, Work, pure
 from ragweave.state import Claim, Note, Update
-from ragweave.tools.claims import Rewrite, parse_rewrite
+from ragweave.tools.claims import (
+    MAX_CHARACTERS,
+    MAX_RECORDS,
+    MAX_WORDS,
+    Rewrite,
+    parse_rewrite,
+)
 from ragweave.tools.models import Models
 from ragweave.tools.tasks import Task
 from ragweave.tools.text.normalize import normalize_answer
@@ -55,7 +61,7 @@ def rewritten(
     if not read.parsed:
         notes.append(note(config, "rewrite", "rewrite_unparsed"))
     searched = [one for one in read.claims if one.need_search and one.query]
-    if len(searched) > options.max_claims:
+    if len(searched) > options.max_claims or len(read.claims) >= MAX_RECORDS:
         notes.append(
             note(config, "rewrite", "claims_cut", claims=len(searched), kept=options.max_claims)
         )
@@ -64,9 +70,16 @@ def rewritten(
         for at, one in enumerate(searched[: options.max_claims], start=1)
     ]
     asked = [one.query for one in read.questions if one.need_search and one.query]
+    if any(map(_cut, [*asked, *(one.query for one in searched)])):
+        notes.append(note(config, "rewrite", "query_cut", characters=MAX_CHARACTERS))
     queries = {**state["queries"]}
     queries.update({f"rewrite_{at}": query for at, query in enumerate(asked, start=1)})
     return {"queries": queries, "claims": claims, "notes": notes}
+
+
+def _cut(query: str) -> bool:
+    """Say whether the parser has (as its limits tell) cut this query short."""
+    return len(query.split()) >= MAX_WORDS or len(query) >= MAX_CHARACTERS
 
 
 def plan_step(options: OptionsT) -> Step[OptionsT]:
@@ -94,6 +107,9 @@ def plan(state: Mapping[str, Any], options: NecessityOptions, config: RunnableCo
             queries[key] = query
         seen.add(text)
     notes: list[Note] = []
+    if len(queries) < len(wanted):
+        repeated = [key for key in wanted if key not in queries]
+        notes.append(note(config, "plan", "queries_repeated", queries=repeated))
     if state["claims"] and not unknown:
         notes.append(note(config, "plan", "all_claims_known", claims=len(state["claims"])))
     return {"queries": queries, "notes": notes}
