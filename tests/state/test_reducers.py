@@ -96,6 +96,17 @@ def test_candidates_have_one_order(parts: list[dict[str, Candidate]], data: st.D
     assert places == sorted(places)
 
 
+@given(candidate_branches(), candidate_branches())
+def test_an_edited_candidate_takes_its_new_place(
+    parts: list[dict[str, Candidate]], edits: list[dict[str, Candidate]]
+) -> None:
+    merged: dict[str, Candidate] = {}
+    for one in [*parts, *edits]:
+        merged = merge_candidates(merged, one)
+    places = [(one["round"], one["rank"], one["sample"], key) for key, one in merged.items()]
+    assert places == sorted(places)
+
+
 @given(ledgers, ledgers)
 def test_add_usage_commutes(one: Usage, other: Usage) -> None:
     assert add_usage(one, other) == add_usage(other, one)

@@ -31,6 +31,11 @@ def merge_candidates(
         one = joined[key]
         return one["round"], one["rank"], one["sample"], key
 
+    # LangGraph merges branch by branch, mostly in order: sorting each time would be quadratic.
+    keys = list(joined)
+    appended = old and new and len(new) == 1 and len(keys) == len(old) + 1
+    if appended and place(keys[-2]) < place(keys[-1]):
+        return joined
     return {key: joined[key] for key in sorted(joined, key=place)}
 
 
