@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -48,7 +49,7 @@ def loaded(code: str) -> list[str]:
 
 def main() -> int:
     bare = seconds(BARE)
-    found = {
+    found: dict[str, dict[str, Any]] = {
         name: {
             "seconds": (took := seconds(code)),
             "by_bare_start": took / bare,

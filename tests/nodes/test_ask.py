@@ -85,9 +85,11 @@ def test_calls_are_labelled_with_role_and_node() -> None:
     labels: list[Any] = []
 
     class Labelled(ScriptedChat):
-        def _generate(self, *args: Any, run_manager: Any = None, **kwargs: Any) -> Any:
+        def _generate(
+            self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
+        ) -> Any:
             labels.append((run_manager.tags, run_manager.metadata))
-            return super()._generate(*args, run_manager=run_manager, **kwargs)
+            return super()._generate(messages, stop, run_manager, **kwargs)
 
     build_graph("concat", model=Labelled(replies=paris)).invoke(QUESTION, {"tags": ["mine"]})
     tags, metadata = labels[0]
@@ -327,16 +329,16 @@ def test_a_reply_in_content_blocks_is_read() -> None:
 
 
 def test_stream_gives_tokens() -> None:
-    graph = build_graph("concat", model=ScriptedChat(replies=["It is Paris"]))
-    tokens = [chunk.text for chunk, _ in graph.stream(QUESTION, stream_mode="messages")]  # type: ignore[union-attr,str-unpack]
+    graph: Any = build_graph("concat", model=ScriptedChat(replies=["It is Paris"]))
+    tokens = [chunk.text for chunk, _ in graph.stream(QUESTION, stream_mode="messages")]
     assert [one for one in tokens if one] == ["It", " is", " Paris"]
 
 
 async def test_astream_gives_tokens_and_their_node() -> None:
-    graph = build_graph("concat", model=ScriptedChat(replies=["It is Paris"]))
+    graph: Any = build_graph("concat", model=ScriptedChat(replies=["It is Paris"]))
     seen = [
-        (chunk.text, meta["ragweave_node"])  # type: ignore[union-attr,index]
-        async for chunk, meta in graph.astream(QUESTION, stream_mode="messages")  # type: ignore[str-unpack]
+        (chunk.text, meta["ragweave_node"])
+        async for chunk, meta in graph.astream(QUESTION, stream_mode="messages")
     ]
     assert [one for one in seen if one[0]] == [
         ("It", "concat"),
@@ -348,7 +350,7 @@ async def test_astream_gives_tokens_and_their_node() -> None:
 @pytest.mark.loopback
 async def test_tokens_of_a_real_client_stream() -> None:
     with OpenAIServer([Reply("It is Paris", usage=(9, 3))]) as server:
-        graph = build_graph("concat", model=client(server, stream_usage=True))
+        graph: Any = build_graph("concat", model=client(server, stream_usage=True))
         tokens, last = [], None
         async for kind, chunk in graph.astream(QUESTION, stream_mode=["messages", "values"]):
             if kind == "messages":
@@ -363,9 +365,9 @@ async def test_tokens_of_a_real_client_stream() -> None:
 
 
 async def test_astream_events_names_the_nodes() -> None:
-    graph = build_graph("concat", model=ScriptedChat(replies=["It is Paris"]))
+    graph: Any = build_graph("concat", model=ScriptedChat(replies=["It is Paris"]))
     events = [one async for one in graph.astream_events(QUESTION, version="v2")]
-    tokens = [one["data"]["chunk"].text for one in events if one["event"] == "on_chat_model_stream"]  # type: ignore[typeddict-item]
+    tokens = [one["data"]["chunk"].text for one in events if one["event"] == "on_chat_model_stream"]
     assert "".join(tokens) == "It is Paris"
     assert {"begin", "collect", "concat", "vote"} <= {one["name"] for one in events}
 

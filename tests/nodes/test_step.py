@@ -76,7 +76,7 @@ async def test_max_concurrency_is_respected(mode: str, kind: type[SyncScriptedCh
 async def test_fifty_questions_at_once(kind: type[SyncScriptedChat]) -> None:
     model = kind(replies=["Paris"], together=50)
     given = [{"question": f"Where is {at}?", "passages": ["a"]} for at in range(50)]
-    out = await build_graph("concat", model=model).abatch(given)  # type: ignore[arg-type]
+    out = await build_graph("concat", model=model).abatch(given)
     assert [one["question"] for one in out] == [one["question"] for one in given]
     assert model.most_at_once == 50
 
