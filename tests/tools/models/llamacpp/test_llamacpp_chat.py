@@ -289,6 +289,31 @@ def test_a_closed_model_fails_who_waits_and_loads_again(make_chat) -> None:
     assert model.invoke("hello", max_tokens=2).content
 
 
+def test_closing_while_others_call_is_an_error_for_them_and_no_crash(make_chat) -> None:
+    model = make_chat(max_tokens=4)
+    stop = threading.Event()
+    faults: list[str] = []
+
+    def call() -> None:
+        while not stop.is_set():
+            try:
+                model.invoke("the question " * 20)
+            except ModelError as error:
+                faults.append(str(error))
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for _ in range(10):
+        time.sleep(0.02)
+        model.close()
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    assert set(faults) <= {"the model was closed"}
+    assert model.invoke("hello").content
+
+
 def test_an_engine_without_references_is_freed(tiny: Path) -> None:
     before = threading.active_count()
     model = LlamaCppChat(path=str(tiny), n_threads=1, max_tokens=2)

@@ -5,33 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, closing
-from pathlib import Path
 from typing import Any, ClassVar
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
-from langchain_core.language_models.model_profile import ModelProfile
+from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 from typing_extensions import override
 
 from ragweave.errors import ModelError
-from ragweave.tools.models.llamacpp.core import CoreSettings
 from ragweave.tools.models.llamacpp.engine import AsyncInbox, Engine, Inbox, Loader
+from ragweave.tools.models.llamacpp.fields import LlamaCppFields
 from ragweave.tools.models.llamacpp.generation import Finished, GenerationJob, Piece
-from ragweave.tools.models.llamacpp.gguf import GGUFFacts, read_gguf
 from ragweave.tools.models.llamacpp.job import Sink
 from ragweave.tools.models.llamacpp.options import Options, call_options
-from ragweave.tools.models.llamacpp.prompt import Overflow, encode_prompt, fit
+from ragweave.tools.models.llamacpp.prompt import encode_prompt, fit
 from ragweave.tools.models.llamacpp.replies import chunk, last_chunk, result
 from ragweave.tools.models.llamacpp.structured import structured
 from ragweave.tools.models.llamacpp.template import ChatTemplate
 from ragweave.tools.models.llamacpp.vocabulary import Vocabulary
 
 
-class LlamaCppChat(BaseChatModel):
+class LlamaCppChat(LlamaCppFields):
     """A local GGUF model that many callers use at once.
 
     Calls from threads and event loops are decoded together, and what their prompts begin with in
@@ -47,51 +44,10 @@ class LlamaCppChat(BaseChatModel):
         >>> model.invoke("Name a colour.", max_tokens=8).text  # doctest: +SKIP
     """
 
-    model_config = ConfigDict(extra="forbid")
     offers_grammar: ClassVar[bool] = True
     """Whether replies can be held to a GBNF grammar by `bind(grammar=…)`."""
 
-    path: str
-    """The GGUF file."""
-    n_gpu_layers: int = -1
-    """Layers to put on a GPU, where llama-cpp-python was built for one; -1 for all."""
-    n_ctx: int | None = None
-    """Tokens in memory for all calls together, which also bounds one call; None takes the model's
-    own context, or as much of it as fits the memory."""
-    n_parallel: int = 8
-    """Most replies written at the same time; more wait."""
-    n_kept: int | None = None
-    """Most tokens of finished calls that stay computed for later ones with the same beginning;
-    None takes a quarter of the context, for what is kept slows all that is written meanwhile."""
-    n_batch: int = 512
-    """Most tokens computed in one step."""
-    n_threads: int | None = None
-    """None takes one a physical core."""
-    flash_attention: bool | None = None
-    """None leaves it to llama.cpp."""
-    chat_template: str | None = None
-    """Jinja text that replaces the file's own."""
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    seed: int | None = None
-    max_tokens: int | None = 1024
-    """Longest reply; None goes on to the end of the context."""
-    stop: list[str] | None = None
-    streaming: bool = False
-    """Whether `invoke` streams too, for callbacks that listen to tokens."""
-    logprobs: bool = False
-    """Whether `response_metadata["logprobs"]` names each token's log-probability."""
-    top_logprobs: int = 0
-    grammar: str | None = None
-    """A GBNF grammar that replies are held to."""
-    overflow: Overflow = "error"
-    """What becomes of a prompt that is longer than the context."""
-    timeout: float | None = None
-    """Most seconds that a call may take."""
-
     _loader: Loader = PrivateAttr()
-    _facts: GGUFFacts = PrivateAttr()
     _template: tuple[str, ChatTemplate] | None = PrivateAttr(default=None)
     """The template in use, and the Jinja text that it was made of."""
 
@@ -102,30 +58,8 @@ class LlamaCppChat(BaseChatModel):
             ModelError: The file is missing, damaged, or makes embeddings only.
             UsageError: A setting is out of range.
         """
-        if isinstance(settings.get("path"), Path):
-            settings["path"] = str(settings["path"])
         super().__init__(**settings)
-        self._facts = read_gguf(self.path)
-        if self._facts.embedding_only:
-            name, kind = self._facts.path.name, self._facts.architecture
-            raise ModelError(f"{name} ({kind}) makes embeddings, no text")
-        call_options(self._fields(), None, {})
-        self._loader = Loader(
-            self.path,
-            CoreSettings(**{name: getattr(self, name) for name in CoreSettings.__annotations__}),
-        )
-        if self.profile is None:
-            self.profile = self._resolve_model_profile()
-
-    @property
-    @override
-    def _llm_type(self) -> str:
-        return "ragweave-llamacpp"
-
-    @property
-    @override
-    def _identifying_params(self) -> dict[str, Any]:
-        return {"path": self.path, **self._fields()}
+        self._loader = Loader(self.path, self.core_settings())
 
     @property
     def engine(self) -> Engine:
@@ -149,9 +83,9 @@ class LlamaCppChat(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        options, inbox = self._options(stop, kwargs), Inbox()
-        job = self._job(messages, options, inbox.sink, stream=False)
-        with closing(inbox.events(self.engine, job, options.timeout)) as events:
+        options, inbox, engine = self._options(stop, kwargs), Inbox(), self.engine
+        job = self._job(engine, messages, options, inbox.sink, stream=False)
+        with closing(inbox.events(engine, job, options.timeout)) as events:
             return result(_finished(next(events)), self._facts.name)
 
     @override
@@ -164,7 +98,7 @@ class LlamaCppChat(BaseChatModel):
     ) -> ChatResult:
         options, inbox = self._options(stop, kwargs), AsyncInbox()
         engine = await asyncio.to_thread(lambda: self.engine)
-        job = self._job(messages, options, inbox.sink, stream=False)
+        job = self._job(engine, messages, options, inbox.sink, stream=False)
         async with aclosing(inbox.events(engine, job, options.timeout)) as events:
             return result(_finished(await anext(events)), self._facts.name)
 
@@ -176,9 +110,9 @@ class LlamaCppChat(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        options, inbox = self._options(stop, kwargs), Inbox()
-        job = self._job(messages, options, inbox.sink, stream=True)
-        with closing(inbox.events(self.engine, job, options.timeout)) as events:
+        options, inbox, engine = self._options(stop, kwargs), Inbox(), self.engine
+        job = self._job(engine, messages, options, inbox.sink, stream=True)
+        with closing(inbox.events(engine, job, options.timeout)) as events:
             for event in events:
                 if isinstance(event, Piece):
                     yield chunk(event)
@@ -196,7 +130,7 @@ class LlamaCppChat(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         options, inbox = self._options(stop, kwargs), AsyncInbox()
         engine = await asyncio.to_thread(lambda: self.engine)
-        job = self._job(messages, options, inbox.sink, stream=True)
+        job = self._job(engine, messages, options, inbox.sink, stream=True)
         async with aclosing(inbox.events(engine, job, options.timeout)) as events:
             async for event in events:
                 if isinstance(event, Piece):
@@ -242,47 +176,26 @@ class LlamaCppChat(BaseChatModel):
         del tools
         return len(self._encode(messages))
 
-    @override
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        fields = {**self._fields(), **{k: v for k, v in kwargs.items() if v is not None}}
-        params = LangSmithParams(
-            ls_provider="llamacpp",
-            ls_model_name=str(kwargs.get("model") or self._facts.name),
-            ls_model_type="chat",
-            ls_temperature=fields["temperature"],
-        )
-        if fields["max_tokens"] is not None:
-            params["ls_max_tokens"] = fields["max_tokens"]
-        if stop or fields["stop"]:
-            params["ls_stop"] = stop or fields["stop"]
-        return params
-
-    @override
-    def _resolve_model_profile(self) -> ModelProfile | None:
-        # LangChain asks before the header is read, and again when it was.
-        context = None if not hasattr(self, "_facts") else self.n_ctx or self._facts.context
-        if context is None:
-            return None
-        return {"max_input_tokens": context, "structured_output": True, "tool_calling": False}
-
-    def _fields(self) -> dict[str, Any]:
-        names = ("temperature", "top_p", "top_k", "seed", "max_tokens", "stop", "logprobs")
-        more = ("top_logprobs", "grammar", "overflow", "timeout")
-        return {name: getattr(self, name) for name in (*names, *more)}
-
     def _options(self, stop: list[str] | None, overrides: dict[str, Any]) -> Options:
-        return call_options(self._fields(), stop, overrides)
+        return call_options(self.options(), stop, overrides)
 
     def _encode(self, messages: Sequence[BaseMessage]) -> list[int]:
         words = self.engine.vocabulary
         return encode_prompt(messages, self._compiled(words), words)
 
     def _job(
-        self, messages: Sequence[BaseMessage], options: Options, sink: Sink, *, stream: bool
+        self,
+        engine: Engine,
+        messages: Sequence[BaseMessage],
+        options: Options,
+        sink: Sink,
+        *,
+        stream: bool,
     ) -> GenerationJob:
-        engine, request = self.engine, options.request
-        tokens = fit(self._encode(messages), engine.n_ctx, request.max_tokens, options.overflow)
-        return GenerationJob(tokens, request, engine.vocabulary, sink, stream=stream)
+        words, request = engine.vocabulary, options.request
+        tokens = encode_prompt(messages, self._compiled(words), words)
+        tokens = fit(tokens, engine.n_ctx, request.max_tokens, options.overflow)
+        return GenerationJob(tokens, request, words, sink, stream=stream)
 
     def _compiled(self, words: Vocabulary) -> ChatTemplate:
         source = self.chat_template or self._facts.template

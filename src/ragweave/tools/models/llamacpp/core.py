@@ -121,6 +121,7 @@ class Core:
 
     def close(self) -> None:
         """Free context and model, in this order."""
+        self.vocabulary.close()
         self._free_context()
         self._free_model()
 

@@ -9,17 +9,17 @@ then the youngest request steps back and is computed again later.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from itertools import count, islice
 
 import numpy as np
 
 from ragweave.errors import ModelError, RagweaveError
 from ragweave.tools.models.llamacpp.binding import log
-from ragweave.tools.models.llamacpp.cells import Cells
-from ragweave.tools.models.llamacpp.core import Core, Run
+from ragweave.tools.models.llamacpp.core import Core
 from ragweave.tools.models.llamacpp.job import Job
-from ragweave.tools.models.llamacpp.prefixes import Kept, Tokens, common, longest
+from ragweave.tools.models.llamacpp.places import Places
+from ragweave.tools.models.llamacpp.prefixes import Tokens, common
+from ragweave.tools.models.llamacpp.slots import Slot, all_tokens, portions
 
 _WORTH_SHARING = 8
 """Tokens; a shorter common beginning is computed anew."""
@@ -27,22 +27,6 @@ _LOOK_AHEAD = 64
 """Waiting requests that are looked at before each batch."""
 _MARGIN = 16
 """Cells left to each request in work before another is admitted."""
-
-
-@dataclass(eq=False)
-class Slot:
-    """A request in work."""
-
-    job: Job
-    sequence: int
-    age: int
-    done: int = 0
-    """How many of the job's tokens are computed."""
-
-    @property
-    def pending(self) -> int:
-        """How many of the job's tokens are still to be computed."""
-        return len(self.job.tokens) - self.done
 
 
 class Decoder:
@@ -61,14 +45,10 @@ class Decoder:
                 each batch, of use or not, so that keeping more is no gain for most.
             share: Whether to compute common beginnings once.
         """
-        core.clear()
         self._core = core
         self._n_parallel = n_parallel
-        self._n_kept = core.n_ctx // 4 if n_kept is None else n_kept
+        self._places = Places(core, core.n_ctx // 4 if n_kept is None else n_kept)
         self._share = share and core.can_share
-        self._cells = Cells(core.n_ctx, core.n_sequences)
-        self._ids = list(range(core.n_sequences))
-        self._kept = Kept()
         self._waiting: deque[Job] = deque()
         self._running: list[Slot] = []
         self._alone: deque[Slot] = deque()
@@ -120,7 +100,7 @@ class Decoder:
             writing = sum(slot.job.generates for slot in self._running)
             if job.generates and writing >= self._n_parallel:
                 return
-            source, length, awaited = self._beginning(job, _all_tokens(job))
+            source, length, awaited = self._beginning(job, all_tokens(job))
             if awaited >= length + _WORTH_SHARING:
                 continue
             if not self._start(job, source, length):
@@ -136,7 +116,7 @@ class Decoder:
         """
         if not self._share:
             return -1, 0, 0
-        source, length = self._kept.find(tokens)
+        source, length = self._places.find(tokens)
         awaited = 0
         for slot in self._running:
             alike = common(tokens, slot.job.prompt)
@@ -149,27 +129,15 @@ class Decoder:
 
     def _start(self, job: Job, source: int, length: int) -> bool:
         need = len(job.tokens) - length + int(job.generates) + _MARGIN * len(self._running)
-        while self._cells.free < need and self._evict(spare=source):
-            pass
-        if self._cells.free < need and self._running:
+        if not self._places.make_room(need, spare=source) and self._running:
             return False
-        if not self._ids and not self._evict(spare=source):
+        sequence = self._places.claim(source, length)
+        if sequence is None:
             return False
-        slot = Slot(job, self._ids.pop(), next(self._ages), length)
-        if length:
-            self._core.share(source, slot.sequence, length)
-            self._cells.share(source, slot.sequence, length)
-            self._kept.use(source)
+        slot = Slot(job, sequence, next(self._ages), length)
         if len(job.tokens) == len(job.prompt):
             job.reused = length
         self._running.append(slot)
-        return True
-
-    def _evict(self, spare: int = -1) -> bool:
-        sequence = self._kept.oldest(spare)
-        if sequence is None:
-            return False
-        self._forget(sequence)
         return True
 
     # One batch
@@ -178,11 +146,11 @@ class Decoder:
         """Choose how many tokens each request gets into the next batch."""
         while True:
             slots = self._turn()
-            plan = _portions(slots, self._core.n_batch)
-            missing = sum(portion for _, portion in plan) - self._cells.free
+            plan = portions(slots, self._core.n_batch)
+            missing = sum(portion for _, portion in plan) - self._places.free
             if missing <= 0 or not slots:
                 return plan
-            if self._evict():
+            if self._places.evict():
                 continue
             if len(self._running) > 1:
                 self._step_back(max(self._running, key=lambda slot: slot.age))
@@ -200,16 +168,7 @@ class Decoder:
         return [self._alone[0]] if self._alone else self._running
 
     def _compute(self, plan: list[tuple[Slot, int]]) -> None:
-        runs = [
-            Run(
-                slot.sequence,
-                slot.done,
-                slot.job.tokens[slot.done : slot.done + portion],
-                slot.job.wanted,
-            )
-            for slot, portion in plan
-        ]
-        code = self._core.decode(runs)
+        code = self._core.decode([slot.run(portion) for slot, portion in plan])
         if code:
             self._failed(plan, code)
             return
@@ -218,7 +177,7 @@ class Decoder:
         self.batches += 1
         row = 0
         for slot, portion in plan:
-            self._cells.take(slot.sequence, portion)
+            self._places.take(slot.sequence, portion)
             slot.done += portion
             self.computed += portion
             self._hand_out(slot, row - (slot.done - portion))
@@ -257,47 +216,18 @@ class Decoder:
 
     def _retire(self, slot: Slot) -> None:
         """End a finished request; its tokens stay where they may be of use again."""
-        tokens = np.asarray(slot.job.tokens[: slot.done], np.int32)[: slot.job.keep]
         self._running.remove(slot)
-        held = [(o.sequence, o.job.prompt[: o.done]) for o in self._running]
-        known = max(self._kept.find(tokens)[1], longest(tokens, held)[1])
-        # One more sample of a prompt that is held already is not worth a place.
-        if not self._share or known >= min(len(tokens), len(slot.job.prompt)):
-            self._forget(slot.sequence)
+        if not self._share:
+            self._places.forget(slot.sequence)
             return
-        self._core.cut(slot.sequence, len(tokens))
-        self._cells.cut(slot.sequence, len(tokens))
-        self._kept.add(slot.sequence, tokens)
-        while len(self._kept) > 1 and self._cells.held(self._kept) > self._n_kept:
-            self._evict()
+        tokens = np.asarray(slot.job.tokens[: slot.done], np.int32)[: slot.job.keep]
+        held = [(other.sequence, other.job.prompt[: other.done]) for other in self._running]
+        self._places.keep(slot.sequence, tokens, len(slot.job.prompt), held)
 
     def _release(self, slot: Slot) -> None:
         self._running.remove(slot)
-        self._forget(slot.sequence)
+        self._places.forget(slot.sequence)
 
     def _step_back(self, slot: Slot) -> None:
         self._release(slot)
         self._waiting.appendleft(slot.job)
-
-    def _forget(self, sequence: int) -> None:
-        self._core.cut(sequence)
-        self._cells.cut(sequence)
-        self._ids.append(sequence)
-
-
-def _all_tokens(job: Job) -> Tokens:
-    """Return prompt and reply so far, which is the prompt alone but for who stepped back."""
-    fresh = len(job.tokens) == len(job.prompt)
-    return job.prompt if fresh else np.asarray(job.tokens, np.int32)
-
-
-def _portions(slots: list[Slot], budget: int) -> list[tuple[Slot, int]]:
-    """Share a batch: who needs little gets all of it, the others equal parts of the rest."""
-    plan: list[tuple[Slot, int]] = []
-    ordered = sorted(slots, key=lambda slot: (slot.pending, slot.age))
-    for i, slot in enumerate(ordered):
-        portion = min(slot.pending, budget // (len(ordered) - i))
-        budget -= portion
-        if portion:
-            plan.append((slot, portion))
-    return plan

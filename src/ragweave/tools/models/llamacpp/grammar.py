@@ -35,9 +35,10 @@ class Grammar:
         check(text)
         seen = log()
         seen.clear()
-        self._pointer = self._lib.llama_sampler_init_grammar(
-            vocabulary.pointer, text.encode(), b"root"
-        )
+        with vocabulary.in_use():
+            self._pointer = self._lib.llama_sampler_init_grammar(
+                vocabulary.pointer, text.encode(), b"root"
+            )
         if not self._pointer:
             raise UsageError(f"the grammar can't be read: {seen.last_error()}")
         self._free = weakref.finalize(self, self._lib.llama_sampler_free, self._pointer)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +27,25 @@ class Vocabulary:
         self.start = int(lib.llama_vocab_bos(self.pointer))
         self.adds_start = bool(lib.llama_vocab_get_add_bos(self.pointer))
         self._pieces: dict[int, bytes] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._closed = False
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keep the model from being freed meanwhile.
+
+        Raises:
+            ModelError: It was freed already.
+        """
+        with self._lock:
+            if self._closed:
+                raise ModelError("the model was closed")
+            yield
+
+    def close(self) -> None:
+        """Refuse all further use: the model is about to be freed."""
+        with self._lock:
+            self._closed = True
 
     def encode(self, text: str, *, start: bool = False, special: bool = False) -> list[int]:
         """Return the tokens of `text`.
@@ -44,9 +63,10 @@ class Vocabulary:
         room = len(data) + 8
         while True:
             out = (ctypes.c_int32 * room)()
-            count = self._lib.llama_tokenize(
-                self.pointer, data, len(data), out, room, start, special
-            )
+            with self.in_use():
+                count = self._lib.llama_tokenize(
+                    self.pointer, data, len(data), out, room, start, special
+                )
             if count >= 0:
                 return list(out[:count])
             if -count <= room:
@@ -57,9 +77,8 @@ class Vocabulary:
         """Return the bytes that a token stands for; control tokens stand for none."""
         found = self._pieces.get(token)
         if found is None:
-            found = self._read_piece(token)
-            with self._lock:
-                self._pieces[token] = found
+            with self.in_use():
+                found = self._pieces[token] = self._read_piece(token)
         return found
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -68,22 +87,25 @@ class Vocabulary:
 
     def ends(self, token: int) -> bool:
         """Whether the token ends a reply."""
-        return bool(self._lib.llama_vocab_is_eog(self.pointer, token))
+        with self.in_use():
+            return bool(self._lib.llama_vocab_is_eog(self.pointer, token))
 
     def text(self, token: int) -> str:
         """Return a token's own name, as it stands in the file."""
-        name = self._lib.llama_vocab_get_text(self.pointer, token)
+        with self.in_use():
+            name = self._lib.llama_vocab_get_text(self.pointer, token)
         return name.decode("utf-8", "replace") if name else ""
 
     @cached_property
     def control_texts(self) -> tuple[str, ...]:
         """Names of the control tokens, which text from outside must not turn into."""
         attribute = self._lib.llama_vocab_get_attr
-        return tuple(
-            name
-            for token in range(self.size)
-            if attribute(self.pointer, token) & _CONTROL and (name := self.text(token))
-        )
+        with self.in_use():
+            return tuple(
+                name
+                for token in range(self.size)
+                if attribute(self.pointer, token) & _CONTROL and (name := self.text(token))
+            )
 
     def _read_piece(self, token: int) -> bytes:
         room = 64
