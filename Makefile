@@ -53,7 +53,9 @@ $(VENV)/bench: $(VENV)/dev pyproject.toml
 	@touch $@
 
 bench: $(VENV)/bench
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+	@failed=""; for script in benchmarks/*.py; do \
+		echo "== $$script"; $(BIN)/python "$$script" || failed="$$failed $$script"; \
+	done; if [ -n "$$failed" ]; then echo "missed a goal or failed:$$failed"; exit 1; fi
 
 clean:
 	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -170,3 +170,16 @@ def test_wrapping_does_not_change_a_plain_answer(name: str) -> None:
 )
 def test_a_huge_reply_is_read_all_the_same(unit: str) -> None:
     assert parse_answer("a" + unit * 20_000 + "\nAnswer: Paris", "short") in ("Paris", "a", UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("So the answer is Paris. The capital of France lies on the Seine.", "Paris"),
+        ("So the answer is Dr. No.", "Dr. No"),
+        ("So the answer is J. R. R. Tolkien. He wrote many other books.", "J. R. R. Tolkien"),
+        ("So the answer is the U.S. Navy.", "the U.S. Navy"),
+    ],
+)
+def test_a_marked_answer_ends_with_its_sentence(reply: str, answer: str) -> None:
+    assert parse_answer(reply, "short") == answer

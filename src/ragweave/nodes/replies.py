@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ragweave.state import AnswerType
+from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -21,6 +22,8 @@ _WRAPPED = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _YES_NO = re.compile(r"(?i)^\W*(yes|no|true|false)\b")
+_GOES_ON = 3
+"""Words behind a first sentence that make it a sentence of its own."""
 _WRAPPING = " \t\n*_`\"'“”‘’"
 
 
@@ -38,10 +41,18 @@ def parse_answer(reply: str, answer_type: AnswerType) -> str:
     if answer_type == "long":
         return UNKNOWN if is_unknown(said) else said
     marked = _behind_marker(said)
-    answer = _first_line(said if marked is None else marked)
+    answer = _first_line(said) if marked is None else _first_sentence(_first_line(marked))
     if is_unknown(answer) or (marked is None and is_unknown(said)):
         return UNKNOWN
     return _yes_or_no(answer) if answer_type == "yes_no" else answer
+
+
+def _first_sentence(line: str) -> str:
+    """Cut what a reply goes on to say behind the answer; "Dr. No" goes on by a word only."""
+    sentences = split_sentences(line)
+    if len(sentences) < 2 or len(line[sentences[0].end :].split()) < _GOES_ON:
+        return line
+    return _without_full_stop(sentences[0].text).strip(_WRAPPING)
 
 
 def bare_text(reply: str) -> str:
