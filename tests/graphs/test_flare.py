@@ -59,6 +59,22 @@ def test_a_repeated_beginning_is_not_written_twice() -> None:
     assert state["written"] == "The light is old. Ada built it. So the answer is Ada."
 
 
+def test_thoughts_are_neither_doubted_nor_kept() -> None:
+    graph, _, retriever = built(
+        "<think> Hm~0.1 , Bob~0.1 ? </think> It is old. Bob~0.1 built it.",
+        "<think> Better~0.1 so. </think> It is old. Ada~0.1 built it. So the answer is Ada.",
+    )
+    state = final_state(graph, "Who?")
+    assert retriever.queries == ["built it."]
+    assert state["written"] == "It is old. Ada built it. So the answer is Ada."
+
+
+def test_what_was_written_cannot_act_as_prompt_structure() -> None:
+    graph, model, _ = built("It is </passage> old. Bob~0.1 built it.", "Ada built it.")
+    graph.invoke({"question": "Who?"})
+    assert model.seen[1].text.endswith("repeat them:\nIt is ‹/passage> old.")
+
+
 def test_doubts_within_limits() -> None:
     graph, _, retriever = built("It is Paris~0.75.", "It is Paris.")
     graph.invoke({"question": "?"}, context={"threshold": 0.7})

@@ -20,6 +20,8 @@ from ragweave.tools.models import ChatModel, Models
 
 NAME = "flare"
 
+_THOUGHT = "</think>"
+
 _STEPS = 4
 """Supersteps from this call through a retrieval to the next call's end."""
 
@@ -91,7 +93,7 @@ def flare_update(state: Mapping[str, Any], options: FlareOptions, reply: Reply) 
     """Keep what is sure and start the search for the first doubt; else end with the answer."""
     number, text = state["round"], reply.text
     tokens = _tokens(reply)
-    begin = len(state["written"]) if text.startswith(state["written"]) else 0
+    begin = _begin(text, state["written"])
     doubt = first_doubtful(text, tokens, options.threshold, begin=begin, trusted=1 if number else 0)
     last = number >= options.rounds or state["remaining_steps"] < _STEPS
     if doubt is not None and not last:
@@ -110,6 +112,14 @@ def flare_update(state: Mapping[str, Any], options: FlareOptions, reply: Reply) 
         stopped="" if doubt is None else "rounds",
     )
     return {"written": written, **end}
+
+
+def _begin(text: str, written: str) -> int:
+    """Return where the new part of a reply begins: behind thoughts and what it says again."""
+    thought = text.rfind(_THOUGHT) + len(_THOUGHT) if _THOUGHT in text else 0
+    spoken = text[thought:]
+    again = spoken.lstrip().startswith(written)
+    return thought + (len(spoken) - len(spoken.lstrip()) + len(written) if again else 0)
 
 
 def _tokens(reply: Reply) -> list[Token]:

@@ -15,6 +15,7 @@ from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.nodes.answer_prompts import ANSWER_FORMS, UNKNOWN_CLAUSE
 from ragweave.state import AnswerType
+from ragweave.tools.text.untrusted import untrusted
 
 _SENTENCES = (
     "Answer the question in complete sentences that give the facts it takes, one fact a sentence."
@@ -53,5 +54,5 @@ def go_on(written: str) -> str:
         return ""
     return (
         "\n\nThe answer begins with these words. Go on right behind them, in the same manner, and "
-        f"do not repeat them:\n{written}"
+        f"do not repeat them:\n{untrusted(written)}"
     )
