@@ -237,7 +237,7 @@ async def test_judge_by_log_probability_margin(how: str) -> None:
     assert out["usage"]["by_role"]["judge"]["calls"] == 1
     assert tasks(proxy) == {"recall": 1}
     assert scorer.texts[0].startswith("[INST] <<SYS>>\nYou are a helpful assistant.")
-    assert scorer.texts[0].endswith(f"(({QUESTION})) [/INST] ")
+    assert scorer.texts[0].endswith(f"(({QUESTION})) [/INST]")
 
 
 def test_margin_is_an_option() -> None:
@@ -293,6 +293,13 @@ def test_claim_equal_to_the_question_is_not_searched_twice() -> None:
     state = run(proxy=small(rewrite=reply))
     assert state["usage"]["retrievals"] == 1
     assert "queries_repeated" in events(state)
+
+
+def test_a_draft_that_does_not_know_makes_no_query() -> None:
+    reply = "<Claim> I don't know the answer <Query> I don't know the answer"
+    state = run(proxy=small(recall="I don't know the answer.", rewrite=reply))
+    assert "claim_unknown" in events(state)
+    assert list(state["retrieved"]) == ["question"]
 
 
 def test_all_claims_known_leaves_the_question() -> None:

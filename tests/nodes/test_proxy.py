@@ -27,7 +27,7 @@ def test_released_text_has_llama_2_marks() -> None:
     assert text == (
         "[INST] <<SYS>>\nYou are a helpful assistant. Your task is to parse user input into "
         "structured formats according to the coarse answer. Current datatime is 2023-12-20 9:47:28 "
-        "<</SYS>>\n Course answer: ((Ada.))\nQuestion: ((Who?)) [/INST] "
+        "<</SYS>>\n Course answer: ((Ada.))\nQuestion: ((Who?)) [/INST]"
     )
 
 

@@ -135,7 +135,7 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
     graph.add_node("trim", trim_step(options))
     graph.add_node("filter_context", context_filter, retry_policy=retry)
     graph.add_node("answer", answer, retry_policy=retry)
-    graph.add_node("answered", join_step("answered", options))
+    graph.add_node("reasoned", join_step("reasoned", options))
     graph.add_node("short_answer", parts.answers(SHORT_ANSWER), retry_policy=retry)
     graph.add_node(
         "answer_vote", vote_step("answer_vote", ("direct", "answer", "short_answer"), options)
@@ -196,9 +196,9 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
         Route(to_answer, options),
         {"answer": "answer", "no passage": "answer_vote"},
     )
-    graph.add_edge("answer", "answered")
+    graph.add_edge("answer", "reasoned")
     graph.add_conditional_edges(
-        "answered",
+        "reasoned",
         Route(to_short_answer, options),
         {"reasoning": "short_answer", "short already": "answer_vote"},
     )

@@ -121,5 +121,5 @@ def scored_text(messages: Sequence[BaseMessage], profile: str) -> str:
     """Return the text whose continuation is scored; the released models take Llama 2's marks."""
     texts = [message.text for message in messages]
     if profile == "released":
-        return f"[INST] <<SYS>>\n{texts[0]} <</SYS>>\n {texts[-1]} [/INST] "
+        return f"[INST] <<SYS>>\n{texts[0]} <</SYS>>\n {texts[-1]} [/INST]"
     return "\n\n".join(texts) + "\n\n"

@@ -28,6 +28,7 @@ from ragweave.tools.claims import (
 from ragweave.tools.models import Models
 from ragweave.tools.tasks import Task
 from ragweave.tools.text.normalize import normalize_answer
+from ragweave.tools.text.unknown import is_unknown
 
 
 def rewrite_step(models: Models, templates: Templates, options: OptionsT) -> Step[OptionsT]:
@@ -56,11 +57,18 @@ def rewrite_step(models: Models, templates: Templates, options: OptionsT) -> Ste
 def rewritten(
     state: Mapping[str, Any], read: Rewrite, options: Any, config: RunnableConfig
 ) -> Update:
-    """Return the queries and claims of a rewriter's reply; what needs no search is left out."""
+    """Return the queries and claims of a rewriter's reply.
+
+    What needs no search is left out, and so is a "claim" that only says that the draft's model did
+    not know.
+    """
     notes: list[Note] = []
     if not read.parsed:
         notes.append(note(config, "rewrite", "rewrite_unparsed"))
-    searched = [one for one in read.claims if one.need_search and one.query]
+    telling = [one for one in read.claims if not is_unknown(one.claim)]
+    if len(telling) < len(read.claims):
+        notes.append(note(config, "rewrite", "claim_unknown"))
+    searched = [one for one in telling if one.need_search and one.query]
     if len(searched) > options.max_claims or len(read.claims) >= MAX_RECORDS:
         notes.append(
             note(config, "rewrite", "claims_cut", claims=len(searched), kept=options.max_claims)
