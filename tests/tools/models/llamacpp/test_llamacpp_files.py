@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -113,6 +114,39 @@ def test_a_context_larger_than_memory_is_refused(tiny: Path) -> None:
     model = LlamaCppChat(path=str(tiny), n_ctx=2_000_000_000)
     with pytest.raises(ModelError, match=r"needs [0-9.]+ GB .* are free: lower n_ctx to"):
         model.invoke("hello")
+
+
+OUT_OF_MEMORY = """
+import resource, sys
+from ragweave.errors import ModelError
+from ragweave.tools.models.llamacpp import LlamaCppChat
+small = LlamaCppChat(path=sys.argv[1], n_threads=1, n_ctx=512, max_tokens=2)
+small.invoke("hello")
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
+try:
+    LlamaCppChat(path=sys.argv[1], n_threads=1, n_ctx=2_000_000).invoke("hello")
+except ModelError as error:
+    print(error)
+print(len(small.invoke("again").content) > 0)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="needs /proc to see memory")
+def test_memory_that_runs_out_is_an_error_and_others_go_on(tiny: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    done = subprocess.run(
+        [sys.executable, "-c", OUT_OF_MEMORY, str(tiny)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    said, served = done.stdout.splitlines()
+    assert "n_ctx=2000000" in said
+    assert "lower n_ctx needs less memory" in said
+    assert served == "True"
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_file_without_template_says_how_to_give_one(tmp_path: Path) -> None:

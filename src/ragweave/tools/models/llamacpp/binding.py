@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import logging
 import threading
 from collections import deque
@@ -18,34 +19,36 @@ _KEPT: dict[str, Any] = {}
 
 
 class Log:
-    """The last lines that llama.cpp logged, by level."""
+    """The last lines that llama.cpp logged, numbered as they came."""
 
     def __init__(self) -> None:
-        self.lines: deque[tuple[int, str]] = deque(maxlen=400)
+        self._lines: deque[tuple[int, int, str]] = deque(maxlen=400)
+        self._numbers = itertools.count()
 
     def take(self, level: int, text: bytes, _user: object) -> None:
         """Receive one piece of the log; llama.cpp calls it from its own threads."""
         line = text.decode("utf-8", "replace").strip()
         if not line or level == _MORE:
             return
-        self.lines.append((level, line))
+        self._lines.append((next(self._numbers), level, line))
         # Refusals reach the caller as errors of our own, so the log stays at debug level.
         _LOGGER.debug("%s", line)
 
-    def last_error(self) -> str:
-        """Return the first error since `clear`: later ones only repeat that loading failed."""
-        for level, line in self.lines:
-            if level == _ERROR:
+    def mark(self) -> int:
+        """Return a number that is lower than those of the lines to come."""
+        return next(self._numbers)
+
+    def error(self, since: int) -> str:
+        """Return the first error after a mark: later ones only repeat that something failed."""
+        for number, level, line in list(self._lines):
+            if number > since and level == _ERROR:
                 return line
         return "llama.cpp gave no reason"
 
-    def find(self, part: str) -> str | None:
-        """Return the last line that holds `part`."""
-        return next((line for _, line in reversed(self.lines) if part in line), None)
-
-    def clear(self) -> None:
-        """Forget all lines."""
-        self.lines.clear()
+    def find(self, part: str, since: int) -> str | None:
+        """Return the last line after a mark that holds `part`."""
+        found = [line for number, _, line in list(self._lines) if number > since and part in line]
+        return found[-1] if found else None
 
 
 def bind() -> Any:

@@ -69,7 +69,7 @@ class Core:
             raise ModelError(f"{facts.path.name} ({facts.architecture}) makes embeddings, no text")
         offload = bool(lib.llama_supports_gpu_offload()) and settings.n_gpu_layers != 0
         self.n_ctx = fitting_context(facts, settings.n_ctx, in_memory=not offload)
-        log().clear()
+        self._mark = log().mark()
         self._model = self._load(facts, settings)
         self._free_model = weakref.finalize(self, lib.llama_model_free, self._model)
         self.vocabulary = Vocabulary(lib, self._model)
@@ -93,7 +93,12 @@ class Core:
 
         After a failure the caller cuts each sequence back to what it held.
         """
+        self._mark = log().mark()
         return int(self._lib.llama_decode(self._context, self._batch.fill(runs)))
+
+    def failure(self) -> str:
+        """Return what llama.cpp said of the last batch."""
+        return log().error(self._mark)
 
     def logits(self, row: int) -> Row:
         """Return a view of the logits of batch row `row`, valid until the next `decode`.
@@ -130,7 +135,7 @@ class Core:
         params.n_gpu_layers = settings.n_gpu_layers
         model = self._lib.llama_model_load_from_file(str(facts.path).encode(), params)
         if not model:
-            reason = log().last_error().rpartition("error loading model: ")[2]
+            reason = log().error(self._mark).rpartition("error loading model: ")[2]
             raise ModelError(f"llama.cpp can't load {facts.path.name}: {reason}")
         return model
 
@@ -154,7 +159,7 @@ class Core:
         if not context:
             raise ModelError(
                 f"llama.cpp can't open {facts.path.name} with n_ctx={self.n_ctx}: "
-                f"{log().last_error()}; a lower n_ctx needs less memory"
+                f"{log().error(self._mark)}; a lower n_ctx needs less memory"
             )
         return context
 
@@ -164,7 +169,7 @@ class Core:
         elif not offload:
             where = "all layers on the CPU (n_gpu_layers=0)"
         else:
-            line = log().find("layers to GPU") or "offloaded layers: not reported"
+            line = log().find("layers to GPU", self._mark) or "offloaded layers: not reported"
             where = line.rpartition(": ")[2]
         return (
             f"{facts.path.name}: {where}; context {self.n_ctx} tokens, "

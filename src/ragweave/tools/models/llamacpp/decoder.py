@@ -14,7 +14,6 @@ from itertools import count, islice
 import numpy as np
 
 from ragweave.errors import ModelError, RagweaveError
-from ragweave.tools.models.llamacpp.binding import log
 from ragweave.tools.models.llamacpp.core import Core
 from ragweave.tools.models.llamacpp.job import Job
 from ragweave.tools.models.llamacpp.places import Places
@@ -203,8 +202,7 @@ class Decoder:
         """Undo a failed batch; its requests go one by one, and only the faulty one fails."""
         for slot, _ in plan:
             self._core.cut(slot.sequence, slot.done)
-        reason = log().last_error()
-        log().clear()
+        reason = self._core.failure()
         if len(plan) > 1:
             self._alone = deque(slot for slot, _ in plan)
             return

@@ -33,14 +33,13 @@ class Grammar:
         self._lib = bind()
         self._vocabulary = vocabulary
         check(text)
-        seen = log()
-        seen.clear()
+        mark = log().mark()
         with vocabulary.in_use():
             self._pointer = self._lib.llama_sampler_init_grammar(
                 vocabulary.pointer, text.encode(), b"root"
             )
         if not self._pointer:
-            raise UsageError(f"the grammar can't be read: {seen.last_error()}")
+            raise UsageError(f"the grammar can't be read: {log().error(mark)}")
         self._free = weakref.finalize(self, self._lib.llama_sampler_free, self._pointer)
 
     def allows(self, tokens: NDArray[Any]) -> NDArray[np.bool_]:
