@@ -46,24 +46,35 @@ def ask(
     trace: Annotated[
         bool, typer.Option("--trace", help="Show the path taken, step by step.")
     ] = False,
+    trace_file: Annotated[
+        Path | None,
+        typer.Option(help="Record the run, prompts and replies too, for `ragweave trace`."),
+    ] = None,
 ) -> None:
     """Answer a question. Prints the answer, its sources and what it cost."""
     import asyncio
 
+    from ragweave.cli.record import plain_output, run_record, to_json
     from ragweave.cli.run import follow
-    from ragweave.cli.show import show_json, show_result
+    from ragweave.cli.show import show_result
     from ragweave.cli.watch import Watch
 
     if not question.strip():
         raise UsageError("the question is empty: ask something")
+    if trace_file is not None and not trace_file.parent.is_dir():
+        raise UsageError(f"no such folder: {trace_file.parent}")
     roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
     graph = _graph(
         method, {"model": model, **roles}, k, option or [], _retriever(kb, retriever, rerank)
     )
     watch = Watch(live=stream and not json)
-    result = asyncio.run(follow(graph, {"question": question}, watch))
+    try:
+        result = asyncio.run(follow(graph, {"question": question}, watch))
+    finally:
+        if trace_file is not None:
+            trace_file.write_text(to_json(run_record(graph, question, watch)), "utf-8")
     if json:
-        show_json(result, watch if trace else None)
+        typer.echo(to_json(run_record(graph, question, watch) if trace else plain_output(result)))
     else:
         show_result(result, watch, trace=trace)
 
@@ -71,9 +82,9 @@ def ask(
 def _graph(
     name: str, roles: dict[str, Any], k: int | None, texts: list[str], retriever: Any
 ) -> CompiledGraph:
-    from ragweave.graphs.option_texts import parse_options
     from ragweave.graphs import build_graph
     from ragweave.graphs.build import method_named
+    from ragweave.graphs.option_texts import parse_options
 
     options = parse_options(texts, method_named(name))
     if k is not None:

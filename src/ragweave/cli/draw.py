@@ -7,39 +7,91 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from ragweave.errors import MissingExtraError, UsageError
+from ragweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from langchain_core.runnables.graph import Graph
+
+    from ragweave.graphs import CompiledGraph
 
 
 def draw(
-    method: Annotated[str, typer.Argument(help="Name of the method (see `ragweave methods`).")],
+    method: Annotated[
+        str, typer.Argument(help="Name of the method (see `ragweave methods`).")
+    ] = "",
     ascii: Annotated[  # noqa: A002
-        bool, typer.Option("--ascii", help="Draw with characters (needs the extra `draw`).")
+        bool, typer.Option("--ascii", help="Draw with characters (needs grandalf).")
     ] = False,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Write an SVG picture.")] = None,
     png: Annotated[
         Path | None,
         typer.Option("--png", help="Write a picture, with mermaid-cli (mmdc) or Graphviz (dot)."),
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Write the diagrams of README and docs in this folder.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="With --all: write nothing, fail where one is stale.")
+    ] = False,
 ) -> None:
     """Draw the graph of a method: mermaid text unless asked otherwise. Nothing leaves the machine."""
-    from ragweave.graphs import build_graph
-
-    graph = build_graph(method).get_graph()
-    if png is not None:
+    if every == bool(method) or (check and not every):
+        raise UsageError("name one method, or take --all (with --check where wanted)")
+    if every:
+        _all(check)
+        return
+    graph = drawable(method).get_graph()
+    if svg is not None:
+        _svg(graph, method, svg)
+    elif png is not None:
         _picture(graph.draw_mermaid(), graph, png)
-        typer.echo(f"wrote {png}", err=True)
     elif ascii:
         if importlib.util.find_spec("grandalf") is None:
-            raise MissingExtraError("Drawing with characters", "draw")
+            raise UsageError("drawing with characters needs grandalf: pip install grandalf")
         typer.echo(graph.draw_ascii())
     else:
         typer.echo(graph.draw_mermaid())
+    for target in filter(None, (svg, png)):
+        typer.echo(f"wrote {target}", err=True)
 
 
-def _picture(mermaid: str, graph: object, target: Path) -> None:
+def drawable(method: str) -> CompiledGraph:
+    """Return a method's graph for its picture alone: nothing that it needs to run is asked for."""
+    from ragweave.graphs import build_graph
+    from ragweave.tools.models.extractive import ExtractiveChat
+
+    class Drawn(ExtractiveChat):
+        """Stands for any model, also for one that reports log-probabilities (FLARE)."""
+
+        gives_logprobs: ClassVar[bool] = True
+
+    return build_graph(method, model=Drawn())
+
+
+def _all(check: bool) -> None:
+    from ragweave.cli.diagrams import stale, write
+
+    root = Path.cwd()
+    files = [str(path.relative_to(root)) for path in (stale(root) if check else write(root))]
+    if check and files:
+        typer.echo(f"not current: {', '.join(files)}: run `ragweave draw --all`", err=True)
+        raise typer.Exit(1)
+    typer.echo("\n".join(files) or "all diagrams are current", err=True)
+
+
+def _svg(graph: Graph, method: str, target: Path) -> None:
+    from ragweave.tools.drawing import draw_svg, shape_of
+
+    if not target.parent.is_dir():
+        raise UsageError(f"no such folder: {target.parent}")
+    target.write_text(draw_svg(shape_of(graph), title=f"The graph of {method}"), "utf-8")
+
+
+def _picture(mermaid: str, graph: Graph, target: Path) -> None:
     if not target.parent.is_dir():
         raise UsageError(f"no such folder: {target.parent}")
     if shutil.which("mmdc"):
@@ -63,11 +115,12 @@ def _run(command: list[str], text: str | None = None) -> None:
         raise UsageError(f"{command[0]} failed: {last}")
 
 
-def _dot(graph: object) -> str:
+def _dot(graph: Graph) -> str:
     """Write the graph in Graphviz' language: dashed edges are choices, as in mermaid."""
     lines = ["digraph {", '  node [shape=box, style=rounded, fontname="sans-serif"];']
-    lines += [f'  "{node}";' for node in graph.nodes]  # type: ignore[attr-defined]
-    for edge in graph.edges:  # type: ignore[attr-defined]
-        style = ' [style=dashed label="{}"]'.format(edge.data or "") if edge.conditional else ""
+    lines += [f'  "{node}";' for node in graph.nodes]
+    for edge in graph.edges:
+        label = "" if edge.data is None else edge.data
+        style = f' [style=dashed label="{label}"]' if edge.conditional else ""
         lines.append(f'  "{edge.source}" -> "{edge.target}"{style};')
     return "\n".join([*lines, "}"])

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import ragweave
-from ragweave.cli import ask, draw, index, methods
+from ragweave.cli import ask, draw, index, methods, trace
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("index")(index.index)
 app.command("ask")(ask.ask)
 app.command("methods")(methods.methods)
 app.command("draw")(draw.draw)
+app.command("trace")(trace.trace)
 
 
 def _version(wanted: bool) -> None:

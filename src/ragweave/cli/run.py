@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, cast
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.types import StreamMode
 
 from ragweave.cli.watch import Watch
@@ -16,14 +17,14 @@ async def follow(graph: CompiledGraph, given: Mapping[str, Any], watch: Watch) -
     modes: list[StreamMode] = ["values", "tasks"]
     if watch.live:
         modes.append("messages")
-    result: dict[str, Any] = {}
-    events = cast("AsyncIterator[tuple[str, Any]]", graph.astream(given, stream_mode=modes))
+    config: RunnableConfig = {"callbacks": [watch.calls]}
+    events = cast("AsyncIterator[tuple[str, Any]]", graph.astream(given, config, stream_mode=modes))
     async for mode, event in events:
         if mode == "values":
-            result = dict(event)
+            watch.output = dict(event)
         elif mode == "tasks":
             watch.task(event)
         else:
             watch.token(*event)
     watch.close()
-    return result
+    return watch.output

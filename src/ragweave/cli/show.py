@@ -1,27 +1,18 @@
-"""Showing a result: answer, sources, cost; as JSON; the path taken as a tree."""
+"""Showing a result: answer, sources, cost; the path taken, where wanted."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import typer
 from langchain_core.documents import Document
 
-from ragweave.cli.watch import Visit, Watch
+from ragweave.cli.record import run_steps
+from ragweave.cli.tree import tree
+from ragweave.cli.watch import Watch
 from ragweave.tools.text.normalize import normalize_answer
-
-
-def show_json(result: Mapping[str, Any], watch: Watch | None) -> None:
-    """Print the whole output as one JSON object; with a watch, its steps and notes too."""
-    plain = dict(result, passages=[_plain(doc) for doc in result["passages"]])
-    if watch is not None:
-        plain["trace"] = [_step(visit) for visit in watch.visits]
-        plain["notes"] = watch.notes
-    typer.echo(json.dumps(plain, ensure_ascii=False, indent=2, default=str))
 
 
 def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None:
@@ -30,7 +21,7 @@ def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None
 
     screen = console()
     if trace:
-        screen.print(_tree(watch))
+        screen.print(tree(run_steps(watch)))
     screen.print(f"[bold]Answer:[/bold] {_escaped(result['answer'])}", soft_wrap=True)
     for note in watch.notes:
         if note["event"] in _TOLD:
@@ -97,54 +88,6 @@ def _cost(result: Mapping[str, Any], watch: Watch) -> str:
         f"{usage['retrievals']} retrieval{'' if usage['retrievals'] == 1 else 's'}",
     ]
     return " · ".join([*parts, f"{seconds:.1f} s of work"])
-
-
-def _tree(watch: Watch) -> Any:
-    from rich.tree import Tree
-
-    tree = Tree("run")
-    for visit in watch.visits:
-        branch = tree.add(_escaped(_line(visit)))
-        for note in visit.update.get("notes") or ():
-            branch.add(_escaped(f"{note['event']} {json.dumps(note['detail'], default=str)}"))
-    return tree
-
-
-def _line(visit: Visit) -> str:
-    line = f"{visit.node}  {visit.seconds * 1000:.0f} ms"
-    if visit.calls:
-        given, made = visit.tokens
-        line += f"  {visit.calls} call{'' if visit.calls == 1 else 's'}, {given} + {made} tokens"
-    found = _found(visit)
-    return f"{line}  → {found}" if found else line
-
-
-def _found(visit: Visit) -> str:
-    update = visit.update
-    if update.get("answer"):
-        return str(update["answer"])
-    candidates = update.get("candidates")
-    if isinstance(candidates, Mapping) and candidates:
-        return "; ".join(one["answer"] for one in candidates.values())
-    retrieved = update.get("retrieved")
-    if isinstance(retrieved, Mapping) and retrieved:
-        return ", ".join(f"{len(docs)} passages for {key}" for key, docs in retrieved.items())
-    return ""
-
-
-def _step(visit: Visit) -> dict[str, Any]:
-    given, made = visit.tokens
-    return {
-        "node": visit.node,
-        "seconds": round(visit.seconds, 4),
-        "calls": visit.calls,
-        "input_tokens": given,
-        "output_tokens": made,
-    }
-
-
-def _plain(doc: Document) -> dict[str, Any]:
-    return {"id": doc.id, "text": doc.page_content, "metadata": doc.metadata}
 
 
 def _escaped(text: str) -> str:

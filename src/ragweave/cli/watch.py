@@ -10,6 +10,7 @@ from typing import Any
 
 from langgraph.types import Overwrite
 
+from ragweave.cli.calls import Asked, Calls, Searched
 from ragweave.state import Note
 
 
@@ -19,8 +20,16 @@ class Visit:
 
     node: str
     started: float
+    step: int = 0
+    """Which superstep of the graph it belongs to, from 0."""
     seconds: float = 0.0
     update: Mapping[str, Any] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+    """Its model calls."""
+    searched: list[Searched] = field(default_factory=list)
+    """Its retrievals."""
+    error: str = ""
+    """Why it ended without a result."""
 
     @property
     def calls(self) -> int:
@@ -48,8 +57,13 @@ class Watch:
         """Watch a run; `live` shows tokens as they come."""
         self.live = live
         self.visits: list[Visit] = []
+        self.output: dict[str, Any] = {}
+        """What the graph has given so far."""
+        self.calls = Calls()
+        self._step = -1
         self._open: dict[str, Visit] = {}
         self._texts: dict[str, str] = {}
+        self._ended: list[str] = []
         self._shown: str | None = None
 
     @property
@@ -58,12 +72,22 @@ class Watch:
         lists = (visit.update.get("notes") for visit in self.visits)
         return [note for notes in lists if isinstance(notes, list) for note in notes]
 
+    @property
+    def all_visits(self) -> list[Visit]:
+        """The visits, those too that never ended, in order of their ends."""
+        for key, visit in self._open.items():
+            visit.error = "did not end"
+            self._called(key, visit)
+        return [*self.visits, *self._open.values()]
+
     def task(self, event: Mapping[str, Any]) -> None:
         """Take a task's start or end."""
         if "result" in event or "error" in event:
             self._end(event)
-        else:
-            self._open[event["id"]] = Visit(event["name"], time.perf_counter())
+            return
+        if not self._open:
+            self._step += 1
+        self._open[event["id"]] = Visit(event["name"], time.perf_counter(), self._step)
 
     def token(self, chunk: Any, metadata: Mapping[str, Any]) -> None:
         """Take a token of a reply."""
@@ -71,7 +95,7 @@ class Watch:
         text = chunk.text if isinstance(chunk.text, str) else ""
         if self._shown is None:
             self._shown = key
-            self._write(f"[{metadata.get('langgraph_node')}] ")
+            self._write(f"[{metadata.get('langgraph_node')}] {self._texts.pop(key, '')}")
         if key == self._shown:
             self._write(text)
         else:
@@ -88,6 +112,8 @@ class Watch:
         if visit is None:
             return
         visit.seconds = time.perf_counter() - visit.started
+        visit.error = str(event.get("error") or "")
+        self._called(event["id"], visit)
         writes = dict(event.get("result") or ())
         visit.update = {
             key: value.value if isinstance(value, Overwrite) else value
@@ -96,15 +122,20 @@ class Watch:
         self.visits.append(visit)
         self._flush(f"{event['name']}:{event['id']}")
 
+    def _called(self, task: str, visit: Visit) -> None:
+        visit.asked = self.calls.asked.get(task, [])
+        visit.searched = self.calls.searched.get(task, [])
+
     def _flush(self, key: str) -> None:
+        """Show the replies that have ended, unless one that has not is being shown."""
         if key == self._shown:
             self.close()
-        waiting = self._texts.pop(key, None)
-        if waiting is not None:
-            if self._shown is not None:
-                self._texts[key] = waiting
-                return
-            self._write(f"[{key.partition(':')[0]}] {waiting}\n")
+        elif key in self._texts:
+            self._ended.append(key)
+        if self._shown is None:
+            for ended in self._ended:
+                self._write(f"[{ended.partition(':')[0]}] {self._texts.pop(ended)}\n")
+            self._ended.clear()
 
     def _write(self, text: str) -> None:
         sys.stdout.write(text)

@@ -1,0 +1,194 @@
+"""A run as plain JSON: its output, its steps with their prompts, replies and passages, its graph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NotRequired
+
+from langchain_core.documents import Document
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from ragweave.cli.calls import Asked, Searched
+from ragweave.cli.watch import Visit, Watch
+from ragweave.errors import UsageError
+from ragweave.graphs import CompiledGraph
+from ragweave.tools.drawing import Line, Shape, Taken, shape_of
+
+START, END = "__start__", "__end__"
+
+
+class StepRecord(TypedDict):
+    """One run of one node."""
+
+    node: str
+    step: int
+    """Which superstep it ran in, from 0: nodes of one superstep run side by side."""
+    seconds: float
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    found: str
+    """What it came to, in a few words."""
+    asked: list[Asked]
+    searched: list[Searched]
+    passages: dict[str, list[dict[str, Any]]]
+    """The passages that it wrote, by query or state key."""
+    notes: list[dict[str, Any]]
+    error: str
+
+
+class EdgeRecord(TypedDict):
+    """An edge of the graph."""
+
+    source: str
+    target: str
+    label: str
+    conditional: bool
+
+
+class GraphRecord(TypedDict):
+    """The graph that ran."""
+
+    nodes: list[str]
+    edges: list[EdgeRecord]
+
+
+class RunRecord(TypedDict):
+    """A recorded run; beside these keys it holds the graph's whole output."""
+
+    method: str
+    question: str
+    answer: NotRequired[str]
+    status: NotRequired[str]
+    usage: NotRequired[dict[str, Any]]
+    trace: list[StepRecord]
+    notes: list[dict[str, Any]]
+    graph: GraphRecord
+
+
+def run_record(graph: CompiledGraph, question: str, watch: Watch) -> dict[str, Any]:
+    """Return the record of a run that `watch` has seen, also of one that failed midway."""
+    shape = shape_of(graph.get_graph())
+    return {
+        "method": str(graph.get_name()),
+        "question": question,
+        **plain_output(watch.output),
+        "trace": run_steps(watch),
+        "notes": watch.notes,
+        "graph": {
+            "nodes": list(shape.nodes),
+            "edges": [line._asdict() for line in shape.lines],
+        },
+    }
+
+
+def run_steps(watch: Watch) -> list[StepRecord]:
+    """Return the steps of a run, in order of their ends."""
+    return [_step(visit) for visit in watch.all_visits]
+
+
+def plain_output(output: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a graph's output with its passages as plain mappings."""
+    if "passages" not in output:
+        return dict(output)
+    return {**output, "passages": [_plain(doc) for doc in output["passages"]]}
+
+
+def to_json(record: Mapping[str, Any]) -> str:
+    """Write a record as JSON text."""
+    return json.dumps(record, ensure_ascii=False, indent=2, default=str)
+
+
+def read_run(path: Path) -> RunRecord:
+    """Read a recorded run.
+
+    Raises:
+        UsageError: There is no such file, or it is no recorded run.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as fault:
+        reason = getattr(fault, "strerror", None) or "not UTF-8 text"
+        raise UsageError(f"{path} cannot be read: {reason}") from fault
+    try:
+        return TypeAdapter(RunRecord).validate_json(text)
+    except ValidationError as fault:
+        first = fault.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise UsageError(
+            f"{path} is no recorded run ({where}: {first['msg']}): make one with "
+            f"`ragweave ask … --trace-file {path.name}`"
+        ) from fault
+
+
+def taken_of(record: RunRecord) -> tuple[Shape, Taken]:
+    """Return the graph of a run and the path that it took.
+
+    An edge counts as taken where its ends ran in supersteps one behind the other.
+    """
+    edges = record["graph"]["edges"]
+    lines = tuple(Line(e["source"], e["target"], e["label"], e["conditional"]) for e in edges)
+    steps: dict[int, set[str]] = {-1: {START}}
+    times = {START: 1}
+    for step in record["trace"]:
+        steps.setdefault(step["step"], set()).add(step["node"])
+        times[step["node"]] = times.get(step["node"], 0) + 1
+    last = max(steps)
+    if record.get("answer"):
+        steps[last + 1] = {END}
+        times[END] = 1
+    pairs = {
+        (line.source, line.target)
+        for line in lines
+        for at, nodes in steps.items()
+        if line.source in nodes and line.target in steps.get(at + 1, ())
+    }
+    return Shape(tuple(record["graph"]["nodes"]), lines), Taken(times, frozenset(pairs))
+
+
+def _step(visit: Visit) -> StepRecord:
+    given, made = visit.tokens
+    return {
+        "node": visit.node,
+        "step": visit.step,
+        "seconds": round(visit.seconds, 4),
+        "calls": visit.calls,
+        "input_tokens": given,
+        "output_tokens": made,
+        "found": _found(visit),
+        "asked": visit.asked,
+        "searched": visit.searched,
+        "passages": _passages(visit.update),
+        "notes": [dict(note) for note in visit.update.get("notes") or ()],
+        "error": visit.error,
+    }
+
+
+def _found(visit: Visit) -> str:
+    update = visit.update
+    if update.get("answer"):
+        return str(update["answer"])
+    candidates = update.get("candidates")
+    if isinstance(candidates, Mapping) and candidates:
+        return "; ".join(one["answer"] for one in candidates.values())
+    retrieved = update.get("retrieved")
+    if isinstance(retrieved, Mapping) and retrieved:
+        return ", ".join(f"{len(docs)} passages for {key}" for key, docs in retrieved.items())
+    return ""
+
+
+def _passages(update: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    sets: dict[str, list[dict[str, Any]]] = {}
+    for name in ("retrieved", "kept"):
+        for key, docs in (update.get(name) or {}).items():
+            sets[f"{name} for {key}"] = [_plain(doc) for doc in docs]
+    if update.get("passages"):
+        sets["passages"] = [_plain(doc) for doc in update["passages"]]
+    return sets
+
+
+def _plain(doc: Document) -> dict[str, Any]:
+    return {"id": doc.id, "text": doc.page_content, "metadata": doc.metadata}

@@ -1,0 +1,33 @@
+"""`ragweave trace`: a recorded run as a tree, or as one self-contained page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragweave.errors import UsageError
+
+
+def trace(
+    run: Annotated[Path, typer.Argument(help="A run recorded by `ragweave ask --trace-file`.")],
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write one page: the graph, the path taken, prompts, replies, passages."),
+    ] = None,
+) -> None:
+    """Show a recorded run."""
+    from ragweave.cli.record import read_run
+    from ragweave.cli.screen import console
+    from ragweave.cli.trace_page import trace_page
+    from ragweave.cli.tree import tree
+
+    record = read_run(run)
+    if html is None:
+        console().print(tree(record["trace"]))
+        return
+    if not html.parent.is_dir():
+        raise UsageError(f"no such folder: {html.parent}")
+    html.write_text(trace_page(record), "utf-8")
+    typer.echo(f"wrote {html}", err=True)

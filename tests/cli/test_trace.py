@@ -1,0 +1,220 @@
+"""A recorded run: what it holds, how it is read, and the page made of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.command import LEXICAL, Run
+from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
+
+from ragweave import build_graph
+from ragweave.cli.record import read_run, run_record, taken_of, to_json
+from ragweave.cli.run import follow
+from ragweave.cli.trace import trace
+from ragweave.cli.trace_page import trace_page
+from ragweave.cli.watch import Watch
+from ragweave.errors import UsageError
+
+EVIL = "<script>document.title='taken over'</script><img src=x onerror=alert(1)>"
+QUESTION = "Where is the bridge?"
+Record = Callable[..., dict[str, Any]]
+
+
+def second_knows(seen: Seen) -> str:
+    """Concat does not know; the second passage alone does."""
+    return "Varn" if seen.passages == ["Varn has a bridge."] else "Unknown"
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Record:
+    """Run a method and read its record back from a file."""
+
+    async def run(question: str, texts: tuple[str, ...], replies: Any, method: str) -> Any:
+        model = ScriptedChat(replies=replies, usage=(7, 2))
+        graph = build_graph(
+            method, model=model, retriever=ListRetriever(documents=documents(*texts))
+        )
+        watch = Watch(live=False)
+        try:
+            await follow(graph, {"question": question}, watch)
+        finally:
+            text = to_json(run_record(graph, question, watch))
+            (tmp_path / "run.json").write_text(text, "utf-8")
+
+    def record(
+        question: str = QUESTION,
+        texts: tuple[str, ...] = ("A river.", "Varn has a bridge."),
+        replies: Any = second_knows,
+        method: str = "concat_pf",
+    ) -> Any:
+        import asyncio
+
+        try:
+            asyncio.run(run(question, texts, replies, method))
+        except ValueError as fault:
+            assert "out of order" in str(fault)
+        return read_run(tmp_path / "run.json")
+
+    return record
+
+
+def test_each_step_has_its_prompts_replies_and_passages(recorded: Record) -> None:
+    record = recorded()
+    assert (record["method"], record["question"], record["answer"]) == (
+        "concat_pf",
+        QUESTION,
+        "Varn",
+    )
+    steps = {step["node"]: step for step in record["trace"]}
+    assert steps["retrieve"]["searched"] == [{"query": QUESTION, "found": 2, "error": ""}]
+    found = steps["retrieve"]["passages"]["retrieved for question"]
+    assert [one["text"] for one in found] == ["A river.", "Varn has a bridge."]
+    (asked,) = steps["concat"]["asked"]
+    assert asked["role"] == "answer"
+    assert [one["role"] for one in asked["prompt"]] == ["system", "human"]
+    assert "Varn has a bridge." in asked["prompt"][-1]["text"]
+    assert asked["reply"] == "Unknown"
+    alone = [step["asked"][0] for step in record["trace"] if step["node"] == "post_fusion"]
+    replies = {"Varn has a bridge." in one["prompt"][-1]["text"]: one["reply"] for one in alone}
+    assert replies == {True: "Varn", False: "Unknown"}
+    assert [step["step"] for step in record["trace"]] == [0, 1, 2, 3, 4, 5, 5, 6]
+
+
+def test_the_path_taken(recorded: Record) -> None:
+    shape, taken = taken_of(recorded())
+    assert taken.nodes["post_fusion"] == 2
+    not_taken = {line[:2] for line in shape.lines} - taken.lines
+    assert not_taken == {
+        ("begin", "collect"),
+        ("collect", "concat_vote"),
+        ("concat_vote", "__end__"),
+    }
+    _, straight = taken_of(recorded(replies=["Varn"]))
+    assert ("concat_vote", "__end__") in straight.lines
+    assert "post_fusion" not in straight.nodes
+
+
+def test_a_failed_run_is_recorded_up_to_its_fault(recorded: Record) -> None:
+    record = recorded(replies=[ValueError("out of order")])
+    assert "answer" not in record or not record["answer"]
+    failed = record["trace"][-1]
+    assert failed["node"] == "concat"
+    assert "out of order" in failed["asked"][0]["error"]
+    assert failed["error"]
+    page = trace_page(record)  # type: ignore[arg-type]
+    assert "The run did not end" in page
+    assert "out of order" in page
+
+
+class Parsed(HTMLParser):
+    """The page's tags with their attributes, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_texts_of_the_run_stay_text_and_nothing_is_loaded(recorded: Record) -> None:
+    page = trace_page(recorded(f"{EVIL}?", (EVIL, "</pre></details><b>x</b>"), [EVIL], "concat"))
+    parsed = Parsed(page)
+    names = {tag for tag, _ in parsed.tags}
+    assert not names & {"script", "img", "b-x", "iframe", "object", "link"}
+    attributes = {name for _, found in parsed.tags for name in found}
+    assert not {name for name in attributes if name.startswith("on")} | attributes & {"src"}
+    links = [found["href"] or "" for _, found in parsed.tags if "href" in found]
+    assert links
+    assert all(link.startswith("#") for link in links)
+    assert not re.search(r"url\((?!#)|@import", page)
+    assert parsed.text.count(EVIL) >= 4
+    assert "</pre></details><b>x</b>" in parsed.text
+
+
+def test_clicking_a_node_leads_to_its_first_step(recorded: Record) -> None:
+    parsed = Parsed(trace_page(recorded()))  # type: ignore[arg-type]
+    anchors = [found["id"] for tag, found in parsed.tags if tag == "details" and "id" in found]
+    assert anchors == list(dict.fromkeys(anchors))
+    links = {found["href"] for tag, found in parsed.tags if tag == "a"}
+    assert links == {f"#{anchor}" for anchor in anchors}
+
+
+BROKEN = {
+    "no file": (None, "cannot be read"),
+    "no text": (b"\xff\xfe\x00", "not UTF-8"),
+    "no JSON": (b"{", "no recorded run"),
+    "without a trace": (b'{"method": "concat", "question": "q"}', "trace: Field required"),
+    "another file": (b"[1, 2]", "no recorded run"),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), BROKEN.values(), ids=BROKEN)
+def test_a_file_that_is_no_run(tmp_path: Path, content: bytes | None, said: str) -> None:
+    path = tmp_path / "run.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UsageError, match=said) as fault:
+        trace(path)
+    assert "\n" not in str(fault.value)
+
+
+def test_the_command_records_and_makes_the_page(ragweave: Run, kb: Path, tmp_path: Path) -> None:
+    ask = ("ask", "When was the Old Bridge opened?", "--kb", str(kb), *LEXICAL)
+    done = ragweave(*ask, "--trace-file", "run.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run.json").read_text("utf-8"))["answer"] == "1932"
+    done = ragweave("trace", "run.json", "--html", "run.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "The Old Bridge of Varn" in (tmp_path / "run.html").read_text("utf-8")
+    assert "concat_vote" in ragweave("trace", "run.json", cwd=tmp_path).stdout
+    done = ragweave(*ask, "--trace-file", "nowhere/run.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no such folder: nowhere" in done.stderr
+
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+HEADLESS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium found to look at the page with")
+def test_a_browser_shows_the_page_and_runs_no_script(recorded: Record, tmp_path: Path) -> None:
+    page = tmp_path / "run.html"
+    record = recorded(texts=(EVIL, "Varn has a bridge."))
+    page.write_text(trace_page(record), "utf-8")  # type: ignore[arg-type]
+    profile = f"--user-data-dir={tmp_path / 'profile'}"
+    done = subprocess.run(
+        [str(BROWSER), *HEADLESS, profile, "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    parsed = Parsed(done.stdout)
+    assert f"<title>concat_pf: {QUESTION}</title>" in done.stdout
+    assert EVIL in parsed.text
+    kinds = [found.get("class") or "" for _, found in parsed.tags]
+    assert sum(kind == "box on" for kind in kinds) == 7
+    assert sum(kind.startswith("line") and kind.endswith(" off") for kind in kinds) == 3
