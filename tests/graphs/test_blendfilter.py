@@ -168,6 +168,19 @@ def test_more_hops_reason_over_what_the_last_hop_found() -> None:
     assert (state["usage"]["calls"], state["usage"]["retrievals"]) == (12, 4)
 
 
+def test_a_later_hop_that_says_nothing_keeps_the_last_one() -> None:
+    reasoned = iter([REASONING, "Unknown", REASONING])
+
+    def reply(seen: Any) -> str:
+        task = seen.task["task"]
+        return next(reasoned) if task == "reason" else SAID[task]
+
+    state = run(model=ScriptedChat(replies=reply), hops=2)
+    assert "augmentation_empty" in events(state)
+    assert state["queries"]["external"].startswith(REASONING)
+    assert [doc.id for doc in state["kept"]["external"]] == ["ex0", "s0"]
+
+
 def test_strategyqa_asks_no_topic_and_answers_yes_or_no() -> None:
     said = {**SAID, "reason": "It is. So the answer is Yes.", "extract": "Yes, it does."}
     model = ScriptedChat(replies=lambda seen: said[seen.task["task"]])

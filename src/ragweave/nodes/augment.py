@@ -79,7 +79,8 @@ def blend(state: Mapping[str, Any], options: BlendingOptions, config: RunnableCo
     """Put each generated text before the question, and drop the question itself if not wanted.
 
     A text that is empty or says that the model does not know adds nothing: its query is the
-    question, and is left out where the question's own set stands. Noted `augmentation_empty`.
+    question, and is left out where the question's own set stands; in a later hop, the last
+    hop's query stays. Noted `augmentation_empty`.
     """
     if state["passages"]:
         return {}
@@ -89,12 +90,13 @@ def blend(state: Mapping[str, Any], options: BlendingOptions, config: RunnableCo
         queries.pop("question", None)
     for key, text in state["augmented"].items():
         query, length = widened(question, text)
-        queries.pop(key, None)
-        if query != question or "question" not in queries:
-            queries[key] = query
+        before = queries.pop(key, None)
         if query == question:
             notes.append(note(config, "blend", "augmentation_empty", query=key))
-        elif length > LONGEST:
+            query = before or query
+        if query != question or "question" not in queries:
+            queries[key] = query
+        if length > LONGEST:
             notes.append(note(config, "blend", "query_cut", query=key, characters=length))
     return {"queries": queries, "notes": notes}
 
