@@ -8,12 +8,16 @@ from typing import Any, Generic, TypeAlias
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.graph import Graph
+from langchain_core.tools import BaseTool
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer, RetryPolicy
+from pydantic import BaseModel
 
+from ragweave.graphs.adapters import GraphRetriever, tool_of
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.context_filter import Filters
 from ragweave.nodes.options import OptionsT, specialised
@@ -21,6 +25,7 @@ from ragweave.nodes.retrieve import Retriever
 from ragweave.nodes.scores import scorer_of
 from ragweave.nodes.step import Step
 from ragweave.state import RAGInput, RAGOutput, RAGState
+from ragweave.tools.drawing import draw_svg, shape_of
 from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import Models
 from ragweave.tools.scorers.protocol import LogprobScorer
@@ -41,6 +46,39 @@ class CompiledGraph(CompiledStateGraph[Any, Any, Any, Any]):
     ) -> Graph:
         """Return the graph to draw."""
         return _without_handlers(await super().aget_graph(config, xray=xray))
+
+    def as_tool(
+        self,
+        args_schema: type[BaseModel] | None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        arg_types: dict[str, type] | None = None,
+    ) -> BaseTool:
+        """Return a tool that answers a question by this graph, with its sources.
+
+        Args:
+            args_schema: What the tool takes, where not a question alone; then LangChain makes
+                the tool, and its input is the graph's.
+            name: The tool's name, as an agent's model sees it; None: the method's.
+            description: When to use it, as an agent's model sees it.
+            arg_types: As `args_schema`, by name.
+        """
+        if args_schema is not None or arg_types is not None:
+            return super().as_tool(
+                args_schema, name=name, description=description, arg_types=arg_types
+            )
+        told = description or "Answers a question from the knowledge base, and names its sources."
+        return tool_of(self, name or str(self.get_name()), told)
+
+    def as_retriever(self) -> BaseRetriever:
+        """Return a retriever of the passages that this graph keeps for a question."""
+        return GraphRetriever(graph=self)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        """Show the graph in a notebook; LangGraph's own picture is drawn by a server far away."""
+        picture = draw_svg(shape_of(self.get_graph()), title=f"The graph of {self.get_name()}")
+        return {"text/plain": repr(self), "image/svg+xml": picture}
 
 
 Draft: TypeAlias = StateGraph[Any, Any, Any, Any]

@@ -1,0 +1,144 @@
+"""The example app, driven as a browser would drive it, without a socket."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from tests.scripted import ListRetriever, ScriptedChat, documents
+
+pytest.importorskip("fastapi", reason='the example needs: pip install "ragweave[examples]"')
+httpx = pytest.importorskip("httpx", reason='the example needs: pip install "ragweave[examples]"')
+
+FILE = Path(__file__).parents[2] / "examples" / "chat_app.py"
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("chat_app", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["chat_app"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def app_of(example: ModuleType, replies: Any, restater: Any = None, **options: Any) -> Any:
+    from ragweave import build_graph
+
+    retriever = ListRetriever(documents=documents("Varn has a bridge.", "Ostra has marble."))
+    method = options.pop("method", "concat")
+    rag = build_graph(method, model=ScriptedChat(replies=replies), retriever=retriever, **options)
+    return example.create_app(example.build_chat(rag, restater))
+
+
+@pytest.fixture
+async def client(example: ModuleType) -> AsyncIterator[Any]:
+    async with open_client(app_of(example, ["The bridge of Varn"])) as opened:
+        yield opened
+
+
+def open_client(app: Any) -> Any:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app")
+
+
+async def turn(client: Any, question: str, thread: str = "t") -> list[tuple[str, dict[str, Any]]]:
+    reply = await client.post("/chat", json={"question": question, "thread": thread})
+    assert reply.status_code == 200
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    parts = [part.split("\ndata: ") for part in reply.text.strip().split("\n\n")]
+    return [(head.removeprefix("event: "), json.loads(data)) for head, data in parts]
+
+
+async def test_tokens_come_before_the_answer_with_its_sources(client: Any) -> None:
+    *tokens, last = await turn(client, "Which bridge is old?")
+    assert {kind for kind, _ in tokens} == {"token"}
+    assert len(tokens) >= 4
+    assert "".join(data["text"] for _, data in tokens) == "The bridge of Varn"
+    assert {data["node"] for _, data in tokens} == {"concat"}
+    answer = {"text": "The bridge of Varn", "status": "answered", "sources": ["p0", "p1"]}
+    assert last == ("answer", answer)
+
+
+async def test_threads_are_remembered_apart(client: Any) -> None:
+    await turn(client, "First?", "a")
+    await turn(client, "Second?", "a")
+    await turn(client, "Other?", "b")
+    told = (await client.get("/threads/a")).json()
+    assert [one["text"] for one in told if one["role"] == "human"] == ["First?", "Second?"]
+    assert len((await client.get("/threads/b")).json()) == 2
+    assert (await client.get("/threads/new")).json() == []
+
+
+async def test_a_follow_up_is_restated_for_the_method(example: ModuleType) -> None:
+    restater = ScriptedChat(replies=["Where is the bridge of Varn?"])
+    app = app_of(example, lambda seen: seen.task["question"], restater)
+    async with open_client(app) as client:
+        assert (await turn(client, "Which bridge?"))[-1][1]["text"] == "Which bridge?"
+        *tokens, last = await turn(client, "Where is it?")
+    assert last[1]["text"] == "Where is the bridge of Varn?"
+    assert {data["node"] for _, data in tokens} == {"concat"}
+    assert len(restater.seen) == 1
+
+
+@pytest.mark.parametrize("given", [{"question": "  "}, {}, {"question": "q", "thread": "../x"}])
+async def test_bad_input_is_refused(client: Any, given: dict[str, str]) -> None:
+    assert (await client.post("/chat", json=given)).status_code == 422
+
+
+async def test_a_run_that_fails_says_why(example: ModuleType) -> None:
+    app = app_of(example, ["x"], method="concat", timeout=1e-9)
+    async with open_client(app) as client:
+        kind, data = (await turn(client, "Which?"))[-1]
+    assert kind == "error"
+    assert "time limit" in data["text"]
+
+
+async def test_the_default_runs_on_the_bundled_articles(
+    example: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAGWEAVE_MODEL", "extractive?similarity=lexical")
+    async with open_client(example.create_app()) as client:
+        assert "<script>" in (await client.get("/")).text
+        kind, data = (await turn(client, "What does BlendFilter blend?"))[-1]
+    assert kind == "answer"
+    assert "BlendFilter" in data["sources"]
+
+
+def start(**env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(FILE)],
+        env={**os.environ, "RAGWEAVE_MODEL": "extractive?similarity=lexical", **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_missing_knowledge_base_is_said_in_a_line(tmp_path: Path) -> None:
+    done = start(RAGWEAVE_KB=str(tmp_path / "nowhere"))
+    assert done.returncode == 1
+    assert "nowhere" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.loopback
+def test_a_port_in_use_is_said(socket_enabled_for_module: None) -> None:
+    pytest.importorskip("uvicorn")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = start(PORT=str(taken.getsockname()[1]))
+    assert done.returncode != 0
+    assert "address already in use" in done.stderr
