@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 import ragweave
-from ragweave.cli import ask, draw, index, methods, trace
+from ragweave.cli import ask, compare, draw, index, methods, report, study, trace
+from ragweave.cli import eval as eval_
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
 
 app = typer.Typer(
@@ -25,6 +26,10 @@ app.command("ask")(ask.ask)
 app.command("methods")(methods.methods)
 app.command("draw")(draw.draw)
 app.command("trace")(trace.trace)
+app.command("eval")(eval_.evaluate)
+app.command("report")(report.report)
+app.command("compare")(compare.compare)
+app.add_typer(study.app, name="study")
 
 
 def _version(wanted: bool) -> None:

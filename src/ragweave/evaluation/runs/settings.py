@@ -55,6 +55,8 @@ class RunSettings:
     retriever: str = "auto"
     rerank: str = ""
     gold: Gold = "as_found"
+    oracle: bool = False
+    """Whether methods are handed the gold answers: FILCO's filters then are oracles (SILVER)."""
     seed: int = 0
     limit: int | None = None
     """Only the first so many questions."""

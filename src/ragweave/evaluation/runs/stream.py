@@ -136,8 +136,9 @@ class Stream:
         given: dict[str, Any] = {
             "question": question.question,
             "answer_type": question.answer_type,
-            "gold_answers": list(question.answers),
         }
+        if self.settings.oracle:
+            given["gold_answers"] = list(question.answers)
         k = system.resolved().k
         passages = await handed(question, self.settings, self.retriever, k)
         return given if passages is None else {**given, "passages": passages}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 from ragweave.errors import UsageError
 from ragweave.graphs import METHODS
 from ragweave.graphs.build import method_named, method_options
 from ragweave.graphs.method import Method
+from ragweave.graphs.option_texts import parse_options
 from ragweave.nodes.options import Options
 
 _PART = re.compile(r"[^,\[\]]+(?:\[[^\[\]]*\])?")
@@ -84,34 +85,15 @@ def parse_systems(text: str, shared: Mapping[str, Any] | None = None) -> list[Sy
 def _parsed(part: str, shared: Mapping[str, Any]) -> System:
     name, _, inside = part.partition("[")
     method = method_named(name.strip())
-    own = dict(_options(inside.rstrip("]"), method))
+    own = _options(inside.rstrip("]"), method)
     known = get_type_hints(method.options)
-    options = {key: value for key, value in shared.items() if key in known} | own
+    options = {**{key: value for key, value in shared.items() if key in known}, **own}
     return system(method.name, part if own else method.name, **options)
 
 
-def _options(text: str, method: Method) -> Iterator[tuple[str, Any]]:
-    hints = get_type_hints(method.options)
-    for part in filter(None, (one.strip() for one in text.split(","))):
-        name, equals, value = part.partition("=")
-        if not equals:
-            raise UsageError(f"{method.name}[{text}]: options are name=value, not {part!r}")
-        key = name.strip().replace("-", "_")
-        several = get_origin(hints.get(key)) in (tuple, list)
-        words = [_value(one.strip()) for one in value.split("+")] if several else []
-        yield key, tuple(words) if several else _value(value.strip())
-
-
-def _value(text: str) -> Any:
-    if text.lower() in ("none", "null"):
-        return None
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, int | float) else text
+def _options(text: str, method: Method) -> Mapping[str, Any]:
+    parts = [one.strip() for one in text.split(",")]
+    return parse_options([one.replace("+", ",") for one in parts if one], method)
 
 
 def _shown(value: Any) -> str:

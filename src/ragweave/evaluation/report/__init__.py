@@ -1,0 +1,19 @@
+"""Reports: tables with intervals, plots, the papers' values beside ours, a page a question."""
+
+from ragweave.evaluation.report.plots import Line, can_plot, plot_bars, plot_lines
+from ragweave.evaluation.report.summary import Column, Experiment, read_runs
+from ragweave.evaluation.report.tables import Table, tables_of
+from ragweave.evaluation.report.write import write_report
+
+__all__ = [
+    "Column",
+    "Experiment",
+    "Line",
+    "Table",
+    "can_plot",
+    "plot_bars",
+    "plot_lines",
+    "read_runs",
+    "tables_of",
+    "write_report",
+]

@@ -1,0 +1,146 @@
+"""`report.html`: one file with tables and plots in it, and a page for each question beside it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ragweave.evaluation.report.markdown import settings_lines
+from ragweave.evaluation.report.summary import Experiment
+from ragweave.evaluation.report.tables import SHOWN, Table, tables_of
+from ragweave.evaluation.runs.outcome import Record
+
+_STYLE = """
+body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#222}
+table{border-collapse:collapse;margin:.5rem 0}td,th{padding:.25rem .6rem;text-align:left;
+border-bottom:1px solid #ddd;vertical-align:top}th{border-bottom:2px solid #888}
+td+td{font-variant-numeric:tabular-nums}.remark,.dim{color:#666}.right{color:#060}.wrong{color:#a00}
+pre{white-space:pre-wrap;background:#f6f6f6;padding:.6rem;margin:.3rem 0}.gold{background:#eaf6ea}
+summary{cursor:pointer}img{max-width:100%}
+"""
+
+
+def write_html(
+    path: Path,
+    experiments: Sequence[Experiment],
+    plots: Sequence[Path],
+    pages: Sequence[tuple[str, str, str]],
+) -> None:
+    """Write the report as one file that needs no other.
+
+    Args:
+        path: Where to.
+        experiments: What it is about.
+        plots: The plots' files; the PNGs are written into the page.
+        pages: For each question's page its address, the question and a mark of how it went.
+    """
+    parts = ["<h1>Evaluation report</h1>"]
+    for experiment in experiments:
+        for level, table in enumerate(tables_of(experiment)):
+            parts.append(_table(table, "h2" if level == 0 else "h3"))
+        lines = "".join(f"<li>{escape(line[2:])}</li>" for line in settings_lines(experiment))
+        parts.append(f"<details><summary>Settings</summary><ul>{lines}</ul></details>")
+    for plot in plots:
+        if plot.suffix == ".png":
+            data = base64.b64encode(plot.read_bytes()).decode()
+            parts.append(f'<p><img alt="{escape(plot.stem)}" src="data:image/png;base64,{data}">')
+    if pages:
+        rows = "".join(
+            f'<li><a href="{escape(address)}">{escape(text)}</a> <span class="dim">{escape(mark)}'
+            "</span></li>"
+            for address, text, mark in pages
+        )
+        parts.append(f"<h2>Questions</h2><ol>{rows}</ol>")
+    path.write_text(_page("Evaluation report", parts), "utf-8")
+
+
+def question_page(records: Sequence[Record]) -> str:
+    """Return the page of one question: gold, and each system's answer, passages and steps."""
+    first = records[0]
+    gold = "; ".join(map(_text, first["gold"])) or "none: the question has no answer"
+    parts = [f"<h1>{escape(first['question'])}</h1>", f"<p>Gold: <b>{escape(gold)}</b></p>"]
+    for record in records:
+        parts.append(f"<h2>{escape(record['system'])}</h2>")
+        parts += _failed(record) if record["error"] else _answered(record)
+    return _page(first["question"], parts)
+
+
+def _answered(record: Record) -> Iterable[str]:
+    scores = ", ".join(
+        f"{SHOWN.get(name, name)} {value * 100:.0f}" for name, value in record["scores"].items()
+    )
+    usage = record["usage"]
+    yield f"<p>Answer: <b>{escape(record['answer'])}</b> <span class=dim>({escape(scores)})</span>"
+    yield (
+        f"<p class=dim>{usage['calls']} calls, {usage['input_tokens']} tokens in, "
+        f"{usage['output_tokens']} out, {record['seconds']:.2f} s</p>"
+    )
+    yield _nodes(record)
+    yield from _passages(record)
+
+
+def _nodes(record: Record) -> str:
+    """Return what each node did: its calls and tokens, what it wrote, its notes, its replies."""
+    rows = "".join(
+        f"<tr><td>{escape(node)}<td>{one['calls']}<td>{one['input_tokens']} + "
+        f"{one['output_tokens']}</tr>"
+        for node, one in record["usage"]["by_node"].items()
+    )
+    parts = [f"<table><tr><th>node<th>calls<th>tokens</tr>{rows}</table>"]
+    found = {
+        **record["trace"],
+        **{f"found for {key}": ids for key, ids in record["retrieved"].items()},
+        **{f"kept of {key}": ids for key, ids in record["kept"].items()},
+        **{f"note: {one['event']} ({one['node']})": one["detail"] for one in record["notes"]},
+    }
+    parts += [
+        f"<p class=dim>{escape(key)}<pre>{escape(_text(v))}</pre>" for key, v in found.items()
+    ]
+    for key, one in record["candidates"].items():
+        parts.append(
+            f"<p class=dim>{escape(key)} → {escape(one['answer'])}<pre>{escape(one['reply'])}</pre>"
+        )
+    return f"<details><summary>What each node did</summary>{''.join(parts)}</details>"
+
+
+def _passages(record: Record) -> Iterable[str]:
+    for number, one in enumerate(record["passages"], start=1):
+        mark = ' class="gold"' if one["gold"] else ""
+        told = " (gold)" if one["gold"] else ""
+        yield f"<p{mark}>{number}. <b>{escape(one['title'])}</b>{told} {escape(one['text'])}</p>"
+
+
+def _failed(record: Record) -> Iterable[str]:
+    error = record["error"]
+    yield f"<p class=wrong>Failed: {escape(error['kind'])}: {escape(error['text'])}</p>"
+
+
+def _table(table: Table, mark: str) -> str:
+    head = "".join(f"<th>{escape(cell)}" for cell in table.head)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}' for cell in row)}</tr>" for row in table.rows
+    )
+    remarks = "".join(f"<p class=remark>{escape(remark)}</p>" for remark in table.remarks)
+    return f"<{mark}>{escape(table.title)}</{mark}><table><tr>{head}</tr>{rows}</table>{remarks}"
+
+
+def _page(title: str, parts: Iterable[str]) -> str:
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>\n"
+        + "\n".join(parts)
+        + "\n</html>\n"
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ", ".join(value)
+    kept: Mapping[str, Any] | Any = value
+    return json.dumps(kept, ensure_ascii=False, indent=1, default=str)

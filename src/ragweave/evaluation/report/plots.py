@@ -1,0 +1,156 @@
+"""Plots as PNG and SVG: labelled axes, units, 95% intervals."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragweave.errors import MissingExtraError
+from ragweave.evaluation.metrics import Interval
+from ragweave.evaluation.report.summary import Experiment
+from ragweave.evaluation.report.tables import SHOWN
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe & Ito's palette: told apart with colour blindness too."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a study's plot."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[Interval]
+
+
+def can_plot() -> bool:
+    """Say whether matplotlib is there."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def plot_experiment(folder: Path, experiment: Experiment) -> list[Path]:
+    """Draw an experiment: scores by method, and score against tokens.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    return [*_scores(folder, experiment), *_tokens(folder, experiment)]
+
+
+def plot_lines(folder: Path, name: str, lines: Sequence[Line], x: str, y: str) -> list[Path]:
+    """Draw a study over a number: a line with its intervals for each method."""
+    figure, axes = _figure()
+    for line, colour in zip(lines, _colours(len(lines)), strict=True):
+        means = [one.mean * 100 for one in line.y]
+        bars = _bars(line.y)
+        axes.errorbar(
+            line.x, means, yerr=bars, label=line.name, color=colour, marker="o", capsize=3
+        )
+    axes.set_xticks(sorted({value for line in lines for value in line.x}))
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.legend(frameon=False)
+    return _saved(figure, folder, name)
+
+
+def plot_bars(
+    folder: Path, name: str, labels: Sequence[str], values: Sequence[Interval], y: str
+) -> list[Path]:
+    """Draw a bar with its interval for each label."""
+    figure, axes = _figure(height=1.2 + 0.4 * len(labels))
+    means = [one.mean * 100 for one in values]
+    places = list(range(len(labels)))[::-1]
+    axes.barh(places, means, xerr=_bars(values), color=_COLOURS[0], height=0.6, capsize=3)
+    axes.set_yticks(places, labels)
+    axes.set_xlabel(y)
+    axes.set_xlim(left=0)
+    return _saved(figure, folder, name)
+
+
+def _scores(folder: Path, experiment: Experiment) -> list[Path]:
+    score = experiment.headline
+    found = [
+        (column.label, column.scores[score].interval())
+        for column in experiment.columns.values()
+        if score in column.scores
+    ]
+    if not found:
+        return []
+    label = f"{SHOWN[score]} (%), 95% interval"
+    labels, values = [one for one, _ in found], [one for _, one in found]
+    return plot_bars(folder, f"{experiment.name}-{_file(score)}", labels, values, label)
+
+
+def _tokens(folder: Path, experiment: Experiment) -> list[Path]:
+    score = experiment.headline
+    columns = [one for one in experiment.columns.values() if score in one.scores]
+    if len(columns) < 2:
+        return []
+    figure, axes = _figure()
+    for column, colour in zip(columns, _colours(len(columns)), strict=True):
+        spent = [
+            one + other
+            for one, other in zip(
+                column.costs["input_tokens"].values,
+                column.costs["output_tokens"].values,
+                strict=True,
+            )
+        ]
+        found = column.scores[score].interval()
+        mean = sum(spent) / len(spent)
+        axes.errorbar(
+            [mean], [found.mean * 100], yerr=_bars([found]), marker="o", color=colour, capsize=3
+        )
+        axes.annotate(
+            column.label, (mean, found.mean * 100), textcoords="offset points", xytext=(6, 4)
+        )
+    axes.set_xlabel("tokens a question, in and out (mean)")
+    axes.set_ylabel(f"{SHOWN[score]} (%), 95% interval")
+    axes.set_xlim(left=0)
+    axes.margins(x=0.15)
+    return _saved(figure, folder, f"{experiment.name}-tokens")
+
+
+def _figure(height: float = 3.6) -> tuple[Figure, Axes]:
+    if not can_plot():
+        raise MissingExtraError("Plotting", "eval")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="both", alpha=0.25)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _bars(values: Sequence[Interval]) -> Any:
+    return [
+        [(one.mean - one.low) * 100 for one in values],
+        [(one.high - one.mean) * 100 for one in values],
+    ]
+
+
+def _colours(n: int) -> list[str]:
+    return [_COLOURS[at % len(_COLOURS)] for at in range(n)]
+
+
+def _saved(figure: Figure, folder: Path, name: str) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
+    figure.savefig(paths[0], dpi=150, metadata={"Software": None})
+    figure.savefig(paths[1], metadata={"Date": None})
+    return paths
+
+
+def _file(name: str) -> str:
+    return name.replace("@", "_at_")

@@ -1,0 +1,204 @@
+"""What runs say, read back a line at a time: scores by system, costs, failures."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.metrics import Comparison, Interval, bootstrap, compare
+from ragweave.evaluation.runs.directory import RunDirectory
+from ragweave.evaluation.runs.ledger import Ledger
+from ragweave.evaluation.runs.outcome import Record
+from ragweave.evaluation.runs.results import records_of
+from ragweave.evaluation.runs.scoring import HEADLINE
+from ragweave.evaluation.runs.settings import RunSettings
+from ragweave.evaluation.runs.systems import System
+
+
+@dataclass
+class Values:
+    """One value a question: the questions' positions in the data set, and the values."""
+
+    at: array[int] = field(default_factory=lambda: array("q"))
+    values: array[float] = field(default_factory=lambda: array("d"))
+
+    def add(self, at: int, value: float) -> None:
+        """Take a question in."""
+        self.at.append(at)
+        self.values.append(value)
+
+    def interval(self) -> Interval:
+        """Return the mean with its 95% bootstrap interval."""
+        return bootstrap(self.values)
+
+
+COSTS = ("calls", "input_tokens", "output_tokens", "seconds", "cost")
+"""What each answered question cost the method, whoever answered (model or cache)."""
+
+
+@dataclass
+class Column:
+    """One system of one experiment."""
+
+    system: System
+    answered: int = 0
+    failed: int = 0
+    scores: dict[str, Values] = field(default_factory=dict)
+    costs: dict[str, Values] = field(default_factory=dict)
+    spent: Ledger = field(default_factory=Ledger)
+    by_role: Ledger = field(default_factory=Ledger)
+    """Tokens that the method asked for, by role."""
+    estimated: bool = False
+    """Whether any token count is an estimate."""
+    scorings: set[str] = field(default_factory=set)
+    faults: dict[str, int] = field(default_factory=dict)
+    """Failed questions by the kind of fault."""
+
+    @property
+    def label(self) -> str:
+        """The system's label."""
+        return self.system.label
+
+    @property
+    def headline(self) -> str:
+        """The score that counts first."""
+        for scoring, name in HEADLINE.items():
+            if scoring in self.scorings and name in self.scores:
+                return name
+        return next(iter(self.scores), "em")
+
+    def add(self, record: Record) -> None:
+        """Take a record in."""
+        self.spent.add(record["spent"])
+        if record["error"]:
+            self.failed += 1
+            kind = record["error"]["kind"]
+            self.faults[kind] = self.faults.get(kind, 0) + 1
+            return
+        self.answered += 1
+        self.scorings.add(record["scoring"])
+        at, usage = record["at"], record["usage"]
+        for name, value in record["scores"].items():
+            self.scores.setdefault(name, Values()).add(at, value)
+        costs = {**usage, "seconds": record["seconds"], "cost": record["cost"]}
+        for name in COSTS:
+            if costs[name] is not None:
+                self.costs.setdefault(name, Values()).add(at, costs[name])
+        self.estimated = self.estimated or bool(usage["estimated"])
+        self.by_role.add({"paid": usage["by_role"], "cached": {}})
+
+
+@dataclass
+class Experiment:
+    """Runs that share all settings but the shard, as one."""
+
+    settings: RunSettings
+    directories: list[Path]
+    columns: dict[str, Column]
+
+    @property
+    def name(self) -> str:
+        """What the report calls it: its directory's name."""
+        return self.directories[0].name
+
+    @property
+    def planned(self) -> int:
+        """Questions that the directories together plan to answer."""
+        return sum(RunDirectory(path).settings.planned for path in self.directories)
+
+    @property
+    def headline(self) -> str:
+        """The score that counts first."""
+        return next(iter(self.columns.values())).headline
+
+
+def read_runs(paths: Sequence[Path]) -> list[Experiment]:
+    """Read runs; shards of one experiment become one.
+
+    Raises:
+        UsageError: A path is no run, a shard is named twice, or nothing is finished yet.
+    """
+    found: dict[str, Experiment] = {}
+    shards: set[tuple[str, tuple[int, int]]] = set()
+    for path in paths:
+        settings = RunDirectory(path).settings
+        key = _same(settings)
+        if (key, settings.shard) in shards:
+            raise UsageError(f"{path}: shard {_shard(settings)} of this run is named twice")
+        shards.add((key, settings.shard))
+        if key in found:
+            found[key].directories.append(path)
+        else:
+            columns = {one.label: Column(one) for one in settings.systems}
+            found[key] = Experiment(settings, [path], columns)
+    for experiment in found.values():
+        for record in records(experiment):
+            experiment.columns[record["system"]].add(record)
+        if not any(column.answered or column.failed for column in experiment.columns.values()):
+            raise UsageError(f"{experiment.directories[0]}: nothing is finished yet")
+    return list(found.values())
+
+
+def records(experiment: Experiment) -> Iterator[Record]:
+    """Yield the experiment's records, one at a time."""
+    return records_of([RunDirectory(path).results for path in experiment.directories])
+
+
+def paired(one: Values, other: Values) -> Comparison | None:
+    """Compare two systems on the questions that both answered; None where there are none."""
+    values = dict(zip(other.at, other.values, strict=True))
+    both = [
+        (value, values[at]) for at, value in zip(one.at, one.values, strict=True) if at in values
+    ]
+    if not both:
+        return None
+    return compare([pair[0] for pair in both], [pair[1] for pair in both])
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two systems, whether they differ, and the p-value corrected for the number of pairs."""
+
+    first: str
+    second: str
+    found: Comparison
+    corrected: float
+    """Holm 1979: the p-value for all pairs of the report together."""
+
+
+def pairs(columns: Iterable[Column], score: str) -> list[Pair]:
+    """Compare every two systems by a score, in the order of the columns."""
+    listed = [column for column in columns if score in column.scores]
+    found: list[tuple[str, str, Comparison]] = []
+    for place, first in enumerate(listed):
+        for second in listed[place + 1 :]:
+            one = paired(first.scores[score], second.scores[score])
+            if one is not None:
+                found.append((first.label, second.label, one))
+    corrected = holm([one.p for _, _, one in found])
+    return [Pair(*three, p) for three, p in zip(found, corrected, strict=True)]
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Correct p-values for their number (Holm 1979), in their order."""
+    order = sorted(range(len(ps)), key=lambda at: ps[at])
+    found = [1.0] * len(ps)
+    largest = 0.0
+    for place, at in enumerate(order):
+        largest = max(largest, min(1.0, ps[at] * (len(ps) - place)))
+        found[at] = largest
+    return found
+
+
+def _same(settings: RunSettings) -> str:
+    plain: dict[str, Any] = settings.plain() | {"shard": None, "versions": None}
+    return json.dumps(plain, sort_keys=True)
+
+
+def _shard(settings: RunSettings) -> str:
+    return "/".join(map(str, settings.shard))
