@@ -5,27 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain_core.documents import Document
 from langgraph.errors import GraphRecursionError
 
-from ragweave.corpus import corpus_path
 from ragweave.graphs import CompiledGraph
 from ragweave.state import Note
-from ragweave.tools.retrieval import Bm25Retriever
-
-
-def corpus() -> Bm25Retriever:
-    """Return BM25 over the bundled articles, each as one passage."""
-    return Bm25Retriever.from_documents(
-        [
-            Document(
-                page_content=path.read_text("utf-8").partition("\n")[2].strip(),
-                metadata={"title": path.read_text("utf-8").partition("\n")[0].lstrip("# ")},
-                id=path.stem,
-            )
-            for path in sorted(corpus_path().glob("*.md"))
-        ]
-    )
 
 
 def final_state(graph: CompiledGraph, question: Any, **more: Any) -> dict[str, Any]:

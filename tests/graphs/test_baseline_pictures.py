@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.unsure import UnsureChat
 
 from ragweave.graphs import build_graph
-from tests.unsure import UnsureChat
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.loops import corpus, events, final_state, limits_end_quietly
+from tests.loops import events, final_state, limits_end_quietly
 from tests.openai_server import OpenAIServer, Reply
 from tests.scripted import ListRetriever, OwnListRetriever, ScriptedChat, Seen, documents
 from tests.unsure import UnsureChat
 
 from ragweave.errors import ModelError, UsageError
 from ragweave.graphs import CompiledGraph, build_graph
+from ragweave.tools.retrieval import Bm25Retriever
 
 DOCS = documents("Ada Brenner built the light.", "It stands in Norland.")
 
@@ -212,14 +213,14 @@ def test_the_loop_is_drawn() -> None:
     assert "collect --> flare" in picture
 
 
-def test_over_the_demo_corpus() -> None:
+def test_over_the_demo_corpus(demo_corpus: Bm25Retriever) -> None:
     def say(seen: Seen) -> str:
         if not seen.passages:
             return "In ragweave a passage is held by a LangChain class. It is Message~0.1."
         return "It is Document. So the answer is Document."
 
     model = UnsureChat(replies=say)
-    graph = build_graph("flare", model=model, retriever=corpus(), mask_below=0.05)
+    graph = build_graph("flare", model=model, retriever=demo_corpus, mask_below=0.05)
     out = graph.invoke({"question": "Which LangChain class holds a passage in ragweave?"})
     assert (out["answer"], out["usage"]["calls"], out["usage"]["retrievals"]) == ("Document", 2, 1)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.loops import corpus, events, final_state, limits_end_quietly
+from tests.loops import events, final_state, limits_end_quietly
 from tests.scripted import ListRetriever, ScriptedChat, documents
 
 from ragweave.errors import UsageError
 from ragweave.graphs import build_graph
+from ragweave.tools.retrieval import Bm25Retriever
 
 DOCS = documents("Ada Brenner built the light.", "Ada Brenner was born in Eastport.")
 
@@ -143,7 +144,7 @@ def test_bad_rounds() -> None:
         build_graph("iter_retgen", rounds=0)
 
 
-def test_extractive_over_the_demo_corpus() -> None:
-    graph = build_graph("iter_retgen", model="extractive?similarity=lexical", retriever=corpus())
+def test_extractive_over_the_demo_corpus(demo_corpus: Bm25Retriever) -> None:
+    graph = build_graph("iter_retgen", model="extractive?similarity=lexical", retriever=demo_corpus)
     out = graph.invoke({"question": "Which LangChain class holds a passage in ragweave?"})
     assert (out["answer"], out["usage"]["calls"]) == ("LangChain Document", 3)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.loops import corpus, events, final_state, limits_end_quietly
+from tests.loops import events, final_state, limits_end_quietly
 from tests.scripted import ListRetriever, OwnListRetriever, ScriptedChat, Seen, documents
 
 from ragweave.errors import UsageError
 from ragweave.graphs import CompiledGraph, build_graph
+from ragweave.tools.retrieval import Bm25Retriever
 
 DOCS = documents("Ada Brenner built the light.", "It stands in Norland.")
 FOLLOW = " Yes.\nFollow up: Who built the light?"
@@ -199,8 +200,8 @@ def test_the_loop_is_drawn() -> None:
     assert "read --> self_ask" in picture
 
 
-def test_extractive_over_the_demo_corpus() -> None:
-    graph = build_graph("self_ask", model="extractive?similarity=lexical", retriever=corpus())
+def test_extractive_over_the_demo_corpus(demo_corpus: Bm25Retriever) -> None:
+    graph = build_graph("self_ask", model="extractive?similarity=lexical", retriever=demo_corpus)
     out = graph.invoke({"question": "Which LangChain class holds a passage in ragweave?"})
     assert (out["status"], out["usage"]["calls"], out["usage"]["retrievals"]) == ("answered", 3, 1)
     assert "Document" in out["answer"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.loops import corpus, events, final_state
+from tests.loops import events, final_state
 from tests.scripted import ListRetriever, OwnListRetriever, ScriptedChat, documents
 
 from ragweave.graphs import CompiledGraph, build_graph
+from ragweave.tools.retrieval import Bm25Retriever
 
 DOCS = documents("Ada Brenner built the light.", "It stands in Norland.")
 
@@ -96,7 +97,7 @@ def test_the_decision_is_drawn() -> None:
     assert "need -. &nbsp;needed&nbsp; .-> retrieve" in picture
 
 
-def test_extractive_over_the_demo_corpus() -> None:
-    graph = build_graph("self_eval", model="extractive?similarity=lexical", retriever=corpus())
+def test_extractive_over_the_demo_corpus(demo_corpus: Bm25Retriever) -> None:
+    graph = build_graph("self_eval", model="extractive?similarity=lexical", retriever=demo_corpus)
     out = graph.invoke({"question": "Which LangChain class holds a passage in ragweave?"})
     assert (out["answer"], out["usage"]["calls"]) == ("LangChain Document", 2)

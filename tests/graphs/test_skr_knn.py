@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from tests.hash_embeddings import HashEmbeddings
-from tests.loops import corpus, final_state
+from tests.loops import final_state
 from tests.scripted import ListRetriever, ScriptedChat, documents
 
 from ragweave.errors import UsageError
 from ragweave.graphs import CompiledGraph, build_graph
+from ragweave.tools.retrieval import Bm25Retriever
 
 DOCS = documents("Ada Brenner built the light.")
 ROWS = [
@@ -145,11 +146,11 @@ async def test_async_is_the_same(training: str) -> None:
     assert await graph.ainvoke(question) == graph.invoke(question)
 
 
-def test_extractive_over_the_demo_corpus(training: str) -> None:
+def test_extractive_over_the_demo_corpus(training: str, demo_corpus: Bm25Retriever) -> None:
     graph = build_graph(
         "skr_knn",
         model="extractive?similarity=lexical",
-        retriever=corpus(),
+        retriever=demo_corpus,
         training=training,
         embeddings=HashEmbeddings(),
         prior=0.0,

@@ -30,7 +30,7 @@ def requery(state: Mapping[str, Any], pool: str) -> Update:
     """Make the query `y ⊕ q`: what was generated comes first, then the question.
 
     Source: Shao et al. 2023 (Enhancing Retrieval-Augmented Large Language Models with Iterative
-    Retrieval-Generation Synergy), section 3.2.
+    Retrieval-Generation Synergy), section 3.
     """
     number = state["round"] + 1
     text = f"{generated(state, pool)} {state['question']}".strip()
