@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import ragweave
-from ragweave.cli import ask, compare, draw, index, methods, report, study, trace
+from ragweave.cli import ask, compare, doctor, draw, index, label, methods, report, study, trace
 from ragweave.cli import eval as eval_
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
 
@@ -29,7 +29,9 @@ app.command("trace")(trace.trace)
 app.command("eval")(eval_.evaluate)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
+app.command("doctor")(doctor.doctor)
 app.add_typer(study.app, name="study")
+app.add_typer(label.app, name="label")
 
 
 def _version(wanted: bool) -> None:
