@@ -23,9 +23,13 @@ def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None
     if trace:
         screen.print(tree(run_steps(watch)))
     screen.print(f"[bold]Answer:[/bold] {_escaped(result['answer'])}", soft_wrap=True)
-    for note in watch.notes:
-        if note["event"] in _TOLD:
-            screen.print(_TOLD[note["event"]], style="yellow")
+    for event in dict.fromkeys(note["event"] for note in watch.notes):
+        if event in _TOLD:
+            screen.print(_TOLD[event], style="yellow")
+    if result["stopped"]:
+        screen.print(
+            f"Stopped at the limit of {result['stopped']}, short of its end.", style="yellow"
+        )
     _show_sources(screen, result)
     screen.print(_cost(result, watch), style="dim")
 
@@ -34,6 +38,10 @@ _TOLD = {
     "no_passages_found": "No passage of the knowledge base matches the question.",
     "passages_dropped": "Some passages did not fit the model's context and were left out.",
     "empty_reply": "The model gave an empty reply.",
+    "filter_unparsed": "A filter's reply named no passage; the whole set was kept.",
+    "filter_kept_nothing": "The filter kept no passage.",
+    "proxy_failed": "The proxy failed; the question itself was searched.",
+    "scorer_missing": "No scorer for CXMI; sentences were chosen by shared words.",
 }
 
 

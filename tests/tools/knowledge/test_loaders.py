@@ -61,19 +61,21 @@ def test_text_in_utf8_with_mark_utf16_and_packed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "title"),
+    ("text", "title", "left"),
     [
-        ("# Whales #\n\ntext", "Whales"),
-        ("```\n# no\n```\n## Yes", "Yes"),
-        ("Under line\n=====\ntext", "Under line"),
-        ("text\n\n---\n\ntext", "page"),
-        ("no heading", "page"),
+        ("# Whales #\n\ntext", "Whales", "          \n\ntext"),
+        ("# Only a heading\n", "Only a heading", "# Only a heading\n"),
+        ("```\n# no\n```\n## Yes", "Yes", "```\n# no\n```\n## Yes"),
+        ("Under line\n=====\ntext", "Under line", "Under line\n=====\ntext"),
+        ("text\n\n---\n\ntext", "page", "text\n\n---\n\ntext"),
+        ("no heading", "page", "no heading"),
     ],
 )
-def test_markdown_title(tmp_path: Path, text: str, title: str) -> None:
+def test_markdown_title(tmp_path: Path, text: str, title: str, left: str) -> None:
     path = tmp_path / "page.md"
     path.write_text(text)
-    assert one(path) == Loaded(text, title)
+    assert one(path) == Loaded(left, title)
+    assert len(left) == len(text)
 
 
 def test_html_gives_what_is_seen(tmp_path: Path) -> None:

@@ -34,9 +34,14 @@ def load_text(path: Path) -> Iterator[Loaded]:
 
 
 def load_markdown(path: Path) -> Iterator[Loaded]:
-    """Load a Markdown file as it stands; its title is the first heading."""
+    """Load a Markdown file; its title is the first heading.
+
+    A heading at the top leaves the text, as passages carry the title anyway: white space takes
+    its place, so that offsets still point into the file.
+    """
     text = _read(path)
-    yield Loaded(text, markdown_title(text) or stem(path))
+    title = markdown_title(text)
+    yield Loaded(_without_top_heading(text) if title else text, title or stem(path))
 
 
 def load_html(path: Path) -> Iterator[Loaded]:
@@ -70,6 +75,14 @@ def markdown_title(text: str) -> str:
                 return before
         before = "" if fenced or line.lstrip().startswith((">", "-", "*", "`")) else line.strip()
     return ""
+
+
+def _without_top_heading(text: str) -> str:
+    top = len(text) - len(text.lstrip())
+    first, _, rest = text[top:].partition("\n")
+    if not _HEADING.match(first) or not rest.strip():
+        return text
+    return " " * (top + len(first)) + "\n" + rest
 
 
 def _visible(soup: BeautifulSoup) -> str:
