@@ -158,7 +158,9 @@ def measure(path: Path, threads: int, timed: Callable[..., float]) -> dict[str, 
     if find_spec("langchain_community"):
         community = Community(path)
         for name, (prompts, tokens) in tasks.items():
-            out[name]["community"] = timed(community.ask, prompts[:2], tokens) * len(prompts) / 2
+            out[name]["community"] = (
+                timed(community.ask, [prompts[0], prompts[-1]], tokens) * len(prompts) / 2
+            )
     return out
 
 

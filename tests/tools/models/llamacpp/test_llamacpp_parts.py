@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from ragweave.errors import ModelError
 from ragweave.tools.models.llamacpp.cells import Cells
 from ragweave.tools.models.llamacpp.hardware import _listed_cores, physical_cores
+from ragweave.tools.models.llamacpp.job import ScoreJob
 from ragweave.tools.models.llamacpp.logprobs import best, log_normaliser, logprob_of
 from ragweave.tools.models.llamacpp.prefixes import Kept, common
 from ragweave.tools.models.llamacpp.sampling import Sampler, Sampling
+from ragweave.tools.models.llamacpp.slots import Slot, portions
 from ragweave.tools.models.llamacpp.text import TextFlow
 
 rows = st.lists(st.floats(-30, 30, width=32, allow_subnormal=False), min_size=1, max_size=300).map(
@@ -114,6 +116,26 @@ def test_cells_are_counted_once_however_many_share_them(program) -> None:
         held = {id(cell) for sequence in model for cell in sequence}
         assert cells.free == size - len(held)
         assert [cells.length(i) for i in range(4)] == [len(sequence) for sequence in model]
+
+
+@given(st.lists(st.integers(1, 900), min_size=1, max_size=12), st.integers(12, 512))
+def test_a_batch_is_shared_fairly(pending: list[int], budget: int) -> None:
+    slots = [
+        Slot(ScoreJob([0] * size, [1], lambda _: None), sequence=i, age=i)
+        for i, size in enumerate(pending)
+    ]
+    plan = portions(slots, budget)
+    given_to = {slot.sequence: portion for slot, portion in plan}
+    assert len(given_to) == len(plan)
+    assert all(0 < portion <= pending[i] for i, portion in given_to.items())
+    # Nothing is left over while someone waits.
+    assert sum(given_to.values()) == min(budget, sum(pending))
+    writing = [i for i, size in enumerate(pending) if size == 1]
+    assert all(given_to[i] == 1 for i in writing)
+    prompts = [i for i, size in enumerate(pending) if size > 1]
+    if prompts:
+        rest = budget - len(writing)
+        assert given_to.get(prompts[0], 0) >= min(pending[prompts[0]], rest // 2)
 
 
 @given(st.lists(st.integers(0, 2)), st.lists(st.integers(0, 2)))

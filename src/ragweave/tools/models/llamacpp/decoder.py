@@ -40,13 +40,13 @@ class Decoder:
             core: The loaded model.
             n_parallel: Most replies in work at a time.
             n_kept: Most tokens of finished requests that stay computed, unless a single one holds
-                more; None takes a quarter of the context. All that is computed is looked at in
+                more; None takes an eighth of the context. All that is computed is looked at in
                 each batch, of use or not, so that keeping more is no gain for most.
             share: Whether to compute common beginnings once.
         """
         self._core = core
         self._n_parallel = n_parallel
-        self._places = Places(core, core.n_ctx // 4 if n_kept is None else n_kept)
+        self._places = Places(core, core.n_ctx // 8 if n_kept is None else n_kept)
         self._share = share and core.can_share
         self._waiting: deque[Job] = deque()
         self._running: list[Slot] = []

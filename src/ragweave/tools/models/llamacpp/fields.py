@@ -37,7 +37,7 @@ class LlamaCppFields(BaseChatModel):
     """Most replies written at the same time; more wait."""
     n_kept: int | None = None
     """Most tokens of finished calls that stay computed for later ones with the same beginning;
-    None takes a quarter of the context, for what is kept slows all that is written meanwhile."""
+    None takes an eighth of the context, for what is kept slows all that is written meanwhile."""
     n_batch: int = 512
     """Most tokens computed in one step."""
     n_threads: int | None = None

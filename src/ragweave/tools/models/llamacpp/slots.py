@@ -40,12 +40,24 @@ def all_tokens(job: Job) -> Tokens:
 
 
 def portions(slots: list[Slot], budget: int) -> list[tuple[Slot, int]]:
-    """Share a batch of `budget` tokens: who needs little gets all, others equal parts."""
-    plan: list[tuple[Slot, int]] = []
-    ordered = sorted(slots, key=lambda slot: (slot.pending, slot.age))
-    for i, slot in enumerate(ordered):
-        portion = min(slot.pending, budget // (len(ordered) - i))
-        budget -= portion
+    """Share a batch of `budget` tokens.
+
+    Replies in progress get their one token. Of the rest, half goes to the oldest prompt, so that
+    none starves, and half to the others, the shortest first, so that little questions need not
+    wait for long ones. Few prompts with long runs of tokens, rather than equal shares for all:
+    attention skips what belongs to other sequences in blocks only.
+    """
+    ordered = sorted(slots, key=lambda slot: slot.age)
+    plan = [(slot, 1) for slot in ordered if slot.pending == 1][:budget]
+    budget -= len(plan)
+    prompts = [slot for slot in ordered if slot.pending > 1]
+    if not prompts or not budget:
+        return plan
+    oldest = prompts.pop(0)
+    reserved = min(oldest.pending, (budget + 1) // 2)
+    for slot in sorted(prompts, key=lambda slot: (slot.pending, slot.age)):
+        portion = min(slot.pending, budget - reserved)
         if portion:
             plan.append((slot, portion))
-    return plan
+            budget -= portion
+    return [*plan, (oldest, min(oldest.pending, budget))]
