@@ -126,6 +126,8 @@ def test_structured_output_follows_the_schema(make_chat, ending: Path) -> None:
     short = model.with_structured_output(Verdict, include_raw=True, max_tokens=3).invoke("judge")
     assert short["parsed"] is None
     assert short["parsing_error"] is not None
+    with pytest.raises(UsageError, match="no option 'colour'"):
+        model.with_structured_output(Verdict, colour="red").invoke("judge")
     loose = model.bind(response_format={"type": "json_object"}).invoke("judge")
     assert isinstance(json.loads(loose.content), dict)
 

@@ -160,8 +160,7 @@ class LlamaCppChat(LlamaCppFields):
             kwargs: Options to bind, such as `max_tokens`.
         """
         del strict
-        model = self.model_copy(update=kwargs) if kwargs else self
-        return structured(model, schema, method, include_raw=include_raw)
+        return structured(self, schema, method, include_raw=include_raw, options=kwargs)
 
     @override
     def get_token_ids(self, text: str) -> list[int]:

@@ -143,6 +143,8 @@ class Core:
         lib = self._lib
         if not lib.llama_model_has_decoder(self._model) or lib.llama_model_has_encoder(self._model):
             raise ModelError(f"{facts.path.name} ({facts.architecture}) is no decoder-only model")
+        if lib.llama_model_is_diffusion(self._model):
+            raise ModelError(f"{facts.path.name} ({facts.architecture}) writes by diffusion")
 
     def _open(self, facts: GGUFFacts, settings: CoreSettings) -> Any:
         params = self._lib.llama_context_default_params()

@@ -201,7 +201,7 @@ class Decoder:
     def _failed(self, plan: list[tuple[Slot, int]], code: int) -> None:
         """Undo a failed batch; its requests go one by one, and only the faulty one fails."""
         for slot, _ in plan:
-            self._core.cut(slot.sequence, slot.done)
+            slot.done = self._places.undo(slot.sequence, slot.done)
         reason = self._core.failure()
         if len(plan) > 1:
             self._alone = deque(slot for slot, _ in plan)

@@ -59,6 +59,16 @@ class Places:
         """Note that `count` more tokens of a sequence were computed."""
         self._cells.take(sequence, count)
 
+    def undo(self, sequence: int, keep: int) -> int:
+        """Forget what a failed batch left of a sequence; return how many tokens remain.
+
+        A recurrent state can't go back by a part: such a model forgets the whole sequence.
+        """
+        remaining = keep if self._core.can_share else 0
+        self._core.cut(sequence, remaining)
+        self._cells.cut(sequence, remaining)
+        return remaining
+
     def keep(
         self, sequence: int, tokens: Tokens, needed: int, others: Iterable[tuple[int, Tokens]]
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
 
@@ -18,9 +19,14 @@ METHODS = ("json_schema", "function_calling", "json_mode")
 
 
 def structured(
-    model: BaseChatModel, schema: dict[str, Any] | type, method: str, *, include_raw: bool
+    model: BaseChatModel,
+    schema: dict[str, Any] | type,
+    method: str,
+    *,
+    include_raw: bool,
+    options: Mapping[str, Any],
 ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
-    """Return `model` held to `schema`; all methods come to the same grammar.
+    """Return `model`, bound to `options` and held to `schema`, whichever method is named.
 
     Raises:
         UsageError: The method is not known.
@@ -31,6 +37,7 @@ def structured(
     held = model.bind(
         json_schema=plain,
         ls_structured_output_format={"kwargs": {"method": method}, "schema": plain},
+        **options,
     )
     parser: BaseOutputParser[Any] = JsonOutputParser()
     if isinstance(schema, type) and is_basemodel_subclass(schema):
