@@ -31,6 +31,8 @@ Prices = Mapping[str, Price]
 
 def cost(by_role: Mapping[str, Mapping[str, Any]], prices: Prices) -> float | None:
     """Return the cost of a ledger's tokens by role; None where a role has no price."""
+    if not prices:
+        return None
     total = 0.0
     for role, tokens in by_role.items():
         price = prices.get(role, prices.get("*"))

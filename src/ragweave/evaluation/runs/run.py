@@ -193,8 +193,10 @@ def _desk(directory: RunDirectory, sitting: Sitting) -> Iterator[Desk]:
     with contextlib.ExitStack() as stack:
         recorder = stack.enter_context(Recorder(directory.results, directory.state))
         state = stack.enter_context(contextlib.closing(connect(directory.state)))
-        cache = sitting.cache and stack.enter_context(ReplyCache(sitting.cache))
-        yield Desk(recorder, state, cache or None)
+        cache = None
+        if sitting.cache is not None:
+            cache = stack.enter_context(ReplyCache(sitting.cache))
+        yield Desk(recorder, state, cache)
 
 
 def _forget_finished(checkpoints: RunCheckpoints, recorder: Recorder, done: Done) -> None:

@@ -1,0 +1,35 @@
+"""Goes on with a run, in a child process for each line that it reads; prints the child's id.
+
+Everything is imported before the first fork, so that a child is at work at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import langchain_openai  # noqa: F401 - imported before the fork
+
+from ragweave.evaluation.runs import RunDirectory, Sitting, evaluate
+
+
+def tell(number: int) -> None:
+    sys.stdout.write(f"{number}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    directory, concurrency = RunDirectory(Path(sys.argv[1])), int(sys.argv[2])
+    for _ in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            asyncio.run(evaluate(directory, Sitting(concurrency=concurrency)))
+            os._exit(0)
+        tell(child)
+        _, status = os.waitpid(child, 0)
+        tell(os.waitstatus_to_exitcode(status))
+
+
+main()

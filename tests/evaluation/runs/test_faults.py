@@ -1,0 +1,90 @@
+"""A server that fails three calls in ten: no question is lost, none is counted twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.evaluation.towns import planned, records
+from tests.openai_server import (
+    Answer,
+    BrokenJson,
+    Drop,
+    Hang,
+    HttpFault,
+    OpenAIServer,
+)
+
+from ragweave.evaluation.runs import Ended, RunDirectory, Sitting, evaluate
+from ragweave.tools.models import ChatModel, chat_model
+
+pytestmark = pytest.mark.loopback
+
+FAULTS: tuple[Answer, ...] = (
+    HttpFault(429),
+    HttpFault(500),
+    Hang(5),
+    Drop(),
+    Drop(after=2),
+    BrokenJson(),
+)
+
+
+def flaky(share: float, seed: int) -> Any:
+    """Return a script that answers, but for a share of faults of every kind in turn."""
+    drawn, lock, turn = random.Random(seed), threading.Lock(), iter(range(10**6))
+
+    def script(_body: dict[str, Any]) -> Answer:
+        with lock:
+            return FAULTS[next(turn) % len(FAULTS)] if drawn.random() < share else "1900"
+
+    return script
+
+
+def model_of(server: OpenAIServer) -> ChatModel:
+    settings = "&timeout=1.0&max_retries=0&streaming=true"
+    return chat_model(f"openai:scripted?base_url={server.base_url}{settings}")
+
+
+def go_on(directory: RunDirectory, server: OpenAIServer, **sitting: Any) -> Ended:
+    model = {"answer": model_of(server)}
+    return asyncio.run(evaluate(directory, Sitting(concurrency=16, **sitting), models=model))
+
+
+def test_thirty_percent_faults(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct,concat[k=2]", count=15)
+    with OpenAIServer(flaky(0.3, seed=7)) as server:
+        ended = go_on(directory, server)
+    assert ended.complete
+    assert ended.tally.answered + ended.tally.failed == 30
+    found = records(directory)
+    assert Counter((one["at"], one["system"]) for one in found).most_common(1)[0][1] == 1
+    assert len(found) == 30
+    for one in found:
+        if one["error"]:
+            assert one["error"]["kind"]
+            assert one["error"]["text"]
+        else:
+            assert one["answer"] == "1900"
+    assert ended.tally.answered > 15  # most calls get through, at once or on a later try
+
+    lost = ended.tally.failed
+    with OpenAIServer("1900") as healthy:
+        ended = go_on(directory, healthy, retry_failed=True)
+        assert healthy.count == lost
+    assert (ended.tally.answered, ended.tally.failed) == (30, 0)
+    assert len(records(directory)) == 30
+
+
+def test_a_refused_key_ends_the_run_and_leaves_it_to_go_on(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct")
+    with OpenAIServer("1900", key="right") as server, pytest.raises(Exception, match="401"):
+        go_on(directory, server)
+    assert not records(directory)
+    with OpenAIServer("1900") as server:
+        assert go_on(directory, server).tally.answered == 6

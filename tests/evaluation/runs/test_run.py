@@ -1,0 +1,250 @@
+"""A run answers every question once, says what it cost, and goes on where it stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from tests.evaluation.towns import planned, prompts, reader, records, run
+from tests.scripted import ScriptedChat, Seen
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.runs import RunDirectory, Sitting, claim_directory, evaluate
+from ragweave.evaluation.runs.directory import hold
+
+METHODS = "direct,concat[k=1],concat_pf[k=2]"
+
+
+def test_every_question_is_answered_by_every_system_and_scored(tmp_path: Path) -> None:
+    directory = planned(tmp_path, METHODS)
+    ended = run(directory, reader(), concurrency=4)
+    assert ended.complete
+    found = records(directory)
+    assert [(one["at"], one["system"]) for one in found] == [
+        (at, label) for at in range(6) for label in ("concat[k=1]", "concat_pf[k=2]", "direct")
+    ]
+    concat = found[0]
+    assert (concat["answer"], concat["scores"]["em"], concat["scores"]["recall"]) == (
+        "1900",
+        1.0,
+        1.0,
+    )
+    assert concat["usage"]["calls"] == 1
+    assert concat["spent"]["paid"] == {
+        "answer": {"calls": 1, "input_tokens": 10, "output_tokens": 2}
+    }
+    assert found[2]["scores"]["unknown"] == 1.0
+    assert ended.tally.running["concat[k=1]"] == ("em", 1.0)
+
+
+def test_a_finished_run_asks_nothing_more(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct")
+    run(directory, reader())
+    again = reader()
+    assert run(directory, again).complete
+    assert again.seen == []
+    assert len(records(directory)) == 6
+
+
+@pytest.mark.parametrize("stop_after", [1, 2, 4, 5, 7, 8])
+def test_a_stopped_question_goes_on_and_pays_for_no_reply_again(
+    stop_after: int, tmp_path: Path
+) -> None:
+    """BlendFilter makes several calls in one node, where checkpoints alone would not do."""
+    whole = planned(tmp_path / "whole", "blendfilter[k=2]", count=1)
+    model = reader()
+    run(whole, model, concurrency=1)
+    once = prompts(model.seen)
+
+    cut = planned(tmp_path / "cut", "blendfilter[k=2]", count=1)
+    first, second = reader(), reader()
+
+    async def stop() -> None:
+        work = asyncio.ensure_future(evaluate(cut, Sitting(), models={"answer": first}))
+        while len(first.seen) < stop_after and not work.done():
+            await asyncio.sleep(0)
+        assert not work.done()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+    asyncio.run(stop())
+    assert not records(cut)
+    run(cut, second)
+    asked = prompts([*first.seen, *second.seen])
+    extra = (asked - once).total()
+    assert extra <= 3  # what was in flight: three branches at most run side by side
+    assert not once - asked
+    assert records(cut) == records(whole)
+
+
+def test_a_slow_question_holds_no_other_up(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct")
+    others = asyncio.Event()
+    told: list[str] = []
+
+    class Waits(ScriptedChat):
+        async def _agenerate(self, messages, *args, **kwargs):  # type: ignore[no-untyped-def]
+            if "Varn" in str(messages[-1].content):
+                await asyncio.wait_for(others.wait(), timeout=20)
+            return await super()._agenerate(messages, *args, **kwargs)
+
+    def tell(_tally: object, record: dict[str, str] | None) -> None:
+        if record is not None:
+            told.append(record["id"])
+            if len(told) == 5:
+                others.set()
+
+    model = Waits(replies=["1900"])
+    asyncio.run(evaluate(directory, Sitting(concurrency=2), models={"answer": model}, tell=tell))
+    assert told[-1] == "t0"
+    assert len(told) == 6
+
+
+def test_a_fault_is_recorded_with_its_reason_and_retried_only_when_asked(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct,concat[k=1]")
+
+    def breaks(seen: Seen) -> str | Exception:
+        bad = "Lom" in seen.text and not seen.passages
+        return RuntimeError("the reply made\nno sense") if bad else "1900"
+
+    ended = run(directory, ScriptedChat(replies=breaks))
+    assert (ended.complete, ended.tally.answered, ended.tally.failed) == (True, 11, 1)
+    (bad,) = [one for one in records(directory) if one["error"]]
+    assert bad["error"] == {
+        "kind": "RuntimeError",
+        "status": None,
+        "text": "the reply made no sense",
+    }
+    idle = reader()
+    assert run(directory, idle).tally.failed == 1
+    assert idle.seen == []
+
+    healthy = ScriptedChat(replies=["1901"])
+    ended = run(directory, healthy, retry_failed=True)
+    assert (ended.tally.answered, ended.tally.failed, len(healthy.seen)) == (12, 0, 1)
+    found = records(directory)
+    assert len(found) == 12
+    assert not any(one["error"] for one in found)
+
+
+def test_a_retry_pays_only_for_the_call_that_failed(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "concat_pf[k=2]", count=1)
+
+    def breaks(seen: Seen) -> str | Exception:
+        if len(seen.passages) == 2:
+            return "Unknown"
+        return ValueError("broken") if "port" in seen.passages[0] else "1900"
+
+    first = ScriptedChat(replies=breaks)
+    assert run(directory, first).tally.failed == 1
+    second = reader()
+    run(directory, second, retry_failed=True)
+    assert len(second.seen) == 1
+    (record,) = records(directory)
+    assert record["answer"] == "1900"
+    assert record["usage"]["calls"] == 3
+
+
+def test_a_half_written_last_line_is_no_result(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct")
+    run(directory, reader())
+    whole = records(directory)
+    text = directory.results.read_bytes()
+    directory.results.write_bytes(text[:-20])
+    model = reader()
+    run(directory, model)
+    assert len(model.seen) == 1
+    assert records(directory) == whole
+    assert directory.results.read_bytes().count(b"\n") == 6
+
+
+def test_a_token_budget_stops_between_questions_and_a_larger_one_goes_on(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct")
+    ended = run(directory, reader(), concurrency=1, budget_tokens=30)
+    assert not ended.complete
+    assert ended.tally.answered == 3  # 12 tokens each: the third reaches 30
+    assert run(directory, reader(), concurrency=1, budget_tokens=1000).complete
+    assert len(records(directory)) == 6
+
+
+def test_a_dollar_budget_needs_prices(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct")
+    with pytest.raises(UsageError, match="needs prices"):
+        run(directory, reader(), budget_usd=1.0)
+    priced = planned(tmp_path / "priced", "direct", prices={"*": (1000.0, 1000.0)})
+    ended = run(priced, reader(), concurrency=1, budget_usd=0.02)
+    assert (ended.complete, ended.tally.answered) == (False, 2)
+    assert ended.tally.cost == pytest.approx(0.024)
+
+
+def test_shards_part_the_questions(tmp_path: Path) -> None:
+    seen = []
+    for part in (1, 2, 3):
+        directory = planned(tmp_path / str(part), "direct", count=7, shard=(part, 3))
+        assert run(directory, reader()).tally.planned == len(records(directory))
+        seen += [one["at"] for one in records(directory)]
+    assert sorted(seen) == list(range(7))
+
+
+def test_limit_and_sample(tmp_path: Path) -> None:
+    first = planned(tmp_path / "limit", "direct", limit=2)
+    drawn = planned(tmp_path / "sample", "direct", sample=3, seed=4)
+    run(first, reader())
+    run(drawn, reader())
+    assert [one["at"] for one in records(first)] == [0, 1]
+    assert len({one["at"] for one in records(drawn)}) == 3
+    with pytest.raises(UsageError, match="give --limit"):
+        planned(tmp_path / "both", "direct", limit=2, sample=2)
+
+
+def test_a_directory_takes_only_its_own_run(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct")
+    same = claim_directory(directory.path, directory.settings)
+    assert same.settings == directory.settings
+    with pytest.raises(UsageError, match="other settings: seed was 0, now 1"):
+        planned(tmp_path, "direct", seed=1)
+    with pytest.raises(UsageError, match="other settings: dataset_hash was"):
+        planned(tmp_path, "direct", count=7)
+
+
+def test_foreign_directories_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").write_text("mine", "utf-8")
+    with pytest.raises(UsageError, match="holds other files"):
+        planned(tmp_path, "direct")
+    with pytest.raises(UsageError, match="is no run"):
+        run(RunDirectory(tmp_path), reader())
+
+
+def test_another_ragweave_made_it(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct")
+    file = directory.path / "run.json"
+    values = json.loads(file.read_text("utf-8"))
+    values["versions"]["ragweave"] = "9.9"
+    file.write_text(json.dumps(values), "utf-8")
+    with pytest.raises(UsageError, match=r"was made by ragweave 9\.9"):
+        planned(tmp_path, "direct")
+
+
+def test_changed_data_are_refused(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct")
+    with (tmp_path / "towns.jsonl").open("a", encoding="utf-8") as stream:
+        stream.write('{"question": "q", "answers": ["x"]}\n')
+    with pytest.raises(UsageError, match="has changed since the run began"):
+        run(directory, reader())
+
+
+def test_two_processes_cannot_work_on_one_run(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct")
+    with hold(directory), pytest.raises(UsageError, match="another process is at work"):
+        run(directory, reader())
+
+
+def test_a_setting_that_no_question_can_be_asked_with_ends_the_run(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "concat", corpus="none")
+    with pytest.raises(UsageError, match="nothing to retrieve from"):
+        run(directory, reader())
+    assert not records(directory)

@@ -1,0 +1,57 @@
+"""Methods with options, from text."""
+
+from __future__ import annotations
+
+import pytest
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.runs import parse_systems, system
+from ragweave.graphs import METHODS
+
+
+def test_methods_with_options_in_brackets() -> None:
+    found = parse_systems(
+        "direct, concat[k=10,order=reversed],blendfilter[queries=question+internal]"
+    )
+    assert [one.label for one in found] == [
+        "direct",
+        "concat[k=10,order=reversed]",
+        "blendfilter[queries=question+internal]",
+    ]
+    assert found[1].options == {"k": 10, "order": "reversed"}
+    assert found[2].resolved().queries == ("question", "internal")  # type: ignore[attr-defined]
+
+
+def test_all_is_every_method() -> None:
+    assert [one.method for one in parse_systems("all")] == list(METHODS)
+
+
+def test_shared_options_go_to_the_methods_that_have_them() -> None:
+    direct, blend = parse_systems("direct,blendfilter[k=3]", {"k": 8, "hops": 2})
+    assert (direct.options, blend.options) == ({"k": 8}, {"k": 3, "hops": 2})
+    assert direct.label == "direct"
+
+
+def test_a_label_tells_the_options() -> None:
+    assert system("concat", k=3).label == "concat[k=3]"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("concatt", "did you mean 'concat'"),
+        ("concat[kk=3]", "no option 'kk'"),
+        ("concat[k=0]", "k must be a whole number"),
+        ("concat,concat", "'concat' comes twice"),
+        ("concat[k=3", "give names with commas"),
+        ("", "give names with commas"),
+    ],
+)
+def test_what_is_no_list_of_methods(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said.replace("[", r"\[")):
+        parse_systems(text)
+
+
+def test_a_shared_option_that_no_method_has() -> None:
+    with pytest.raises(UsageError, match="none of these methods has an option 'hops'"):
+        parse_systems("direct", {"hops": 2})
