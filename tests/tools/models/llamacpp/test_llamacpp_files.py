@@ -11,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+
 import tiny_gguf
 from ragweave.errors import MissingExtraError, ModelError
 from ragweave.tools.models.llamacpp import LlamaCppChat, binding

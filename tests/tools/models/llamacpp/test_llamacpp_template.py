@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytest.importorskip("jinja2", reason="jinja2 comes with llama-cpp-python")
+
 import tiny_gguf
 from ragweave.errors import ModelError
 from ragweave.tools.models.llamacpp.template import ChatTemplate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, closing
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import LanguageModelInput
@@ -24,8 +24,10 @@ from ragweave.tools.models.llamacpp.options import Options, call_options
 from ragweave.tools.models.llamacpp.prompt import encode_prompt, fit
 from ragweave.tools.models.llamacpp.replies import chunk, last_chunk, result
 from ragweave.tools.models.llamacpp.structured import structured
-from ragweave.tools.models.llamacpp.template import ChatTemplate
 from ragweave.tools.models.llamacpp.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from ragweave.tools.models.llamacpp.template import ChatTemplate
 
 
 class LlamaCppChat(LlamaCppFields):
@@ -197,6 +199,9 @@ class LlamaCppChat(LlamaCppFields):
         return GenerationJob(tokens, request, words, sink, stream=stream)
 
     def _compiled(self, words: Vocabulary) -> ChatTemplate:
+        # jinja2 comes with llama-cpp-python, which is there where a model is loaded.
+        from ragweave.tools.models.llamacpp.template import ChatTemplate
+
         source = self.chat_template or self._facts.template
         if source is None:
             raise ModelError(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import BaseMessage, ChatMessage
 
 from ragweave.errors import UsageError
-from ragweave.tools.models.llamacpp.template import ChatTemplate, Message
 from ragweave.tools.models.llamacpp.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from ragweave.tools.models.llamacpp.template import ChatTemplate, Message
 
 Overflow = Literal["error", "drop_start", "drop_middle"]
 """What becomes of a prompt that is longer than the context."""
