@@ -6,15 +6,19 @@ BIN := $(VENV)/bin
 # that pytorch.org names for it: make demo TORCH_INDEX=<that index>
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
+PORT ?= 2024
 QUESTION ?= What does BlendFilter blend?
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format bench notebooks studio docs clean
 
 help:
 	@echo "make demo       set up, index the bundled articles, answer a question (QUESTION=…)"
 	@echo "make test       set up, run all tests"
 	@echo "make lint       set up, check style, types and import layers"
 	@echo "make bench      set up, run every benchmark"
+	@echo "make notebooks  set up, execute every notebook into .demo/notebooks"
+	@echo "make studio     set up, start LangGraph Studio's server (PORT=2024)"
+	@echo "make docs       set up, build the documentation into site/"
 	@echo "make clean      remove what the targets made"
 
 $(VENV)/torch:
@@ -56,6 +60,16 @@ bench: $(VENV)/bench
 	@failed=""; for script in benchmarks/*.py; do \
 		echo "== $$script"; $(BIN)/python "$$script" || failed="$$failed $$script"; \
 	done; if [ -n "$$failed" ]; then echo "missed a goal or failed:$$failed"; exit 1; fi
+
+notebooks: $(VENV)/dev
+	@mkdir -p .demo/notebooks && cp notebooks/*.ipynb .demo/notebooks/
+	$(BIN)/jupyter-execute --inplace .demo/notebooks/*.ipynb
+
+studio: $(VENV)/dev
+	$(BIN)/langgraph dev --no-browser --port $(PORT)
+
+docs: $(VENV)/dev
+	$(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,120 @@
+"""The notebooks run from top to bottom on the embedded default, and are kept without outputs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+nbformat = pytest.importorskip(
+    "nbformat", reason='notebooks need: pip install "ragweave[notebooks]"'
+)
+pytest.importorskip("nbclient", reason='notebooks need: pip install "ragweave[notebooks]"')
+pytest.importorskip("ipykernel", reason='notebooks need: pip install "ragweave[notebooks]"')
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+NOTEBOOKS = {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
+SAYS = {
+    "01_quickstart": "4 calls in a run with k=4",
+    "02_concat_and_post_fusion": "→ post_fusion ×5 → vote",
+    "03_blendfilter": "different passages found",
+    "04_slimplm": "claim_2: FILCO uses lexical overlap for FEVER.  known: False",
+    "05_filco": "The lighthouse on Lake Orrin was lit in 1891.",
+    "06_adaptive": "same answer: True",
+    "07_embedding_in_langchain": "apples and pears",
+    "08_evaluate_and_compare": "blendfilter",
+    "09_local_models": "a scorer needs a GGUF file",
+}
+"""Something that each one's output must say: that it did what it is about."""
+
+EXECUTE = """
+import sys, nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+notebook = nbformat.read(sys.argv[1], as_version=4)
+client = NotebookClient(notebook, timeout=240, kernel_name="python3", startup_timeout=120)
+try:
+    client.execute()
+except CellExecutionError as fault:
+    sys.exit(f"{fault.ename}: {fault.evalue}")
+for cell in notebook.cells:
+    for output in cell.get("outputs", []):
+        print(output.get("text") or output["data"].get("text/html") or "")
+"""
+
+
+def executed(notebook: Path, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a notebook in a folder, in a kernel of this Python."""
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", EXECUTE, str(notebook)],
+        cwd=folder,
+        env={**os.environ, "RAGWEAVE_GGUF": "", "HF_HUB_OFFLINE": "1", **env},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def test_there_are_nine() -> None:
+    assert list(NOTEBOOKS) == list(SAYS)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_it_runs(name: str, tmp_path: Path) -> None:
+    done = executed(NOTEBOOKS[name], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert SAYS[name] in done.stdout
+    if (tmp_path / "kb").exists():
+        assert "There is no knowledge base 'kb' yet" in done.stdout
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_it_is_kept_without_outputs_and_changes_model_in_one_line(name: str) -> None:
+    notebook = read(NOTEBOOKS[name])
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs or cell.execution_count for cell in code)
+    assert notebook.metadata.kernelspec.name == "python3"
+    set_in = [line for cell in code for line in cell.source.splitlines() if line[:8] == "MODEL = "]
+    assert len(set_in) == 1
+    prose = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    assert 250 <= len(" ".join(prose).split()) <= 1500
+
+
+def test_a_folder_that_is_no_knowledge_base_is_named(tmp_path: Path) -> None:
+    (tmp_path / "kb").mkdir()
+    (tmp_path / "kb" / "song.txt").write_text("la", "utf-8")
+    done = executed(NOTEBOOKS["01_quickstart"], tmp_path)
+    assert done.returncode == 1
+    assert "KnowledgeBaseError" in done.stderr
+    assert "kb" in done.stderr
+
+
+def test_recorded_replies_are_marked_as_such() -> None:
+    text = "\n".join(cell.source for cell in read(NOTEBOOKS["04_slimplm"]).cells)
+    assert "**recorded replies** stand in" in text
+    assert "no model made them" in text
+
+
+def test_a_gguf_file_changes_one_line(tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    import tiny_gguf
+
+    model = tiny_gguf.write(tmp_path / "tiny.gguf")
+    done = executed(NOTEBOOKS["09_local_models"], tmp_path, RAGWEAVE_GGUF=str(model))
+    assert done.returncode == 0, done.stderr
+    assert "answering with the GGUF file" in done.stdout
+    assert "8 at once" in done.stdout
+    missing = executed(NOTEBOOKS["09_local_models"], tmp_path, RAGWEAVE_GGUF="nowhere.gguf")
+    assert "no GGUF file nowhere.gguf" in missing.stderr
