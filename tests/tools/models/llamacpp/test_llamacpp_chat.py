@@ -20,6 +20,8 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 from ragweave.errors import ModelError, RunTimeoutError, UsageError
 from ragweave.tools.models import chat_model
 from ragweave.tools.models.llamacpp import LlamaCppChat
+from ragweave.tools.models.llamacpp.engine import Inbox
+from ragweave.tools.models.llamacpp.job import ScoreJob
 from ragweave.tools.models.llamacpp.prompt import PromptTooLongError
 
 TEXTS = ["hello", "the question", "Answer the question with the passages below.", "é 漢字"]
@@ -313,6 +315,20 @@ def test_closing_while_others_call_is_an_error_for_them_and_no_crash(make_chat) 
     for thread in threads:
         thread.join(30)
     assert set(faults) <= {"the model was closed"}
+    assert model.invoke("hello").content
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_fault_of_the_engines_thread_hangs_nobody(make_chat) -> None:
+    class Faulty(ScoreJob):
+        def absorb(self, logits):
+            raise ZeroDivisionError
+
+    model = make_chat()
+    inbox = Inbox()
+    events = inbox.events(model.engine, Faulty([1, 2], [3], inbox.sink), 20)
+    with pytest.raises(ModelError, match="thread failed"):
+        next(events)
     assert model.invoke("hello").content
 
 

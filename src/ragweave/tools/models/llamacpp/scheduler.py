@@ -61,11 +61,12 @@ class Scheduler:
                 self.decoder.step()
         finally:
             with self._wake:
-                self._closed = True
+                asked, self._closed = self._closed, True
                 for job in self._arrived:
                     self.decoder.add(job)
                 self._arrived.clear()
-            self.decoder.fail_all(ModelError("the model was closed"))
+            fault = "the model's thread failed; the next call loads the model again"
+            self.decoder.fail_all(ModelError("the model was closed" if asked else fault))
             self._core.close()
 
     def _take_arrived(self) -> bool:
