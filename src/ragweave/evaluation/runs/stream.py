@@ -124,9 +124,9 @@ class Stream:
         given: dict[str, Any] | None = None
         if unfinished:
             saved = await graph.aget_state(config)
-            if saved.created_at is not None and not saved.next:
-                return dict(saved.values)
             unfinished = saved.created_at is not None
+            if unfinished and not saved.tasks:  # `next` leaves out tasks that have written
+                return dict(saved.values)
         if not unfinished:
             given = await self._input(question, system)
         state = await graph.ainvoke(given, config, output_keys=_OUTPUTS, durability="async")

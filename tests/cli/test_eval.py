@@ -1,0 +1,156 @@
+"""`ragweave eval`, `report`, `compare` and `study` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from tests.command import COMMAND, LEXICAL, Run
+from tests.evaluation.towns import towns
+from tests.openai_server import OpenAIServer, Reply
+
+from ragweave.cli.main import app
+from ragweave.errors import UsageError
+from ragweave.evaluation.runs import records_of
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return towns(tmp_path_factory.mktemp("data"), 5)
+
+
+@pytest.fixture(scope="module")
+def done(data: Path, ragweave: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "towns"
+    args = ("--methods", "direct,concat[k=2],concat_pf", "-k", "3", "--out", str(out))
+    ended = ragweave("eval", f"jsonl:{data}", *LEXICAL, *args)
+    assert ended.returncode == 0, ended.stderr
+    assert "concat[k=2]" in ended.stdout
+    assert "15 answered, 0 failed of 15" in ended.stderr
+    assert "\x1b" not in ended.stdout + ended.stderr  # quiet in a pipe
+    return out
+
+
+def test_eval_records_every_question_under_its_options(done: Path) -> None:
+    settings = json.loads((done / "run.json").read_text("utf-8"))
+    options = {one["label"]: one["options"] for one in settings["systems"]}
+    assert options == {"direct": {"k": 3}, "concat[k=2]": {"k": 2}, "concat_pf": {"k": 3}}
+    assert len(list(records_of([done / "results.jsonl"]))) == 15
+
+
+def test_report_writes_its_files(done: Path, ragweave: Run, tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    told = ragweave("report", str(done), "--out", str(out), "--no-plots")
+    assert told.returncode == 0, told.stderr
+    assert "Differences" in told.stdout
+    assert {path.name for path in out.iterdir()} >= {"report.md", "report.html", "results.csv"}
+
+
+def test_study_runs_draws_and_goes_on(data: Path, ragweave: Run, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="plots need the eval extra")
+    args = ("study", "k", f"jsonl:{data}", "--methods", "concat", "--values", "1,2")
+    told = ragweave(*args, *LEXICAL, "--out", str(tmp_path / "study"), "--limit", "3")
+    assert told.returncode == 0, told.stderr
+    assert "concat[k=2]" in told.stdout
+    assert (tmp_path / "study" / "report" / "plots" / "study-k.svg").exists()
+
+
+def test_compare_shows_methods_side_by_side(kb: Path, ragweave: Run) -> None:
+    args = ("--kb", str(kb), "--retriever", "bm25", *LEXICAL, "--methods", "direct,concat[k=2]")
+    told = ragweave("compare", "When was the Old Bridge of Varn opened?", *args, "--json")
+    assert told.returncode == 0, told.stderr
+    direct, concat = json.loads(told.stdout)
+    assert (direct["method"], direct["status"], direct["sources"]) == ("direct", "unknown", [])
+    assert concat["answer"] == "1932"
+    assert "The Old Bridge" in concat["sources"][0]
+    assert concat["calls"] == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("eval",), "give a data set and --out DIR, or --resume DIR"),
+        (("eval", "nope:x.json", "--out", "run"), "unknown data set 'nope'"),
+        (("eval", "nq:none.json", "--out", "run"), "none.json: there is no such file"),
+        (("eval", "--resume", "."), "is no run"),
+        (("eval", "{data}", "--out", "run", "--methods", "concatt"), "did you mean 'concat'"),
+        (("eval", "{data}", "--out", "run", "--shard", "3"), "--shard takes i/n"),
+        (("eval", "{data}", "--out", "run", "--concurrency", "0"), "--concurrency"),
+        (("eval", "{data}", "--out", "run", "--price", "x"), "prices 'x'"),
+        (("report", "."), "is no run"),
+        (("compare", " "), "the question is empty"),
+    ],
+)
+def test_mistakes_are_told(
+    args: tuple[str, ...], said: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        app([one.replace("{data}", str(data)) for one in args], standalone_mode=False)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mistake_is_one_line_and_exit_code_2(ragweave: Run, tmp_path: Path) -> None:
+    told = ragweave("eval", "nope:x.json", "--out", "run", cwd=tmp_path)
+    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.loopback
+def test_ctrl_c_says_how_to_go_on_and_nothing_is_paid_twice(
+    data: Path, ragweave: Run, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with OpenAIServer(lambda _body: Reply("1900", delay=0.15)) as server:
+        model = f"openai:m?base_url={server.base_url}&max_retries=0"
+        args = [f"jsonl:{data}", "--methods", "direct,cot", "--model", model, "--out", str(out)]
+        command = [*COMMAND, "eval", *args, "--concurrency", "1"]
+        with subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env={**os.environ}
+        ) as one:
+            until = time.monotonic() + 60
+            while server.count < 3 and time.monotonic() < until:
+                time.sleep(0.01)
+            one.send_signal(signal.SIGINT)
+            _, said = one.communicate(timeout=60)
+        assert one.returncode == 130, said
+        assert f"Go on with: ragweave eval --resume {out}" in said
+        assert "Traceback" not in said
+        stopped = server.count
+        again = ragweave("eval", "--resume", str(out))
+        assert again.returncode == 0, again.stderr
+        assert stopped < 10
+        assert server.count <= 11
+    assert len(list(records_of([out / "results.jsonl"]))) == 10
+
+
+def test_a_full_disk_is_told_and_the_run_goes_on_later(
+    data: Path, ragweave: Run, tmp_path: Path
+) -> None:
+    """A limit on file sizes stands in for a full disk: the write fails in the same place."""
+    out = tmp_path / "run"
+    limited = (
+        "import resource, signal;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (120_000, resource.RLIM_INFINITY));"
+    )
+    command = [COMMAND[0], "-c", limited + COMMAND[2], "eval", f"jsonl:{data}", *LEXICAL]
+    told = subprocess.run(
+        [*command, "--methods", "concat_pf,blendfilter", "--out", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert told.returncode == 1, told.stderr
+    assert "cannot be written" in told.stderr
+    assert "Traceback" not in told.stderr
+    again = ragweave("eval", "--resume", str(out))
+    assert again.returncode == 0, again.stderr
+    assert len(list(records_of([out / "results.jsonl"]))) == 10

@@ -1,0 +1,172 @@
+"""Reports: what stands in them is what the runs say."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from tests.evaluation.towns import planned, reader, records, run, towns
+from tests.scripted import ScriptedChat, Seen
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.report import read_runs, tables_of, write_report
+from ragweave.evaluation.report.printed import all_printed, differences, printed_for
+from ragweave.evaluation.report.summary import holm, paired
+from ragweave.evaluation.runs import RunDirectory, claim_directory, plan, system
+from ragweave.graphs import METHODS
+
+SYSTEMS = "direct,concat[k=1],concat_pf[k=2]"
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> RunDirectory:
+    directory = planned(tmp_path, SYSTEMS)
+    run(directory, reader())
+    return directory
+
+
+def test_tables_say_what_the_records_say(done: RunDirectory) -> None:
+    (experiment,) = read_runs([done.path])
+    tables = {table.title.partition(":")[0]: table for table in tables_of(experiment)}
+    answers = {
+        row[0]: dict(zip(tables["run"].head, row, strict=True)) for row in tables["run"].rows
+    }
+    assert answers["concat[k=1]"]["EM"] == "100.0 [100.0, 100.0]"
+    assert answers["direct"]["%Unk"] == "100.0 [100.0, 100.0]"
+    cost = {row[0]: dict(zip(tables["Cost"].head, row, strict=True)) for row in tables["Cost"].rows}
+    assert (cost["direct"]["Calls"], cost["direct"]["Tokens in"]) == ("1.00", "10.00")
+    pairs = {row[0]: row for row in tables["Differences"].rows}
+    assert pairs["direct − concat[k=1]"][1] == "-100.0"
+    assert float(pairs["direct − concat[k=1]"][3]) < 0.05
+
+
+def test_shards_are_one_experiment_again(tmp_path: Path) -> None:
+    data = f"jsonl:{towns(tmp_path, 7)}"
+    merged = []
+    for part in (1, 2):
+        made = plan(data, [system("direct")], {"answer": "scripted"}, shard=(part, 2))
+        directory = claim_directory(tmp_path / f"part{part}", made)
+        run(directory, reader())
+        merged.append(directory.path)
+    (experiment,) = read_runs(merged)
+    assert experiment.columns["direct"].answered == 7
+    assert experiment.planned == 7
+    with pytest.raises(UsageError, match="named twice"):
+        read_runs([merged[0], merged[0]])
+
+
+def test_failures_and_unfinished_questions_are_told(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct")
+
+    def breaks(seen: Seen) -> str | Exception:
+        return ValueError("no") if "Lom" in seen.text else "1900"
+
+    run(directory, ScriptedChat(replies=breaks, usage=(10, 2)), concurrency=1, budget_tokens=24)
+    (experiment,) = read_runs([directory.path])
+    remarks = " ".join(tables_of(experiment)[0].remarks)
+    assert "ValueError 1" in remarks
+    assert "3 of 6 questions are not done yet" in remarks
+
+
+def test_nothing_finished_is_no_report(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct")
+    with pytest.raises(UsageError, match="nothing is finished yet"):
+        read_runs([directory.path])
+    with pytest.raises(UsageError, match="is no run"):
+        read_runs([tmp_path])
+
+
+def test_files_stand_alone_and_every_question_has_its_page(
+    done: RunDirectory, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    files = write_report(out, read_runs([done.path]), pages=4)
+    assert {path.suffix for path in files} >= {".md", ".html", ".csv"}
+    page = (out / "report.html").read_text("utf-8")
+    assert not re.search(r'(?:src|href)="(?:https?:|/)', page)
+    links = re.findall(r'href="(questions/[^"]+)"', page)
+    assert len(links) == 4
+    question = (out / links[0]).read_text("utf-8")
+    (first, *_) = records(done)
+    assert "When did the bridge of Varn open?" in question
+    assert first["passages"][0]["text"] in question
+    assert "What each node did" in question
+    with (out / "results.csv").open(encoding="utf-8") as stream:
+        rows = {(row["system"], row["metric"]): row for row in csv.DictReader(stream)}
+    assert float(rows["concat[k=1]", "em"]["mean"]) == 1.0
+    assert rows["concat[k=1]", "em"]["n"] == "6"
+    assert "| method |" in (out / "report.md").read_text("utf-8")
+
+
+def test_passages_cannot_forge_the_page(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct", count=1)
+    run(directory, ScriptedChat(replies=["<script>alert(1)</script>"]))
+    write_report(tmp_path / "out", read_runs([directory.path]), plots=False)
+    for path in (tmp_path / "out").rglob("*.html"):
+        assert "<script>" not in path.read_text("utf-8")
+
+
+def test_plots_are_drawn_as_png_and_svg(done: RunDirectory, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="plots need the eval extra")
+    files = write_report(tmp_path / "out", read_runs([done.path]))
+    plots = [path for path in files if path.parent.name == "plots"]
+    assert {path.suffix for path in plots} == {".png", ".svg"}
+    svg = next(path for path in plots if path.name == "run-tokens.svg").read_text("utf-8")
+    assert "tokens a question" in svg
+    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in plots if path.suffix == ".png")
+
+
+def test_printed_values_are_of_methods_and_scores_that_we_have() -> None:
+    assert len(all_printed()) > 500
+    for one in all_printed():
+        made = system(one.method, **one.options)
+        assert made.method in METHODS
+        assert 0 <= one.value <= 100
+
+
+def test_printed_values_stand_beside_what_matches_in_name(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "concat", gold="with")
+    settings = directory.settings
+    named = type(settings)(**{**vars(settings), "dataset_name": "nq"})
+    found = printed_for(named, system("concat"))
+    assert {(one.metric, one.value) for one in found if one.model == "gpt-3.5-turbo-16k"} == {
+        ("em", 38.1),
+        ("f1", 45.4),
+        ("unknown", 19.9),
+    }
+    told = differences(found[0], named, system("concat", k=10), n=200)
+    assert [text.split()[0] for text in told] == ["model", "corpus", "sample", "k"]
+    without = type(settings)(**{**vars(named), "gold": "as_found"})
+    chatgpt = [
+        one for one in printed_for(without, system("concat")) if one.model.startswith("gpt-3")
+    ]
+    assert ("em", 34.5) in {(one.metric, one.value) for one in chatgpt}
+    assert printed_for(named, system("concat_pf"))[0].row == "Concat + PF"
+
+
+def test_an_ablation_meets_its_own_row() -> None:
+    rows = {
+        one.row for one in all_printed() if one.options.get("queries") == ("question", "internal")
+    }
+    assert rows == {"w/o q_ex"}
+
+
+def test_holm_corrects_by_rank() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([]) == []
+
+
+def test_only_questions_that_both_answered_are_compared(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct,concat[k=1]")
+
+    def breaks(seen: Seen) -> str | Exception:
+        return ValueError("no") if "Lom" in seen.text and not seen.passages else "1900"
+
+    run(directory, ScriptedChat(replies=breaks))
+    (experiment,) = read_runs([directory.path])
+    one, other = (column.scores["em"] for column in experiment.columns.values())
+    found = paired(one, other)
+    assert found is not None
+    assert found.n == 5
