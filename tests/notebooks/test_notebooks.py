@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-nbformat = pytest.importorskip(
-    "nbformat", reason='notebooks need: pip install "ragweave[notebooks]"'
+MISSING = [one for one in ("nbclient", "nbformat", "ipykernel") if find_spec(one) is None]
+pytestmark = pytest.mark.skipif(
+    bool(MISSING), reason='notebooks need: pip install "ragweave[notebooks]"'
 )
-pytest.importorskip("nbclient", reason='notebooks need: pip install "ragweave[notebooks]"')
-pytest.importorskip("ipykernel", reason='notebooks need: pip install "ragweave[notebooks]"')
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
@@ -62,6 +62,8 @@ def executed(notebook: Path, folder: Path, **env: str) -> subprocess.CompletedPr
 
 
 def read(path: Path) -> Any:
+    import nbformat
+
     return nbformat.read(path, as_version=4)
 
 
@@ -80,6 +82,8 @@ def test_it_runs(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_it_is_kept_without_outputs_and_changes_model_in_one_line(name: str) -> None:
+    import nbformat
+
     notebook = read(NOTEBOOKS[name])
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
