@@ -43,14 +43,14 @@ test: $(VENV)/dev
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/dev
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs examples
+	$(BIN)/ruff format --check src tests benchmarks docs examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/dev
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks docs examples
+	$(BIN)/ruff format src tests benchmarks docs examples
 
 $(VENV)/bench: $(VENV)/dev pyproject.toml
 	$(BIN)/pip install --quiet --editable ".[bench]"
@@ -72,4 +72,4 @@ docs: $(VENV)/dev
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

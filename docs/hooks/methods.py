@@ -149,10 +149,13 @@ def field_texts(options: type[Any]) -> dict[str, str]:
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
         body = tree.body if isinstance(tree, ast.ClassDef) else []
         for node, below in itertools.pairwise(body):
-            told = below.value if isinstance(below, ast.Expr) else None
-            named = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-            if named and isinstance(told, ast.Constant):
-                texts[node.target.id] = " ".join(str(told.value).split())
+            if (
+                isinstance(node, ast.AnnAssign)
+                and isinstance(node.target, ast.Name)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+            ):
+                texts[node.target.id] = " ".join(str(below.value.value).split())
     return texts
 
 
@@ -179,11 +182,6 @@ def _prompts(method: Method) -> list[str]:
         "Replace any of them by name: see [your own prompt](../howto/prompt.md).",
     ]
     for name, template in method.prompts.items():
-        shown = "\n\n".join(
-            f"[{message.__class__.__name__.removesuffix('MessagePromptTemplate').removesuffix('Message').lower()}]\n"
-            f"{getattr(message, 'prompt', message).template if hasattr(message, 'prompt') else message.content}"
-            for message in template.messages
-        )
-        body = textwrap.indent(f"```text\n{shown}\n```", "    ")
+        body = textwrap.indent(f"```text\n{template.pretty_repr()}\n```", "    ")
         lines += ["", f'??? note "`{name}`"', "", body]
     return [*lines, ""]
