@@ -34,7 +34,8 @@ class LlamaCppFields(BaseChatModel):
     """Tokens in memory for all calls together, which also bounds one call; None takes the model's
     own context, or as much of it as fits the memory."""
     n_parallel: int = 8
-    """Most replies written at the same time; more wait."""
+    """Most replies written at the same time; more wait. Attention runs over the tokens of all of
+    them, so that with a small model on a CPU fewer may be faster."""
     n_kept: int | None = None
     """Most tokens of finished calls that stay computed for later ones with the same beginning;
     None takes an eighth of the context, for what is kept slows all that is written meanwhile."""
