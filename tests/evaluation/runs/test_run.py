@@ -10,8 +10,9 @@ import pytest
 from tests.evaluation.towns import planned, prompts, reader, records, run
 from tests.scripted import ScriptedChat, Seen
 
+from ragweave.cli.eval_run import status_line
 from ragweave.errors import UsageError
-from ragweave.evaluation.runs import RunDirectory, Sitting, claim_directory, evaluate
+from ragweave.evaluation.runs import RunDirectory, Sitting, Tally, claim_directory, evaluate
 from ragweave.evaluation.runs.directory import hold
 
 METHODS = "direct,concat[k=1],concat_pf[k=2]"
@@ -248,3 +249,15 @@ def test_a_setting_that_no_question_can_be_asked_with_ends_the_run(tmp_path: Pat
     with pytest.raises(UsageError, match="nothing to retrieve from"):
         run(directory, reader())
     assert not records(directory)
+
+
+def test_where_a_run_stands_is_told_with_each_result(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct,concat[k=1]", count=2)
+    lines: list[str] = []
+
+    def tell(tally: Tally, _record: object) -> None:
+        lines.append(status_line(tally))
+
+    asyncio.run(evaluate(directory, Sitting(concurrency=1), models={"answer": reader()}, tell=tell))
+    assert lines[0] == "0 tokens"
+    assert lines[-1] == "0:00 left · 48 tokens · EM: direct 0.0 concat[k=1] 100.0"

@@ -81,7 +81,7 @@ class RunCheckpoints(BaseCheckpointSaver[int]):
         thread = str(config["configurable"]["thread_id"])
         kind, body = self.serde.dumps_typed(checkpoint)
         kept = json.dumps({"step": metadata["step"], "source": metadata["source"]})
-        await self._recorder.write(_PUT, [(thread, checkpoint["id"], kind, body, kept)])
+        self._recorder.put(_PUT, [(thread, checkpoint["id"], kind, body, kept)])
         return {
             "configurable": {
                 "thread_id": thread,
@@ -112,4 +112,4 @@ class RunCheckpoints(BaseCheckpointSaver[int]):
             )
             for place, (channel, value) in enumerate(writes)
         ]
-        await self._recorder.write(_PUT_WRITE, rows)
+        self._recorder.put(_PUT_WRITE, rows)

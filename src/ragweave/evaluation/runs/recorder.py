@@ -86,6 +86,13 @@ class Recorder:
         """
         await self._await(_Job(self._loop.create_future(), sql=sql, rows=rows))
 
+    def put(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Run a statement for each row, after all that was given before; don't wait for it.
+
+        Should it fail, whatever is waited for next says so.
+        """
+        self._jobs.put(_Job(None, sql=sql, rows=rows))
+
     async def append(self, line: str) -> None:
         """Append a line to the results; return once it is on the disk.
 
@@ -99,11 +106,10 @@ class Recorder:
         self._jobs.put(_Job(None, forget=thread))
 
     async def _await(self, job: _Job) -> None:
-        if job.done is None:
-            return
         self._jobs.put(job)
         try:
-            await job.done
+            if job.done is not None:
+                await job.done
         except (OSError, sqlite3.Error) as fault:
             raise self._told(fault) from fault
 
@@ -119,7 +125,8 @@ class Recorder:
                 self._write(jobs)
             except (OSError, sqlite3.Error) as fault:
                 self._fault = fault
-            self._loop.call_soon_threadsafe(_settle, jobs, self._fault)
+            if any(job.done is not None for job in jobs):
+                self._loop.call_soon_threadsafe(_settle, jobs, self._fault)
 
     def _write(self, jobs: Sequence[_Job]) -> None:
         """Write a batch; once a write has failed, none follows it."""

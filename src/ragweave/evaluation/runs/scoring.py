@@ -42,7 +42,8 @@ def _answer_scores(question: Question, state: Mapping[str, Any]) -> Iterator[tup
     if question.scoring == "short":
         yield "em", metrics.exact_match(said, golds)
         yield "f1", metrics.f1(said, golds)
-        yield "contains", metrics.contains(said, golds)
+        if golds:
+            yield "contains", metrics.contains(said, golds)
         yield "nm", _not_majority(said, state, lambda one: metrics.exact_match(one, golds))
     elif question.scoring == "accuracy":
         yield "accuracy", metrics.accuracy(said, golds) if golds else float(not said)

@@ -50,11 +50,14 @@ class Stream:
     tell: Callable[[Record], None] = lambda _record: None
     """Called with each record, once it is durable."""
     _prices: Prices = field(init=False)
+    _k: Mapping[str, int] = field(init=False)
+    """Passages a query, by the systems' labels."""
 
     def __post_init__(self) -> None:
-        """Read the prices."""
+        """Read the prices and the systems' options."""
         pairs = self.settings.prices.items()
         self._prices = {role: Price(*pair) for role, pair in pairs}
+        self._k = {one.label: one.resolved().k for one in self.settings.systems}
 
     async def run(self) -> bool:
         """Answer what is left; return whether all is done (False: a budget ran out).
@@ -139,7 +142,7 @@ class Stream:
         }
         if self.settings.oracle:
             given["gold_answers"] = list(question.answers)
-        k = system.resolved().k
+        k = self._k[system.label]
         passages = await handed(question, self.settings, self.retriever, k)
         return given if passages is None else {**given, "passages": passages}
 

@@ -1,0 +1,74 @@
+"""Which scores a question gets, by what its data set asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ragweave.evaluation.datasets import Question, passage
+from ragweave.evaluation.runs.scoring import scores
+
+GOLD, OTHER = passage("Paris is in France.", "Paris", gold=True), passage("Rome is in Italy.")
+
+
+def state(answer: str = "Paris", **more: Any) -> dict[str, Any]:
+    plain = {"status": "answered", "candidates": {}, "passages": [], "retrieved": {}, "kept": {}}
+    return {**plain, "answer": answer, **more}
+
+
+def test_unknown_is_an_empty_answer() -> None:
+    question = Question(id="q", question="?", answers=("Unknown",))
+    found = scores(question, state("Unknown", status="unknown"))
+    assert (found["em"], found["unknown"]) == (0.0, 1.0)
+
+
+def test_the_right_answer_to_an_unanswerable_question_is_none() -> None:
+    question = Question(id="q", question="?", answers=(), answerable=False)
+    assert scores(question, state("Unknown", status="unknown"))["em"] == 1.0
+    found = scores(question, state("Paris"))
+    assert (found["em"], found["f1"]) == (0.0, 0.0)
+    assert "contains" not in found
+
+
+def test_a_vote_that_passes_the_right_answer_over() -> None:
+    pool = {str(at): {"answer": text} for at, text in enumerate(("Rome", "Paris", "Rome"))}
+    question = Question(id="q", question="?", answers=("Paris",))
+    assert scores(question, state("Rome", candidates=pool))["nm"] == 1.0
+    assert scores(question, state("Paris", candidates=pool))["nm"] == 0.0
+
+
+def test_passages_against_gold() -> None:
+    question = Question(id="q", question="?", answers=("Paris",), passages=(GOLD, OTHER))
+    found = scores(
+        question,
+        state(passages=[GOLD], retrieved={"question": [OTHER, GOLD]}, kept={"question": [GOLD]}),
+    )
+    assert (found["recall"], found["precision"], found["s_precision"]) == (1.0, 1.0, 1.0)
+    assert (found["recall@1"], found["filter_precision"], found["filter_recall"]) == (0.0, 1.0, 1.0)
+    assert found["answer_recall"] == 1.0
+    assert found["output_precision"] == 0.25
+
+
+def test_without_retrieval_no_passage_score_is_made_up() -> None:
+    question = Question(id="q", question="?", answers=("Paris",), passages=(GOLD,))
+    assert "recall" not in scores(question, state())
+
+
+@pytest.mark.parametrize(
+    ("scoring", "names"),
+    [
+        ("accuracy", {"accuracy", "nm", "unknown"}),
+        ("long", {"rouge_1", "rouge_2", "rouge_l", "unigram_f1", "unknown"}),
+        (
+            "coverage",
+            {"coverage_em", "hit_at_1", "rouge_1", "rouge_2", "rouge_l", "unigram_f1", "unknown"},
+        ),
+        ("retrieval", {"unknown"}),
+    ],
+)
+def test_scores_by_kind(scoring: Any, names: set[str]) -> None:
+    question = Question(
+        id="q", question="?", answers=("Paris",), answer_sets=(("Paris",),), scoring=scoring
+    )
+    assert set(scores(question, state())) == names
