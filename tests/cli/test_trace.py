@@ -159,6 +159,11 @@ BROKEN = {
     "no JSON": (b"{", "no recorded run"),
     "without a trace": (b'{"method": "concat", "question": "q"}', "trace: Field required"),
     "another file": (b"[1, 2]", "no recorded run"),
+    "an edge to nowhere": (
+        b'{"method": "m", "question": "q", "trace": [], "notes": [], "graph": {"nodes": ["a"], '
+        b'"edges": [{"source": "a", "target": "b", "label": "", "conditional": false}]}}',
+        "leads to no node",
+    ),
 }
 
 

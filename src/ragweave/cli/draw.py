@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from ragweave.errors import UsageError
+from ragweave.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     from langchain_core.runnables.graph import Graph
@@ -24,7 +24,7 @@ def draw(
         str, typer.Argument(help="Name of the method (see `ragweave methods`).")
     ] = "",
     ascii: Annotated[  # noqa: A002
-        bool, typer.Option("--ascii", help="Draw with characters (needs grandalf).")
+        bool, typer.Option("--ascii", help="Draw with characters (needs the extra `draw`).")
     ] = False,
     svg: Annotated[Path | None, typer.Option("--svg", help="Write an SVG picture.")] = None,
     png: Annotated[
@@ -51,7 +51,7 @@ def draw(
         _picture(graph.draw_mermaid(), graph, png)
     elif ascii:
         if importlib.util.find_spec("grandalf") is None:
-            raise UsageError("drawing with characters needs grandalf: pip install grandalf")
+            raise MissingExtraError("Drawing with characters", "draw")
         typer.echo(graph.draw_ascii())
     else:
         typer.echo(graph.draw_mermaid())

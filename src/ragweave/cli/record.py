@@ -114,14 +114,23 @@ def read_run(path: Path) -> RunRecord:
         reason = getattr(fault, "strerror", None) or "not UTF-8 text"
         raise UsageError(f"{path} cannot be read: {reason}") from fault
     try:
-        return TypeAdapter(RunRecord).validate_json(text)
+        record = TypeAdapter(RunRecord).validate_json(text)
     except ValidationError as fault:
         first = fault.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"
-        raise UsageError(
-            f"{path} is no recorded run ({where}: {first['msg']}): make one with "
-            f"`ragweave ask … --trace-file {path.name}`"
-        ) from fault
+        raise _no_run(path, f"{where}: {first['msg']}") from fault
+    nodes = set(record["graph"]["nodes"])
+    for edge in record["graph"]["edges"]:
+        if not {edge["source"], edge["target"]} <= nodes:
+            raise _no_run(path, f"an edge leads to no node: {edge['source']} → {edge['target']}")
+    return record
+
+
+def _no_run(path: Path, why: str) -> UsageError:
+    return UsageError(
+        f"{path} is no recorded run ({why}): make one with "
+        f"`ragweave ask … --trace-file {path.name}`"
+    )
 
 
 def taken_of(record: RunRecord) -> tuple[Shape, Taken]:
