@@ -19,11 +19,19 @@ def report(
     """Show runs as tables; write report.md, report.html, results.csv and plots."""
     from ragweave.cli.eval_run import show_tables
     from ragweave.cli.screen import progress_console
-    from ragweave.evaluation.report import can_plot, read_runs, tables_of, write_report
+    from ragweave.evaluation.report import (
+        between_table,
+        can_plot,
+        read_runs,
+        tables_of,
+        write_report,
+    )
 
     experiments = read_runs(runs)
     for experiment in experiments:
         show_tables(tables_of(experiment))
+    between = between_table(experiments)
+    show_tables([between] if between is not None else [])
     folder = out or runs[0] / "report"
     files = write_report(folder, experiments, pages=pages, plots=plots)
     remarks = progress_console()

@@ -11,10 +11,10 @@ from tests.evaluation.towns import planned, reader, records, run, towns
 from tests.scripted import ScriptedChat, Seen
 
 from ragweave.errors import UsageError
-from ragweave.evaluation.report import read_runs, tables_of, write_report
+from ragweave.evaluation.report import between_table, read_runs, tables_of, write_report
 from ragweave.evaluation.report.printed import all_printed, differences, printed_for
 from ragweave.evaluation.report.summary import holm, paired
-from ragweave.evaluation.runs import RunDirectory, claim_directory, plan, system
+from ragweave.evaluation.runs import RunDirectory, claim_directory, parse_systems, plan, system
 from ragweave.graphs import METHODS
 
 SYSTEMS = "direct,concat[k=1],concat_pf[k=2]"
@@ -151,6 +151,23 @@ def test_an_ablation_meets_its_own_row() -> None:
         one.row for one in all_printed() if one.options.get("queries") == ("question", "internal")
     }
     assert rows == {"w/o q_ex"}
+
+
+def test_the_same_method_in_two_runs_is_compared_question_by_question(tmp_path: Path) -> None:
+    data, found = f"jsonl:{towns(tmp_path, 6)}", []
+    for name, said in (("good", reader()), ("bad", ScriptedChat(replies=["1492"]))):
+        made = plan(data, parse_systems("direct,concat[k=1]"), {"answer": name})
+        directory = claim_directory(tmp_path / name, made)
+        run(directory, said)
+        found.append(directory.path)
+    table = between_table(read_runs(found))
+    assert table is not None
+    rows = {row[0]: row for row in table.rows}
+    assert rows["concat[k=1]: good − bad"][1:4] == ["EM", "+100.0", "[+100.0, +100.0]"]
+    assert rows["direct: good − bad"][2] == "+0.0"
+    write_report(tmp_path / "out", read_runs(found), plots=False)
+    for name in ("report.md", "report.html"):
+        assert "Between runs" in (tmp_path / "out" / name).read_text("utf-8")
 
 
 def test_holm_corrects_by_rank() -> None:

@@ -220,6 +220,12 @@ def test_foreign_directories_are_refused(tmp_path: Path) -> None:
         run(RunDirectory(tmp_path), reader())
 
 
+def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("a file, not a folder", "utf-8")
+    with pytest.raises(UsageError, match="cannot be written"):
+        planned(tmp_path, "direct")
+
+
 def test_another_ragweave_made_it(tmp_path: Path) -> None:
     directory = planned(tmp_path, "direct")
     file = directory.path / "run.json"

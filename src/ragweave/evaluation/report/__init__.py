@@ -2,7 +2,7 @@
 
 from ragweave.evaluation.report.plots import Line, can_plot, plot_bars, plot_lines
 from ragweave.evaluation.report.summary import Column, Experiment, read_runs
-from ragweave.evaluation.report.tables import Table, tables_of
+from ragweave.evaluation.report.tables import Table, between_table, tables_of
 from ragweave.evaluation.report.write import write_report
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Experiment",
     "Line",
     "Table",
+    "between_table",
     "can_plot",
     "plot_bars",
     "plot_lines",

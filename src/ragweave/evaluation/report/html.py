@@ -11,7 +11,7 @@ from typing import Any
 
 from ragweave.evaluation.report.markdown import settings_lines
 from ragweave.evaluation.report.summary import Experiment
-from ragweave.evaluation.report.tables import SHOWN, Table, tables_of
+from ragweave.evaluation.report.tables import SHOWN, Table, between_table, tables_of
 from ragweave.evaluation.runs.outcome import Record
 
 _STYLE = """
@@ -44,6 +44,9 @@ def write_html(
             parts.append(_table(table, "h2" if level == 0 else "h3"))
         lines = "".join(f"<li>{escape(line[2:])}</li>" for line in settings_lines(experiment))
         parts.append(f"<details><summary>Settings</summary><ul>{lines}</ul></details>")
+    between = between_table(experiments)
+    if between is not None:
+        parts.append(_table(between, "h2"))
     for plot in plots:
         if plot.suffix == ".png":
             data = base64.b64encode(plot.read_bytes()).decode()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ragweave.evaluation.report.summary import Experiment
-from ragweave.evaluation.report.tables import Table, tables_of
+from ragweave.evaluation.report.tables import Table, between_table, tables_of
 
 
 def write_markdown(path: Path, experiments: Sequence[Experiment], plots: Sequence[Path]) -> None:
@@ -17,6 +17,9 @@ def write_markdown(path: Path, experiments: Sequence[Experiment], plots: Sequenc
         for level, table in enumerate(tables_of(experiment)):
             parts += [*_table(table, "##" if level == 0 else "###"), ""]
         parts += [*settings_lines(experiment), ""]
+    between = between_table(experiments)
+    if between is not None:
+        parts += [*_table(between, "##"), ""]
     for plot in plots:
         if plot.suffix == ".png":
             parts += [f"![{plot.stem}]({plot.relative_to(path.parent).as_posix()})", ""]
