@@ -125,12 +125,12 @@ def test_a_reply_cut_anywhere_gives_a_beginning_of_the_whole(cut):
     ],
 )
 def test_the_unreadable_gives_nothing_and_says_so(reply):
-    assert parse_rewrite(reply) == ([], [], False)
+    assert parse_rewrite(reply)[:3] == ([], [], False)
 
 
 @pytest.mark.parametrize("reply", ["<Claims> </Claims>", "[]", '{"claims": []}'])
 def test_a_reply_that_says_there_is_nothing_was_read(reply):
-    assert parse_rewrite(reply) == ([], [], True)
+    assert parse_rewrite(reply) == ([], [], True, 0, 0, False)
 
 
 def test_a_claim_equal_to_the_question_is_dropped_and_so_is_an_echoed_question():
@@ -186,6 +186,54 @@ def test_long_queries_are_cut():
     assert parse_claims(words) == [ClaimQuery("short", True, " ".join(["word"] * MAX_WORDS))]
     solid = "<Claim> short <Query> " + "x" * 5000
     assert parse_claims(solid)[0].query == "x" * MAX_CHARACTERS
+
+
+def test_what_was_cut_and_left_out_is_counted():
+    assert parse_rewrite(RELEASED)[3:] == (0, 0, False)
+    long = "<Claim> " + "c " * 100 + "<Query> " + "q" * 5000 + "\n<Claim> short <Query> few words"
+    assert parse_rewrite(long)[3:] == (2, 0, False)
+    many = "".join(f"<Claim> fact number {i} <Query> look {i} " for i in range(40))
+    assert parse_rewrite(many)[3:] == (0, 40 - MAX_RECORDS, False)
+    doubled = "\n".join(["<Claim> a fact <Query> look"] * 3 + ["<Claim> Who is it? <Query> who"])
+    assert parse_rewrite(doubled, "who is it")[3:] == (0, 3, False)
+    only_dropped_are_long = "<Claim> " + "who " * 90 + "<Query> x"
+    assert parse_rewrite(only_dropped_are_long, " ".join(["who"] * MAX_WORDS))[3:] == (0, 1, False)
+
+
+@pytest.mark.parametrize("cut", range(RELEASED.index("<Questions>") + 1, len(RELEASED)))
+def test_a_reply_cut_inside_a_list_says_so(cut):
+    between = RELEASED.index("<Claims>")
+    assert parse_rewrite(RELEASED[:cut]).truncated or cut in (between - 1, between)
+
+
+@pytest.mark.parametrize(
+    ("reply", "truncated"),
+    [
+        ("<Claim> one fact <Query> look one <Claim> two fa", True),
+        ("<Claim> one fact <Query> look one <Claim> two facts <Query> look two", False),
+        ("<Claim> one fact <Claim> two facts", False),
+        ("<Claim(one fact <Query(look one\n<Claim(two facts <Query(look two", False),
+        ("Claim 1: one fact\nQuery 1: look one\nClaim 2: two facts\nQuery 2:", True),
+        ("Claim 1: one fact\nQuery 1: look one\nClaim 2: two fa", True),
+        ("- one fact\n- two facts", False),
+        ('[{"claim": "one fact", "query": "look one"}, {"claim": "two', True),
+        ('[{"claim": "one fact", "query": "look one"}, {"claim": "two"', True),
+        ('Here you are: [{"claim": "one [fact", "query": "a 6\\" pipe"}] {ok}', False),
+        ("<Cla", True),
+        ("", False),
+    ],
+)
+def test_a_reply_that_breaks_off(reply, truncated):
+    assert parse_rewrite(reply).truncated is truncated
+
+
+@given(st.data(), st.text(alphabet=' "\\[]{}a'))
+def test_json_breaks_off_wherever_it_is_cut(data, text):
+    record = {"claim": f"a fact {text}", "query": f"b {text}"}
+    whole = json.dumps([record, {**record, "claim": f"another {text}"}])
+    cut = data.draw(st.integers(len('[{"claim":'), len(whole) - 1))
+    assert not parse_rewrite(whole).truncated
+    assert parse_rewrite(whole[:cut]).truncated
 
 
 PIECES = [

@@ -47,9 +47,7 @@ _SECTION = re.compile(
     r"\W*(?:the |search |rewritten |sub-?|main |key )*(claim|question|quer(?:y|ie))s?\W*",
     re.IGNORECASE,
 )
-_JSON_KEY = re.compile(
-    r'"\s*(?:claims?|questions?|query|queries|searchWord)\s*"\s*:', re.IGNORECASE
-)
+JSON_KEY = re.compile(r'"\s*(?:claims?|questions?|query|queries|searchWord)\s*"\s*:', re.IGNORECASE)
 _JSON_TRIES = 300
 _LINES = 2000
 
@@ -79,7 +77,7 @@ def tag_events(text: str) -> list[Event]:
 
 def json_events(text: str) -> list[Event]:
     """Read JSON objects with claims, questions and queries; of a cut reply the whole ones."""
-    if not _JSON_KEY.search(text):
+    if not JSON_KEY.search(text):
         return []
     return [event for value in _decoded(text) for event in _walk(value)]
 

@@ -31,3 +31,9 @@ class Rewrite(NamedTuple):
     claims: list[ClaimQuery]
     parsed: bool
     """False: nothing in the reply could be read as a question or claim."""
+    cut: int = 0
+    """Texts (claims, questions, queries) of these records that were cut to the limits."""
+    dropped: int = 0
+    """Records left out: duplicates, repeats of the question, those beyond `MAX_RECORDS`."""
+    truncated: bool = False
+    """The reply breaks off inside a record, or inside a list that it opened."""

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ragweave.tools.claims.events import Event, json_events, line_events, tag_events
+from ragweave.tools.claims.endings import breaks_off, json_breaks_off
+from ragweave.tools.claims.events import JSON_KEY, Event, json_events, line_events, tag_events
 from ragweave.tools.claims.records import ClaimQuery, QuestionQuery, Rewrite
 from ragweave.tools.claims.values import clean, flag, reply_text
 from ragweave.tools.text.normalize import normalize_answer
@@ -26,6 +27,8 @@ class _Record(NamedTuple):
     text: str
     need_search: bool | None
     query: str
+    text_cut: bool
+    query_cut: bool
 
 
 def parse_rewrite(text: str, question: str = "") -> Rewrite:
@@ -36,36 +39,54 @@ def parse_rewrite(text: str, question: str = "") -> Rewrite:
     is a claim, or a question where it ends in "?"). Left out: duplicates, a claim equal to the
     question, a question whose text and query both equal it, placeholders of the format, and
     records beyond `MAX_RECORDS`; long texts are cut (see `values`). A record without a query has
-    its own text for one, unless it is flagged as needing no search.
+    its own text for one, unless it is flagged as needing no search. What was cut, left out, or
+    lost at the reply's end is counted (`cut`, `dropped`, `truncated`).
 
     Args:
         text: The reply, of any length and shape.
         question: The user's question.
     """
     plain = reply_text(text)
-    records = _records(tag_events(plain)) or _records(json_events(plain))
-    records = records or _records(line_events(plain))
+    records = _records(tag_events(plain))
+    is_json = not records and bool(JSON_KEY.search(plain))
+    records = records or _records(json_events(plain)) or _records(line_events(plain))
     asked = normalize_answer(question)
-    questions: dict[tuple[str, str], QuestionQuery] = {}
-    claims: dict[tuple[str, str], ClaimQuery] = {}
-    for is_claim, own, need, found in records:
-        need_search = need is not False
-        query = found or (own if need_search else "")
-        key = (normalize_answer(own), normalize_answer(query))
-        if is_claim and key[0] != asked:
-            claims.setdefault(key, ClaimQuery(own, need_search, query))
-        elif not is_claim and not {*key} <= {asked, ""}:
-            questions.setdefault(key, QuestionQuery(own, need_search, query))
+    kept: dict[tuple[bool, str, str], _Record] = {}
+    for record in records:
+        query = record.query or (record.text if record.need_search is not False else "")
+        own, sought = normalize_answer(record.text), normalize_answer(query)
+        echo = own == asked if record.is_claim else {own, sought} <= {asked, ""}
+        if not echo:
+            kept.setdefault((record.is_claim, own, sought), record._replace(query=query))
+    taken = [
+        *[one for one in kept.values() if not one.is_claim][:MAX_RECORDS],
+        *[one for one in kept.values() if one.is_claim][:MAX_RECORDS],
+    ]
+    ended_early = json_breaks_off(plain) if is_json else breaks_off(plain) or _lacks_query(records)
     return Rewrite(
-        list(questions.values())[:MAX_RECORDS],
-        list(claims.values())[:MAX_RECORDS],
+        [QuestionQuery(*_plain(one)) for one in taken if not one.is_claim],
+        [ClaimQuery(*_plain(one)) for one in taken if one.is_claim],
         parsed=bool(records) or bool(_EMPTY.search(plain)),
+        cut=sum(one.text_cut + one.query_cut for one in taken),
+        dropped=len(records) - len(taken),
+        truncated=ended_early,
     )
 
 
 def parse_claims(text: str, question: str = "") -> list[ClaimQuery]:
     """Return the claims of a rewriter's reply, as `parse_rewrite` reads them."""
     return parse_rewrite(text, question).claims
+
+
+def _plain(record: _Record) -> tuple[str, bool, str]:
+    """Return a record's text, whether it needs a search, and its query."""
+    return record.text, record.need_search is not False, record.query
+
+
+def _lacks_query(records: Sequence[_Record]) -> bool:
+    """Tell whether the last record alone has no query and no word on whether it needs one."""
+    complete = [bool(one.query) or one.need_search is not None for one in records]
+    return len(complete) > 1 and not complete[-1] and all(complete[:-1])
 
 
 def _records(events: Sequence[Event]) -> list[_Record]:
@@ -79,30 +100,34 @@ def _records(events: Sequence[Event]) -> list[_Record]:
     is_open = False
     for kind, raw in _readable(events):
         if kind == "query":
-            _add_query(records, clean(raw), is_open=is_open, alone=not named)
+            _add_query(records, raw, is_open=is_open, alone=not named)
         elif kind == "flag":
             if is_open and records[-1].need_search is None:
                 records[-1] = records[-1]._replace(need_search=flag(raw))
         else:
-            text = clean(raw)
+            text, cut = clean(raw)
             is_open = bool(text) and (kind != "item" or not named)
             if is_open:
                 is_claim = kind == "claim" or (kind == "item" and not text.endswith("?"))
-                records.append(_Record(is_claim, text, None, ""))
+                records.append(_Record(is_claim, text, None, "", cut, False))
     return records
 
 
-def _add_query(records: list[_Record], query: str, *, is_open: bool, alone: bool) -> None:
-    """Give `query` to the open record, or let it stand for itself where nothing is labelled."""
+def _add_query(records: list[_Record], raw: str, *, is_open: bool, alone: bool) -> None:
+    """Give a query to the open record, or let it stand for itself where nothing is labelled."""
+    query, cut = clean(raw)
     if not query:
         return
     if not is_open:
         if alone:
-            records.append(_Record(False, query, None, query))
-    elif records[-1].query:
-        records.append(records[-1]._replace(query=query))
+            records.append(_Record(False, query, None, query, False, cut))
+        return
+    last = records[-1]
+    fuller = last._replace(query=query, query_cut=cut)
+    if last.query:
+        records.append(fuller)
     else:
-        records[-1] = records[-1]._replace(query=query)
+        records[-1] = fuller
 
 
 def _readable(events: Iterable[Event]) -> Iterable[Event]:

@@ -33,17 +33,19 @@ def reply_text(text: str) -> str:
     return _FENCE.sub("\n", plain).replace("&lt;", "<").replace("&gt;", ">")
 
 
-def clean(value: str) -> str:
-    """Return a value without markup at its ends, white space folded, cut to the limits.
+def clean(value: str) -> tuple[str, bool]:
+    """Return a value without markup at its ends, white space folded; and whether it was cut.
 
     Empty for what is no text of its own: a placeholder of the prompt's format (`claim 1`),
     `none`, or marks without a letter or digit.
     """
-    folded = " ".join(_TAGS.sub(" ", value.replace("**", " ")).split())[: 4 * MAX_CHARACTERS]
-    trimmed = _balanced(_AND_SO_ON.sub("", folded).strip(_EDGES))
+    folded = " ".join(_TAGS.sub(" ", value.replace("**", " ")).split())
+    trimmed = _balanced(_AND_SO_ON.sub("", folded[: 4 * MAX_CHARACTERS]).strip(_EDGES))
     if _PLACEHOLDER.fullmatch(trimmed) or not re.search(r"[^\W_]", trimmed):
-        return ""
-    return " ".join(trimmed.split()[:MAX_WORDS])[:MAX_CHARACTERS].rstrip()
+        return "", False
+    words = trimmed.split()
+    text = " ".join(words[:MAX_WORDS])[:MAX_CHARACTERS].rstrip()
+    return text, len(folded) > 4 * MAX_CHARACTERS or text != " ".join(words)
 
 
 def flag(value: str) -> bool | None:
