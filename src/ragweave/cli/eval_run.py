@@ -13,7 +13,7 @@ from ragweave.cli.screen import console, progress_console
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import read_prices
 from ragweave.evaluation.report import Table, read_runs, tables_of
-from ragweave.evaluation.report.tables import SHOWN
+from ragweave.evaluation.report.table import SHOWN
 from ragweave.evaluation.runs import (
     Ended,
     RunDirectory,

@@ -102,7 +102,7 @@ def _run(
     from ragweave.cli.eval_run import conclude, follow, planned, show_tables
     from ragweave.cli.screen import progress_console
     from ragweave.evaluation.report import can_plot, read_runs, tables_of, write_report
-    from ragweave.evaluation.report.tables import SHOWN
+    from ragweave.evaluation.report.table import SHOWN
     from ragweave.evaluation.studies import STUDIES, plot_study, runs_of
 
     study = STUDIES[name]

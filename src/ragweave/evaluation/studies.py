@@ -11,7 +11,7 @@ from typing import Any
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import Interval
 from ragweave.evaluation.report import Experiment, Line, plot_bars, plot_lines
-from ragweave.evaluation.report.tables import SHOWN
+from ragweave.evaluation.report.table import SHOWN
 from ragweave.evaluation.runs import System, system
 
 Make = Callable[[Sequence[str], Sequence[str]], list[System]]

@@ -9,9 +9,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from ragweave.evaluation.report.differences import between_table
 from ragweave.evaluation.report.markdown import settings_lines
 from ragweave.evaluation.report.summary import Experiment
-from ragweave.evaluation.report.tables import SHOWN, Table, between_table, tables_of
+from ragweave.evaluation.report.table import SHOWN, Table
+from ragweave.evaluation.report.tables import tables_of
 from ragweave.evaluation.runs.outcome import Record
 
 _STYLE = """

@@ -6,8 +6,10 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
+from ragweave.evaluation.report.differences import between_table
 from ragweave.evaluation.report.summary import Experiment
-from ragweave.evaluation.report.tables import Table, between_table, tables_of
+from ragweave.evaluation.report.table import Table
+from ragweave.evaluation.report.tables import tables_of
 
 
 def write_markdown(path: Path, experiments: Sequence[Experiment], plots: Sequence[Path]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ragweave.errors import MissingExtraError
 from ragweave.evaluation.metrics import Interval
 from ragweave.evaluation.report.summary import Experiment
-from ragweave.evaluation.report.tables import SHOWN
+from ragweave.evaluation.report.table import SHOWN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,40 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import combinations
 
-from ragweave.evaluation.metrics import Comparison, Interval
-from ragweave.evaluation.report.printed import Printed, differences, printed_for
-from ragweave.evaluation.report.summary import Column, Experiment, holm, paired, pairs
-
-SHOWN = {
-    "em": "EM",
-    "f1": "F1",
-    "accuracy": "Accuracy",
-    "coverage_em": "EM (ASQA)",
-    "hit_at_1": "Hit@1",
-    "rouge_1": "ROUGE-1",
-    "rouge_2": "ROUGE-2",
-    "rouge_l": "ROUGE-L",
-    "unigram_f1": "Unigram F1",
-    "contains": "Contains",
-    "unknown": "%Unk",
-    "nm": "%NM",
-    "recall": "Recall",
-    "precision": "Precision",
-    "s_precision": "S-Precision",
-    "filter_precision": "Filter precision",
-    "filter_recall": "Filter recall",
-    "recall@1": "Recall@1",
-    "recall@5": "Recall@5",
-    "recall@10": "Recall@10",
-    "recall@20": "Recall@20",
-    "ndcg@10": "nDCG@10",
-    "answer_recall": "Answer recall",
-    "output_precision": "Output precision",
-}
-"""The scores in the order of a report, by the names that readers know; all in percent."""
+from ragweave.evaluation.metrics import Interval
+from ragweave.evaluation.report.beside import printed_table
+from ragweave.evaluation.report.differences import pairs_table
+from ragweave.evaluation.report.summary import Column, Experiment
+from ragweave.evaluation.report.table import SHOWN, Table
 
 _FIRST = tuple(SHOWN)[: tuple(SHOWN).index("recall")]
 _COSTS = {
@@ -46,16 +18,6 @@ _COSTS = {
     "seconds": "Seconds",
     "cost": "US$",
 }
-
-
-@dataclass(frozen=True)
-class Table:
-    """A heading, the columns' names, the rows' cells, and remarks below."""
-
-    title: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    remarks: Sequence[str] = ()
 
 
 def tables_of(experiment: Experiment) -> list[Table]:
@@ -142,97 +104,6 @@ def roles_table(experiment: Experiment) -> Table | None:
             )
         rows.append([column.label, *cells])
     return Table("Tokens by role", ["method", *roles], rows, ["In + out, means a question."])
-
-
-def pairs_table(experiment: Experiment) -> Table | None:
-    """Return the paired tests between systems on the headline score."""
-    score = experiment.headline
-    rows = [
-        [
-            f"{pair.first} − {pair.second}",
-            *_difference(pair.found),
-            f"{pair.corrected:.4f}",
-            str(pair.found.n),
-        ]
-        for pair in pairs(experiment.columns.values(), score)
-    ]
-    if not rows:
-        return None
-    head = ["pair", f"difference in {SHOWN[score]}", "95% interval", "p", "p (Holm)", "n"]
-    return Table("Differences", head, rows, [_PAIRED])
-
-
-def between_table(experiments: Sequence[Experiment]) -> Table | None:
-    """Return the paired tests of the same system in two runs over the same data set."""
-    rows: list[list[str]] = []
-    ps: list[float] = []
-    for first, second in combinations(experiments, 2):
-        if first.settings.dataset_hash != second.settings.dataset_hash:
-            continue
-        score = first.headline
-        for label, column in first.columns.items():
-            other = second.columns.get(label)
-            if other is None or score not in column.scores or score not in other.scores:
-                continue
-            found = paired(column.scores[score], other.scores[score])
-            if found is not None:
-                cells = [f"{label}: {first.name} − {second.name}", SHOWN[score]]
-                rows.append([*cells, *_difference(found), str(found.n)])
-                ps.append(found.p)
-    if not rows:
-        return None
-    shown = [[*row[:-1], f"{p:.4f}", row[-1]] for row, p in zip(rows, holm(ps), strict=True)]
-    head = ["pair", "score", "difference", "95% interval", "p", "p (Holm)", "n"]
-    return Table("Between runs", head, shown, [_PAIRED])
-
-
-_PAIRED = "Paired randomisation over the questions that both answered; Holm 1979 corrects p."
-
-
-def _difference(found: Comparison) -> list[str]:
-    return [
-        f"{found.difference * 100:+.1f}",
-        f"[{found.low * 100:+.1f}, {found.high * 100:+.1f}]",
-        f"{found.p:.4f}",
-    ]
-
-
-def printed_table(experiment: Experiment) -> Table | None:
-    """Return the papers' printed values beside ours, with all that differs."""
-    rows = []
-    for column in experiment.columns.values():
-        found: dict[tuple[str, ...], list[Printed]] = {}
-        for one in printed_for(experiment.settings, column.system):
-            if one.metric in column.scores:
-                key = (one.paper, one.table, one.row, one.model, one.corpus)
-                found.setdefault(key, []).append(one)
-        rows += [_printed_row(column, listed, experiment) for listed in found.values()]
-    if not rows:
-        return None
-    head = ["method", "ours", "printed", "source", "differs in"]
-    remarks = ["Percent. Where the last column names a difference, the values are not comparable."]
-    return Table("Beside the papers", head, rows, remarks)
-
-
-def _printed_row(column: Column, listed: Sequence[Printed], experiment: Experiment) -> list[str]:
-    """Return one row of a paper's table beside ours, all its metrics in one cell."""
-    first = listed[0]
-    counts = [len(column.scores[one.metric].values) for one in listed]
-    told = differences(first, experiment.settings, column.system, counts[0])
-    ours = [
-        sum(column.scores[one.metric].values) / n for one, n in zip(listed, counts, strict=True)
-    ]
-    return [
-        column.label,
-        _cells([SHOWN[one.metric] for one in listed], [value * 100 for value in ours]),
-        _cells([SHOWN[one.metric] for one in listed], [one.value for one in listed]),
-        f"{first.paper}, table {first.table}: {first.row}, {first.model}",
-        "; ".join(told) or "nothing named",
-    ]
-
-
-def _cells(names: Sequence[str], values: Sequence[float]) -> str:
-    return " · ".join(f"{name} {value:.1f}" for name, value in zip(names, values, strict=True))
 
 
 def _title(experiment: Experiment) -> str:

@@ -1,0 +1,65 @@
+"""A sitting: how a run is gone on with, and what it may spend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.metrics import Price, cost
+from ragweave.evaluation.runs.desk import Desk
+from ragweave.evaluation.runs.settings import RunSettings
+from ragweave.evaluation.runs.tally import Tally
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sitting:
+    """How a run is gone on with; none of it bears on the results."""
+
+    concurrency: int = 16
+    """Questions × systems in flight at once."""
+    cache: Path | None = None
+    """File of replies that runs share."""
+    budget_tokens: int | None = None
+    """Tokens paid for, all sittings of the run together, from which on no question is begun."""
+    budget_usd: float | None = None
+    """The same in US dollars, by the run's prices."""
+    retry_failed: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: A value is out of its range.
+        """
+        if self.concurrency < 1:
+            raise UsageError(f"--concurrency must be at least 1, not {self.concurrency}")
+        for name in ("budget_tokens", "budget_usd"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UsageError(f"--{name.replace('_', '-')} must be above 0, not {value}")
+
+
+@dataclass
+class Purse:
+    """The budgets: what was spent before this sitting, and since."""
+
+    sitting: Sitting
+    settings: RunSettings
+    tally: Tally
+    desk: Desk
+    _tokens: int = field(init=False)
+    _dollars: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tokens, self._dollars = self.tally.spent.paid_tokens, self.tally.cost
+
+    def spare(self) -> bool:
+        """Say whether another question may begin; those in flight are always finished."""
+        tokens, dollars = self.sitting.budget_tokens, self.sitting.budget_usd
+        if tokens is not None and self._tokens + self.desk.total.paid_tokens >= tokens:
+            return False
+        if dollars is None:
+            return True
+        prices = {role: Price(*pair) for role, pair in self.settings.prices.items()}
+        return self._dollars + (cost(self.desk.total.paid, prices) or 0.0) < dollars
