@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.evaluation.towns import planned, reader, records, run
-from tests.scripted import ScriptedChat
+from tests.evaluation.towns import planned, read_year, reader, records, run
+from tests.scripted import ScriptedChat, SyncScriptedChat
 
 from ragweave.errors import UsageError
 
@@ -77,3 +77,17 @@ def test_a_cache_that_is_something_else(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("no database at all, but long enough to look like one" * 20)
     with pytest.raises(UsageError, match="--cache"):
         run(planned(tmp_path, "direct"), reader(), cache=tmp_path / "mine.txt")
+
+
+def test_a_model_without_async_methods_passes_the_desk_too(tmp_path: Path) -> None:
+    cache = tmp_path / "replies.sqlite"
+    model = SyncScriptedChat(replies=read_year, usage=(10, 2), together=4)
+    first = planned(tmp_path / "a", "concat[k=2]")
+    ended = run(first, model, cache=cache, concurrency=4)
+    assert (ended.tally.answered, ended.tally.spent.paid_calls) == (6, 6)
+    assert model.most_at_once == 4
+    again = planned(tmp_path / "b", "concat[k=2]")
+    ended = run(again, SyncScriptedChat(replies=[AssertionError("asked")]), cache=cache)
+    assert (ended.tally.answered, ended.tally.spent.cached_calls) == (6, 6)
+    bad = SyncScriptedChat(replies=[RuntimeError("no")])
+    assert run(planned(tmp_path / "c", "direct"), bad, cache=cache).tally.failed == 6

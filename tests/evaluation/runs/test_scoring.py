@@ -50,6 +50,12 @@ def test_passages_against_gold() -> None:
     assert found["output_precision"] == 0.25
 
 
+def test_a_filter_that_kept_nothing_found_nothing() -> None:
+    question = Question(id="q", question="?", answers=("Paris",), passages=(GOLD,))
+    found = scores(question, state(retrieved={"question": [GOLD]}, kept={"question": []}))
+    assert (found["recall"], found["answer_recall"], found["filter_recall"]) == (0.0, 0.0, 0.0)
+
+
 def test_without_retrieval_no_passage_score_is_made_up() -> None:
     question = Question(id="q", question="?", answers=("Paris",), passages=(GOLD,))
     assert "recall" not in scores(question, state())

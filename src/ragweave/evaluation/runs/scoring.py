@@ -68,12 +68,14 @@ def _passage_scores(question: Question, state: Mapping[str, Any]) -> dict[str, f
     gold = {doc.id or "" for doc in question.gold}
     final: Sequence[Document] = state["passages"]
     found: dict[str, float] = {}
-    if gold and (final or state["retrieved"]):
+    if not final and not state["retrieved"]:
+        return found
+    if gold:
         found |= _gold_scores(gold, final, state)
-    if final and question.scoring == "short" and question.answers:
+    if question.scoring == "short" and question.answers:
         texts = [doc.page_content for doc in final]
         found["answer_recall"] = metrics.answer_recall(texts, question.answers)
-    if final and question.answers:
+    if question.answers:
         context = "\n".join(doc.page_content for doc in final)
         found["output_precision"] = metrics.output_precision(context, question.answers)
     return found
