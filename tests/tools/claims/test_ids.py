@@ -118,6 +118,39 @@ replies = st.one_of(st.text(max_size=80), st.lists(st.sampled_from(PIECES)).map(
         ("None of knowledges 0-4 are relevant.", []),
         ("All of them are irrelevant to the question.", []),
         (". ".join(f"knowledge {i} is not relevant" for i in range(5)), []),
+        # all
+        ("All of them are relevant.", [0, 1, 2, 3, 4]),
+        ("all", [0, 1, 2, 3, 4]),
+        ("Answer: all", [0, 1, 2, 3, 4]),
+        ("The relevant ones are: all of the above.", [0, 1, 2, 3, 4]),
+        ("All 5 passages are helpful.", [0, 1, 2, 3, 4]),
+        ("Every passage is relevant", [0, 1, 2, 3, 4]),
+        ("They are all relevant.", [0, 1, 2, 3, 4]),
+        # all or none but for some
+        ("No knowledge except 2 is relevant.", [2]),
+        ("None of the knowledge except knowledge 2 and 3 is relevant.", [2, 3]),
+        ("None are relevant except 2.", [2]),
+        ("All except 0 and 3 are relevant.", [1, 2, 4]),
+        ("All but knowledge 2 are irrelevant.", [2]),
+        ("All passages are relevant, except for passage 3.", [0, 1, 2, 4]),
+        ("All except 2.", [0, 1, 3, 4]),
+        ("All but 2 of the passages are relevant.", None),
+        ("All but 2 passages are relevant.", None),
+        ("It was closed all but 3 years.", None),
+        # the numbers of a list are no ids
+        ("1) knowledge 2\n2) knowledge 3", [2, 3]),
+        ("(1) knowledge 2", [2]),
+        ("Relevant:\n1) knowledge 0\n2) knowledge 3\n3) knowledge 4", [0, 3, 4]),
+        ("- 1) 3", [3]),
+        ("1) 3\n2) 4", [3, 4]),
+        ("1 - knowledge 3", [3]),
+        ("Relevant: 1) knowledge 0, 2) knowledge 3, 3) knowledge 4", [0, 3, 4]),
+        ("Item 1: knowledge 2", [2]),
+        ("(0) (2)", [0, 2]),
+        ("(1) and (3)", [1, 3]),
+        ("(knowledge 2) knowledge 3", [2, 3]),
+        ("knowledge0, knowledge3", [0, 3]),
+        ("doc1", [1]),
         # out of range
         ("0, 7", [0]),
         ("7", None),
@@ -129,7 +162,9 @@ replies = st.one_of(st.text(max_size=80), st.lists(st.sampled_from(PIECES)).map(
         ("The answer is 3.", None),
         ("1 of the 5", None),
         ("0.5", None),
-        ("All of them are relevant", None),
+        ("Not all of them are relevant.", None),
+        ("If all of them are relevant, say so.", None),
+        ("All of them are relevant. Knowledge 1 is not relevant.", None),
         ("Irrelevant: knowledge 1, knowledge 3", None),
         ("There is no relevant date in knowledge 1.", None),
     ],
@@ -158,6 +193,43 @@ def test_every_id_stands_in_the_reply_or_in_a_range_of_it(reply):
 )
 def test_what_models_write_is_read_back(ids, form, join):
     assert parse_ids(form.format(join.join(map(str, ids))), 10) == ids
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True),
+    st.sampled_from(["{}) ", "({}) ", "{}. ", "[{}] ", "{} - ", "* {}) ", "#{} ", "{} ", "- "]),
+    st.sampled_from(["knowledge {}", "Passage #{}", "knowledge{}", "id: {}", "sentence {}."]),
+    st.sampled_from(["", "Relevant:\n", "These help:\n\n", "The relevant ones are:\n"]),
+    st.integers(0, 5),
+)
+def test_the_numbers_of_a_list_are_never_ids(ids, marker, label, heading, first):
+    items = [marker.format(n) + label.format(one) for n, one in enumerate(ids, start=first)]
+    assert parse_ids(heading + "\n".join(items), 10) == sorted(ids)
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True),
+    st.sampled_from(["{}) ", "({}) ", "{}. "]),
+    st.sampled_from(["knowledge {}", "passage #{}", "knowledge{}"]),
+    st.sampled_from([", ", "; ", " ", " and "]),
+    st.sampled_from(["", "Relevant: ", "I keep "]),
+)
+def test_nor_are_those_of_a_list_inside_a_line(ids, marker, label, join, heading):
+    items = [marker.format(n) + label.format(one) for n, one in enumerate(ids, start=1)]
+    assert parse_ids(heading + join.join(items), 10) == sorted(ids)
+
+
+@given(
+    st.sets(st.integers(0, 5), min_size=1, max_size=5).map(sorted),
+    st.sampled_from([", ", " and "]),
+    st.sampled_from(["", "knowledge ", "passages "]),
+    st.booleans(),
+)
+def test_all_but_some_is_the_rest(ids, join, label, relevant):
+    said = "relevant" if relevant else "irrelevant"
+    reply = f"All except {label}{join.join(map(str, ids))} are {said}."
+    rest = [one for one in range(6) if one not in ids]
+    assert parse_ids(reply, 6) == (rest if relevant else ids)
 
 
 @given(st.text(alphabet="abc 2 19 .\n", max_size=60).map(lambda text: f"abc {text} abc"))

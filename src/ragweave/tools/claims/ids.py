@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from ragweave.tools.claims.id_all import excepted, says_all
+from ragweave.tools.claims.id_text import JOIN, LABEL, LIST, expand, id_lines, in_range
 from ragweave.tools.claims.values import reply_text
 
-# White space is folded to single spaces first, and repetitions are possessive: no reply can make
-# these patterns try many ways to read it.
-_ID = r"[#(\[]?(?<!\w)[0-9]{1,4}(?!\w)[)\]]?"
-_LABEL = (
-    r"\b(?:knowledges?|passages?|documents?|docs?|sentences?|paragraphs?|contexts?|items?|ids?)\b"
-    r"(?: (?:ids?|no\.?|numbers?)(?!\w))? ?(?:[:=] ?)?"
-)
-_JOIN = r"(?: ?(?:,(?: ?(?:and|&|or)(?!\w))?|;|and|&|or|\+|to|through|-|–|—) ?| )"
-_LIST = rf"(?<![\w.$/-])\[?{_ID}(?:{_JOIN}(?:{_LABEL})?{_ID})*+\]?(?![%/]|\.[0-9])"
-_RANGE = re.compile(r"([0-9]{1,4})[)\]]? ?(?:-|–|—|to|through) ?[#(\[]?(?:[a-z]+ )?([0-9]{1,4})")
-_NUMBER = re.compile(r"[0-9]{1,4}")
-_ALONE = re.compile(rf"(?:{_LABEL})?({_LIST})\.?", re.IGNORECASE)
+_ALONE = re.compile(rf"(?:{LABEL})?({LIST})\.?", re.IGNORECASE)
 _CONCLUSION = re.compile(
     r"(?:\b(?:relevant|helpful|useful|kept|keep|remaining|output)\b[^.\n0-9:;]{0,60}?"
-    rf"(?:\b(?:is|are)\b|:)|\banswers?\s?:)\s*(?:only\s+)?(?:{_LABEL})?({_LIST})\s*(?:\.|$|\()",
+    rf"(?:\b(?:is|are)\b|:)|\banswers?\s?:)\s*(?:only\s+)?(?:{LABEL})?({LIST})\s*(?:\.|$|\()",
     re.IGNORECASE,
 )
 _SUBJECT = re.compile(
-    rf"(?:only\s+)?({_LIST})\s+(?:is|are|seems?|looks?)\s+(?:\w+ly\s+)?(?:the\s+)?"
+    rf"(?:only\s+)?({LIST})\s+(?:is|are|seems?|looks?)\s+(?:\w+ly\s+)?(?:the\s+)?"
     r"(?:relevant|helpful|useful)",
     re.IGNORECASE,
 )
-_BRACKETS = re.compile(rf"\[ ?[0-9]{{1,4}}(?!\w)(?:{_JOIN}[0-9]{{1,4}}(?!\w))*+ ?\]")
-_MENTION = re.compile(rf"{_LABEL}({_LIST})", re.IGNORECASE)
+_BRACKETS = re.compile(rf"\[ ?[0-9]{{1,4}}(?!\w)(?:{JOIN}[0-9]{{1,4}}(?!\w))*+ ?\]")
+_MENTION = re.compile(rf"{LABEL}({LIST})", re.IGNORECASE)
 _POLARITY = re.compile(
     r"(?P<no>\b(?:irrelevant|unrelated|not|none|neither|nor|no|removed?|removing|discard(?:ed)?"
     r"|excluded?|unhelpful|useless|cannot|without|lacks?)\b|n['’]t\b)"
@@ -64,13 +54,17 @@ def parse_ids(text: str, count: int) -> list[int] | None:
 
     1. The last conclusion: "the relevant ones are 0 and 2", "Kept: 0", "Answer: [0, 2]", "0 and
        2 are relevant"; not "the answer is 3", which may answer the question itself.
-    2. The last run of lines that hold nothing but ids, joined by commas, "and", or ranges
+    2. All or none but for some: "none except 2 is relevant", "all but 2 are relevant".
+    3. The last run of lines that hold nothing but ids, joined by commas, "and", or ranges
        ("0-2"), with or without a label ("knowledge 3").
-    3. Lists in square brackets.
-    4. Ids behind `knowledge`, `passage`, `sentence`, `document`, `id`, …, unless that sentence
+    4. Lists in square brackets.
+    5. Ids behind `knowledge`, `passage`, `sentence`, `document`, `id`, …, unless that sentence
        (or the heading above it) says irrelevant, not, none, removed, ….
 
-    So years, counts and other numbers inside prose are never ids. Ids out of range are ignored.
+    6. "All of them are relevant", "all": every id.
+
+    So years, counts, the numbers of a list's items ("1) knowledge 2") and other numbers inside
+    prose are never ids. Ids out of range are ignored.
 
     Args:
         text: The reply, of any length (6,000 characters at its end are read) and shape.
@@ -80,29 +74,20 @@ def parse_ids(text: str, count: int) -> list[int] | None:
         The ids; [] where the reply says that none is relevant; None where nothing can be read.
     """
     plain = reply_text(text)[-_LIMIT:].replace("**", "").replace("`", "").replace("_", " ")
-    lines = [" ".join(line.split()).strip(" #>\"'") for line in plain.splitlines()]
-    for found in (_concluded(lines), _listed(lines), _bracketed(lines)):
-        if ids := _in_range(found, count):
+    lines = id_lines(plain)
+    for found in (_concluded(lines), excepted(lines, count), _listed(lines), _bracketed(lines)):
+        if ids := in_range(found, count):
             return ids
     mentions = _mentions(lines)
-    if ids := _in_range((i for m in mentions if m.relevant is not False for i in m.ids), count):
+    if ids := in_range((i for m in mentions if m.relevant is not False for i in m.ids), count):
         return ids
-    dropped = _in_range((i for m in mentions for i in m.ids), count)
+    dropped = in_range((i for m in mentions for i in m.ids), count)
     if dropped:
         return [] if len(dropped) == count else None
-    return [] if _NONE.search(plain) else None
-
-
-def _in_range(ids: Iterable[int], count: int) -> list[int]:
-    """Return the ids below `count`, once each, ascending."""
-    return sorted({one for one in ids if 0 <= one < count})
-
-
-def _expand(listed: str) -> Iterator[int]:
-    """Yield the numbers of a list, ranges filled in."""
-    for first, last in _RANGE.findall(listed.lower()):
-        yield from range(int(first), int(last) + 1)
-    yield from map(int, _NUMBER.findall(listed))
+    nothing, everything = bool(_NONE.search(plain)), says_all(lines)
+    if nothing == everything:
+        return None
+    return [] if nothing else list(range(count))
 
 
 def _concluded(lines: list[str]) -> list[int]:
@@ -112,7 +97,7 @@ def _concluded(lines: list[str]) -> list[int]:
         found = [*([subject] if subject else ()), *_CONCLUSION.finditer(line)]
         kept = [one for one in found if not _turned(line, one)]
         if kept:
-            return list(_expand(kept[-1][1]))
+            return list(expand(kept[-1][1]))
     return []
 
 
@@ -135,7 +120,7 @@ def _listed(lines: list[str]) -> list[int]:
     for line in lines:
         bare = _ALONE.fullmatch(line) or _ALONE.fullmatch(_LEAD.sub("", line))
         if bare and not _says_no(heading):
-            ids = [*(ids if run else ()), *_expand(bare[1])]
+            ids = [*(ids if run else ()), *expand(bare[1])]
         run = bare is not None or (run and not line)
         if line and not bare:
             heading = line if line.endswith(":") else ""
@@ -149,7 +134,7 @@ def _bracketed(lines: list[str]) -> list[int]:
         for line in lines
         if not _says_no(line)
         for found in _BRACKETS.findall(line)
-        for one in _expand(found)
+        for one in expand(found)
     ]
 
 
@@ -188,5 +173,5 @@ def _said(sentence: str) -> list[_Mention]:
     for match, verdict in zip(reversed(found), reversed(verdicts), strict=True):
         following = verdict if verdict is not None else following
         said = opening if opening is False or following is None else following
-        mentions.append(_Mention(list(_expand(match[1])), said))
+        mentions.append(_Mention(list(expand(match[1])), said))
     return mentions[::-1]
