@@ -13,12 +13,14 @@ from langgraph.types import Send
 from ragweave.nodes.answer_prompts import ANSWER_FORMS
 from ragweave.nodes.ask import Ask, Reply, ask
 from ragweave.nodes.options import Options, OptionsT
-from ragweave.nodes.prompt import Prompt, Templates
+from ragweave.nodes.prompt import Grammar, Prompt, Templates
 from ragweave.nodes.replies import parse_answer
 from ragweave.nodes.step import Step, Work
 from ragweave.state import AnswerType, Branch, Candidate, Update
+from ragweave.tools.gbnf import one_of
 from ragweave.tools.models import Models
 from ragweave.tools.tasks import Task, TaskName
+from ragweave.tools.text.unknown import UNKNOWN
 from ragweave.tools.text.untrusted import one_line, render_passages
 
 
@@ -87,7 +89,15 @@ class AnswerStep:
         }
         sampled = {"temperature": options.sample_temperature} if options.samples > 1 else {}
         name = self.template if branch["passages"] else self.closed_template or self.template
-        return Prompt(templates[name], task, values, branch["passages"], sampled, self.render)
+        return Prompt(
+            templates[name],
+            task,
+            values,
+            branch["passages"],
+            sampled,
+            self.render,
+            self._form(branch["answer_kind"]),
+        )
 
     def update(self, branch: Mapping[str, Any], _options: Options, reply: Reply) -> Update:
         """Read the reply into a candidate."""
@@ -102,6 +112,12 @@ class AnswerStep:
             "passages": [doc.id or "" for doc in reply.passages],
         }
         return {"candidates": {self._key(branch): candidate}}
+
+    def _form(self, kind: AnswerType) -> Grammar | None:
+        """Return the form of a yes/no answer; what reasons first has none."""
+        if kind != "yes_no" or self.reasons:
+            return None
+        return lambda _shown: one_of(("Yes", "No", UNKNOWN))
 
     @property
     def _task(self) -> TaskName:

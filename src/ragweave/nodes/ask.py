@@ -77,7 +77,8 @@ def ask(
     notes = [_dropped(question.name, fitted, config)] if fitted.dropped else []
     if fitted.dropped and not fitted.passages:
         return {**question.update(state, options, Reply("", [])), "notes": notes}
-    call = Call(model, fitted.messages, prompt.settings, _labelled(question, config))
+    settings = {**prompt.settings, **_form(model, prompt, fitted, options)}
+    call = Call(model, fitted.messages, settings, _labelled(question, config))
     message = cast("BaseMessage", (yield call))
     reply = Reply(message.text.strip(), fitted.passages, message)
     if not reply.text:
@@ -92,11 +93,24 @@ def ask(
 
 def context_of(model: ChatModel) -> int | None:
     """Return the most input tokens that `model` is known to take, by LangChain's model profile."""
+    target = _unbound(model)
+    profile = target.profile if isinstance(target, BaseChatModel) else None
+    return (profile or {}).get("max_input_tokens")
+
+
+def _unbound(model: ChatModel) -> object:
     target: object = model
     while isinstance(target, RunnableBindingBase):
         target = target.bound
-    profile = target.profile if isinstance(target, BaseChatModel) else None
-    return (profile or {}).get("max_input_tokens")
+    return target
+
+
+def _form(model: ChatModel, prompt: Prompt, fitted: Fitted, options: Options) -> dict[str, str]:
+    """Return the grammar as a setting of the call, where it is wanted and the model offers it."""
+    offered = getattr(_unbound(model), "offers_grammar", False) is True
+    if prompt.grammar is None or not options.constrain or not offered:
+        return {}
+    return {"grammar": prompt.grammar(fitted.passages)}
 
 
 def _budget(model: ChatModel, options: Options) -> int | None:

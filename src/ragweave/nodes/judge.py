@@ -24,6 +24,7 @@ from ragweave.nodes.scores import scorer_of
 from ragweave.nodes.step import Call, Step, Work
 from ragweave.state import Update
 from ragweave.tools.claims import parse_judgement
+from ragweave.tools.gbnf import one_of
 from ragweave.tools.models import Models
 from ragweave.tools.scorers.protocol import LogprobScorer, ascore
 from ragweave.tools.tasks import Task
@@ -95,7 +96,8 @@ def judge_prompt(
     text = state["claim"] if claim else state["heuristic_answer"]
     task: Task = {"task": "judge", "question": question, "draft": text}
     name = "judge_released" if options.proxy_profile == "released" else "judge"
-    return Prompt(templates[name], task, {"question": question, "draft": text})
+    values = {"question": question, "draft": text}
+    return Prompt(templates[name], task, values, grammar=lambda _shown: one_of(VERDICTS))
 
 
 def _by_margin(name: JudgeNode, scorer: LogprobScorer, prompt: Prompt, options: Any) -> Work:

@@ -17,9 +17,9 @@ from langgraph.types import Send
 from ragweave.nodes.ask import Ask, Reply, ask
 from ragweave.nodes.dialogue import ledger
 from ragweave.nodes.notes import note
-from ragweave.nodes.numbered import numbered
+from ragweave.nodes.numbered import numbered, numbers_form
 from ragweave.nodes.options import OptionsT
-from ragweave.nodes.prompt import Prompt, Templates
+from ragweave.nodes.prompt import Grammar, Prompt, Templates
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.retrieve import passage_sets
 from ragweave.nodes.step import Step, Work
@@ -121,7 +121,7 @@ def _check(templates: Templates) -> Ask[Any]:
 def _choose(templates: Templates) -> Ask[Any]:
     def prompt(state: Mapping[str, Any], _opts: Any) -> Prompt:
         name = "ids" if state["topic"] else "ids_any_topic"
-        return _prompt(state, templates, name)
+        return _prompt(state, templates, name, numbers_form)
 
     def update(_state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
         return {"ids": reply.text, "shown": list[Document](reply.passages)}
@@ -129,7 +129,10 @@ def _choose(templates: Templates) -> Ask[Any]:
     return Ask(name="knowledge_filter", role="filter", prompt=prompt, update=update)
 
 
-def _prompt(state: Mapping[str, Any], templates: Templates, name: str) -> Prompt:
+def _prompt(
+    state: Mapping[str, Any], templates: Templates, name: str, form: Grammar | None = None
+) -> Prompt:
     task: Task = {"task": "filter", "question": state["question"]}
     values = {key: state.get(key, "") for key in ("question", "topic", "relevance")}
-    return Prompt(templates[name], task, values, state["passages"], render=numbered("knowledge"))
+    render = numbered("knowledge")
+    return Prompt(templates[name], task, values, state["passages"], render=render, grammar=form)

@@ -22,6 +22,7 @@ from ragweave.nodes.replies import parse_answer
 from ragweave.nodes.step import Step, Work
 from ragweave.state import Update
 from ragweave.tools.claims import parse_judgement
+from ragweave.tools.gbnf import one_of
 from ragweave.tools.models import Models
 
 _ASK = "Question: {question}\nDo you need to look something up to answer it? Say Yes or No."
@@ -58,7 +59,10 @@ def need_step(models: Models, templates: Templates, options: OptionsT) -> Step[O
     def prompt(state: Mapping[str, Any], _opts: OptionsT) -> Prompt:
         asked = state["question"]
         return Prompt(
-            templates["self_eval"], {"task": "need", "question": asked}, {"question": asked}
+            templates["self_eval"],
+            {"task": "need", "question": asked},
+            {"question": asked},
+            grammar=lambda _shown: one_of(("Yes", "No")),
         )
 
     def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from langchain_core.documents import Document
 
+from ragweave.tools.gbnf import id_list, one_of
 from ragweave.tools.text.untrusted import one_line, untrusted
 
 
@@ -25,3 +26,8 @@ def numbered(label: str) -> Callable[[Sequence[Document]], str]:
         return f"{label} {number} : {told}"
 
     return lambda documents: "\n".join(line(at, doc) for at, doc in enumerate(documents))
+
+
+def numbers_form(documents: Sequence[Document]) -> str:
+    """Return the grammar of replies that name some of the numbers, or none."""
+    return id_list([str(at) for at in range(len(documents))]) if documents else one_of(["none"])

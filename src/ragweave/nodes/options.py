@@ -33,6 +33,9 @@ class Options:
     """Most tokens of a prompt; None: the model's context less `reply_tokens`, where known."""
     reply_tokens: int = 512
     """Tokens kept free for the reply where the model's context bounds the prompt."""
+    constrain: bool = False
+    """Whether ids, verdicts and Yes or No are held to their form by a grammar, where the model
+    offers that; without a thinking block, then."""
     timeout: float | None = None
     """Seconds that a whole run may take; None: no limit."""
 

@@ -17,6 +17,9 @@ from ragweave.tools.text.untrusted import render_passages
 Templates = Mapping[str, ChatPromptTemplate]
 """Prompt templates by name."""
 
+Grammar = Callable[[Sequence[Document]], str]
+"""From the passages that stand in a prompt to the GBNF grammar of its reply."""
+
 
 @dataclass(frozen=True)
 class Prompt:
@@ -31,6 +34,8 @@ class Prompt:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of this call, such as `temperature`."""
     render: Callable[[Sequence[Document]], str] = render_passages
+    grammar: Grammar | None = None
+    """The form of the reply, where it has one that `Options.constrain` may hold it to."""
 
     def messages(self, passages: Sequence[Document]) -> list[BaseMessage]:
         """Render the prompt with `passages`, the task attached to its last message."""

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from ragweave.nodes.ask import Ask, Reply, ask
 from ragweave.nodes.dialogue import ledger
 from ragweave.nodes.notes import note
-from ragweave.nodes.numbered import numbered
+from ragweave.nodes.numbered import numbered, numbers_form
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.step import Work
 from ragweave.state import Update
@@ -69,7 +69,14 @@ def sentence_ids(
     def prompt(state: Mapping[str, Any], _opts: Any) -> Prompt:
         task: Task = {"task": "filter", "question": state["question"]}
         values = {"question": state["question"]}
-        return Prompt(templates["sentences"], task, values, sentences, render=numbered("sentence"))
+        return Prompt(
+            templates["sentences"],
+            task,
+            values,
+            sentences,
+            render=numbered("sentence"),
+            grammar=numbers_form,
+        )
 
     def update(_state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
         return {"ids": parse_ids(reply.text, len(reply.passages))}

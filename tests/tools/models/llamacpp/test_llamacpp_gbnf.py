@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ragweave.errors import UsageError
-from ragweave.tools.models.llamacpp.gbnf import id_list, one_of
+from ragweave.tools.gbnf import id_list, one_of
 
 texts = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=4)
 

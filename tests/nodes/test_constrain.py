@@ -1,0 +1,120 @@
+"""Replies held to a form: which calls carry a grammar, and for which models."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langchain_core.prompts import ChatPromptTemplate
+from tests.scripted import OwnListRetriever, ScriptedChat, Seen, documents
+
+from ragweave import build_graph
+from ragweave.nodes.judge import VERDICTS
+from ragweave.tools.gbnf import id_list, one_of
+
+FACTS = documents("Ada built the bridge in 1934.", "The river is wide.", "Rain fell.")
+DRAFT = "Ada built it in 1934."
+REWRITE = "<Claim> Ada built the bridge <Query> builder of the bridge"
+SAID = {
+    "topic": "bridges",
+    "reason": "Ada built it. So the answer is Yes.",
+    "recall": DRAFT,
+    "rewrite": REWRITE,
+    "judge": "<Known(False)>",
+    "need": "Yes",
+    "filter": "0",
+    "extract": "Yes",
+    "answer": "Yes",
+}
+
+
+class Constrained(ScriptedChat):
+    """A scripted model that says that it takes grammars."""
+
+    offers_grammar: ClassVar[bool] = True
+
+
+def said(seen: Seen) -> str:
+    assert seen.task is not None
+    return SAID[seen.task["task"]]
+
+
+def grammars(model: ScriptedChat, method: str, **options: Any) -> list[tuple[str, str]]:
+    """Run a method; return task and grammar of each call that carried one."""
+    graph = build_graph(
+        method, model=model, retriever=OwnListRetriever(documents=FACTS), k=3, **options
+    )
+    graph.invoke({"question": "Did Ada build the bridge?"})
+    calls = ((one.task, one.settings.get("grammar")) for one in model.seen)
+    return [(task["task"], form) for task, form in calls if task and form is not None]
+
+
+IDS = id_list(["0", "1", "2"])
+VERDICT = one_of(VERDICTS)
+ANSWER = one_of(("Yes", "No", "Unknown"))
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "forms"),
+    [
+        ("self_eval", {}, {("need", one_of(("Yes", "No")))}),
+        ("slimplm", {}, {("judge", VERDICT)}),
+        ("blendfilter", {}, {("filter", IDS)}),
+        ("filco", {"filter": "llm"}, {("filter", IDS)}),
+        ("concat", {"answer_type": "yes_no"}, {("answer", ANSWER)}),
+        ("cot", {"answer_type": "yes_no"}, set()),
+        ("blendfilter", {"answer_type": "yes_no"}, {("filter", IDS), ("extract", ANSWER)}),
+        ("concat", {}, set()),
+    ],
+)
+def test_the_calls_that_need_a_form_carry_it(
+    method: str, options: dict[str, Any], forms: set[tuple[str, str]]
+) -> None:
+    assert set(grammars(Constrained(replies=said), method, constrain=True, **options)) == forms
+
+
+def test_only_the_last_turn_of_the_knowledge_filter_names_ids() -> None:
+    found = grammars(Constrained(replies=said), "blendfilter", constrain=True)
+    assert found == [("filter", IDS)] * 3
+
+
+@pytest.mark.parametrize("model", [Constrained, ScriptedChat])
+def test_without_the_option_or_the_models_offer_nothing_changes(model: type[ScriptedChat]) -> None:
+    constrain = model is ScriptedChat
+    for method in ("self_eval", "slimplm", "blendfilter"):
+        assert grammars(model(replies=said), method, constrain=constrain) == []
+
+
+def test_a_bound_model_offers_what_it_binds() -> None:
+    model = Constrained(replies=said)
+    graph = build_graph("self_eval", model=model.bind(seed=7), constrain=True)
+    graph.invoke({"question": "Who?", "passages": FACTS[:1]})
+    settings = next(one.settings for one in model.seen if one.task and one.task["task"] == "need")
+    assert settings == {"seed": 7, "grammar": one_of(("Yes", "No"))}
+
+
+def test_a_run_may_switch_it_on() -> None:
+    model = Constrained(replies=said)
+    graph = build_graph("self_eval", model=model)
+    graph.invoke({"question": "Who?", "passages": FACTS[:1]}, context={"constrain": True})
+    assert "grammar" in model.seen[0].settings
+
+
+def test_ids_are_those_of_the_sentences_that_are_shown() -> None:
+    long = documents(*(f"Sentence {at} says {'much ' * 150}." for at in range(4)))
+    model = Constrained(replies=said)
+    graph = build_graph("filco", model=model, filter="llm", constrain=True, prompt_tokens=500)
+    graph.invoke({"question": "What?", "passages": long})
+    first = model.seen[0]
+    assert 0 < len(first.passages) < 4
+    assert first.settings["grammar"] == id_list([str(at) for at in range(len(first.passages))])
+
+
+def test_a_prompt_of_ones_own_keeps_the_form() -> None:
+    model = Constrained(replies=said)
+    own = ChatPromptTemplate([("human", "Look {question} up? Yes or No.")])
+    graph = build_graph("self_eval", model=model, constrain=True, prompts={"self_eval": own})
+    graph.invoke({"question": "Who?", "passages": FACTS[:1]})
+    assert model.seen[0].messages[-1].text == HumanMessage("Look Who? up? Yes or No.").text
+    assert model.seen[0].settings["grammar"] == one_of(("Yes", "No"))
