@@ -53,7 +53,7 @@ SHORT = [
     ("C#", "C#"),
     ("* Paris", "Paris"),
     ("巴黎。", "巴黎"),
-    ("Die Antwort lautet Paris", "Die Antwort lautet Paris"),
+    ("Die Antwort lautet Paris", "Paris"),
     ("The Unknown Soldier", "The Unknown Soldier"),
     ("None", "None"),
     ("Unknown", UNKNOWN),
@@ -183,3 +183,30 @@ def test_a_huge_reply_is_read_all_the_same(unit: str) -> None:
 )
 def test_a_marked_answer_ends_with_its_sentence(reply: str, answer: str) -> None:
     assert parse_answer(reply, "short") == answer
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("Paris\n\nLet me know if the answer is unclear.", "Paris"),
+        ("Answer\n\nParis", "Paris"),
+        ("**Answer**\nParis.", "Paris"),
+        (r"So: \boxed{\text{Paris}}", "Paris"),
+        ('{"answer": "Paris", "confidence": 0.9}', "Paris"),
+        ('{"answer": 1932}', "1932"),
+        ('{"city": "Paris"}', '{"city": "Paris"}'),
+        ("The answer is <b>Paris</b>.", "Paris"),
+        ("A: Paris", "Paris"),
+        ("Antwort: Paris", "Paris"),
+        ("La respuesta es París.", "París"),
+        ("It rained. Thus the answer is Paris.", "Paris"),
+    ],
+)
+def test_more_shapes_that_models_give(reply: str, answer: str) -> None:
+    assert parse_answer(reply, "short") == answer
+
+
+def test_a_flood_is_cut_to_what_a_screen_holds() -> None:
+    assert parse_answer("It is Paris. " + "And so on it goes. " * 600, "short") == "It is Paris."
+    assert len(parse_answer("a" * 10_000, "short")) == 400
+    assert len(parse_answer("a" * 10_000, "long")) == 10_000

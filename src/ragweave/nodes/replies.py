@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import suppress
 
 from ragweave.state import AnswerType
 from ragweave.tools.text.sentences import split_sentences
@@ -11,17 +13,25 @@ from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*$", re.MULTILINE)
 _MARKER = re.compile(
-    r"(?:\bso,? (?:the )?(?:final )?answer is|\bthe (?:final )?answer is|\bfinal answer)\s*:?"
-    r"|(?:^|(?<=[.!?] ))[ \t>*#_]*(?:short )?answer\s*[*_]*\s*:",
+    r"(?:(?:^|(?<=[.!?:;] ))[ \t>*#_]*|\b(?:so|thus|hence|therefore|and),? )"
+    r"(?:the|my) (?:(?:final|correct|short) )?answer is\s*:?"
+    r"|\bso,? (?:final )?answer is\s*:?|\bfinal answer\s*:?"
+    r"|\b(?:la respuesta es|die antwort (?:ist|lautet)|la réponse est|la risposta è|答案是)\s*:?"
+    r"|(?:^|(?<=[.!?] ))[ \t>*#_]*(?:(?:short )?answer|antwort|respuesta|réponse|risposta|a|答案)"
+    r"[ \t]*[*_]*[ \t]*[:：]"
+    r"|^[ \t>*#_]*(?:short )?answer[ \t*_]*$",
     re.IGNORECASE | re.MULTILINE,
 )
 _WRAPPED = re.compile(
-    r"<answer>(.*?)(?:</answer>|\Z)"
-    r"|\\boxed\{([^{}]*)\}"
-    r'|\A\{\s*"answer"\s*:\s*"?([^"{}\n]*)"?\s*\}\Z',
-    re.DOTALL | re.IGNORECASE,
+    r"<answer>(.*?)(?:</answer>|\Z)|\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}", re.DOTALL | re.IGNORECASE
 )
+_TEX = re.compile(r"\\(?:text|mathrm|textbf)\{([^{}]*)\}")
+_TAG = re.compile(r"</?(?:b|i|u|em|strong|p|span|code|br)\s*/?>", re.IGNORECASE)
 _YES_NO = re.compile(r"(?i)^\W*(yes|no|true|false)\b")
+_LONGEST = 400
+"""Characters of a short answer; what is longer is no short answer, and its first sentence shows."""
+_ALONE = 4
+"""Words of a first line that is an answer by itself."""
 _GOES_ON = 3
 """Words behind a first sentence that make it a sentence of its own."""
 _WRAPPING = " \t\n*_`\"'“”‘’"
@@ -35,16 +45,29 @@ def parse_answer(reply: str, answer_type: AnswerType) -> str:
     is the first line that says anything, a long one the whole reply. Code fences, emphasis,
     quotes and a thinking block are dropped. A yes/no reply that is neither counts as unknown.
     """
-    text = bare_text(reply)
+    text = _TAG.sub("", bare_text(reply))
     wrapped = _wrapped(text)
     said = text if wrapped is None else wrapped
     if answer_type == "long":
         return UNKNOWN if is_unknown(said) else said
     marked = _behind_marker(said)
     answer = _first_line(said) if marked is None else _first_sentence(_first_line(marked))
-    if is_unknown(answer) or (marked is None and is_unknown(said)):
+    if is_unknown(answer) or (marked is None and not _stands_alone(answer) and is_unknown(said)):
         return UNKNOWN
-    return _yes_or_no(answer) if answer_type == "yes_no" else answer
+    return _yes_or_no(answer) if answer_type == "yes_no" else _shown(answer)
+
+
+def _stands_alone(line: str) -> bool:
+    """Say whether a first line is an answer by itself, whatever pleasantry follows it."""
+    return len(line.split()) <= _ALONE and not line.endswith((":", "…", ","))
+
+
+def _shown(answer: str) -> str:
+    """Return a short answer that fits a screen: the whole reply stands in the candidate."""
+    if len(answer) <= _LONGEST:
+        return answer
+    first = split_sentences(answer)[0].text
+    return first if len(first) <= _LONGEST else first[: _LONGEST - 1] + "…"
 
 
 def _first_sentence(line: str) -> str:
@@ -65,8 +88,17 @@ def bare_text(reply: str) -> str:
 
 
 def _wrapped(text: str) -> str | None:
+    if text.startswith("{"):
+        with suppress(ValueError):
+            return _field(json.loads(text))
     found = [match.group(match.lastindex or 0) for match in _WRAPPED.finditer(text)]
-    return found[-1].strip() if found else None
+    return _TEX.sub(r"\1", found[-1]).strip() if found else None
+
+
+def _field(value: object) -> str | None:
+    """Return the `answer` of a JSON reply."""
+    answer = value.get("answer") if isinstance(value, dict) else None
+    return str(answer).strip() if isinstance(answer, str | int | float) else None
 
 
 def _behind_marker(text: str) -> str | None:
