@@ -322,7 +322,7 @@ def test_empty_draft_searches_the_question() -> None:
     [
         ("draft", {"recall": ValueError("down")}, 1),
         ("draft", {"recall": ConnectionError("down")}, 1),
-        ("judge", {"judge": ConnectionError("down")}, 1),
+        ("judge", {"judge": ConnectionError("down")}, 3),
         ("rewrite", {"rewrite": ValueError("down")}, 1),
         ("judge_claim", {"judge": lambda seen: CLAIM_DOWN[seen.task["question"]]}, 3),
     ],

@@ -42,6 +42,7 @@ from ragweave.nodes.necessity import (
     to_draft,
     to_judge,
     to_rewrite,
+    without_verdict,
 )
 from ragweave.nodes.proxy_faults import proxy_down
 from ragweave.nodes.proxy_prompts import PROXY_PROMPTS
@@ -109,7 +110,10 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
     options, models, prompts, retry = parts.options, parts.models, parts.prompts, parts.retry
     scorer, retriever = parts.judge_scorer, parts.retriever
     slim: dict[str, Any] = {"retry_policy": retry, "error_handler": proxy_down("plan")}
-    slim_claim: dict[str, Any] = {"retry_policy": retry, "error_handler": proxy_down()}
+    unjudged: dict[str, Any] = {
+        "retry_policy": retry,
+        "error_handler": proxy_down(without_verdict(options)),
+    }
     answer = styled_step(STYLES, lambda opts: str(opts.answer), models, prompts, options)
     knowledge_filter = knowledge_filter_step(models, prompts, options)
     context_filter = context_filter_step(parts.filters, models, prompts, options)
@@ -117,10 +121,10 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
     graph = draft(options)
     graph.add_node("begin", begin_step(options))
     graph.add_node("draft", draft_step(models, prompts, options), **slim)
-    graph.add_node("judge", judge_step(models, prompts, options, scorer), **slim)
+    graph.add_node("judge", judge_step(models, prompts, options, scorer), **unjudged)
     graph.add_node("direct", parts.answers(DIRECT), retry_policy=retry)
     graph.add_node("rewrite", rewrite_step(models, prompts, options), **slim)
-    graph.add_node("judge_claim", judge_claim_step(models, prompts, options, scorer), **slim_claim)
+    graph.add_node("judge_claim", judge_claim_step(models, prompts, options, scorer), **slim)
     graph.add_node("plan", plan_step(options))
     graph.add_node("retrieve", retrieve_step(retriever, options), retry_policy=retry)
     graph.add_node("augment", join_step("augment", options))

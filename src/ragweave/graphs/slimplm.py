@@ -25,6 +25,7 @@ from ragweave.nodes.necessity import (
     to_draft,
     to_judge,
     to_rewrite,
+    without_verdict,
 )
 from ragweave.nodes.options import Options
 from ragweave.nodes.proxy_faults import proxy_down
@@ -57,14 +58,17 @@ def build(parts: Parts[SlimPlmOptions]) -> CompiledGraph:
     options, models, prompts, retry = parts.options, parts.models, parts.prompts, parts.retry
     scorer = parts.judge_scorer
     slim: dict[str, Any] = {"retry_policy": retry, "error_handler": proxy_down("plan")}
-    slim_claim: dict[str, Any] = {"retry_policy": retry, "error_handler": proxy_down()}
+    unjudged: dict[str, Any] = {
+        "retry_policy": retry,
+        "error_handler": proxy_down(without_verdict(options)),
+    }
 
     graph = draft(options)
     graph.add_node("begin", begin_step(options))
     graph.add_node("draft", draft_step(models, prompts, options), **slim)
-    graph.add_node("judge", judge_step(models, prompts, options, scorer), **slim)
+    graph.add_node("judge", judge_step(models, prompts, options, scorer), **unjudged)
     graph.add_node("rewrite", rewrite_step(models, prompts, options), **slim)
-    graph.add_node("judge_claim", judge_claim_step(models, prompts, options, scorer), **slim_claim)
+    graph.add_node("judge_claim", judge_claim_step(models, prompts, options, scorer), **slim)
     graph.add_node("plan", plan_step(options))
     graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=retry)
     graph.add_node("collect", collect_step(options))

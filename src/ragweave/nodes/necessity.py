@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ from langgraph.types import Send
 
 from ragweave.errors import UsageError
 from ragweave.nodes.answer import branches
-from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.options import Options, at_least, current
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +47,13 @@ class NecessityOptions(Options):
         Raises:
             UsageError: A value is out of its range.
         """
+        super().__post_init__()
         at_least("max_claims", self.max_claims, 1)
         at_least("proxy_tokens", self.proxy_tokens, 1)
         if self.proxy_temperature is not None and not 0 <= self.proxy_temperature <= 2:
             raise UsageError(f"proxy_temperature must be 0 to 2, not {self.proxy_temperature}")
         if self.proxy_top_p is not None and not 0 < self.proxy_top_p <= 1:
             raise UsageError(f"proxy_top_p must be above 0, up to 1, not {self.proxy_top_p}")
-        super().__post_init__()
 
 
 def to_draft(state: Mapping[str, Any], options: NecessityOptions) -> str:
@@ -75,6 +75,15 @@ def to_rewrite(state: Mapping[str, Any], options: NecessityOptions) -> Any:
     if state["known"]:
         return branches(state, "direct", options, contexts=[[]])
     return "not known" if options.rewrite else "not rewritten"
+
+
+def without_verdict(options: NecessityOptions) -> Callable[[], str]:
+    """Return what names the node behind a failed judge: what is not judged is not known.
+
+    Args:
+        options: The build's options; those in force decide.
+    """
+    return lambda: "rewrite" if current(options).rewrite else "plan"
 
 
 def to_claim_filter(state: Mapping[str, Any], options: NecessityOptions) -> Any:
