@@ -189,6 +189,15 @@ def test_all_parts_together() -> None:
     assert len(models["proxy"].seen) == 5
 
 
+@pytest.mark.parametrize("gold", [[], ["Ada"]])
+def test_a_draft_is_never_taken_for_gold_where_cxmi_has_no_scorer(gold: list[str]) -> None:
+    kept = {}
+    for name in ("cxmi", "lexical"):
+        side = Side("adaptive", SAID, **{**OFF, "rewrite": True, "filter": name, "top": 1})
+        kept[name] = [doc.page_content for doc in side.run(gold_answers=gold)["passages"]]
+    assert kept["cxmi"] == kept["lexical"]
+
+
 def test_known_costs_one_big_call() -> None:
     state, models = run({**SAID, "judge": "<Known(True)>"})
     assert len(models["model"].seen) == 1

@@ -157,6 +157,54 @@ def test_measures_of_an_output_fall_back_to_the_question_without_one(name: str) 
     assert texts(state) == [DESIGNED]
 
 
+class Causal:
+    """A scorer that records what stands before each output, and what its model is."""
+
+    def __init__(self, *, causal: bool | None) -> None:
+        self.prompts: list[str] = []
+        if causal is not None:
+            self.causal = causal
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        self.prompts.extend(prompt for prompt, _ in pairs)
+        return [-1.0 for _ in pairs]
+
+
+@pytest.mark.parametrize(
+    ("causal", "options", "ends"),
+    [
+        (True, {}, "Bridge?\nanswer: "),
+        (False, {}, "Bridge?"),
+        (None, {}, "Bridge?"),
+        (True, {"lead": ""}, "Bridge?"),
+        (False, {"lead": " It is "}, "Bridge? It is "),
+    ],
+)
+def test_a_causal_scorer_is_led_over_to_the_output(
+    causal: bool | None, options: dict[str, Any], ends: str
+) -> None:
+    scorer = Causal(causal=causal)
+    run(filter="cxmi", scorer=scorer, input={"gold_answers": ["Ada"]}, **options)
+    assert scorer.prompts
+    assert all(prompt.endswith(ends) for prompt in scorer.prompts)
+
+
+class Forgetful:
+    """A filter that returns something else than a list of spans."""
+
+    def __init__(self, kept: Any) -> None:
+        self.kept = kept
+
+    def keep(self, question: str, passages: Any, *, answers: Any = None) -> Any:
+        return self.kept
+
+
+@pytest.mark.parametrize("kept", [None, "text", [None], [{"start": 0}], 3])
+def test_a_filter_that_returns_no_spans_is_named(kept: Any) -> None:
+    with pytest.raises(UsageError, match="Forgetful must return a list of spans"):
+        run(filter=Forgetful(kept))
+
+
 class Second:
     """A trained filter, as a caller may bring one."""
 

@@ -47,6 +47,9 @@ class ContextFilterOptions(Options):
     """What a span's score must exceed; None: the measure's own (see `ragweave.tools.filters`)."""
     unit: Literal["words", "characters"] = "words"
     """What `lexical` counts; the released code counts characters."""
+    lead: str | None = None
+    """Text between question and output where `cxmi` scores; None: a new line and `answer: ` for a
+    causal scorer, nothing for a sequence-to-sequence one (the released code's form)."""
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -54,10 +57,10 @@ class ContextFilterOptions(Options):
         Raises:
             UsageError: A value is out of its range.
         """
+        super().__post_init__()
         at_least("top", self.top, 1)
         if self.filter == "lexical" and self.threshold is not None and not 0 <= self.threshold <= 1:
             raise UsageError(f"threshold must be 0 to 1 for lexical, not {self.threshold}")
-        super().__post_init__()
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class Filters:
                 top=options.top,
                 threshold=options.threshold,
                 unit=options.unit,
+                lead=options.lead,
             )
         if self.own is None:
             raise UsageError("filter='own' needs a filter object: build_graph(…, filter=my_filter)")
@@ -134,20 +138,44 @@ def _by_measure(
     notes = [note(config, NAME, reason, wanted=options.filter, used=name)] if reason else []
     if gold and name != "full":
         notes.append(note(config, NAME, "oracle_filter", filter=name))
-    chosen = filters.named(options if not reason else _plain(options), name)
+    if reason:
+        options, answers = _plain(options), gold
+    chosen = filters.named(options, name)
 
-    def keep(passages: list[Document]) -> list[Any]:
+    def keep(passages: list[Document]) -> object:
         return chosen.keep(state["question"], passages, answers=answers or None)
 
     spans = yield Call(RunnableLambda(keep), list(state["passages"]))
-    return {"spans": spans, "notes": notes}
+    return {"spans": checked_spans(spans, chosen), "notes": notes}
+
+
+def checked_spans(spans: object, chosen: ContextFilter) -> list[Any]:
+    """Return what a filter kept.
+
+    Raises:
+        UsageError: It is no list of spans; the text names the filter.
+    """
+    if isinstance(spans, list | tuple) and all(map(_is_span, spans)):
+        return list(spans)
+    given = type(spans).__name__
+    if isinstance(spans, list | tuple):
+        given += f" of {type(next(one for one in spans if not _is_span(one))).__name__}"
+    raise UsageError(
+        f"the context filter {type(chosen).__name__} must return a list of spans (mappings with "
+        f"passage_id, start and end), an empty one to keep nothing, not {given}"
+    )
+
+
+def _is_span(one: object) -> bool:
+    return isinstance(one, Mapping) and {"passage_id", "start", "end"} <= set(one)
 
 
 def usable(name: str, filters: Filters, answers: Sequence[str]) -> tuple[str, str]:
     """Return the filter that can run, and why it is not the one asked for.
 
     STRINC and CXMI measure against an output, and CXMI needs a scorer; without these, words shared
-    with the question (or with the gold answers) decide, at that measure's own threshold.
+    with the question (or with the gold answers, never with a draft) decide, at that measure's own
+    threshold.
     """
     if name in ("strinc", "cxmi") and not answers:
         return "lexical", "filter_without_answers"

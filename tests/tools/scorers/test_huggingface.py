@@ -139,6 +139,11 @@ def test_the_batch_size_does_not_matter(parts):
     assert many == pytest.approx(one, abs=1e-4)
 
 
+def test_a_scorer_says_whether_its_model_is_causal(kind, parts):
+    assert HuggingFaceScorer(*parts).causal is (kind == "causal")
+    assert HuggingFaceScorer("not-loaded", kind="causal").causal
+
+
 def test_no_pairs_and_empty_texts(parts):
     scorer = HuggingFaceScorer(*parts, end_token=False)
     assert scorer.score([]) == []

@@ -10,7 +10,13 @@ from ragweave.tools.filters.forms import (
 )
 from ragweave.tools.filters.measures import Unit, cxmi, lexical, strinc
 from ragweave.tools.filters.named import FILTERS, context_filter
-from ragweave.tools.filters.oracles import CxmiFilter, FullFilter, LexicalFilter, StrincFilter
+from ragweave.tools.filters.oracles import (
+    CxmiFilter,
+    FullFilter,
+    LexicalFilter,
+    StrincFilter,
+    lead_of,
+)
 from ragweave.tools.filters.protocol import ContextFilter
 from ragweave.tools.filters.spans import Granularity, Span, spans_of
 
@@ -33,6 +39,7 @@ __all__ = [
     "StrincFilter",
     "LexicalFilter",
     "CxmiFilter",
+    "lead_of",
     "FILTERS",
     "context_filter",
     # text forms

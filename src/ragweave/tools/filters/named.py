@@ -27,6 +27,7 @@ def context_filter(
     top: int | None = 1,
     threshold: float | None = None,
     unit: Unit = "words",
+    lead: str | None = None,
 ) -> ContextFilter:
     """Return the filter called `name`; options that it does not have are left aside.
 
@@ -37,6 +38,7 @@ def context_filter(
         top: How many spans to keep; None: all that pass.
         threshold: None takes the measure's own.
         unit: What `lexical` counts.
+        lead: Text between question and output for `cxmi`; None takes the scorer's (`lead_of`).
 
     Raises:
         UsageError: No such filter, an option out of range, or `cxmi` without a scorer.
@@ -51,4 +53,5 @@ def context_filter(
         raise UsageError(f"no context filter is called {name!r}: take {', '.join(FILTERS)}")
     if scorer is None:
         raise UsageError("the cxmi filter needs a scorer: scorer=HuggingFaceScorer(model)")
-    return CxmiFilter(scorer, CXMI_THRESHOLD if threshold is None else threshold, top, granularity)
+    least = CXMI_THRESHOLD if threshold is None else threshold
+    return CxmiFilter(scorer, least, top, granularity, lead)

@@ -24,6 +24,9 @@ CXMI_THRESHOLD = 0.0
 The paper prints 0.0 and, for the ratio, 1.0; the released code's sigmoid makes it 0.5.
 """
 
+CAUSAL_LEAD = "\nanswer: "
+"""What stands between question and output for a causal scorer: FILCO's own line form."""
+
 
 class FullFilter:
     """Keeps every passage whole: the paper's FULL baseline."""
@@ -138,7 +141,7 @@ class CxmiFilter:
         threshold: float = CXMI_THRESHOLD,
         top: int | None = 1,
         granularity: Granularity = "sentence",
-        lead: str = "",
+        lead: str | None = None,
     ) -> None:
         """Set the scoring model.
 
@@ -147,7 +150,8 @@ class CxmiFilter:
             threshold: Log-ratio that a span must exceed.
             top: How many spans to keep; None keeps all above the threshold.
             granularity: Sentences, or passages (PSG).
-            lead: Text between question and output, see `measures.cxmi`.
+            lead: Text between question and output, see `measures.cxmi`; None takes the scorer's
+                (`lead_of`).
         """
         self.scorer, self.threshold, self.top = scorer, threshold, checked_top(top)
         self.granularity, self.lead = granularity, lead
@@ -169,8 +173,19 @@ class CxmiFilter:
                 "the cxmi filter needs an output to score: give the gold or a heuristic answer"
             )
         spans = spans_of(passages, self.granularity)
-        ratios = cxmi(spans, question, answers[0], self.scorer, self.lead)
+        lead = lead_of(self.scorer) if self.lead is None else self.lead
+        ratios = cxmi(spans, question, answers[0], self.scorer, lead)
         return best(map(scored, spans, ratios), self.threshold, self.top)
+
+
+def lead_of(scorer: LogprobScorer) -> str:
+    """Return the text between question and output that a scorer wants.
+
+    A causal model goes on with the text and must be told that the answer begins; a
+    sequence-to-sequence model writes it apart, without any (the released code's form). Scorers
+    say which they are by `causal`; one that has no such attribute gets the released form.
+    """
+    return CAUSAL_LEAD if getattr(scorer, "causal", False) is True else ""
 
 
 def best(spans: Iterable[Span], threshold: float, top: int | None) -> list[Span]:

@@ -75,6 +75,14 @@ class HuggingFaceScorer:
         self._model: Any = None
         self._lock = threading.Lock()
 
+    @property
+    def causal(self) -> bool:
+        """Whether the model is causal; one that `kind="auto"` has to look at loads for it."""
+        if self._kind == "auto":
+            with self._lock:
+                self._load()
+        return self._kind == "causal"
+
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return the summed natural-log probability of each continuation given its prompt.
 

@@ -26,6 +26,9 @@ class LlamaCppScorer:
         >>> scorer.score([("The capital of France is", " Paris")])  # doctest: +SKIP
     """
 
+    causal = True
+    """The model goes on with its prompt."""
+
     def __init__(
         self,
         model: LlamaCppChat | str | Path,

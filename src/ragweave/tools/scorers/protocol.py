@@ -12,7 +12,8 @@ class LogprobScorer(Protocol):
     """Scores continuations; CXMI and the judge's margin work through this protocol.
 
     An implementation must be safe to call from several threads and must not let the other pairs
-    of a call change a pair's score (beyond floating-point noise).
+    of a call change a pair's score (beyond floating-point noise). Where its model is causal, it
+    may say so by an attribute `causal` that is True: CXMI then leads over to the answer.
     """
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:

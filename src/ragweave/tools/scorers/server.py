@@ -23,6 +23,9 @@ class ServerScorer:
         []
     """
 
+    causal = True
+    """The model goes on with its prompt."""
+
     def __init__(
         self,
         model: str,
