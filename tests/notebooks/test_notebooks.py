@@ -49,11 +49,20 @@ for cell in notebook.cells:
 
 
 def executed(notebook: Path, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a notebook in a folder, in a kernel of this Python."""
+    """Run a notebook in a folder, in a kernel of this Python.
+
+    One OpenMP thread: parallel branches that each start a team of them only fight.
+    """
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-c", EXECUTE, str(notebook)],
         cwd=folder,
-        env={**os.environ, "RAGWEAVE_GGUF": "", "HF_HUB_OFFLINE": "1", **env},
+        env={
+            **os.environ,
+            "RAGWEAVE_GGUF": "",
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+            **env,
+        },
         capture_output=True,
         text=True,
         timeout=300,
