@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from ragweave.state import content_id, interleave, ranked, unique, with_id
+from ragweave.errors import UsageError
+from ragweave.state import as_document, content_id, interleave, ranked, unique, with_id
 from ragweave.state.passages import GIVEN, INPUT, as_input
 
 docs = st.builds(
@@ -66,3 +68,31 @@ def test_as_input_retires_only_the_given_mark() -> None:
         *ranked([Document(page_content="b")], "q"),
     ]
     assert [doc.metadata["query"] for doc in as_input(marked)] == [INPUT, "q"]
+
+
+def test_lone_surrogates_are_replaced_and_what_is_whole_stays_itself() -> None:
+    sound = Document(page_content="a \U0001f600", metadata={"title": "T"})
+    assert as_document(sound) is sound
+    broken = Document(id="i\ud800", page_content="a\udfff", metadata={"t\ud800": ["\ud801", 3]})
+    for given in (broken, broken.model_dump(), {"kwargs": broken.model_dump()}):
+        assert as_document(given) == Document(id="i?", page_content="a?", metadata={"t?": ["?", 3]})
+    assert as_document("\ud800").page_content == "?"
+    assert content_id("a\udfff", "\ud800") == content_id("a?", "?")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"page_content": 5}, "page_content of a passage must be a text, not int"),
+        ({"page_content": None, "metadata": 3}, "page_content of a passage must be a text, not No"),
+        ({"page_content": "a", "metadata": 3}, "metadata of a passage must be a mapping, not int"),
+        ({"page_content": "a", "metadata": ["x"]}, "must be a mapping, not list"),
+        ({"page_content": "a", "id": [1]}, "id of a passage must be a text, not list"),
+        ({"text": "a"}, "not dict with text"),
+        (7, "not int"),
+    ],
+)
+def test_what_is_no_passage_is_one_clear_line(value: object, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        as_document(value)
+    assert "\n" not in str(caught.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from langchain_core.documents import Document
 
@@ -18,7 +19,7 @@ INPUT = "input"
 
 def content_id(text: str, title: str = "") -> str:
     """Return the id of a passage that has none: 16 hex digits of its title and text."""
-    return hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{title}\n{text}".encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def with_id(document: Document) -> Document:
@@ -39,16 +40,23 @@ def ranked(documents: Iterable[Document], query_key: str) -> list[Document]:
     ]
 
 
+def whole(text: str) -> str:
+    """Return `text` with `?` for each lone surrogate, which no encoding can write."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def as_document(value: object) -> Document:
     """Take a document, its JSON form (`page_content`, `metadata`, `id`) or a bare text.
+
+    Lone surrogates in text, metadata and id are replaced by `?`.
 
     Raises:
         UsageError: `value` is none of these.
     """
     if isinstance(value, Document):
-        return value
+        return _whole_document(value)
     if isinstance(value, str):
-        return Document(page_content=value)
+        return Document(page_content=whole(value))
     fields = value.get("kwargs", value) if isinstance(value, Mapping) else {}
     if "page_content" not in fields:
         raise UsageError(
@@ -56,11 +64,43 @@ def as_document(value: object) -> Document:
             f"not {type(value).__name__}"
             + (f" with {', '.join(map(str, fields))}" if fields else "")
         )
-    return Document(
-        page_content=fields["page_content"],
-        metadata=dict(fields.get("metadata") or {}),
-        id=fields.get("id"),
+    metadata = fields.get("metadata") or {}
+    _check_field("page_content", fields["page_content"], str, "a text")
+    _check_field("metadata", metadata, Mapping, "a mapping")
+    _check_field("id", fields.get("id"), str | int | None, "a text")
+    return _whole_document(
+        Document(
+            page_content=fields["page_content"],
+            metadata={str(name): value for name, value in metadata.items()},
+            id=fields.get("id"),
+        )
     )
+
+
+def _check_field(name: str, value: object, kind: Any, wanted: str) -> None:
+    if not isinstance(value, kind):
+        raise UsageError(f"the {name} of a passage must be {wanted}, not {type(value).__name__}")
+
+
+def _whole_document(document: Document) -> Document:
+    """Return `document` itself where it holds no lone surrogate."""
+    fields = {
+        "page_content": document.page_content,
+        "metadata": document.metadata,
+        "id": document.id,
+    }
+    mended = {name: _whole_value(value) for name, value in fields.items()}
+    return document if mended == fields else document.model_copy(update=mended)
+
+
+def _whole_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return whole(value)
+    if isinstance(value, dict):
+        return {_whole_value(key): _whole_value(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_whole_value(one) for one in value]
+    return value
 
 
 def unique(documents: Iterable[Document]) -> list[Document]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from ragweave.state.passages import whole
 from ragweave.tools.knowledge.loaded import UnreadableError
 from ragweave.tools.knowledge.report import Skip
 from ragweave.tools.knowledge.store import Passage
@@ -99,7 +100,10 @@ class Draft:
                 "INSERT INTO passages (id, content, document, source, place, text, metadata, added) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 *(ids[-1], one.content, one.document, key, one.place, one.text),
-                *(json.dumps(one.metadata, ensure_ascii=False, default=str), self.generation),
+                *(
+                    whole(json.dumps(one.metadata, ensure_ascii=False, default=str)),
+                    self.generation,
+                ),
             )
             self.changed = True
         return ids
@@ -108,7 +112,8 @@ class Draft:
         """Take out passages by their id or their document's, in one source or in all."""
         where = "(id = ? OR document = ?)" + ("" if key is None else " AND +source = ?")
         extra = () if key is None else (key,)
-        return sum(self._drop("passages", where, one, one, *extra) for one in ids)
+        named = map(whole, ids)
+        return sum(self._drop("passages", where, one, one, *extra) for one in named)
 
     def next_place(self, key: str) -> int:
         """Return the place after every passage that a source has had."""
@@ -129,7 +134,7 @@ class Draft:
         """Take out the sources of this name or key, with their passages; return how many."""
         keys = self._do(
             "SELECT key FROM sources WHERE (name = ? OR key = ?) AND removed > ?",
-            *(name, name, self.generation),
+            *(whole(name), whole(name), self.generation),
         ).fetchall()
         for (key,) in keys:
             self.drop_source(key)

@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError, UsageError
-from ragweave.state.passages import content_id
+from ragweave.state.passages import as_document, content_id, whole
 from ragweave.tools.knowledge.draft import Draft, Source
 from ragweave.tools.knowledge.loaded import Loaded, UnreadableError
 from ragweave.tools.knowledge.loaders import files_under, load
@@ -103,6 +103,9 @@ class Intake:
         return path / own.relative_to(root) if own.is_relative_to(root) else own
 
     def _take_file(self, draft: Draft, before: Source | None, key: str, path: Path) -> None:
+        if not _named_in_utf8(key):
+            self.skips.append(Skip(str(path), "its path is not UTF-8; rename it"))
+            return
         try:
             now = _state(key, path, before)
         except OSError as error:
@@ -163,17 +166,17 @@ def take_documents(
     """
     ids: list[str] = []
     known = set(draft.sources("added"))
-    for doc in documents:
+    for doc in map(as_document, documents):
         if not doc.page_content.strip():
             raise UsageError(f"Document {doc.id or len(ids)} has no text")
-        name = source if source is not None else str(doc.metadata.get("source") or "added")
+        name = whole(str(doc.metadata.get("source") or "added") if source is None else source)
         key = f"added:{name}"
         if key not in known:
             known.add(key)
             draft.put_source(Source(key, name, "added"))
         loaded = Loaded(
             doc.page_content,
-            str(doc.metadata.get("title") or ""),
+            whole(str(doc.metadata.get("title") or "")),
             doc.id,
             {key: value for key, value in doc.metadata.items() if key not in _OF_A_RUN},
         )
@@ -208,6 +211,14 @@ def _digest(path: Path) -> str:
 
 def _absolute(path: Path) -> str:
     return os.path.abspath(path)  # noqa: PTH100 - links stay as they are
+
+
+def _named_in_utf8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _under(key: str, root: str) -> bool:

@@ -6,8 +6,10 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from ragweave.state.passages import whole
 from ragweave.tools.knowledge.loaded import Loaded, UnreadableError
 from ragweave.tools.knowledge.markup import load_html, load_markdown, load_text
 from ragweave.tools.knowledge.pdf import load_pdf
@@ -61,7 +63,8 @@ def _full(texts: Iterator[Loaded]) -> Iterator[Loaded]:
     for one in texts:
         if not one.text.strip():
             raise UnreadableError("empty")
-        yield one
+        # A PDF may hold halves of surrogate pairs; each becomes one sign, so offsets stay.
+        yield replace(one, text=whole(one.text), title=whole(one.title))
 
 
 def files_under(path: Path, *, leave_out: Path) -> Iterator[Path | Skip]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage (`read`, `embed` or `index`), how much of it is done, and its total."""
+
+
+def printable(path: str | os.PathLike[str]) -> str:
+    """Return a path as text that can be printed: bytes that are no UTF-8 stand as escapes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 @dataclass(frozen=True)
@@ -16,6 +22,10 @@ class Skip:
     path: str
     reason: str
     line: int | None = None
+
+    def __post_init__(self) -> None:
+        """Make a path printable whose bytes are no UTF-8: they stand as escapes."""
+        object.__setattr__(self, "path", printable(self.path))
 
     def __str__(self) -> str:
         """Render as `path:line: reason`."""

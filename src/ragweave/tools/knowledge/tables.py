@@ -30,7 +30,19 @@ def load_json_lines(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
             except (ValueError, RecursionError) as error:
                 yield Skip(str(path), f"not JSON ({str(error).split(':')[0]})", number)
             else:
-                yield _row(path, row, number, settings)
+                # Only an escape can bring a lone surrogate into a line that is UTF-8.
+                if rb"\ud" in line.lower() and not _writable(row):
+                    yield Skip(str(path), "half a character (a lone surrogate escape)", number)
+                else:
+                    yield _row(path, row, number, settings)
+
+
+def _writable(row: object) -> bool:
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def load_csv(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:

@@ -14,7 +14,7 @@ from langchain_core.runnables import run_in_executor
 from pydantic import Field
 
 from ragweave.errors import UsageError
-from ragweave.state.passages import with_id
+from ragweave.state.passages import as_document, whole, with_id
 
 
 def check_k(k: int) -> int:
@@ -55,7 +55,7 @@ class PassageRetriever(BaseRetriever):
             return []
         return [
             doc.model_copy(update={"metadata": {**doc.metadata, "rank": rank}})
-            for rank, doc in enumerate(self._find(query, wanted)[:wanted])
+            for rank, doc in enumerate(self._find(whole(query), wanted)[:wanted])
         ]
 
     def _get_relevant_documents(
@@ -75,4 +75,4 @@ def find_with(retriever: BaseRetriever, query: str, k: int) -> list[Document]:
     """Return up to `k` documents with ids of any LangChain retriever, in its order."""
     if isinstance(retriever, PassageRetriever):
         return retriever.find(query, k)
-    return [with_id(doc) for doc in retriever.invoke(query)[:k]]
+    return [with_id(as_document(doc)) for doc in retriever.invoke(query)[:k]]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from langchain_core.documents import Document
 
-from ragweave.state.passages import with_id
+from ragweave.state.passages import as_document, with_id
 from ragweave.tools.retrieval.analysis import analyzer_for
 from ragweave.tools.retrieval.base import PassageRetriever, check_k
 from ragweave.tools.retrieval.bm25_index import Bm25Index
@@ -51,7 +51,7 @@ class Bm25Retriever(PassageRetriever):
         Raises:
             UsageError: `k` is below 1 or the language is unknown.
         """
-        passages = [with_id(doc) for doc in documents]
+        passages = [with_id(as_document(doc)) for doc in documents]
         analyzer = analyzer_for(language)
         index = Bm25Index.build(analyzer.terms(full_text(doc)) for doc in passages)
 

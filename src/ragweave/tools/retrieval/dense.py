@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
-from ragweave.state.passages import with_id
+from ragweave.state.passages import as_document, with_id
 from ragweave.tools.retrieval.base import PassageRetriever, check_k
 from ragweave.tools.retrieval.bm25 import Search, full_text, scored
 
@@ -33,7 +33,7 @@ class DenseRetriever(PassageRetriever):
         Raises:
             UsageError: `k` is below 1.
         """
-        passages = [with_id(doc) for doc in documents]
+        passages = [with_id(as_document(doc)) for doc in documents]
         vectors = _unit(embeddings.embed_documents([full_text(doc) for doc in passages]))
 
         def search(query: str, k: int) -> list[Document]:
