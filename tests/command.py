@@ -7,5 +7,5 @@ import sys
 from collections.abc import Callable
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-COMMAND = [sys.executable, "-c", "from ragweave.cli.main import run; run()"]
+COMMAND = [sys.executable, "-c", "from ragweave.cli import run; run()"]
 LEXICAL = ("--model", "extractive?similarity=lexical")

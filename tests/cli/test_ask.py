@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
-from tests.command import LEXICAL, Run
-from tests.openai_server import HttpFault, OpenAIServer, Reply
+from tests.command import COMMAND, LEXICAL, Run
+from tests.openai_server import BrokenJson, Hang, HttpFault, OpenAIServer, Reply
 
 
 def test_answers_with_its_sources(ragweave: Run, kb: Path) -> None:
@@ -72,6 +75,8 @@ MISTAKES = {
     "model setting": (("ask", "q", "--model", "extractive?temper=1"), "temper"),
     "unknown method to draw": (("draw", "nothing"), "unknown method"),
     "unknown flag": (("ask", "q", "--colour"), "colour"),
+    "no question": (("ask",), "question"),
+    "server without scheme": (("ask", "q", "--model", "openai:m?base_url=host"), "http://"),
 }
 
 
@@ -82,7 +87,7 @@ def test_mistakes_exit_2_without_traceback(
     done = ragweave(*args, cwd=tmp_path)
     assert done.returncode == 2, done
     assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
 def test_foreign_damaged_and_newer_knowledge_bases(ragweave: Run, tmp_path: Path, kb: Path) -> None:
@@ -103,7 +108,7 @@ def test_foreign_damaged_and_newer_knowledge_bases(ragweave: Run, tmp_path: Path
 
 def test_a_missing_key_names_what_to_set_and_no_secret(ragweave: Run, tmp_path: Path) -> None:
     done = ragweave("ask", "q", "-m", "direct", "--model", "openai:gpt-4o-mini", cwd=tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "OPENAI_API_KEY" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
@@ -135,3 +140,46 @@ def test_a_server_that_is_not_there(ragweave: Run) -> None:
     assert done.returncode == 1
     assert "cannot be reached" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("reply", [BrokenJson(), Reply("")], ids=["broken JSON", "empty"])
+def test_a_reply_that_is_none_is_one_line(ragweave: Run, reply: BrokenJson | Reply) -> None:
+    with OpenAIServer([reply]) as server:
+        spec = f"openai:m?base_url={server.base_url}&max_retries=0"
+        done = ragweave("ask", "q", "-m", "direct", "--model", spec)
+    if isinstance(reply, Reply):
+        assert "Answer: Unknown" in done.stdout
+        assert "empty reply" in done.stdout
+    else:
+        assert done.returncode == 1
+        assert "no valid reply" in done.stderr or "cannot be read" in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.loopback
+def test_a_reply_cannot_steer_the_terminal(ragweave: Run) -> None:
+    hostile = "\x1b[2J\x1b]0;title\x07Paris\u202e"
+    with OpenAIServer([Reply(hostile)]) as server:
+        spec = f"openai:m?base_url={server.base_url}"
+        shown = ragweave("ask", "q", "-m", "direct", "--model", spec, "--stream", "--trace")
+    assert "Paris" in shown.stdout
+    assert not set("\x1b\x07\u202e") & set(shown.stdout)
+
+
+@pytest.mark.loopback
+def test_ctrl_c_ends_at_once_with_a_line() -> None:
+    with OpenAIServer([Hang()]) as server:
+        spec = f"openai:m?base_url={server.base_url}"
+        process = subprocess.Popen(
+            [*COMMAND, "ask", "q", "-m", "direct", "--model", spec],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OPENAI_API_KEY": "x"},
+        )
+        while server.count == 0 and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, said.strip()) == (130, "ragweave: stopped")

@@ -91,3 +91,14 @@ def test_interrupted_it_leaves_an_index_that_answers(ragweave: Run, tmp_path: Pa
     again = ragweave("index", "docs", "--kb", "kb", cwd=tmp_path)
     assert again.returncode == 0
     assert "3001" in again.stdout or "3000 added" in again.stdout or "unchanged" in again.stdout
+
+
+def test_deleting_the_last_file_is_no_mistake(ragweave: Run, tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text("The colour of a is green.\n", "utf-8")
+    assert ragweave("index", "docs", "--kb", "kb", *BM25, cwd=tmp_path).returncode == 0
+    (docs / "a.txt").unlink()
+    done = ragweave("index", "docs", "--kb", "kb", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "1 removed" in done.stdout

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragweave.errors import UsageError
+from ragweave.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     from ragweave.graphs import CompiledGraph
@@ -89,7 +89,10 @@ def _graph(
     options = parse_options(texts, method_named(name))
     if k is not None:
         options["k"] = k
-    return build_graph(name, retriever=retriever, **roles, **options)
+    try:
+        return build_graph(name, retriever=retriever, **roles, **options)
+    except ModelError as fault:
+        raise UsageError(str(fault)) from fault
 
 
 def _retriever(kb: Path | None, mode: str, rerank: str | None) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 from ragweave.tools.models.faults import is_transient, status_of
 
 _BY_STATUS = {
@@ -17,14 +19,27 @@ _BY_STATUS = {
 def explain(fault: BaseException) -> str | None:
     """Return one line about a server's fault, or None for a fault that is none of a server."""
     status = status_of(fault)
+    if status is not None and status < 400:
+        return f"the model server sent no valid reply: {_reason(fault)}"
     if status is not None:
         text = _BY_STATUS.get(status, "the model server failed ({status}): {reason}")
         return text.format(status=status, reason=_reason(fault))
+    if _in_a_client(fault):
+        return f"the model server sent a reply that cannot be read: {_reason(fault)}"
     if not is_transient(fault):
         return None
     return (
         f"the model server cannot be reached: {_reason(fault)} (is it running, is the URL right?)"
     )
+
+
+def _in_a_client(fault: BaseException) -> bool:
+    """Say whether a provider's client fell over what its server sent (no choices, say)."""
+    if not isinstance(fault, TypeError | LookupError | ValueError):
+        return False
+    frames = list(traceback.walk_tb(fault.__traceback__))
+    home = str(frames[-1][0].f_globals.get("__name__", "")) if frames else ""
+    return home.startswith(("openai", "langchain_")) and not home.startswith("langchain_core")
 
 
 def _reason(fault: BaseException) -> str:

@@ -127,17 +127,17 @@ def _stages(bar: Any) -> Progress:
 
 
 def _tell(base: KnowledgeBase, report: IndexReport) -> None:
-    from ragweave.cli.screen import progress_console
+    from ragweave.cli.screen import marked_up, progress_console
 
     screen = progress_console()
     for skip in report.skipped[:_SHOWN]:
-        screen.print(f"skipped {skip}", style="yellow", markup=False, soft_wrap=True)
+        screen.print(f"skipped {marked_up(str(skip))}", style="yellow", soft_wrap=True)
     more = len(report.skipped) - _SHOWN
     if more > 0:
         screen.print(f"… and {more} more skipped")
     kind = f"BM25 + {base.settings.embedding} vectors" if base.settings.embedding else "BM25 only"
     typer.echo(f"{base.path}: {report} ({kind})")
-    if not report.passages:
+    if not report.passages and not report.removed:
         raise UsageError(f"no passage was indexed: {_why_none(report)}")
 
 

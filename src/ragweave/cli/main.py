@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 import ragweave
 from ragweave.cli import ask, compare, doctor, draw, index, label, methods, report, study, trace
 from ragweave.cli import eval as eval_
+from ragweave.cli.screen import plain
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
 
 app = typer.Typer(
@@ -49,39 +50,39 @@ def root(
     """Published retrieval-augmented-generation methods as LangGraph graphs."""
 
 
+_INTERRUPTED = 130
+
+
 def run() -> None:
-    """Run the command line; the entry point of the `ragweave` script.
+    """Run the command line; `ragweave.cli.run`, the script's entry point, calls this.
 
     Exit codes: 0 done, 1 the world failed (no server, a run that took too long), 2 the caller's
     mistake, 130 interrupted.
     """
     try:
         code = app(standalone_mode=False)
-    except KeyboardInterrupt:
-        _leave("stopped", 130)
-    except typer.Exit as done:
-        sys.exit(done.exit_code)
     except typer.Abort:
-        _leave("stopped", 130)
+        code = _INTERRUPTED
     except RagweaveError as fault:
         _leave(str(fault), 2 if isinstance(fault, UsageError | MissingExtraError) else 1)
     except BrokenPipeError:
         os._exit(0)
     except Exception as fault:  # noqa: BLE001 - the last stop; what is not explained is raised
         _explain_or_raise(fault)
-    else:
-        sys.exit(code if isinstance(code, int) else 0)
+    if code == _INTERRUPTED:  # typer's code for Ctrl-C, which it catches itself
+        _leave("stopped", _INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
-def _explain_or_raise(fault: Exception) -> None:
+def _explain_or_raise(fault: Exception) -> NoReturn:
     """Say a parsing error or a server's fault in a line; raise anything else.
 
     Typer brings its own copy of click, so its errors are told by what they can do.
     """
-    show = getattr(fault, "show", None)
-    if show is not None:
-        show()
-        sys.exit(getattr(fault, "exit_code", 2))
+    said = getattr(fault, "format_message", None)
+    if said is not None:
+        command = getattr(getattr(fault, "ctx", None), "command_path", "ragweave")
+        _leave(f"{' '.join(said().split())} (see {command} --help)", 2)
     from ragweave.cli.faults import explain
 
     line = explain(fault)
@@ -90,9 +91,9 @@ def _explain_or_raise(fault: Exception) -> None:
     _leave(line, 1)
 
 
-def _leave(line: str, code: int) -> None:
+def _leave(line: str, code: int) -> NoReturn:
     """Say one line and end at once: a call that still runs in a thread is not waited for."""
     sys.stdout.flush()
-    sys.stderr.write(f"ragweave: {line}\n")
+    sys.stderr.write(f"ragweave: {plain(line)}\n")
     sys.stderr.flush()
     os._exit(code)

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.documents import Document
+from rich.markup import escape
 
 from ragweave.cli.record import run_steps
+from ragweave.cli.screen import console, marked_up, plain
 from ragweave.cli.tree import tree
 from ragweave.cli.watch import Watch
 from ragweave.tools.text.normalize import normalize_answer
@@ -17,12 +19,10 @@ from ragweave.tools.text.normalize import normalize_answer
 
 def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None:
     """Print the answer, where it was read, and what it cost."""
-    from ragweave.cli.screen import console
-
     screen = console()
     if trace:
         screen.print(tree(run_steps(watch)))
-    screen.print(f"[bold]Answer:[/bold] {_escaped(result['answer'])}", soft_wrap=True)
+    screen.print(f"[bold]Answer:[/bold] {escape(plain(result['answer']))}", soft_wrap=True)
     for event in dict.fromkeys(note["event"] for note in watch.notes):
         if event in _TOLD:
             screen.print(_TOLD[event], style="yellow")
@@ -53,7 +53,7 @@ def _show_sources(screen: Any, result: Mapping[str, Any]) -> None:
     screen.print("[bold]Sources[/bold]" + (" (✓ gave this answer)" if tells else ""))
     for number, doc in enumerate(result["passages"], start=1):
         mark = "✓" if tells and doc.id in used else " "
-        screen.print(f" {mark} {number}. {_escaped(_place(doc))}", soft_wrap=True)
+        screen.print(f" {mark} {number}. {marked_up(_place(doc))}", soft_wrap=True)
 
 
 def _behind_answer(result: Mapping[str, Any]) -> set[str]:
@@ -96,9 +96,3 @@ def _cost(result: Mapping[str, Any], watch: Watch) -> str:
         f"{usage['retrievals']} retrieval{'' if usage['retrievals'] == 1 else 's'}",
     ]
     return " · ".join([*parts, f"{seconds:.1f} s of work"])
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ragweave.cli.record import StepRecord
+from ragweave.cli.screen import marked_up
 
 
 def tree(steps: Iterable[StepRecord]) -> Any:
@@ -15,9 +16,9 @@ def tree(steps: Iterable[StepRecord]) -> Any:
 
     root = Tree("run")
     for step in steps:
-        branch = root.add(_escaped(line(step)))
+        branch = root.add(marked_up(line(step)))
         for note in step["notes"]:
-            branch.add(_escaped(f"{note['event']} {json.dumps(note['detail'], default=str)}"))
+            branch.add(marked_up(f"{note['event']} {json.dumps(note['detail'], default=str)}"))
     return root
 
 
@@ -30,9 +31,3 @@ def line(step: StepRecord) -> str:
     if step["error"]:
         return f"{text}  ✗ {step['error']}"
     return f"{text}  → {step['found']}" if step["found"] else text
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

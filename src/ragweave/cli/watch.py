@@ -11,6 +11,7 @@ from typing import Any
 from langgraph.types import Overwrite
 
 from ragweave.cli.calls import Asked, Calls, Searched
+from ragweave.cli.screen import plain
 from ragweave.state import Note
 
 
@@ -65,6 +66,8 @@ class Watch:
         self._texts: dict[str, str] = {}
         self._ended: list[str] = []
         self._shown: str | None = None
+        self._reply: str | None = None
+        """Id of the reply that is being shown: a retry or a second turn of a node is another."""
 
     @property
     def notes(self) -> list[Note]:
@@ -93,10 +96,14 @@ class Watch:
         """Take a token of a reply."""
         key = str(metadata.get("langgraph_checkpoint_ns") or metadata.get("langgraph_node"))
         text = chunk.text if isinstance(chunk.text, str) else ""
+        head = f"[{metadata.get('langgraph_node')}] "
         if self._shown is None:
-            self._shown = key
-            self._write(f"[{metadata.get('langgraph_node')}] {self._texts.pop(key, '')}")
+            self._shown, self._reply = key, chunk.id
+            self._write(f"{head}{self._texts.pop(key, '')}")
         if key == self._shown:
+            if chunk.id != self._reply:
+                self._reply = chunk.id
+                self._write(f"\n{head}")
             self._write(text)
         else:
             self._texts[key] = self._texts.get(key, "") + text
@@ -138,5 +145,5 @@ class Watch:
             self._ended.clear()
 
     def _write(self, text: str) -> None:
-        sys.stdout.write(text)
+        sys.stdout.write(plain(text))
         sys.stdout.flush()

@@ -114,6 +114,9 @@ def _openai(name: str, settings: dict[str, Any]) -> ChatModel:
     if not name:
         raise UsageError("name the model: 'openai:gpt-4o-mini'")
     _known("openai", settings, ChatOpenAI)
+    url = settings.get("base_url")
+    if url is not None and not str(url).startswith(("http://", "https://")):
+        raise UsageError(f"base_url must begin with http:// or https://, not {url!r}")
     has_key = bool(settings.get("api_key") or os.environ.get("OPENAI_API_KEY"))
     if not has_key:
         if "base_url" not in settings and not os.environ.get("OPENAI_BASE_URL"):

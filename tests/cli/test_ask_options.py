@@ -1,0 +1,33 @@
+"""Options on the command line: values of the wrong kind are one line and exit code 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.command import Run
+
+
+@pytest.mark.parametrize(
+    ("method", "option", "said"),
+    [
+        ("slimplm", "proxy_temperature=hot", "proxy_temperature must be a number, not 'hot'"),
+        ("slimplm", "question_judge=no", "question_judge must be true or false, not 'no'"),
+        ("blendfilter", "queries=claims", "queries must be a list: some of question, external"),
+        ("blendfilter", "queries=", "queries must be a list"),
+        ("filco", "threshold=x", "threshold must be a number, not 'x'"),
+    ],
+)
+def test_a_wrong_value(ragweave: Run, method: str, option: str, said: str) -> None:
+    done = ragweave("ask", "Who?", "-m", method, "--option", option)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_text_that_looks_like_a_number_stays_a_text(ragweave: Run, kb: Path) -> None:
+    options = ("-m", "skr_knn", "--option", "training=1932", "--kb", str(kb))
+    done = ragweave("ask", "Who?", *options)
+    assert done.returncode == 2
+    assert "1932" in done.stderr
+    assert "must be a text" not in done.stderr
