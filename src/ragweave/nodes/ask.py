@@ -80,7 +80,8 @@ def ask(
     settings = {**prompt.settings, **_form(model, prompt, fitted, options)}
     call = Call(model, fitted.messages, settings, _labelled(question, config))
     message = cast("BaseMessage", (yield call))
-    reply = Reply(message.text.strip(), fitted.passages, message)
+    text = message.text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates break JSON
+    reply = Reply(text.strip(), fitted.passages, message)
     if not reply.text:
         notes.append(note(config, question.name, "empty_reply"))
     update = question.update(state, options, reply)
