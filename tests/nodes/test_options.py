@@ -65,6 +65,11 @@ def test_specialised_checks_values_too() -> None:
         specialised(Special())(k=0)
 
 
+def test_what_is_no_option_is_named_with_those_there_are() -> None:
+    with pytest.raises(UsageError, match=r"no option 'nonsense'; options: k, answer_type.* rounds"):
+        specialised(Special())(nonsense=1)  # type: ignore[call-arg]
+
+
 def test_options_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         Options().k = 3  # type: ignore[misc]

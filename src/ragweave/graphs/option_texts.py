@@ -14,7 +14,7 @@ def parse_options(texts: Iterable[str], method: Method) -> dict[str, Any]:
     """Read `name=value` texts for a method.
 
     Values are read as numbers, true/false and none; lists are separated by commas where the
-    option takes several; everything else is text. Names are checked by the method itself.
+    option takes several; everything else, and what an option takes as text, is text. Names are checked by the method itself.
 
     Raises:
         UsageError: A text is not of the form `name=value`.
@@ -31,7 +31,9 @@ def parse_options(texts: Iterable[str], method: Method) -> dict[str, Any]:
 
 
 def read_option(text: str, hint: Any) -> Any:
-    """Read one value: a comma-separated tuple where `hint` is one, else as it looks."""
+    """Read one value: a comma-separated tuple or a text where `hint` is one, else as it looks."""
+    if hint is str:
+        return text.strip()
     several = get_origin(hint) in (tuple, list)
     return _several(text) if several else _value(text.strip())
 

@@ -10,7 +10,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import Overwrite
 
 from ragweave.errors import UsageError
-from ragweave.nodes.options import Options, OptionsT, one_of
+from ragweave.nodes.option_types import typed
+from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.step import Step, Work, pure
 from ragweave.state import AnswerType, Update
 from ragweave.state.passages import GIVEN, as_input
@@ -42,7 +43,7 @@ def begin(state: Mapping[str, Any], options: Options) -> Update:
     if not isinstance(question, str) or not question.strip():
         raise UsageError("the question is empty: ask something")
     answer_type = state.get("answer_type") or options.default_answer_type
-    one_of("answer_type", answer_type, AnswerType)
+    typed("answer_type", answer_type, AnswerType)
     given = [doc for doc in state.get("passages") or () if doc.metadata.get("query") == GIVEN]
     update: Update = {
         "question": question.strip(),

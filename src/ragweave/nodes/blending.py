@@ -43,17 +43,12 @@ class BlendingOptions(Options):
         Raises:
             UsageError: A value is out of its range.
         """
-        queries: object = self.queries
-        given = (queries,) if isinstance(queries, str) else tuple(self.queries)
-        unknown = [one for one in given if one not in _KINDS]
-        if unknown or not given:
-            raise UsageError(f"queries must be some of {', '.join(_KINDS)}, not {self.queries!r}")
-        object.__setattr__(self, "queries", tuple(one for one in _KINDS if one in given))
+        super().__post_init__()
+        object.__setattr__(self, "queries", tuple(one for one in _KINDS if one in self.queries))
         at_least("hops", self.hops, 1)
         at_least("shots", self.shots, 0)
         if self.shots > 3:
             raise UsageError(f"shots must be 0 to 3, not {self.shots}")
-        super().__post_init__()
 
 
 def to_first_search(state: Mapping[str, Any], options: BlendingOptions) -> Any:

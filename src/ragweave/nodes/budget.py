@@ -35,9 +35,9 @@ class BudgetOptions(Options):
         Raises:
             UsageError: A value is out of its range.
         """
+        super().__post_init__()
         at_least("max_passages", self.max_passages, 1)
         at_least("token_budget", self.token_budget, 1)
-        super().__post_init__()
 
 
 def trim_step(options: OptionsT) -> Step[OptionsT]:

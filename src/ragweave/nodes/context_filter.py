@@ -40,13 +40,16 @@ class ContextFilterOptions(Options):
     probability), a model that names sentence ids (llm), everything (full), or the `ContextFilter`
     object that the graph was built with (own)."""
     granularity: Literal["sentence", "passage"] = "sentence"
-    """What is kept or dropped; `passage` is the paper's PSG baseline."""
+    """What is kept or dropped; `passage` is the paper's PSG baseline. All but `full` and
+    `own` use it."""
     top: int | None = 1
-    """Most spans that a measure keeps; None: all above its threshold."""
+    """Most spans that a measure (lexical, strinc, cxmi) keeps; None: all above its threshold. `llm`
+    keeps what the model names, `own` what it likes."""
     threshold: float | None = None
-    """What a span's score must exceed; None: the measure's own (see `ragweave.tools.filters`)."""
+    """What a span's score must exceed for lexical and cxmi (strinc has none); None: the measure's
+    own (see `ragweave.tools.filters`)."""
     unit: Literal["words", "characters"] = "words"
-    """What `lexical` counts; the released code counts characters."""
+    """What `lexical`, alone, counts; the released code counts characters."""
     lead: str | None = None
     """Text between question and output where `cxmi` scores; None: a new line and `answer: ` for a
     causal scorer, nothing for a sequence-to-sequence one (the released code's form)."""

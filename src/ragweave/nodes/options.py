@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, Self, TypeVar, get_type_hints
 
 from langgraph.runtime import Runtime, get_runtime
 
 from ragweave.errors import UsageError
+from ragweave.nodes.option_types import typed
 from ragweave.state import AnswerType
 
 Order = Literal["retrieved", "reversed", "gold_first", "gold_last"]
@@ -39,30 +40,39 @@ class Options:
     timeout: float | None = None
     """Seconds that a whole run may take; None: no limit."""
 
+    def __new__(cls, *_: Any, **values: Any) -> Self:
+        """Refuse names that are no options: a run's context reaches this class unchecked.
+
+        Raises:
+            UsageError: There is no such option.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in values:
+            if name not in known:
+                raise UsageError(f"no option {name!r}; options: {', '.join(known)}")
+        return super().__new__(cls)
+
     @property
     def default_answer_type(self) -> AnswerType:
         """The answer type of an input that names none; a method's profile may decide it."""
         return self.answer_type
 
     def __post_init__(self) -> None:
-        """Check the values.
+        """Check the values: first all fields by their type hints, then ranges.
+
+        A subclass calls this first, so that its own checks never meet a value of the wrong type.
 
         Raises:
-            UsageError: A value is out of its range.
+            UsageError: A value is of the wrong type or out of its range.
         """
+        for field, hint in get_type_hints(type(self)).items():
+            object.__setattr__(self, field, typed(field, getattr(self, field), hint))
         for name in ("k", "samples", "reply_tokens", "prompt_tokens"):
             at_least(name, getattr(self, name), 1)
-        timeout, temperature = self.timeout, self.sample_temperature
-        if timeout is not None and not (_is_number(timeout) and timeout > 0):
-            raise UsageError(f"timeout must be above 0 seconds, not {timeout!r}")
-        if not (_is_number(temperature) and 0 <= temperature <= 2):
-            raise UsageError(f"sample_temperature must be 0 to 2, not {temperature!r}")
-        for field, hint in get_type_hints(type(self)).items():
-            one_of(field, getattr(self, field), hint)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+        if self.timeout is not None and self.timeout <= 0:
+            raise UsageError(f"timeout must be above 0 seconds, not {self.timeout!r}")
+        if not 0 <= self.sample_temperature <= 2:
+            raise UsageError(f"sample_temperature must be 0 to 2, not {self.sample_temperature!r}")
 
 
 def at_least(name: str, value: int | None, least: int) -> None:
@@ -71,13 +81,6 @@ def at_least(name: str, value: int | None, least: int) -> None:
         return
     if type(value) is not int or value < least:
         raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
-
-
-def one_of(name: str, value: object, hint: Any) -> None:
-    """Raise `UsageError` where `hint` is a `Literal` that does not list `value`."""
-    allowed = getattr(hint, "__args__", ())
-    if getattr(hint, "__origin__", None) is Literal and value not in allowed:
-        raise UsageError(f"{name} must be one of {', '.join(map(str, allowed))}, not {value!r}")
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)
