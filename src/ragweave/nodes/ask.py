@@ -78,7 +78,7 @@ def ask(
     if fitted.dropped and not fitted.passages:
         return {**question.update(state, options, Reply("", [])), "notes": notes}
     settings = {**prompt.settings, **_form(model, prompt, fitted, options)}
-    call = Call(model, fitted.messages, settings, _labelled(question, config))
+    call = Call(model, fitted.messages, settings, _labelled(question, state, config))
     message = cast("BaseMessage", (yield call))
     text = message.text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates break JSON
     reply = Reply(text.strip(), fitted.passages, message)
@@ -121,8 +121,14 @@ def _budget(model: ChatModel, options: Options) -> int | None:
     return None if context is None else max(context - options.reply_tokens, 1)
 
 
-def _labelled(question: Ask[Any], config: RunnableConfig) -> RunnableConfig:
-    labels = {"ragweave_node": question.name, "ragweave_role": question.role}
+def _labelled(
+    question: Ask[Any], state: Mapping[str, Any], config: RunnableConfig
+) -> RunnableConfig:
+    labels = {
+        "ragweave_node": question.name,
+        "ragweave_role": question.role,
+        "ragweave_sample": state.get("sample", 0),
+    }
     return {
         **config,
         "tags": [*(config.get("tags") or ()), f"role:{question.role}"],
