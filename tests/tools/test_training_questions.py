@@ -88,12 +88,38 @@ def test_labels_from_needed_known_or_answers() -> None:
         ({"question": "a", "known": "yes"}, None, "row 2: 'known' must be true or false"),
         ({"question": "a", "reply": "x"}, "reply", "row 2: no gold answers in 'answers'"),
         ({"question": "a", "answers": ["x"]}, "reply", "row 2: 'reply' must be a text"),
+        ({"question": "a", "reply": "x", "answers": []}, "reply", "row 2: no gold answers"),
+        *(
+            (
+                {"question": "a", "reply": "x", "answers": answers},
+                "reply",
+                "row 2: 'answers': a gold answer must be a text or a number, not ",
+            )
+            for answers in ({"x": 1}, True, [None], [["x", None]], [True], [[["x"]]], [{"a": 1}])
+        ),
     ],
 )
 def test_rows_without_a_label(row: Any, draft: str | None, says: str) -> None:
     good = {"question": "a", "known": True, "reply": "x", "answers": ["x"]}
     with pytest.raises(UsageError, match=says):
         list(label_training([good, row], draft=draft))
+
+
+def test_numbers_are_answers_as_they_are_written() -> None:
+    rows: list[dict[str, Any]] = [
+        {"question": "a", "draft": "In 1999.", "answers": [1999]},
+        {"question": "b", "draft": "In 1998.", "answers": 1999},
+        {"question": "c", "draft": "It is 3", "answers": [["a lot", 3]]},
+        {"question": "d", "draft": "It is 2.5 metres", "answers": [2.5]},
+    ]
+    needed = [one["needed"] for one in label_training(rows, draft="draft")]
+    assert needed == [False, True, False, False]
+
+
+@pytest.mark.parametrize("theta", ["0.5", None, True, float("nan"), 2, -0.1])
+def test_a_share_that_is_none(theta: Any) -> None:
+    with pytest.raises(UsageError, match="theta must be a number between 0 and 1, not "):
+        list(label_training([{"question": "a", "known": True}], theta=theta))
 
 
 def test_write_and_read_again(tmp_path: Path) -> None:

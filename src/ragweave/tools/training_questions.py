@@ -15,7 +15,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
-from ragweave.tools.claims import known_label
+from ragweave.tools.claims import check_theta, known_label
 
 
 class TrainingQuestion(TypedDict):
@@ -66,12 +66,15 @@ def label_training(
     Args:
         rows: Rows with `question` and one of these.
         draft: Name of the field with the model's answer without retrieval; None: rows have labels.
-        gold: Name of the field with the gold answers: a text, or a list of texts or of aliases.
+        gold: Name of the field with the gold answers: a text or number, or a list of these or of
+            lists of aliases.
         theta: Share of gold answers that a draft must exceed to count as known.
 
     Raises:
-        UsageError: A row has no usable label; the text names the row, from 1.
+        UsageError: A row has no usable label; the text names the row, from 1. `theta` is no
+            number in [0, 1].
     """
+    check_theta(theta)
     for number, row in enumerate(rows, start=1):
         where = f"row {number}"
         question = _text(row, "question", where)
@@ -108,9 +111,13 @@ def write_training(
 def _needed(row: Mapping[str, Any], where: str, draft: str | None, gold: str, theta: float) -> bool:
     if draft is not None:
         answers = row.get(gold)
-        if not isinstance(answers, str | list) or not answers:
+        if answers is None or answers in ("", []):
             raise UsageError(f"{where}: no gold answers in {gold!r}")
-        return not known_label(_text(row, draft, where, blank=True), answers, theta)
+        told = _text(row, draft, where, blank=True)
+        try:
+            return not known_label(told, answers, theta)
+        except UsageError as fault:
+            raise UsageError(f"{where}: {gold!r}: {fault}") from fault
     if "needed" in row:
         return _flag(row, "needed", where)
     if "known" in row:

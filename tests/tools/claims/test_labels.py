@@ -32,6 +32,8 @@ DATA = Path(__file__).parents[4] / "shared" / "data" / "slimplm"
         ("No such band.", ["The The"], 0.0),
         ("anything", ["", " "], 0.0),
         ("It was Paris.", "Paris", 1.0),
+        ("In 1999", 1999, 1.0),
+        ("In 1999, 3 times", [1999, ["thrice", 3], 7], 2 / 3),
     ],
 )
 def test_match_ratio(draft, gold, wanted):
@@ -44,7 +46,7 @@ def test_known_needs_more_than_theta():
     assert not known_label("Paris", ["Paris"], theta=1.0)
 
 
-@pytest.mark.parametrize("theta", [-0.1, 1.1])
+@pytest.mark.parametrize("theta", [-0.1, 1.1, "0.5", None, float("nan")])
 def test_theta_out_of_range(theta):
     with pytest.raises(UsageError, match="theta"):
         known_label("Paris", ["Paris"], theta)

@@ -2,7 +2,7 @@
 
 from ragweave.tools.claims.ids import parse_ids
 from ragweave.tools.claims.judgement import parse_judgement
-from ragweave.tools.claims.labels import known_label, match_ratio
+from ragweave.tools.claims.labels import check_theta, known_label, match_ratio
 from ragweave.tools.claims.records import ClaimQuery, QuestionQuery, Rewrite
 from ragweave.tools.claims.rewrite import MAX_RECORDS, parse_claims, parse_rewrite
 from ragweave.tools.claims.values import MAX_CHARACTERS, MAX_WORDS
@@ -24,4 +24,5 @@ __all__ = [
     # labels
     "match_ratio",
     "known_label",
+    "check_theta",
 ]

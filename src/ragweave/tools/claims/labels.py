@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 
 from ragweave.errors import UsageError
 from ragweave.tools.text.normalize import normalize_answer
 
-Gold = Sequence[str] | Sequence[Sequence[str]]
-"""Gold short answers; each a text, or the list of its aliases."""
+Name = str | int | float
+"""An answer as text; data sets also write years and counts as numbers."""
+Gold = Name | Sequence[Name] | Sequence[Sequence[Name]]
+"""Gold short answers: one, or several; each a text, or the list of its aliases."""
 
 
 def match_ratio(draft: str, gold: Gold) -> float:
@@ -23,13 +26,13 @@ def match_ratio(draft: str, gold: Gold) -> float:
     Args:
         draft: The heuristic answer.
         gold: The gold answers; none at all gives 0.0.
+
+    Raises:
+        UsageError: A gold answer is neither text nor number nor a list of such.
     """
-    if isinstance(gold, str):
-        gold = [gold]
     normal, lowered = normalize_answer(draft), draft.lower()
-    found = [
-        any(_stands_in(alias, normal, lowered) for alias in _aliases(answer)) for answer in gold
-    ]
+    wanted = [_aliases(answer) for answer in _parts(gold)]
+    found = [any(_stands_in(alias, normal, lowered) for alias in aliases) for aliases in wanted]
     return sum(found) / len(found) if found else 0.0
 
 
@@ -42,16 +45,34 @@ def known_label(draft: str, gold: Gold, theta: float = 0.5) -> bool:
         theta: θ; 0.5 reproduces the authors' labels.
 
     Raises:
-        UsageError: `theta` is outside [0, 1].
+        UsageError: `theta` is no number in [0, 1], or `gold` as in `match_ratio`.
     """
-    if not 0 <= theta <= 1:
-        raise UsageError(f"theta must be between 0 and 1, not {theta}")
+    check_theta(theta)
     return match_ratio(draft, gold) > theta
 
 
-def _aliases(answer: str | Sequence[str]) -> Sequence[str]:
-    """Return the names of one answer."""
-    return [answer] if isinstance(answer, str) else answer
+def check_theta(theta: float) -> None:
+    """Raise `UsageError` unless θ is a number between 0 and 1."""
+    if not isinstance(theta, Real) or isinstance(theta, bool) or not 0 <= theta <= 1:
+        raise UsageError(f"theta must be a number between 0 and 1, not {theta!r}")
+
+
+def _parts(value: object) -> Sequence[object]:
+    """Return the members of a list; anything else is one of its own."""
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+
+
+def _aliases(answer: object) -> list[str]:
+    """Return the names of one answer, as texts."""
+    return [_name(one) for one in _parts(answer)]
+
+
+def _name(one: object) -> str:
+    if isinstance(one, str):
+        return one
+    if isinstance(one, Real) and not isinstance(one, bool):
+        return str(one)
+    raise UsageError(f"a gold answer must be a text or a number, not {one!r}")
 
 
 def _stands_in(alias: str, normal: str, lowered: str) -> bool:
