@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -158,3 +159,44 @@ def test_packaged_minilm_finds_what_words_do_not(tmp_path: Path) -> None:
     assert len(parts) > 1
     with KnowledgeBase.open(tmp_path / "kb") as kb:
         assert found(kb, "weather forecast") == texts[2:]
+
+
+@pytest.mark.parametrize("loss", ["folder", "collection", "records"])
+def test_lost_vectors_are_told_and_embedded_anew(
+    kb: KnowledgeBase, model: BagEmbeddings, loss: str
+) -> None:
+    hybrid = kb.as_retriever(1, "hybrid")
+    if loss == "records":
+        kb._vectors.delete(kb._vectors.contents())
+    elif loss == "collection":
+        with kb._vectors._use(write=True):
+            kb._vectors._client._open.delete_collection(kb.manifest.collection)
+    kb.close()
+    if loss == "folder":
+        shutil.rmtree(kb.path / "chroma")
+    for retriever in (hybrid, kb.as_retriever(1, "dense")):
+        with pytest.raises(KnowledgeBaseError, match=r"damaged: .* run ragweave index again"):
+            retriever.invoke("white salt")
+    assert (kb.path / "chroma").exists() == (loss != "folder")
+    assert found(kb, "white salt", mode="bm25") == ["salt is white"]
+    rows = kb.path.parent / "rows.txt"
+    rows.write_text("salt is white")
+    model.embedded.clear()
+    report = kb.index_paths([rows])  # a change of another kind mends too
+    assert report.embedded == len(model.embedded) == 5
+    assert found(kb, "white salt") == ["salt is white"]
+
+
+def test_an_unchanged_index_embeds_what_was_lost(tmp_path: Path, model: BagEmbeddings) -> None:
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"text": "{line}"}}\n' for line in LINES))
+    with KnowledgeBase.create(tmp_path / "kb", embeddings=model) as kb:
+        kb.index_paths([tmp_path / "a.jsonl"])
+        kb.close()
+        shutil.rmtree(kb.path / "chroma")
+        report = kb.index_paths([tmp_path / "a.jsonl"])
+        assert (report.unchanged, report.embedded, report.generation) == (1, 4, 1)
+        assert found(kb, "white salt") == ["salt is white"]
+        kb._vectors.delete(kb._vectors.contents()[:1])
+        assert kb.index_paths([tmp_path / "a.jsonl"]).embedded == 1
+        assert kb.index_paths([tmp_path / "a.jsonl"]).embedded == 0
+        assert kb._vectors.count() == 4

@@ -22,8 +22,14 @@ class Client:
         self._collections: dict[str, Any] = {}
         self._generation: int | None = None
 
-    def collection(self, name: str, generation: int | None = None) -> Any:
-        """Return a collection, made where there is none, as `generation` or a later one has it."""
+    def collection(self, name: str, generation: int | None = None, *, make: bool) -> Any:
+        """Return a collection as `generation` or a later one has it.
+
+        Args:
+            name: The collection.
+            generation: What the knowledge base stands at; None takes what is open.
+            make: Make it where there is none; else Chroma's NotFoundError says so.
+        """
         if generation is not None and generation != self._generation:
             # Embedded Chroma never looks again at files that another process changed.
             self.forget()
@@ -31,10 +37,14 @@ class Client:
         if self._open is None:
             self._open = self._make()
         if name not in self._collections:
-            self._collections[name] = self._open.get_or_create_collection(
-                name,
-                embedding_function=None,
-                configuration={"hnsw": {"space": "cosine", "ef_search": 200}},
+            self._collections[name] = (
+                self._open.get_or_create_collection(
+                    name,
+                    embedding_function=None,
+                    configuration={"hnsw": {"space": "cosine", "ef_search": 200}},
+                )
+                if make
+                else self._open.get_collection(name, embedding_function=None)
             )
         return self._collections[name]
 

@@ -17,6 +17,7 @@ from ragweave.tools.knowledge.chroma import local_client, one_line, server_clien
 from ragweave.tools.knowledge.lock import vector_lock
 
 FOLDER = "chroma"
+_DATABASE = "chroma.sqlite3"
 _PAGE = 5_000
 
 
@@ -84,11 +85,14 @@ class Vectors:
             vector: The query's embedding.
             n: How many.
             generation: What the knowledge base stands at; a newer one has files to open again.
+
+        Raises:
+            KnowledgeBaseError: There is no vector at all, though the caller knows of passages.
         """
         with self._use(write=False, generation=generation) as collection:
             wanted = min(n, collection.count())
             if not wanted:
-                return []
+                raise self._lost()
             found = collection.query(
                 query_embeddings=[list(vector)], n_results=wanted, include=["distances"]
             )
@@ -105,17 +109,28 @@ class Vectors:
         """Give the client back."""
         self._client.release()
 
+    def _lost(self) -> KnowledgeBaseError:
+        self._client.forget()  # so that the next query sees what `index` mends
+        return KnowledgeBaseError(
+            f"{self._folder} is damaged: its vectors are missing; run ragweave index again on any "
+            "of its files to embed its passages anew"
+        )
+
     @contextmanager
     def _use(self, *, write: bool, generation: int | None = None) -> Iterator[Any]:
-        from chromadb.errors import ChromaError
+        from chromadb.errors import ChromaError, NotFoundError
 
         try:
             with self._client.lock:
                 if not self._embedded:
-                    yield self._client.collection(self._name)
+                    yield self._client.collection(self._name, make=write)
                     return
                 with vector_lock(self._folder, write=write):
-                    yield self._client.collection(self._name, generation)
+                    if not write and not (self._folder / FOLDER / _DATABASE).exists():
+                        raise self._lost()  # to open it would make an empty one
+                    yield self._client.collection(self._name, generation, make=write)
+        except NotFoundError:
+            raise self._lost() from None
         except ChromaError as error:
             raise KnowledgeBaseError(
                 f"The vectors of {self._folder} cannot be used ({one_line(error)}); if this stays, "

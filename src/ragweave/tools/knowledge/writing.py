@@ -61,7 +61,8 @@ class Writer:
         """Apply `change` to a draft and make it the current generation.
 
         Until the manifest is replaced, readers see the old generation; a write that ends early,
-        killed or by an error, leaves it so. Nothing changed: no new generation.
+        killed or by an error, leaves it so. Nothing changed: no new generation, but vectors that
+        were lost are made anew.
 
         Raises:
             KnowledgeBaseError: Another writer is at work, or the disk refuses.
@@ -74,13 +75,22 @@ class Writer:
                 result = change(draft)
                 draft.commit()
                 if not draft.changed:
-                    return result, Written(manifest, 0)
+                    return result, Written(manifest, self._mend(draft, manifest))
                 manifest, embedded = self._embed(draft, manifest)
                 manifest = self._index(draft, manifest)
                 write_manifest(self._folder, manifest)
                 with told(self._folder, "the new index is in place, old files may be left"):
                     self._tidy(database, manifest.generation)
         return result, Written(manifest, embedded)
+
+    def _mend(self, draft: Draft, manifest: Manifest) -> int:
+        """Embed what lost its vector since it was written; return how many."""
+        if self._vectors is None or not manifest.passages:
+            return 0
+        self._vectors.reopen()
+        if self._vectors.count() >= manifest.passages:
+            return 0
+        return self._embed(draft, manifest)[1]
 
     def _embed(self, draft: Draft, manifest: Manifest) -> tuple[Manifest, int]:
         """Embed the contents that have no vector; those of an earlier, broken-off write count."""
