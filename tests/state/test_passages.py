@@ -74,8 +74,8 @@ def test_lone_surrogates_are_replaced_and_what_is_whole_stays_itself() -> None:
     sound = Document(page_content="a \U0001f600", metadata={"title": "T"})
     assert as_document(sound) is sound
     broken = Document(id="i\ud800", page_content="a\udfff", metadata={"t\ud800": ["\ud801", 3]})
-    for given in (broken, broken.model_dump(), {"kwargs": broken.model_dump()}):
-        assert as_document(given) == Document(id="i?", page_content="a?", metadata={"t?": ["?", 3]})
+    for form in (broken, broken.model_dump(), {"kwargs": broken.model_dump()}):
+        assert as_document(form) == Document(id="i?", page_content="a?", metadata={"t?": ["?", 3]})
     assert as_document("\ud800").page_content == "?"
     assert content_id("a\udfff", "\ud800") == content_id("a?", "?")
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ragweave.state.passages import whole
+from ragweave.tools.knowledge.html import load_html
 from ragweave.tools.knowledge.loaded import Loaded, UnreadableError
-from ragweave.tools.knowledge.markup import load_html, load_markdown, load_text
+from ragweave.tools.knowledge.markup import load_markdown, load_text
 from ragweave.tools.knowledge.pdf import load_pdf
 from ragweave.tools.knowledge.report import Skip
 from ragweave.tools.knowledge.settings import Settings
