@@ -6,13 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.nodes.need import PROMPTS, parse_need
+from ragweave.nodes.need import PROMPTS
+from ragweave.nodes.need_reply import parse_need
 
 PIECES = ["Yes", "No", " ", "\n", "**", "Answer: ", "Known(True)", "Known(False)", "maybe", "```"]
 
 
 @pytest.mark.parametrize(
-    "reply", ["Yes", "yes.", "**Yes**", "Yes, I must look it up.", "Answer: yes", "<Known(False)>"]
+    "reply",
+    [
+        *("Yes", "yes.", "**Yes**", "Yes, I must look it up.", "Answer: yes", "<Known(False)>"),
+        *(
+            "Yes, the mayor is not known to me.",
+            "Yes I do",
+            "**Known (False)**",
+            '{"known": false}',
+        ),
+        *("I need to look it up.", "I don't know this, so I need to look it up.", "Let me search."),
+        *("I would have to look that up.", "Looking it up is necessary.", "I should check this."),
+        *("I can't answer that without looking it up.", "Retrieval is needed", "I’ll look it up."),
+    ],
 )
 def test_yes(reply: str) -> None:
     assert parse_need(reply) is True
@@ -20,13 +33,28 @@ def test_yes(reply: str) -> None:
 
 @pytest.mark.parametrize(
     "reply",
-    ["No", "no.", "**No**", "No need to.", "The answer is no.", "<Known(True)>", "```\nNo\n```"],
+    [
+        *("No", "no.", "**No**", "No need to.", "The answer is no.", "<Known(True)>"),
+        *("```\nNo\n```", "No, this is well known.", "No. It is known: no doubt.", "No I don't"),
+        *("I do not need to look it up.", "I don't need to look anything up.", "[Known(True)]"),
+        *("There is no need to search.", "I don't think I need to look it up.", "No - I know it"),
+        *("I can answer it without looking it up.", "Retrieval isn't needed.", "known(true)"),
+        "This is well known, so I do not need to look it up.",
+    ],
 )
 def test_no(reply: str) -> None:
     assert parse_need(reply) is False
 
 
-@pytest.mark.parametrize("reply", ["", "Paris", "I don't know.", "Nothing", "Known", "Yesterday"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *("", "Paris", "I don't know.", "Nothing", "Known", "Yesterday", "No idea", "No one knows"),
+        *("The mayor is not known to me.", "It is known, yes or no?", "It is well known."),
+        *("I need to look it up. I do not need to look it up.", "Not <Known(True)>"),
+        *("If I need to look it up, I will say so.", "Known (True / False)"),
+    ],
+)
 def test_unreadable(reply: str) -> None:
     assert parse_need(reply) is None
 

@@ -15,13 +15,12 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import Overwrite
 
 from ragweave.nodes.ask import Ask, Reply, ask
+from ragweave.nodes.need_reply import parse_need
 from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.prompt import Prompt, Templates
-from ragweave.nodes.replies import parse_answer
 from ragweave.nodes.step import Step, Work
 from ragweave.state import Update
-from ragweave.tools.claims import parse_judgement
 from ragweave.tools.gbnf import one_of
 from ragweave.tools.models import Models
 
@@ -80,14 +79,3 @@ def need_step(models: Models, templates: Templates, options: OptionsT) -> Step[O
 def decided(known: bool) -> Update:
     """Return the update of a verdict; what is known is answered without any passage."""
     return {"known": known, "passages": Overwrite([])} if known else {"known": known}
-
-
-def parse_need(reply: str) -> bool | None:
-    """Return whether a reply says that retrieval is needed; None where it can't be read.
-
-    Yes and No, also behind "Answer:" or "the answer is", and a verdict `Known(…)`.
-    """
-    if "known" in reply.lower():
-        known = parse_judgement(reply)
-        return None if known is None else not known
-    return {"Yes": True, "No": False}.get(parse_answer(reply, "yes_no"))
