@@ -20,7 +20,7 @@ def test_code_runs(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, "README.md", "exec"), {})
+    exec(compile(code, "README.md", "exec", dont_inherit=True), {})
     if "Mars" in code:
         assert capsys.readouterr().out.lower().startswith(("2 answered 1", "two answered 1"))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CACHE_SIZE = 10_000
-_LOCK = threading.Lock()
+_WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="minilm")
+"""One model and one thread a process: each thread that called torch would keep a team of OpenMP
+threads of its own, which fight for the cores."""
 _CACHE: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
 
 
@@ -33,8 +35,7 @@ def cosines(query: str, texts: list[str]) -> list[float]:
     """
     if not texts:
         return []
-    with _LOCK:  # one model a process, and it is not re-entrant
-        vectors = _vectors([query, *texts])
+    vectors = _WORKER.submit(_vectors, [query, *texts]).result()
     first = vectors[0]
     return [float(first @ vector) for vector in vectors[1:]]
 
