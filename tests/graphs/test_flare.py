@@ -87,8 +87,10 @@ def test_doubts_within_limits() -> None:
 
 def test_where_nothing_is_left_of_the_sentence_the_question_is_looked_up() -> None:
     graph, _, retriever = built("So the answer is Bob~0.1.", "So the answer is Ada.")
-    assert graph.invoke({"question": "Who?"})["answer"] == "Ada"
+    state = final_state(graph, "Who?")
+    assert state["answer"] == "Ada"
     assert retriever.queries == ["Who?"]
+    assert events(state) == ["query_all_masked"]
 
 
 def always_unsure(seen: Seen) -> str:

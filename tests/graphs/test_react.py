@@ -80,7 +80,7 @@ def test_a_second_search_observes_what_is_new() -> None:
 def test_the_last_step_must_finish() -> None:
     graph, model, retriever = built(SEARCH, SEARCH, "Finish[Eastport]", max_steps=3)
     out = graph.invoke({"question": "Where?"})
-    assert (out["answer"], out["stopped"], len(model.seen)) == ("Eastport", "rounds", 3)
+    assert (out["answer"], out["stopped"], len(model.seen)) == ("Eastport", "", 3)
     assert len(retriever.queries) == 2
     assert "No search is left" not in model.seen[1].text
     assert "No search is left" in model.seen[2].text
@@ -92,6 +92,22 @@ def test_at_the_cap_without_an_answer(reply: str) -> None:
     out = graph.invoke({"question": "Where?"})
     assert (out["answer"], out["status"], out["stopped"]) == ("Unknown", "unknown", "rounds")
     assert len(model.seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "noted"),
+    [
+        (SEARCH, ["search_refused"]),
+        ("", ["empty_reply", "step_unparsed"]),
+        ("...", ["step_unparsed"]),
+        ("I do not know.", []),
+        ("Finish[Unknown]", []),
+        ("Finish[Eastport]", []),
+    ],
+)
+def test_a_last_reply_without_an_answer_is_noted(reply: str, noted: list[str]) -> None:
+    graph, _, _ = built(SEARCH, reply, max_steps=2)
+    assert events(final_state(graph, "Where?")) == noted
 
 
 def test_the_default_cap() -> None:

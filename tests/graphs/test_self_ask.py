@@ -54,7 +54,7 @@ def test_a_follow_up_is_retrieved_read_and_shown() -> None:
 def test_at_the_limit_the_prompt_itself_concludes() -> None:
     graph, model, retriever = built(FOLLOW, "Ada.", FOLLOW, "Ada.", FOLLOW, "Ada.", "Eastport")
     out = graph.invoke({"question": "Where?"})
-    assert (out["answer"], out["stopped"], len(model.seen)) == ("Eastport", "rounds", 7)
+    assert (out["answer"], out["stopped"], len(model.seen)) == ("Eastport", "", 7)
     assert len(retriever.queries) == 3
     assert model.seen[-1].text.endswith("Intermediate answer: Ada.\nSo the final answer is:")
     assert out["usage"]["by_node"]["self_ask"]["calls"] == 4
@@ -84,6 +84,14 @@ def test_without_a_first_step_the_question_is_looked_up(reply: str, event: str) 
     assert retriever.queries == ["Where is the light?"]
     assert (state["answer"], len(model.seen)) == ("Norland", 3)
     assert event in events(state)
+
+
+@pytest.mark.parametrize(
+    ("reply", "noted"), [("Follow up: And then?", ["step_unparsed"]), ("Unknown", []), ("Ada", [])]
+)
+def test_a_last_reply_that_asks_on_is_noted(reply: str, noted: list[str]) -> None:
+    graph, _, _ = built(FOLLOW, "Ada.", reply, rounds=1)
+    assert events(final_state(graph, "Where?")) == noted
 
 
 def test_an_unreadable_later_step_ends_unknown() -> None:

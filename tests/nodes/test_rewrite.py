@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.messages import AIMessage
 
 from ragweave.nodes.necessity import NecessityOptions
+from ragweave.nodes.replies import cut_off
 from ragweave.nodes.rewrite import plan, rewritten
 from ragweave.tools.claims import parse_rewrite
 
@@ -57,7 +60,57 @@ def test_any_reply_keeps_the_question_first(reply: str) -> None:
 
 
 def test_claims_beyond_the_limit_are_noted() -> None:
-    reply = " ".join(f"<Claim> claim on {at} <Query> search {at}" for at in range(200))
+    reply = " ".join(f"<Claim> claim on {at} <Query> search {at}" for at in range(20))
     update = rewritten(STATE, parse_rewrite(reply), NecessityOptions(max_claims=3), {})
     assert len(update["claims"]) == 3
-    assert [note["event"] for note in update["notes"]] == ["claims_cut"]
+    assert noted(update) == {"claims_cut": {"claims": 17, "kept": 3}}
+
+
+def noted(update: dict[str, Any]) -> dict[str, dict[str, int]]:
+    return {note["event"]: note["detail"] for note in update["notes"]}
+
+
+def claim(at: int, search: bool = True) -> str:
+    return f"<Claim(bridge number {at} is long)> <Search({search})> <Query(bridge number {at})>"
+
+
+def question(at: int) -> str:
+    return f"<Question(What is bridge {at}?)> <NeedSearch(True)> <Query(what is bridge {at})>"
+
+
+@pytest.mark.parametrize(
+    ("reply", "events"),
+    [
+        ("<Claims> " + claim(1) + " </Claims>", []),
+        ("<Claims> " + "".join(map(claim, range(32))) + " </Claims>", []),
+        ("<Claims> <Claim(Who?)> <Search(True)> <Query(who)> </Claims>", ["records_dropped"]),
+        ("<Claims> " + claim(1) * 2 + " </Claims>", ["records_dropped"]),
+        ("<Claims> " + "".join(map(claim, range(40))) + " </Claims>", ["records_dropped"]),
+        ("<Claims> " + claim(1, search=False) + " </Claims>", ["no_claim_searched"]),
+        ("<Claims> " + claim(1) + " <Claim(a whole bri", ["rewrite_truncated"]),
+        (f"<Claims> <Claim(a b)> <Search(True)> <Query({'word ' * 100})> </Claims>", ["query_cut"]),
+        (f"<Claims> <Claim({'word ' * 100})> <Search(True)> <Query(a b)> </Claims>", ["query_cut"]),
+        ("<Questions> " + "".join(map(question, range(8))) + " </Questions>", ["rewrites_cut"]),
+        ("no idea at all", ["rewrite_unparsed"]),
+    ],
+)
+def test_what_is_lost_is_noted_and_nothing_else(reply: str, events: list[str]) -> None:
+    options = NecessityOptions(max_claims=40, max_rewrites=5)
+    update = rewritten(STATE, parse_rewrite(reply, "Who?"), options, {})
+    assert list(noted(update)) == events
+    assert sum(key.startswith("rewrite_") for key in update["queries"]) <= 5
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({"finish_reason": "length"}, True),
+        ({"stop_reason": "max_tokens"}, True),
+        ({"done_reason": "length"}, True),
+        ({"finish_reason": "stop"}, False),
+        ({}, False),
+    ],
+)
+def test_a_reply_that_the_provider_cut_off(metadata: dict[str, str], *, expected: bool) -> None:
+    assert cut_off(AIMessage("Ada", response_metadata=metadata)) is expected
+    assert not cut_off(None)

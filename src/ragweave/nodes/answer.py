@@ -14,14 +14,14 @@ from ragweave.nodes.answer_prompts import ANSWER_FORMS
 from ragweave.nodes.ask import Ask, Reply, ask
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.prompt import Grammar, Prompt, Templates
-from ragweave.nodes.replies import parse_answer
+from ragweave.nodes.replies import bare_text, parse_answer
 from ragweave.nodes.step import Step, Work
 from ragweave.state import AnswerType, Branch, Candidate, Update
 from ragweave.tools.gbnf import one_of
 from ragweave.tools.models import Models
 from ragweave.tools.tasks import Task, TaskName
 from ragweave.tools.text.unknown import UNKNOWN
-from ragweave.tools.text.untrusted import one_line, render_passages
+from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class AnswerStep:
             "question": branch["question"],
             "answer_form": self.forms[branch["answer_kind"]],
             "candidates": "; ".join(map(one_line, branch["hints"])),
-            "draft": branch.get("draft", ""),
+            "draft": untrusted(branch.get("draft", "")),
             **(self.values(branch, options) if self.values else {}),
         }
         sampled = {"temperature": options.sample_temperature} if options.samples > 1 else {}
@@ -178,9 +178,9 @@ def branches(
 def short_answers(state: Mapping[str, Any], node: str, pool: str) -> list[Send]:
     """Return a branch to `node` for each reasoning of a pool that says anything."""
     return [
-        Send(node, {**_branch(state, [], one["sample"], [], None), "draft": one["reply"]})
+        Send(node, {**_branch(state, [], one["sample"], [], None), "draft": said})
         for one in state["candidates"].values()
-        if one["pool"] == pool and one["reply"]
+        if one["pool"] == pool and (said := bare_text(one["reply"]))
     ]
 
 

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
+
 from ragweave.errors import ModelError, UsageError
-from ragweave.nodes.ask import Ask, Reply
+from ragweave.nodes.ask import Ask, Reply, ask
 from ragweave.nodes.flare_prompts import FORMS, go_on
 from ragweave.nodes.flare_sentence import first_doubtful, masked
+from ragweave.nodes.notes import note
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.replies import parse_answer
 from ragweave.nodes.rounds import RoundOptions, ended, refuse_samples, search_for
-from ragweave.nodes.step import Step
+from ragweave.nodes.step import Step, Work
 from ragweave.state import Update
 from ragweave.tools.confidence import Token, gives_logprobs, token_probabilities
 from ragweave.tools.models import ChatModel, Models
@@ -47,9 +50,13 @@ class FlareOptions(RoundOptions):
 def flare_step(models: Models, templates: Templates, options: FlareOptions) -> Step[FlareOptions]:
     """Return the node `flare`: writes the answer to its end, keeps it up to the first doubt.
 
-    The model writes on to the end each time and the sentences are looked at one by one: with
-    greedy decoding that is what writing sentence by sentence gives, in one call a round. A
-    sentence that was written anew with passages is taken as it is.
+    The model writes on to the end each time and the sentences are looked at one by one. Up to the
+    first doubt this gives, with greedy decoding, what writing sentence by sentence gives, in one
+    call a round and not one a sentence. A sentence that was written anew with passages is taken as
+    it is. Behind it this differs from the paper: there, the next tentative sentences are written
+    without passages (section 3.2.1), while here the rest of the reply still has those passages in
+    its prompt, so that it may be surer and be looked up less often. Writing the rest without them
+    would cost a second call each round.
 
     Raises:
         UsageError: The answering model can't report log-probabilities.
@@ -59,8 +66,14 @@ def flare_step(models: Models, templates: Templates, options: FlareOptions) -> S
     def prompt(state: Mapping[str, Any], opts: FlareOptions) -> Prompt:
         return flare_prompt(state, opts, templates)
 
-    question = Ask[FlareOptions](name=NAME, role="answer", prompt=prompt, update=flare_update)
-    return question.step(models, options)
+    def body(state: Mapping[str, Any], opts: FlareOptions, config: RunnableConfig) -> Work:
+        def update(now: Mapping[str, Any], _opts: FlareOptions, reply: Reply) -> Update:
+            return flare_update(now, opts, reply, config)
+
+        question = Ask[FlareOptions](name=NAME, role="answer", prompt=prompt, update=update)
+        return (yield from ask(question, models, state, opts, config))
+
+    return Step(NAME, body, options)
 
 
 def check_model(model: ChatModel) -> None:
@@ -89,7 +102,9 @@ def flare_prompt(state: Mapping[str, Any], _options: FlareOptions, templates: Te
     )
 
 
-def flare_update(state: Mapping[str, Any], options: FlareOptions, reply: Reply) -> Update:
+def flare_update(
+    state: Mapping[str, Any], options: FlareOptions, reply: Reply, config: RunnableConfig
+) -> Update:
     """Keep what is sure and start the search for the first doubt; else end with the answer."""
     number, text = state["round"], reply.text
     tokens = _tokens(reply)
@@ -98,9 +113,11 @@ def flare_update(state: Mapping[str, Any], options: FlareOptions, reply: Reply) 
     last = number >= options.rounds or state["remaining_steps"] < _STEPS
     if doubt is not None and not last:
         key = f"round_{number}"
-        query = masked(doubt, tokens, options.mask_below) or state["question"]
+        query = masked(doubt, tokens, options.mask_below)
+        notes = [] if query else [note(config, NAME, "query_all_masked", sentence=doubt.text)]
         kept = _joined(state["written"], text[begin : doubt.start])
-        return {"written": kept, "round": number + 1, **search_for(state, key, query)}
+        search = search_for(state, key, query or state["question"])
+        return {"written": kept, "round": number + 1, "notes": notes, **search}
     written = _joined(state["written"], text[begin:])
     end = ended(
         state,

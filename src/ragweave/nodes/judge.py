@@ -29,6 +29,7 @@ from ragweave.tools.models import Models
 from ragweave.tools.scorers.protocol import LogprobScorer, ascore
 from ragweave.tools.tasks import Task
 from ragweave.tools.text.tokens import estimate_tokens
+from ragweave.tools.text.untrusted import untrusted
 
 VERDICTS = ("<Known(True)>", "<Known(False)>")
 
@@ -96,7 +97,7 @@ def judge_prompt(
     text = state["claim"] if claim else state["heuristic_answer"]
     task: Task = {"task": "judge", "question": question, "draft": text}
     name = "judge_released" if options.proxy_profile == "released" else "judge"
-    values = {"question": question, "draft": text}
+    values = {"question": question, "draft": untrusted(text)}
     return Prompt(templates[name], task, values, grammar=lambda _shown: one_of(VERDICTS))
 
 

@@ -7,6 +7,7 @@ turns: check the passages one by one, then output only the ids.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,19 @@ from ragweave.state import Update
 from ragweave.tools.claims import parse_ids
 from ragweave.tools.models import Models
 from ragweave.tools.tasks import Task
-from ragweave.tools.text.untrusted import one_line
+from ragweave.tools.text.untrusted import one_line, untrusted
+
+_LEAD = re.compile(
+    r"\W*(?:(?:sure|certainly|of course)[,.!]+\s"
+    r"|(?:answer|(?:general )?topic)\s*:"
+    r"|(?:the|this|that|its|it)\b(?: (?:question'?s?|general|main|broad|overall|topic))*"
+    r"(?: (?:of|for|behind) (?:the|this|that) question)?"
+    r"(?: (?:is|would be|falls under|belongs to|relates to)\b)"
+    r"(?: (?:most |closely |generally |mainly )*(?:related|connected) to\b| about\b)?)"
+    r"(?: the (?:general |broad )?(?:topic|field|subject|area) of\b)?[\s:]*(?=\S)",
+    re.IGNORECASE,
+)
+"""What models say before the topic itself."""
 
 TOPIC_LENGTH = 120
 """Characters of a topic; what is longer is no topic."""
@@ -58,9 +71,8 @@ def read_topic(reply: str) -> str:
     """Return the topic that a reply names, or "" where it names none in a few words."""
     lines = [line for line in bare_text(reply).splitlines() if line.strip(" *#:.-")]
     first = one_line(lines[0]).replace("*", "").strip() if lines else ""
-    for lead in ("answer:", "topic:", "the topic is related to", "the general topic is"):
-        if first.lower().startswith(lead):
-            first = first[len(lead) :].strip()
+    while lead := _LEAD.match(first):
+        first = first[lead.end() :].strip()
     topic = first.strip(" .*:")
     return topic if len(topic) <= TOPIC_LENGTH else ""
 
@@ -113,7 +125,10 @@ def _check(templates: Templates) -> Ask[Any]:
         return _prompt(state, templates, name)
 
     def update(_state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
-        return {"relevance": reply.text, "shown": list[Document](reply.passages)}
+        return {
+            "relevance": untrusted(bare_text(reply.text)),
+            "shown": list[Document](reply.passages),
+        }
 
     return Ask(name="knowledge_filter", role="filter", prompt=prompt, update=update)
 

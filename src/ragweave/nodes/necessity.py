@@ -25,6 +25,8 @@ class NecessityOptions(Options):
     """Whether the judge drops the queries of claims that are known."""
     max_claims: int = 20
     """Most claims of one draft that are judged and searched; the paper sets no limit."""
+    max_rewrites: int = 20
+    """Most rewrites of the question itself that are searched; the paper sets no limit."""
     proxy_profile: Literal["instruct", "released"] = "instruct"
     """Prompts for any chat model, or for the authors' fine-tuned judge and rewriter."""
     margin: float = 0.0
@@ -49,6 +51,7 @@ class NecessityOptions(Options):
         """
         super().__post_init__()
         at_least("max_claims", self.max_claims, 1)
+        at_least("max_rewrites", self.max_rewrites, 1)
         at_least("proxy_tokens", self.proxy_tokens, 1)
         if self.proxy_temperature is not None and not 0 <= self.proxy_temperature <= 2:
             raise UsageError(f"proxy_temperature must be 0 to 2, not {self.proxy_temperature}")

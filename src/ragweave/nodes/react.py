@@ -15,12 +15,13 @@ from ragweave.nodes.notes import note
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.react_reply import ReactReply, last_answer, parse_react
-from ragweave.nodes.rounds import all_found, ended, refuse_samples, search_for
+from ragweave.nodes.replies import bare_text
+from ragweave.nodes.rounds import all_found, ended, made_to_end, refuse_samples, search_for
 from ragweave.nodes.step import Step, Work
-from ragweave.state import Hop, Update
+from ragweave.state import AnswerType, Hop, Update
 from ragweave.state.passages import INPUT
 from ragweave.tools.models import Models
-from ragweave.tools.text.unknown import UNKNOWN
+from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 from ragweave.tools.text.untrusted import one_line, render_passages
 
 NAME = "react"
@@ -133,15 +134,17 @@ def react_update(
         said = parse_react(reply.text, state["answer_kind"])
     gives_up = said.action == "finish" and said.argument == UNKNOWN and not hops and not last
     if said.action == "finish" and not gives_up:
-        return ended(
+        end = ended(
             state,
             options,
             pool=NAME,
             answer=said.argument,
             reply=reply.text,
             keys=_searched(hops),
-            stopped="rounds" if last else "",
+            stopped=made_to_end(said.argument, last=last, early=len(hops) + 1 < options.max_steps),
         )
+        event = _no_finish(reply.text, state["answer_kind"]) if last else ""
+        return {**end, "notes": [note(config, NAME, event)] if event else []}
     query = said.argument if said.action == "search" else "" if hops else state["question"]
     event = {"search": "", "none": "step_unparsed", "finish": "unknown_before_search"}[said.action]
     hop: Hop = {
@@ -156,6 +159,18 @@ def react_update(
         "notes": [note(config, NAME, event)] if event else [],
     }
     return {**update, **search_for(state, hop["key"], query)} if query else update
+
+
+def _no_finish(reply: str, kind: AnswerType) -> str:
+    """Return what to note of a last reply that gives no answer: why, or ""."""
+    if last_answer(reply, kind) != UNKNOWN:
+        return ""
+    said = parse_react(reply, kind)
+    if said.action == "search":
+        return "search_refused"
+    wordy = any(map(str.isalnum, bare_text(reply)))
+    says_so = said.action == "finish" or (wordy and is_unknown(reply))
+    return "" if says_so else "step_unparsed"
 
 
 def _searched(hops: Sequence[Hop]) -> list[str]:

@@ -6,6 +6,8 @@ import json
 import re
 from contextlib import suppress
 
+from langchain_core.messages import BaseMessage
+
 from ragweave.state import AnswerType
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
@@ -85,6 +87,13 @@ def bare_text(reply: str) -> str:
     """
     spoken = _THOUGHT.sub("\n", reply).split("</think>")[-1]
     return _FENCE.sub("", spoken).strip()
+
+
+def cut_off(message: BaseMessage | None) -> bool:
+    """Say whether the provider reports that a reply ended at its length limit."""
+    told = message.response_metadata if message is not None else {}
+    reasons = (told.get(name) for name in ("finish_reason", "stop_reason", "done_reason"))
+    return any(str(reason).lower() in ("length", "max_tokens") for reason in reasons)
 
 
 def _wrapped(text: str) -> str | None:

@@ -16,11 +16,11 @@ from ragweave.nodes.necessity import NecessityOptions
 from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.prompt import Prompt, Templates
+from ragweave.nodes.replies import cut_off
 from ragweave.nodes.step import Step, Work, pure
 from ragweave.state import Claim, Note, Update
 from ragweave.tools.claims import (
     MAX_CHARACTERS,
-    MAX_RECORDS,
     MAX_WORDS,
     Rewrite,
     parse_rewrite,
@@ -29,6 +29,7 @@ from ragweave.tools.models import Models
 from ragweave.tools.tasks import Task
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import is_unknown
+from ragweave.tools.text.untrusted import untrusted
 
 
 def rewrite_step(models: Models, templates: Templates, options: OptionsT) -> Step[OptionsT]:
@@ -37,12 +38,13 @@ def rewrite_step(models: Models, templates: Templates, options: OptionsT) -> Ste
     def prompt(state: Mapping[str, Any], opts: Any) -> Prompt:
         draft = state["heuristic_answer"]
         task: Task = {"task": "rewrite", "question": state["question"], "draft": draft}
-        values = {"question": state["question"], "draft": draft}
+        values = {"question": state["question"], "draft": untrusted(draft)}
         name = "rewrite_released" if opts.proxy_profile == "released" else "rewrite"
         return Prompt(templates[name], task, values)
 
     def update(state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
-        return {"read": parse_rewrite(reply.text, state["question"])}
+        read = parse_rewrite(reply.text, state["question"])
+        return {"read": read._replace(truncated=read.truncated or cut_off(reply.message))}
 
     question = Ask[OptionsT](name="rewrite", role="rewrite", prompt=prompt, update=update)
 
@@ -60,34 +62,42 @@ def rewritten(
     """Return the queries and claims of a rewriter's reply.
 
     What needs no search is left out, and so is a "claim" that only says that the draft's model did
-    not know.
+    not know. Whatever was lost on the way is noted.
     """
-    notes: list[Note] = []
-    if not read.parsed:
-        notes.append(note(config, "rewrite", "rewrite_unparsed"))
     telling = [one for one in read.claims if not is_unknown(one.claim)]
-    if len(telling) < len(read.claims):
-        notes.append(note(config, "rewrite", "claim_unknown"))
     searched = [one for one in telling if one.need_search and one.query]
-    if len(searched) > options.max_claims or len(read.claims) >= MAX_RECORDS:
-        notes.append(
-            note(config, "rewrite", "claims_cut", claims=len(searched), kept=options.max_claims)
-        )
     claims: list[Claim] = [
         {"key": f"claim_{at}", "claim": one.claim, "query": one.query}
         for at, one in enumerate(searched[: options.max_claims], start=1)
     ]
     asked = [one.query for one in read.questions if one.need_search and one.query]
-    if any(map(_cut, [*asked, *(one.query for one in searched)])):
-        notes.append(note(config, "rewrite", "query_cut", characters=MAX_CHARACTERS))
     queries = {**state["queries"]}
-    queries.update({f"rewrite_{at}": query for at, query in enumerate(asked, start=1)})
+    taken = asked[: options.max_rewrites]
+    queries.update({f"rewrite_{at}": query for at, query in enumerate(taken, start=1)})
+    lost = {
+        **_lost_in_reading(read),
+        "claim_unknown": {"claims": len(read.claims) - len(telling)},
+        "no_claim_searched": {"claims": 0 if searched else len(telling)},
+        "claims_cut": {"claims": len(searched) - len(claims), "kept": len(claims)},
+        "rewrites_cut": {"rewrites": len(asked) - len(taken), "kept": len(taken)},
+    }
+    notes = [
+        note(config, "rewrite", event, **detail)
+        for event, detail in lost.items()
+        if next(iter(detail.values()))
+    ]
     return {"queries": queries, "claims": claims, "notes": notes}
 
 
-def _cut(query: str) -> bool:
-    """Say whether the parser has (as its limits tell) cut this query short."""
-    return len(query.split()) >= MAX_WORDS or len(query) >= MAX_CHARACTERS
+def _lost_in_reading(read: Rewrite) -> dict[str, dict[str, int]]:
+    """Return what the parser lost, by the note's name; its first number is 0 where nothing was."""
+    limits = {"words": MAX_WORDS, "characters": MAX_CHARACTERS}
+    return {
+        "rewrite_unparsed": {"replies": int(not read.parsed)},
+        "rewrite_truncated": {"replies": int(read.truncated)},
+        "records_dropped": {"records": read.dropped},
+        "query_cut": {"texts": read.cut, **limits},
+    }
 
 
 def plan_step(options: OptionsT) -> Step[OptionsT]:

@@ -19,6 +19,7 @@ from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.retrieve import arranged
 from ragweave.state import Candidate, Stopped, Update
 from ragweave.state.passages import by_query
+from ragweave.tools.text.unknown import UNKNOWN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,20 @@ def all_found(state: Mapping[str, Any], keys: Iterable[str], order: str) -> list
     if names and not found:
         return list(state["passages"])
     return by_query([arranged(found.get(key, []), order) for key in names])
+
+
+def made_to_end(answer: str, *, last: bool, early: bool) -> Stopped:
+    """Say whether a limit cut a chain of calls off, and not its own last reply.
+
+    An answer to the last call that the method allows is the method's own end. No answer there is
+    the limit's doing, and so is any end that the recursion limit brings before that call.
+
+    Args:
+        answer: The answer as parsed.
+        last: Whether the model was told to finish.
+        early: Whether the method's own limit allows for more calls.
+    """
+    return "rounds" if last and (early or answer == UNKNOWN) else ""
 
 
 def ended(

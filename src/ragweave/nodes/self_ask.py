@@ -14,12 +14,12 @@ from ragweave.nodes.ask import Ask, Reply, ask
 from ragweave.nodes.notes import note
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.replies import parse_answer
-from ragweave.nodes.rounds import RoundOptions, ended, refuse_samples, search_for
+from ragweave.nodes.rounds import RoundOptions, ended, made_to_end, refuse_samples, search_for
 from ragweave.nodes.self_ask_reply import SelfAskReply, final_answer, parse_self_ask
 from ragweave.nodes.step import Step, Work, pure
 from ragweave.state import Hop, Update
 from ragweave.tools.models import Models
-from ragweave.tools.text.unknown import UNKNOWN
+from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 from ragweave.tools.text.untrusted import one_line
 
 NAME = "self_ask"
@@ -118,7 +118,8 @@ def chain_update(
         said = parse_self_ask(reply.text, state["answer_kind"], first=not hops)
     query = _to_look_up(said, "" if hops or last else state["question"])
     notes = []
-    if said.kind == "unreadable":
+    asks_on = last and said.text in ("", UNKNOWN) and not is_unknown(reply.text)
+    if said.kind == "unreadable" or asks_on:
         notes = [note(config, NAME, "step_unparsed")]
     elif said.kind == "final" and query:
         notes = [note(config, NAME, "unknown_before_search")]
@@ -133,7 +134,7 @@ def chain_update(
         answer=said.text or UNKNOWN,
         reply=reply.text,
         keys=[hop["key"] for hop in hops],
-        stopped="rounds" if last else "",
+        stopped=made_to_end(said.text or UNKNOWN, last=last, early=len(hops) < options.rounds),
     )
     return {**end, "notes": notes}
 

@@ -12,7 +12,8 @@ Status = Literal["answered", "unknown"]
 
 Stopped = Literal["", "rounds"]
 """What cut a run short: nothing, or the limit on rounds (the option's, or LangGraph's recursion
-limit). A run that was cut short still has the best answer that its method could give by then."""
+limit): the method's last reply still asked for more, was still in doubt, or had no answer. A run
+that was cut short still has the best answer that its method could give by then."""
 
 
 class Hop(TypedDict):
