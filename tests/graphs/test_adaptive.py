@@ -25,6 +25,7 @@ OFF: dict[str, Any] = {
     "filter": "full",
     "max_passages": None,
     "token_budget": None,
+    "second_look": False,
     "fallback": False,
 }
 SAID = {
@@ -131,11 +132,12 @@ def test_equals_blendfilter(options: dict[str, Any], filtered: str) -> None:
     ],
 )
 @pytest.mark.parametrize("verdict", ["<Known(False)>", "<Known(True)>", "what?"])
-def test_equals_slimplm(options: dict[str, Any], verdict: str) -> None:
+@pytest.mark.parametrize("answer", ["Lisbon", "Unknown"])
+def test_equals_slimplm(options: dict[str, Any], verdict: str, answer: str) -> None:
     parts = {"question_judge": True, "rewrite": True, "claim_filter": True, **options}
     budget = {"max_passages": 20, "token_budget": 3000, "k": 10, **options}
     joined = {**parts, **budget, "answer": "reference", "union": "interleave"}
-    same_calls("slimplm", options, joined, {**SAID, "judge": verdict})
+    same_calls("slimplm", options, joined, {**SAID, "judge": verdict, "answer": answer})
 
 
 @pytest.mark.parametrize("name", ["lexical", "strinc", "llm", "full"])
@@ -203,6 +205,49 @@ def test_known_costs_one_big_call() -> None:
     assert len(models["model"].seen) == 1
     assert state["usage"]["retrievals"] == 0
     assert state["answer"] == "Lisbon"
+
+
+def told_by_passages(seen: Seen) -> str:
+    """Answer only where there is something to read."""
+    if seen.task and seen.task["task"] == "answer":
+        return "Lisbon" if seen.passages else "Unknown"
+    return {**SAID, "judge": "<Known(True)>"}[str(seen.task and seen.task["task"])]
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+@pytest.mark.parametrize("rewrites", [True, False])
+async def test_known_that_is_then_unknown_is_searched_for(how: str, *, rewrites: bool) -> None:
+    model = ScriptedChat(replies=told_by_passages)
+    graph = build_graph(
+        "adaptive",
+        model=model,
+        retriever=Found(),
+        checkpointer=InMemorySaver(),
+        rewrite=rewrites,
+        claim_filter=False,
+    )
+    config = {"configurable": {"thread_id": "t"}}
+    given = {"question": QUESTION}
+    out = graph.invoke(given, config) if how == "sync" else await graph.ainvoke(given, config)
+    assert (out["answer"], out["status"]) == ("Lisbon", "answered")
+    assert out["usage"]["by_node"]["direct"]["calls"] == 1
+    assert out["usage"]["by_node"].get("rewrite", {"calls": 0})["calls"] == rewrites
+    events = [note["event"] for note in (await graph.aget_state(config)).values["notes"]]
+    assert "known_but_unanswered" in events
+
+
+def test_the_second_look_can_be_off() -> None:
+    model = ScriptedChat(replies=told_by_passages)
+    graph = build_graph("adaptive", model=model, retriever=Found(), second_look=False)
+    out = graph.invoke({"question": QUESTION})
+    assert (out["answer"], out["usage"]["retrievals"]) == ("Unknown", 0)
+
+
+def test_a_silent_short_answer_leaves_the_reasoning() -> None:
+    said = {**SAID, "judge": "<Known(False)>", "extract": ""}
+    state, _ = run(said, answer="reason")
+    assert state["answer"] == "Lisbon"
+    assert "short_answer_empty" in [note["event"] for note in state["notes"]]
 
 
 def test_unknown_falls_back_to_post_fusion() -> None:

@@ -288,6 +288,69 @@ def test_a_short_answer_is_not_read_off_a_thought_alone() -> None:
     assert tasks(model)["extract"] == 0
 
 
+@pytest.mark.parametrize("silent", ["", "<think>two</think>", "```\n```"])
+def test_a_silent_short_answer_leaves_the_reasoning(silent: str) -> None:
+    state = run(model=ScriptedChat(replies=script(extract=silent)))
+    assert (state["answer"], state["status"]) == ("Lisbon", "answered")
+    assert "short_answer_empty" in events(state)
+
+
+def test_a_short_answer_that_does_not_know_stands() -> None:
+    state = run(model=ScriptedChat(replies=script(extract="Unknown")))
+    assert state["answer"] == "Unknown"
+    assert "short_answer_empty" not in events(state)
+
+
+def test_one_short_answer_that_speaks_is_enough() -> None:
+    said = iter(["", "Porto", ""])
+
+    def reply(seen: Any) -> str:
+        task = seen.task["task"]
+        return next(said) if task == "extract" else SAID[task]
+
+    state = run(model=ScriptedChat(replies=reply), samples=3)
+    assert state["answer"] == "Porto"
+
+
+@pytest.mark.parametrize("queries", [("external",), ("external", "internal")])
+def test_what_says_nothing_is_not_retrieved_twice(queries: tuple[str, ...]) -> None:
+    retriever = OwnListRetriever(documents=documents("Ada was from Lisbon."))
+    said = {**SAID, "recall": ""}
+    reasoned = iter(["", REASONING])
+
+    def reply(seen: Any) -> str:
+        task = seen.task["task"]
+        return next(reasoned) if task == "reason" else said[task]
+
+    model = ScriptedChat(replies=reply)
+    state = run(model=model, queries=queries, retriever=retriever)
+    question = "Where was the builder from?"
+    assert [asked for asked, _ in retriever.asked] == [question]
+    assert state["queries"] == {"external": question}
+    assert [doc.page_content for doc in state["passages"]] == ["Ada was from Lisbon."]
+    assert state["answer"] == "Lisbon"
+
+
+def test_a_text_is_noted_empty_once_and_a_later_hop_repeats_no_search() -> None:
+    reasoned = iter([REASONING, "", "", REASONING])
+
+    def reply(seen: Any) -> str:
+        task = seen.task["task"]
+        return next(reasoned) if task == "reason" else {**SAID, "recall": ""}[task]
+
+    state = run(model=ScriptedChat(replies=reply), hops=3)
+    empty = [note["detail"] for note in state["notes"] if note["event"] == "augmentation_empty"]
+    assert empty == [{"query": "internal"}, {"query": "external"}, {"query": "external"}]
+    assert list(state["queries"]) == ["question", "external"]
+    assert state["usage"]["retrievals"] == 2
+
+
+def test_no_topic_is_asked_for_where_nothing_was_found() -> None:
+    model = ScriptedChat(replies=script())
+    run(model=model, retriever=OwnListRetriever(documents=[]))
+    assert tasks(model)["topic"] == 0
+
+
 def test_silent_reasoning_ends_unknown_without_a_second_turn() -> None:
     model = ScriptedChat(replies=script(reason=""))
     state = run(model=model)

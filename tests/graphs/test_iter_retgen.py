@@ -36,6 +36,16 @@ def test_each_round_searches_with_the_last_text_and_the_question() -> None:
     assert list(out["candidates"]) == ["answer:0:0", "answer:1:0", "answer:2:0"]
 
 
+def test_a_long_text_is_cut_before_the_question() -> None:
+    model = ScriptedChat(replies=["lorem " * 900 + "So the answer is Ada.", "Ada"])
+    retriever = ListRetriever(documents=DOCS)
+    graph = build_graph("iter_retgen", model=model, retriever=retriever, rounds=2)
+    state = final_state(graph, "Who built it?")
+    assert retriever.queries[1].endswith(" Who built it?")
+    assert len(retriever.queries[1]) <= 2000 + len(" Who built it?")
+    assert "query_cut" in events(state)
+
+
 def test_each_round_answers_from_its_own_passages() -> None:
     def find(query: str) -> str:
         return "second" if "Ada" in query else "first"

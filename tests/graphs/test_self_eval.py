@@ -68,14 +68,14 @@ def test_nothing_found_is_closed_book() -> None:
     assert events(state) == ["no_passages_found"]
 
 
-@pytest.mark.parametrize(("verdict", "shown"), [("Yes", ["It was Ada."]), ("No", [])])
-def test_given_passages_take_the_place_of_retrieval(verdict: str, shown: list[str]) -> None:
-    model = ScriptedChat(replies=[verdict, "Ada"])
-    out = build_graph("self_eval", model=model).invoke(
+def test_given_passages_take_the_place_of_decision_and_retrieval() -> None:
+    model, judge = ScriptedChat(replies=["Ada"]), ScriptedChat(replies=["No"])
+    out = build_graph("self_eval", model=model, judge=judge).invoke(
         {"question": "Who?", "passages": ["It was Ada."]}
     )
-    assert model.seen[1].passages == shown == [doc.page_content for doc in out["passages"]]
-    assert out["answer"] == "Ada"
+    assert [doc.page_content for doc in out["passages"]] == ["It was Ada."]
+    assert model.seen[0].passages == ["It was Ada."]
+    assert (out["answer"], len(model.seen), judge.seen) == ("Ada", 1, [])
 
 
 def test_samples_and_k() -> None:

@@ -106,6 +106,15 @@ def test_nothing_found_is_closed_book(training: str) -> None:
     assert model.seen[0].passages == []
 
 
+def test_given_passages_need_no_neighbours() -> None:
+    model = ScriptedChat(replies=["Ada"])
+    out = build_graph("skr_knn", model=model).invoke(
+        {"question": "Who?", "passages": ["It was Ada."]}
+    )
+    assert (out["answer"], model.seen[0].passages) == ("Ada", ["It was Ada."])
+    assert [doc.page_content for doc in out["passages"]] == ["It was Ada."]
+
+
 def test_an_unreadable_answer_is_unknown(training: str) -> None:
     graph = build_graph(
         "skr_knn",

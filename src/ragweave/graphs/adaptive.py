@@ -62,6 +62,7 @@ STYLES = {
 }
 DIRECT = AnswerStep("direct", "direct")
 SHORT_ANSWER = AnswerStep("short_answer", "short_answer", extracts=True, round=1)
+POOLS = ("direct", "answer", "short_answer")
 POST_FUSION = AnswerStep("post_fusion", "post_fusion", one_passage=True, round=2)
 
 
@@ -75,6 +76,8 @@ class AdaptiveOptions(BlendingOptions, NecessityOptions, BudgetOptions, ContextF
     """Most spans that the context filter keeps; None: all above its threshold."""
     answer: Literal["concat", "reason", "reference", "generate"] = "concat"
     """How the answer is asked for: Concat, BlendFilter's two turns, SlimPLM's or FILCO's prompt."""
+    second_look: bool = True
+    """Whether what was judged known, and then answered Unknown, is searched for after all."""
     fallback: bool = True
     """Whether Post-Fusion asks each passage alone where the answer is Unknown."""
 
@@ -82,6 +85,13 @@ class AdaptiveOptions(BlendingOptions, NecessityOptions, BudgetOptions, ContextF
 def union_of(options: AdaptiveOptions) -> Union:
     """Return how the queries' passages join."""
     return interleave if options.union == "interleave" else by_query
+
+
+def to_second_look(state: Mapping[str, Any], options: AdaptiveOptions) -> str:
+    """Route: a verdict of known that the direct answer belies counts as not known."""
+    if state["status"] == "answered" or not options.second_look:
+        return "answered"
+    return "not known" if options.rewrite else "not rewritten"
 
 
 def to_answer(state: Mapping[str, Any], options: AdaptiveOptions) -> Any:
@@ -123,6 +133,7 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
     graph.add_node("draft", draft_step(models, prompts, options), **slim)
     graph.add_node("judge", judge_step(models, prompts, options, scorer), **unjudged)
     graph.add_node("direct", parts.answers(DIRECT), retry_policy=retry)
+    graph.add_node("direct_vote", vote_step("direct_vote", "direct", options))
     graph.add_node("rewrite", rewrite_step(models, prompts, options), **slim)
     graph.add_node("judge_claim", judge_claim_step(models, prompts, options, scorer), **slim)
     graph.add_node("plan", plan_step(options))
@@ -141,9 +152,7 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
     graph.add_node("answer", answer, retry_policy=retry)
     graph.add_node("reasoned", join_step("reasoned", options))
     graph.add_node("short_answer", parts.answers(SHORT_ANSWER), retry_policy=retry)
-    graph.add_node(
-        "answer_vote", vote_step("answer_vote", ("direct", "answer", "short_answer"), options)
-    )
+    graph.add_node("answer_vote", vote_step("answer_vote", POOLS, options, reader="short_answer"))
     graph.add_node("post_fusion", parts.answers(POST_FUSION), retry_policy=retry)
     graph.add_node("vote", vote_step("vote", "post_fusion", options))
     graph.add_edge(START, "begin")
@@ -162,7 +171,12 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
         Route(to_rewrite, options),
         {"known": "direct", "not known": "rewrite", "not rewritten": "plan"},
     )
-    graph.add_edge("direct", "answer_vote")
+    graph.add_edge("direct", "direct_vote")
+    graph.add_conditional_edges(
+        "direct_vote",
+        Route(to_second_look, options),
+        {"answered": END, "not known": "rewrite", "not rewritten": "plan"},
+    )
     graph.add_conditional_edges(
         "rewrite",
         Route(to_claim_filter, options),
@@ -222,7 +236,7 @@ METHOD = Method(
     summary="All four papers' parts in one graph; each can be switched off.",
     paper="SlimPLM, BlendFilter, FILCO, Post-fusion as Fallback",
     best="p, and 2 small",
-    worst="3 + 2·(3 + claims) + p + k'·p, and 3 + claims small",
+    worst="9 + hops + 2·(claims + rewrites) + 3p + k'·p, and 3 + claims small",
     options=AdaptiveOptions,
     build=build,
     prompts={

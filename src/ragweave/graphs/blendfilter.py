@@ -40,7 +40,7 @@ from ragweave.nodes.vote import vote_step
 from ragweave.state import by_query
 
 REASON = reasoned_answer("reason")
-SHORT_ANSWER = AnswerStep("short_answer", "short_answer", extracts=True)
+SHORT_ANSWER = AnswerStep("short_answer", "short_answer", extracts=True, round=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,9 @@ def build(parts: Parts[BlendFilterOptions]) -> CompiledGraph:
     graph.add_node("reason", parts.answers(REASON), retry_policy=retry)
     graph.add_node("reasoned", join_step("reasoned", options))
     graph.add_node("short_answer", parts.answers(SHORT_ANSWER), retry_policy=retry)
-    graph.add_node("vote", vote_step("vote", "short_answer", options))
+    graph.add_node(
+        "vote", vote_step("vote", ("reason", "short_answer"), options, reader="short_answer")
+    )
     graph.add_edge(START, "begin")
     graph.add_conditional_edges(
         "begin",

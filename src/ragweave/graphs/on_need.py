@@ -1,4 +1,7 @@
-"""The wiring of methods that first decide whether to retrieve: decide, retrieve or not, ask, vote."""
+"""The wiring of methods that first decide whether to retrieve: decide, retrieve or not, ask, vote.
+
+Passages that the caller gave need no decision: the answer is read from them.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,13 @@ def to_answers(state: Mapping[str, Any], options: Options) -> Any:
 
 
 def to_search(state: Mapping[str, Any], options: Options) -> Any:
-    """Route: what is known is answered at once; else retrieve, or take the passages given."""
+    """Route: what is known is answered at once, without any passage; else retrieve."""
     return to_answers(state, options) if state["known"] else to_retrieval(state, options)
+
+
+def to_decision(state: Mapping[str, Any], _options: Options) -> str:
+    """Route: given passages take the place of decision and retrieval."""
+    return "passages given" if state["passages"] else "decide"
 
 
 def on_need(parts: Parts[Any], name: str, decides: str, decide: Step[Any]) -> CompiledGraph:
@@ -49,11 +57,15 @@ def on_need(parts: Parts[Any], name: str, decides: str, decide: Step[Any]) -> Co
     graph.add_node("answer", parts.answers(answer), retry_policy=parts.retry)
     graph.add_node("vote", vote_step("vote", "answer", options))
     graph.add_edge(START, "begin")
-    graph.add_edge("begin", decides)
+    graph.add_conditional_edges(
+        "begin",
+        Route(to_decision, options),
+        {"decide": decides, "passages given": "collect"},
+    )
     graph.add_conditional_edges(
         decides,
         Route(to_search, options),
-        {"known": "answer", "needed": "retrieve", "collect": "collect"},
+        {"known": "answer", "needed": "retrieve"},
     )
     graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", Route(to_answers, options), ["answer"])

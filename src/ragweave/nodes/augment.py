@@ -14,13 +14,13 @@ from langchain_core.runnables import RunnableConfig
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.ask import Ask, Reply
 from ragweave.nodes.augment_prompts import examples
-from ragweave.nodes.blending import BlendingOptions
+from ragweave.nodes.blending import BlendingOptions, written_now
 from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.step import Step, Work, pure
 from ragweave.nodes.widen import LONGEST, widened
-from ragweave.state import Note, Update
+from ragweave.state import Note, Update, ranked
 from ragweave.tools.models import Models
 
 
@@ -80,7 +80,8 @@ def blend(state: Mapping[str, Any], options: BlendingOptions, config: RunnableCo
 
     A text that is empty or says that the model does not know adds nothing: its query is the
     question, and is left out where the question's own set stands; in a later hop, the last
-    hop's query stays. Noted `augmentation_empty`.
+    hop's query stays. Noted `augmentation_empty`. Where two queries would be the question, one is;
+    and what the question found already is what that one finds.
     """
     if state["passages"]:
         return {}
@@ -88,17 +89,19 @@ def blend(state: Mapping[str, Any], options: BlendingOptions, config: RunnableCo
     queries = dict(state["queries"])
     if "question" not in options.queries:
         queries.pop("question", None)
-    for key, text in state["augmented"].items():
-        query, length = widened(question, text)
-        before = queries.pop(key, None)
+    for key in written_now(state):
+        query, length = widened(question, state["augmented"][key])
         if query == question:
             notes.append(note(config, "blend", "augmentation_empty", query=key))
-            query = before or query
-        if query != question or "question" not in queries:
+            query = queries.get(key, query)
+        if query != question or question not in queries.values():
             queries[key] = query
         if length > LONGEST:
             notes.append(note(config, "blend", "query_cut", query=key, characters=length))
-    return {"queries": queries, "notes": notes}
+    found = state["retrieved"].get("question")
+    same = [key for key, query in queries.items() if query == question and key != "question"]
+    reused = {} if found is None else {key: ranked(found, key) for key in same}
+    return {"queries": queries, "retrieved": reused, "notes": notes}
 
 
 def _task(name: Any, state: Mapping[str, Any]) -> Any:

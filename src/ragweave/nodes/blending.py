@@ -10,6 +10,7 @@ from ragweave.errors import UsageError
 from ragweave.nodes.knowledge_filter import filter_branches
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.retrieve import searches
+from ragweave.nodes.widen import widened
 from ragweave.state import AnswerType
 
 QueryKind = Literal["question", "external", "internal"]
@@ -60,22 +61,36 @@ def to_first_search(state: Mapping[str, Any], options: BlendingOptions) -> Any:
 
 
 def to_augmentation(state: Mapping[str, Any], options: BlendingOptions) -> list[str]:
-    """Route: what the model is asked side by side before the blended search."""
+    """Route: what the model is asked side by side before the blended search.
+
+    The topic serves the filter alone: where the first search found nothing it is not asked for.
+    """
     asked: list[str] = [one for one in options.queries if one != "question"]
     if state["passages"]:
         asked = []
-    if options.knowledge_filter and options.profile == "multi_hop":
+    found = state["passages"] or not state["retrieved"] or any(state["retrieved"].values())
+    if options.knowledge_filter and options.profile == "multi_hop" and found:
         asked.append("topic")
     return asked or ["blend"]
 
 
-def to_blended_search(state: Mapping[str, Any], _options: BlendingOptions) -> Any:
-    """Route: the augmented queries that are new; in later hops that is the external one."""
+def written_now(state: Mapping[str, Any]) -> list[str]:
+    """Return the augmented queries of this hop: in later hops that is the external one."""
     keys = ("external",) if state["hop"] > 1 else ("external", "internal")
-    queries = state["queries"]
-    return searches(state, {key: queries[key] for key in keys if key in queries}, "search") or (
-        "nothing new"
-    )
+    return [key for key in keys if key in state["augmented"]]
+
+
+def to_blended_search(state: Mapping[str, Any], _options: BlendingOptions) -> Any:
+    """Route: this hop's queries; one that says nothing new has found what it can."""
+    queries, question = state["queries"], state["question"]
+    keys = [key for key in written_now(state) if key in queries]
+    new = {
+        key: queries[key]
+        for key in keys
+        if key not in state["retrieved"]
+        or widened(question, state["augmented"][key])[0] != question
+    }
+    return searches(state, new, "search") or "nothing new"
 
 
 def to_knowledge_filter(state: Mapping[str, Any], options: BlendingOptions) -> Any:

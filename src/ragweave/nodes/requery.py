@@ -7,11 +7,13 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
+from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.rounds import search_for
 from ragweave.nodes.step import Step, Work, pure
 from ragweave.nodes.vote import last_round, majority_vote, pool_of
+from ragweave.nodes.widen import LONGEST, cut
 from ragweave.state import Update
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import is_unknown
@@ -20,21 +22,27 @@ from ragweave.tools.text.unknown import is_unknown
 def requery_step(pool: str, options: OptionsT) -> Step[OptionsT]:
     """Return the node `requery`: starts a round whose query is the last round's text."""
 
-    def body(state: Mapping[str, Any], _opts: OptionsT, _config: RunnableConfig) -> Work:
-        return pure(requery(state, pool))
+    def body(state: Mapping[str, Any], _opts: OptionsT, config: RunnableConfig) -> Work:
+        return pure(requery(state, pool, config))
 
     return Step("requery", body, options)
 
 
-def requery(state: Mapping[str, Any], pool: str) -> Update:
+def requery(state: Mapping[str, Any], pool: str, config: RunnableConfig) -> Update:
     """Make the query `y ⊕ q`: what was generated comes first, then the question.
+
+    A text of more than `LONGEST` characters is cut, noted `query_cut`.
 
     Source: Shao et al. 2023 (Enhancing Retrieval-Augmented Large Language Models with Iterative
     Retrieval-Generation Synergy), section 3.
     """
     number = state["round"] + 1
-    text = f"{generated(state, pool)} {state['question']}".strip()
-    return {"round": number, **search_for(state, f"round_{number}", text)}
+    key, text = f"round_{number}", generated(state, pool)
+    query = f"{cut(text, LONGEST)} {state['question']}".strip()
+    notes = []
+    if len(text) > LONGEST:
+        notes.append(note(config, "requery", "query_cut", query=key, characters=len(text)))
+    return {"round": number, "notes": notes, **search_for(state, key, query)}
 
 
 def generated(state: Mapping[str, Any], pool: str) -> str:

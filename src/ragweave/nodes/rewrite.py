@@ -112,7 +112,8 @@ def plan_step(options: OptionsT) -> Step[OptionsT]:
 def plan(state: Mapping[str, Any], options: NecessityOptions, config: RunnableConfig) -> Update:
     """Add the queries of the claims that are not known; say each query once.
 
-    Where every claim is known, the question and its rewrites are all that is searched.
+    Where every claim is known, the question and its rewrites are all that is searched. That a
+    question judged known comes here, because its direct answer was Unknown, is noted.
     """
     verdicts = state["verdicts"] if options.claim_filter else {}
     unknown = [one for one in state["claims"] if not verdicts.get(one["key"], False)]
@@ -128,6 +129,8 @@ def plan(state: Mapping[str, Any], options: NecessityOptions, config: RunnableCo
     if len(queries) < len(wanted):
         repeated = [key for key in wanted if key not in queries]
         notes.append(note(config, "plan", "queries_repeated", queries=repeated))
+    if state.get("known"):
+        notes.append(note(config, "plan", "known_but_unanswered"))
     if state["claims"] and not unknown:
         notes.append(note(config, "plan", "all_claims_known", claims=len(state["claims"])))
     return {"queries": queries, "notes": notes}

@@ -8,7 +8,9 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from ragweave.nodes.conclude import conclude
+from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT
+from ragweave.nodes.replies import bare_text
 from ragweave.nodes.step import Step, Work, pure
 from ragweave.state import Candidate, Stopped
 from ragweave.tools.text.normalize import normalize_answer
@@ -56,15 +58,29 @@ def vote_step(
     pool: str | tuple[str, ...],
     options: OptionsT,
     stopped: Callable[[Mapping[str, Any], OptionsT], Stopped] = lambda _state, _options: "",
+    *,
+    reader: str = "",
 ) -> Step[OptionsT]:
     """Return a node that votes over the latest round of a pool, or of several, joined.
 
-    `stopped` says of state and options whether a limit cut the method short.
+    Args:
+        name: The node's name.
+        pool: The pool or pools.
+        options: The build's options.
+        stopped: Says of state and options whether a limit cut the method short.
+        reader: The one of the pools that reads answers off reasonings of the round before: where
+            it says nothing at all, what those reasonings say counts, noted `short_answer_empty`.
     """
     pools = (pool,) if isinstance(pool, str) else pool
 
-    def body(state: Mapping[str, Any], opts: OptionsT, _config: RunnableConfig) -> Work:
-        winner = majority_vote(last_round(pool_of(state, *pools)))
-        return pure(conclude(state, winner, stopped(state, opts)))
+    def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:
+        candidates = pool_of(state, *pools)
+        read = [one for one in candidates if one["pool"] == reader]
+        notes = []
+        if read and not any(bare_text(one["reply"]) for one in read):
+            candidates = [one for one in candidates if one["pool"] != reader]
+            notes.append(note(config, name, "short_answer_empty", replies=len(read)))
+        winner = majority_vote(last_round(candidates))
+        return pure({**conclude(state, winner, stopped(state, opts)), "notes": notes})
 
     return Step(name, body, options)

@@ -29,7 +29,8 @@ class RAGInput(TypedDict):
     question: str
     """The question; empty or blank is a `UsageError`."""
     passages: NotRequired[Passages]
-    """Passages to answer from, best first; given, they take the place of retrieval."""
+    """Passages to answer from, best first; given, they take the place of retrieval, and of any
+    judging whether to retrieve."""
     answer_type: NotRequired[Annotated[AnswerType | None, EphemeralValue]]
     """The kind of answer wanted by this input; None or absent takes the graph's option."""
     gold_answers: NotRequired[Annotated[list[str] | None, EphemeralValue]]
