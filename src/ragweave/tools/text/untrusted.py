@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 
 from langchain_core.documents import Document
 
@@ -19,9 +20,12 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 _BRACKETS = re.compile(r"\[(?=/?INST\s*\])|\[(?=\[)|\](?=\])|\((?=\()|\)(?=\))", re.IGNORECASE)
+_LINES = re.compile("[\r\u2028\u2029]")
+_CLINGING = "\u034f\u200c\u200d\ufe00-\ufe0f"
 _INVISIBLE = frozenset({"Cc", "Cf", "Co", "Cs"})
-_CLINGING = frozenset("\u034f\u200c\u200d" + "".join(map(chr, range(0xFE00, 0xFE10))))
-_LINES = {ord(mark): "\n" for mark in "\r\u2028\u2029"}
+_PLANES = (range(0x20000), range(0xE0000, 0xE1000))
+"""Where Unicode has control, format and surrogate characters, and the first private ones."""
+_PRIVATE_PLANES = "\U000f0000-\U000ffffd\U00100000-\U0010fffd"
 _ROLE_LINE = re.compile(
     r"^([ \t>*#]*)(system|user|assistant|human|ai|instruction|instructions|tool)([ \t*]*):",
     re.IGNORECASE | re.MULTILINE,
@@ -36,29 +40,45 @@ def untrusted(text: str) -> str:
     invisible format and control characters, which could hide any of these. Applying it twice
     changes nothing more.
     """
-    visible = _drop_invisible(text.replace("\r\n", "\n").translate(_LINES))
+    visible = _drop_invisible(_LINES.sub("\n", text.replace("\r\n", "\n")))
     broken = _BRACKETS.sub(lambda match: match.group() + " ", _TAG.sub("‹", visible))
     return _ROLE_LINE.sub(r"\1\2\3 -", broken)
 
 
 def _drop_invisible(text: str) -> str:
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(char for at, char in enumerate(text) if _stays(char, text[max(at - 1, 0) : at]))
-
-
-def _stays(char: str, before: str) -> bool:
-    """Tell whether `char` can be seen, or shapes the visible letter beyond ASCII before it.
+    """Leave what can be seen, and what shapes the visible letter beyond ASCII before it.
 
     Joiners shape Persian, Indic and emoji text; behind `<` they would hide a delimiter.
     """
-    if char in _CLINGING:
-        return not (before.isascii() or before in _CLINGING or _invisible(before))
-    return char in "\n\t" or not _invisible(char)
+    return text if text.isascii() and text.isprintable() else _hidden().sub("", text)
 
 
-def _invisible(char: str) -> bool:
-    return unicodedata.category(char) in _INVISIBLE
+@cache
+def _hidden() -> re.Pattern[str]:
+    """Return the pattern of what is dropped; made once, at first use, from the Unicode data.
+
+    It begins with one character class, by which `re` skips visible text fast.
+    """
+    codes = (
+        code
+        for plane in _PLANES
+        for code in plane
+        if unicodedata.category(chr(code)) in _INVISIBLE and chr(code) not in "\n\t\u200c\u200d"
+    )
+    invisible = _PRIVATE_PLANES + _as_class(codes)
+    shaping = rf"(?<![{_CLINGING}])|(?<![^\x00-\x7f{_CLINGING}{invisible}].)"
+    return re.compile(rf"[{_CLINGING}{invisible}](?:{shaping})", re.DOTALL)
+
+
+def _as_class(codes: Iterable[int]) -> str:
+    """Write ascending codes as the ranges of a character class."""
+    runs: list[list[int]] = []
+    for code in codes:
+        if runs and runs[-1][1] == code - 1:
+            runs[-1][1] = code
+        else:
+            runs.append([code, code])
+    return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in runs)
 
 
 def one_line(text: str) -> str:
