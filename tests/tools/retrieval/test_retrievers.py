@@ -26,6 +26,7 @@ from ragweave.tools.retrieval import (
 )
 from ragweave.tools.retrieval.analysis import Analyzer, languages
 from ragweave.tools.retrieval.bm25_index import Bm25Index
+from ragweave.tools.retrieval.embedding import check_embedding_model
 
 CITIES = [
     Document(id="paris", page_content="Paris lies in France.", metadata={"title": "Paris"}),
@@ -219,6 +220,30 @@ def test_reranker_that_is_none() -> None:
         RerankRetriever.over(base, 7)  # type: ignore[arg-type]
     with pytest.raises(KnowledgeBaseError, match="No folder"):
         RerankRetriever.over(base, "/nowhere/reranker").invoke("France")
+
+
+def test_a_model_that_nobody_has_is_one_line_and_no_server_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hub = pytest.importorskip("huggingface_hub.constants", reason="needs ragweave[chroma]")
+    monkeypatch.setattr(hub, "HF_HUB_OFFLINE", True)
+    reranked = RerankRetriever.over(Bm25Retriever.from_documents(CITIES), "nobody/none")
+    with pytest.raises(KnowledgeBaseError, match=r"^No reranker 'nobody/none': no such") as caught:
+        reranked.invoke("France")
+    assert "the hub cannot be reached" in str(caught.value)
+    # A broken connection in the chain would be retried as a model server's passing fault.
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    for spec in ("nobody/none", "none"):
+        with pytest.raises(KnowledgeBaseError, match=f"^No embedding model '{spec}': .* cannot be"):
+            check_embedding_model(spec)
+    with pytest.raises(KnowledgeBaseError, match=r"^No embedding model 'no name!/at all'"):
+        check_embedding_model("no name!/at all")
+
+
+def test_foreign_documents_with_lone_surrogates_are_ranked() -> None:
+    broken = [Document("France \ud800"), Document("Spain", metadata={"title": "\udfff"})]
+    retriever = Bm25Retriever.from_documents(broken)
+    assert [doc.page_content for doc in retriever.invoke("France \ud801")] == ["France ?"]
 
 
 @pytest.mark.parametrize("kind", ["bm25", "dense", "hybrid", "rerank"])

@@ -17,6 +17,10 @@ from ragweave.errors import KnowledgeBaseError, MissingExtraError
 PACKAGED = "minilm"
 """Spec of the packaged all-MiniLM-L6-v2 (384 dimensions, 256 tokens)."""
 
+_EMBEDDING = "embedding model"
+_NONE_THERE = (401, 403, 404)
+"""The hub's answers for models that are not there, or not for everybody."""
+
 
 def dense_available() -> bool:
     """Tell whether Chroma, sentence-transformers and the packaged MiniLM are installed."""
@@ -77,7 +81,7 @@ def load_sentence_transformer(spec: str) -> Any:
     _need("Dense retrieval", "sentence_transformers")
     from sentence_transformers import SentenceTransformer
 
-    return _load(SentenceTransformer, _resolve(spec), "embedding model")
+    return _load(SentenceTransformer, _resolve(spec), _EMBEDDING)
 
 
 def load_cross_encoder(spec: str) -> Any:
@@ -112,17 +116,51 @@ def _resolve(spec: str) -> str:
     return str(get_model_path())
 
 
+def check_embedding_model(spec: str) -> None:
+    """Raise what `load_sentence_transformer` would, as far as is known without loading it."""
+    _need("Dense retrieval", "sentence_transformers")
+    found = _resolve(spec)
+    if Path(found).expanduser().is_dir():
+        return
+    _refuse_missing_path(found, _EMBEDDING)
+    if not any(_in_cache(name) for name in _hub_names(found)):
+        refusal = _hub_refusal(found)
+        if refusal is not None:
+            raise _none_found(found, _EMBEDDING, refusal)
+
+
 def _load(make: Callable[..., Any], spec: str, kind: str) -> Any:
     """Take the model from disk or the hub's cache; ask the hub only where it answers."""
     with _quiet():
         if Path(spec).expanduser().is_dir():
             return _from_disk(make, str(Path(spec).expanduser()), kind)
         _refuse_missing_path(spec, kind)
-        try:
-            return make(spec, local_files_only=True)
-        except (OSError, ValueError):
-            _ask_hub(spec, kind)
-        return make(spec)
+        held = _from_cache(make, spec)
+        if held is not None:
+            return held
+        refusal = _hub_refusal(spec)
+        if refusal is None:
+            fetched, refusal = _fetched(make, spec)
+            if fetched is not None:
+                return fetched
+        raise _none_found(spec, kind, refusal)
+
+
+def _from_cache(make: Callable[..., Any], spec: str) -> Any:
+    try:
+        return make(spec, local_files_only=True)
+    except (OSError, ValueError):
+        return None
+
+
+def _fetched(make: Callable[..., Any], spec: str) -> tuple[Any, str]:
+    """Return the model, or None and why the hub gave none."""
+    import httpx
+
+    try:
+        return make(spec), ""
+    except (OSError, ValueError, httpx.HTTPError) as error:
+        return None, f"broke off ({_line(error)})"
 
 
 def _from_disk(make: Callable[..., Any], path: str, kind: str) -> Any:
@@ -137,20 +175,50 @@ def _refuse_missing_path(spec: str, kind: str) -> None:
         raise KnowledgeBaseError(f"No folder {spec}: give the folder that holds the {kind}")
 
 
-def _ask_hub(spec: str, kind: str) -> None:
-    """Raise unless the hub knows `spec`; one short question instead of a minute of retries."""
+def _hub_names(spec: str) -> list[str]:
+    return [spec] if "/" in spec else [f"sentence-transformers/{spec}", spec]
+
+
+def _in_cache(name: str) -> bool:
+    from huggingface_hub import try_to_load_from_cache
+
+    place = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
+    try:
+        return isinstance(try_to_load_from_cache(name, "config.json", cache_dir=place), str)
+    except ValueError:  # no name that the hub could hold
+        return False
+
+
+def _hub_refusal(spec: str) -> str | None:
+    """Return why the hub gives no `spec`; one short question instead of a minute of retries.
+
+    It is returned, not raised: an error chained to a broken connection would be taken for a fault
+    of a model server that passes.
+    """
     import httpx
     from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
 
-    name = spec if "/" in spec else f"sentence-transformers/{spec}"
-    try:
-        HfApi().model_info(name, timeout=10)
-    except (OSError, ValueError, httpx.HTTPError) as error:
-        raise KnowledgeBaseError(
-            f"The {kind} {spec!r} is not on this machine and the hub gave none "
-            f"({type(error).__name__}); put it in a folder and give its path, or use "
-            f'"{PACKAGED}" (pip install "ragweave[offline]")'
-        ) from error
+    for name in _hub_names(spec):
+        try:
+            HfApi().model_info(name, timeout=10)
+        except HfHubHTTPError as error:
+            refusal = "has none" if error.response.status_code in _NONE_THERE else "fails"
+        except (OSError, httpx.HTTPError):
+            return "cannot be reached"
+        except ValueError:
+            refusal = "knows no such name"
+        else:
+            return None
+    return refusal
+
+
+def _none_found(spec: str, kind: str, refusal: str) -> KnowledgeBaseError:
+    packaged = f', or use "{PACKAGED}" (pip install "ragweave[offline]")'
+    return KnowledgeBaseError(
+        f"No {kind} {spec!r}: no such folder here, and the hub {refusal}; give the path of a "
+        f"folder that holds it{packaged if kind == _EMBEDDING else ''}"
+    )
 
 
 @contextmanager
