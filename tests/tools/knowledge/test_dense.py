@@ -121,15 +121,41 @@ def test_model_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     hub = pytest.importorskip("huggingface_hub", reason="sentence-transformers is not installed")
     pytest.importorskip("sentence_transformers", reason="needs ragweave[chroma]")
     monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
-    missing = {"nobody/no-model": "not on this machine", str(tmp_path / "none"): "No folder"}
-    for number, (spec, message) in enumerate(missing.items()):
-        with (
-            KnowledgeBase.create(tmp_path / f"kb{number}", settings=Settings(embedding=spec)) as kb,
-            pytest.raises(KnowledgeBaseError, match=message),
-        ):
-            kb.add([Document("text")])
-        with KnowledgeBase.open(tmp_path / f"kb{number}") as kb:
-            assert len(kb) == 0
+    missing = {
+        "nobody/no-model": "No embedding model 'nobody/no-model': no such folder here, and the hub",
+        "no-model": "the hub cannot be reached; give the path",
+        str(tmp_path / "none"): "No folder",
+    }
+    path = tmp_path / "kb"
+    for spec, message in missing.items():
+        with pytest.raises(KnowledgeBaseError, match=message):
+            KnowledgeBase.create(path, settings=Settings(embedding=spec))
+        assert not path.exists()
+    with KnowledgeBase.open_or_create(path, settings=Settings(embedding=None)) as kb:
+        kb.add([Document("text")])
+    assert found(KnowledgeBase.open(path), "text", mode="bm25") == ["text"]
+
+
+def test_after_a_failed_first_write_settings_may_change(tmp_path: Path) -> None:
+    path = tmp_path / "kb"
+    folder = tmp_path / "model"
+    folder.mkdir()
+    wrong = Settings(embedding=str(folder), size=50)
+    with (
+        KnowledgeBase.create(path, settings=wrong) as kb,
+        pytest.raises(KnowledgeBaseError, match="No embedding model can be read from"),
+    ):
+        kb.add([Document("salt is white")])
+    model = BagEmbeddings()
+    right = Settings(embedding=None, size=60)
+    with KnowledgeBase.open_or_create(path, settings=right, embeddings=model) as again:
+        assert again.settings == right
+        again.add([Document("pepper is black")])
+        assert found(again, "salt", 9) == ["pepper is black"]
+    with pytest.raises(KnowledgeBaseError, match="made anew since it was opened"):
+        kb.add([Document("salt is white")])
+    with pytest.raises(KnowledgeBaseError, match="size = 60, not 50"):
+        KnowledgeBase.open_or_create(path, settings=wrong)
 
 
 def test_chroma_server_that_is_not_there(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -15,9 +14,9 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, UsageError
 from ragweave.tools.knowledge.embedder import embedding_name, embeddings_of
-from ragweave.tools.knowledge.folder import claim, same_settings
+from ragweave.tools.knowledge.folder import claim, new_collection, resettle, same_settings
 from ragweave.tools.knowledge.intake import Intake, take_documents
-from ragweave.tools.knowledge.manifest import NAME, Manifest, write_manifest
+from ragweave.tools.knowledge.manifest import NAME, Manifest, read_manifest, write_manifest
 from ragweave.tools.knowledge.report import IndexReport, Progress
 from ragweave.tools.knowledge.searching import bm25_search, dense_search
 from ragweave.tools.knowledge.settings import Settings
@@ -29,7 +28,10 @@ from ragweave.tools.knowledge.writing import Writer, told
 from ragweave.tools.retrieval.base import PassageRetriever, check_k
 from ragweave.tools.retrieval.bm25 import Bm25Retriever
 from ragweave.tools.retrieval.dense import DenseRetriever
-from ragweave.tools.retrieval.embedding import SentenceTransformerEmbeddings
+from ragweave.tools.retrieval.embedding import (
+    SentenceTransformerEmbeddings,
+    check_embedding_model,
+)
 from ragweave.tools.retrieval.fusion import HybridRetriever
 from ragweave.tools.retrieval.rerank import PairScorer, RerankRetriever
 
@@ -56,6 +58,7 @@ class KnowledgeBase:
         self._snapshots = Snapshots(path)
         self._store = Store(path)
         manifest = self.manifest
+        self._collection = manifest.collection
         self._embeddings = embeddings_of(path, manifest, embeddings)
         self._tokens = _tokens(manifest.settings, self._embeddings)
 
@@ -76,18 +79,17 @@ class KnowledgeBase:
                 to be given to `open` too.
 
         Raises:
-            KnowledgeBaseError: The folder holds something, or cannot be written.
+            KnowledgeBaseError: The folder holds something, or cannot be written; or there is no
+                such embedding model.
             MissingExtraError: Embeddings are wanted and Chroma is not installed.
         """
         folder, wanted = Path(path), _stated(settings or Settings(), embeddings)
         name = embedding_name(wanted, embeddings)
-        if name is not None and find_spec("chromadb") is None:
-            raise MissingExtraError("Dense retrieval", "chroma")
+        _check_embedding(name, wanted)
         with told(folder, "nothing was made"):
             claim(folder)
             Store(folder).make()
-            collection = f"ragweave-{uuid.uuid4().hex}"
-            write_manifest(folder, Manifest(wanted, collection, embedding_name=name))
+            write_manifest(folder, Manifest(wanted, new_collection(), embedding_name=name))
         return cls(folder, embeddings)
 
     @classmethod
@@ -109,13 +111,24 @@ class KnowledgeBase:
     ) -> Self:
         """Open a knowledge base, or make it where there is none.
 
+        One that nothing was ever written to takes new settings and embeddings in the place of
+        those it was made with.
+
         Raises:
             KnowledgeBaseError: As `open` and `create`; or `settings` differ from those that it
                 was made with.
         """
-        if not (Path(path) / NAME).exists():
+        folder = Path(path)
+        if not (folder / NAME).exists():
             return cls.create(path, settings=settings, embeddings=embeddings)
-        opened = cls(Path(path), embeddings)
+        held = read_manifest(folder)
+        if not held.generation and (settings is not None or embeddings is not None):
+            wanted = _stated(settings or held.settings, embeddings)
+            name = embedding_name(wanted, embeddings)
+            if (wanted, name) != (held.settings, held.embedding_name):
+                _check_embedding(name, wanted)
+                resettle(folder, wanted, name)
+        opened = cls(folder, embeddings)
         if settings is not None:
             same_settings(opened.path, opened.settings, _stated(settings, embeddings))
         return opened
@@ -268,7 +281,7 @@ class KnowledgeBase:
 
     def _writer(self, progress: Progress | None) -> Writer:
         vectors = None if self.manifest.embedding_name is None else self._vectors
-        return Writer(self.path, self._store, vectors, self._embeddings, progress)
+        return Writer(self.path, self._store, vectors, self._embeddings, progress, self._collection)
 
     def _retriever(self, k: int, mode: Mode) -> PassageRetriever:
         name = self.manifest.embedding_name
@@ -299,6 +312,14 @@ def _stated(settings: Settings, embeddings: Embeddings | None) -> Settings:
     if spec is not None and Path(spec).expanduser().is_dir():
         spec = str(Path(spec).expanduser().absolute())
     return replace(settings, embedding=spec)
+
+
+def _check_embedding(name: str | None, settings: Settings) -> None:
+    """Refuse what cannot embed before anything is written."""
+    if name is not None and find_spec("chromadb") is None:
+        raise MissingExtraError("Dense retrieval", "chroma")
+    if settings.embedding is not None:
+        check_embedding_model(settings.embedding)
 
 
 def _tokens(settings: Settings, embeddings: Embeddings | None) -> Tokens:

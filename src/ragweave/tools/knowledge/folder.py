@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import uuid
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from ragweave.errors import KnowledgeBaseError
-from ragweave.tools.knowledge.manifest import NAME
+from ragweave.tools.knowledge.lock import write_lock
+from ragweave.tools.knowledge.manifest import NAME, read_manifest, write_manifest
 from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.writing import told
 
 _OURS = ("passages.sqlite", f"{NAME}.tmp", "write.lock", "vectors.lock", "bm25", "chroma")
 
@@ -29,6 +32,28 @@ def claim(folder: Path) -> None:
             f"{folder} is no knowledge base and holds other things ({foreign[0]}); give a new or "
             "an empty folder"
         )
+
+
+def new_collection() -> str:
+    """Return a name for a Chroma collection that no other knowledge base has."""
+    return f"ragweave-{uuid.uuid4().hex}"
+
+
+def resettle(folder: Path, wanted: Settings, embedding_name: str | None) -> None:
+    """Give other settings to a knowledge base that nothing was ever written to.
+
+    What a broken-off first write left is taken back by the next one; its vectors stay behind in
+    a collection that nobody asks.
+
+    Raises:
+        KnowledgeBaseError: A writer is at work, or the disk refuses.
+    """
+    with told(folder, "its settings are as they were before"), write_lock(folder):
+        held = read_manifest(folder)
+        if held.generation:
+            return
+        made = replace(held, settings=wanted, collection=new_collection(), dimension=None)
+        write_manifest(folder, replace(made, embedding_name=embedding_name))
 
 
 def same_settings(folder: Path, held: Settings, wanted: Settings) -> None:

@@ -65,12 +65,21 @@ class Store:
 
     def make(self) -> None:
         """Make the tables where there are none."""
+        self.path.touch()
         with self.writing() as database:
             database.executescript(_SCHEMA)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection for changes; each statement commits unless in BEGIN … COMMIT."""
+        """Give a connection for changes; each statement commits unless in BEGIN … COMMIT.
+
+        Raises:
+            KnowledgeBaseError: The database is missing.
+        """
+        if not self.path.exists():  # SQLite would make an empty one
+            raise KnowledgeBaseError(
+                f"{self.path.parent} is damaged (no {NAME}); delete the folder and index again"
+            )
         database = sqlite3.connect(self.path, timeout=30, isolation_level=None)
         try:
             database.execute("PRAGMA journal_mode = WAL")

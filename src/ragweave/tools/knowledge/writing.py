@@ -49,12 +49,17 @@ class Writer:
         vectors: Vectors | None,
         embeddings: Embeddings | None,
         progress: Progress | None = None,
+        collection: str | None = None,
     ) -> None:
-        """Take the parts of an open knowledge base; vectors only where it has embeddings."""
+        """Take the parts of an open knowledge base; vectors only where it has embeddings.
+
+        `collection` is the manifest's when it was opened: another one now means other settings.
+        """
         self._folder = folder
         self._store = store
         self._vectors = vectors
         self._embeddings = embeddings
+        self._collection = collection
         self._progress = progress or (lambda _stage, _done, _total: None)
 
     def write(self, change: Callable[[Draft], Result]) -> tuple[Result, Written]:
@@ -70,6 +75,10 @@ class Writer:
         unchanged = "its index is as it was before"
         with told(self._folder, unchanged), write_lock(self._folder):
             manifest = read_manifest(self._folder)
+            if self._collection not in (None, manifest.collection):
+                raise KnowledgeBaseError(
+                    f"{self._folder} was made anew since it was opened; open it again"
+                )
             with self._store.writing() as database:
                 draft = Draft(database, manifest.generation + 1)
                 result = change(draft)
@@ -163,9 +172,19 @@ def _embedded(embeddings: Embeddings | None, texts: list[str]) -> list[list[floa
 
 @contextmanager
 def told(folder: Path, outcome: str) -> Iterator[None]:
-    """Turn what the disk refuses into one line that ends in `outcome`."""
+    """Turn what the disk refuses into one line that ends in `outcome`, and damage into another."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
+        if isinstance(error, sqlite3.Error) and _tells_damage(error):
+            raise KnowledgeBaseError(
+                f"{folder} is damaged (its passages: {error}); delete the folder and index again"
+            ) from error
         reason = getattr(error, "strerror", None) or str(error)
         raise KnowledgeBaseError(f"Cannot write to {folder}: {reason}; {outcome}") from error
+
+
+def _tells_damage(error: sqlite3.Error) -> bool:
+    """Tell a file that is no sound database from a disk that is full, locked or failing."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
