@@ -60,6 +60,20 @@ def test_text_in_utf8_with_mark_utf16_and_packed(tmp_path: Path) -> None:
         assert (loaded.text, loaded.title) == ("Grüße", name.split(".")[0])
 
 
+def test_texts_of_any_script_with_a_stray_control_are_no_binary(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    for text in (
+        "漢字かな交じり文",
+        "שלום עולם",
+        "नमस्ते दुनिया",
+        "\x1b[1mlog\x1b[0m " + "words " * 20,
+        "a\f\tb\r\n",
+    ):
+        for encoding in ("utf-8", "utf-16"):
+            path.write_bytes(text.encode(encoding))
+            assert one(path).text == text
+
+
 @pytest.mark.parametrize(
     ("text", "title", "left"),
     [
@@ -119,7 +133,7 @@ def test_a_broken_declaration_in_html_is_passed_over_or_told(tmp_path: Path) -> 
     try:
         assert one(path).text.startswith("text")  # as newer Pythons read it
     except UnreadableError as error:
-        assert "broken HTML" in str(error)  # noqa: PT017 - either will do
+        assert "broken HTML" in str(error)
 
 
 def test_html_of_any_length_and_depth(tmp_path: Path) -> None:
@@ -191,6 +205,11 @@ def test_bad_rows_are_named_by_line_and_the_others_read(tmp_path: Path) -> None:
         ("a.txt", b"ab\0c", "binary"),
         ("a.txt", b"caf\xe9", r"not UTF-8 text \(byte 3\)"),
         ("a.txt", b"\xff\xfea", "not UTF-16"),
+        ("a.txt", b"\xff\xfe\0\1binary\0\0", "binary"),
+        ("a.txt", b"\xff\xfe" + bytes(range(256)) * 4, "binary|not UTF-16"),
+        ("a.txt", ("letters " + "\ue000\ufffe").encode("utf-16"), "binary"),
+        ("a.md", b"\x01\x02\x03 few", "binary"),
+        ("a.html", b"\xff\xfe\0\1binary\0\0", "binary"),
         ("a.txt.gz", b"no gzip", "gzip"),
         ("a.txt.gz", gzip.compress(b"x" * 99)[:-9], "end"),
         ("a.html", b"<p>\0", "binary"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bs4.dammit import UnicodeDammit
 
-from ragweave.tools.knowledge.loaded import Loaded, UnreadableError, open_bytes
+from ragweave.tools.knowledge.loaded import Loaded, UnreadableError, open_bytes, plausible
 from ragweave.tools.knowledge.markup import stem
 
 _UNSEEN = frozenset(re.findall(r"\w+", "head noscript script style template title"))
@@ -37,14 +37,15 @@ def load_html(path: Path) -> Iterator[Loaded]:
         data = file.read()
     if not data.strip():
         raise UnreadableError("empty")
-    if b"\0" in data and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if b"\0" in data and not wide:
         raise UnreadableError("binary, not HTML")
     decoded = UnicodeDammit(data, is_html=True)
     if decoded.unicode_markup is None or decoded.contains_replacement_characters:
         raise UnreadableError("HTML in an encoding that it does not name")
     page = _Page()
     try:
-        page.feed(decoded.unicode_markup)
+        page.feed(plausible(decoded.unicode_markup, "utf-16" if wide else "utf-8-sig"))
         page.close()
     except AssertionError as error:  # so html.parser refuses a declaration, as `<![x`
         raise UnreadableError(f"broken HTML ({error})") from error

@@ -10,6 +10,11 @@ from typing import Any, BinaryIO, cast
 
 from ragweave.errors import RagweaveError
 
+_SAMPLE = 65_536
+_MOST_ODD = {"utf-16": 0.05, "utf-8-sig": 0.3}
+"""Share of characters without a shape. In random UTF-16 it is about 0.12; a coloured log in UTF-8
+has some."""
+
 
 class UnreadableError(RagweaveError):
     """A file that holds no text we can read; the text is the reason."""
@@ -51,7 +56,22 @@ def decode(data: bytes) -> str:
     else:
         encoding = "utf-8-sig"
     try:
-        return data.decode(encoding)
+        return plausible(data.decode(encoding), encoding)
     except UnicodeDecodeError as error:
         name = "UTF-16" if encoding == "utf-16" else "UTF-8"
         raise UnreadableError(f"not {name} text (byte {error.start})") from error
+
+
+def plausible(text: str, encoding: str) -> str:
+    """Return `text` where it may be one: no NUL, and few characters that cannot be printed.
+
+    Most pairs of bytes are a letter of UTF-16, so a decoder alone does not tell binary data.
+
+    Raises:
+        UnreadableError: It is binary.
+    """
+    sample = text[:_SAMPLE]
+    odd = sum(not (one.isprintable() or one.isspace()) for one in sample)
+    if "\0" in text or odd > _MOST_ODD[encoding] * len(sample):
+        raise UnreadableError("binary, not text")
+    return text
