@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError, UsageError
-from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge import IndexReport, KnowledgeBase, Settings, Skip
 
 LEXICAL = Settings(embedding=None)
 
@@ -165,6 +165,79 @@ def test_delete_source(kb: KnowledgeBase, docs: Path) -> None:
     assert found(kb, "whales") == []
 
 
+def test_a_file_keeps_one_name_from_whichever_folder_it_is_indexed(
+    kb: KnowledgeBase, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(docs.parent)
+    kb.index_paths(["docs"])
+    (docs / "bread.txt").write_text("Bread is baked at dawn.")
+    monkeypatch.chdir(docs)
+    assert kb.index_paths(["."]).changed == 1
+    (bread,) = kb.as_retriever(1).invoke("bread")
+    (whales,) = kb.as_retriever(1).invoke("whales")
+    assert (bread.metadata["source"], whales.metadata["source"]) == (
+        "docs/bread.txt",
+        "docs/whales.md",
+    )
+    assert kb.delete_source(bread.metadata["source"])
+    assert kb.delete_source("whales.md")  # its path from here
+    assert not kb.delete_source("bread.txt")
+    assert len(kb) == 1
+
+
+def test_a_folder_that_cannot_be_listed_keeps_its_files(
+    kb: KnowledgeBase, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = docs / "locked"
+    locked.mkdir()
+    for name in ("a", "b"):
+        (locked / f"{name}.txt").write_text(f"Salt {name} is white.")
+    kb.index_paths([docs])
+    (docs / "bread.txt").unlink()
+    real = os.scandir
+
+    def scandir(path: str) -> object:
+        if Path(path) == locked:
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)  # root may list every folder
+    for paths in ([docs], [locked]):
+        report = kb.index_paths(paths)
+        assert f"{locked}: Permission denied; 2 indexed files of it stay" in map(
+            str, report.skipped
+        )
+        assert len(found(kb, "salt")) == 2
+    assert found(kb, "bread") == []
+    monkeypatch.undo()
+    (locked / "a.txt").unlink()
+    assert kb.index_paths([docs]).removed == 1
+
+
+def test_a_knowledge_base_that_vanishes_is_told_at_once(kb: KnowledgeBase) -> None:
+    kb.add([Document("Salt is white.")])
+    retriever = kb.as_retriever()
+    assert retriever.invoke("salt")
+    (kb.path / "manifest.json").rename(kb.path / "kept")
+    for _ in range(2):
+        with pytest.raises(KnowledgeBaseError, match=r"it has no manifest\.json"):
+            retriever.invoke("salt")
+    (kb.path / "kept").rename(kb.path / "manifest.json")
+    assert retriever.invoke("salt")
+
+
+def test_a_report_counts_files_and_rows_apart() -> None:
+    def line(*skips: Skip, passages: int = 2) -> str:
+        return str(IndexReport(1, 0, 0, 0, skips, passages, 0, 1))
+
+    start = "2 passages; files: 1 added, 0 changed, 0 removed, 0 unchanged"
+    file, row = Skip("a", "empty"), Skip("b", "not JSON", 3)
+    assert line() == f"{start}; none skipped"
+    assert line(file, row, file) == f"{start}; 2 files and 1 row skipped"
+    assert line(row, row) == f"{start}; 2 rows skipped"
+    assert line(file, passages=1).startswith("1 passage; files")
+
+
 def test_an_open_reader_sees_the_next_generation(kb: KnowledgeBase) -> None:
     reader = KnowledgeBase.open(kb.path)
     retriever = reader.as_retriever()
@@ -211,6 +284,7 @@ def test_open_or_create_and_settings(tmp_path: Path) -> None:
         assert kb.settings == made
     with KnowledgeBase.open_or_create(tmp_path / "kb") as kb:
         assert kb.settings == made
+        kb.add([Document("Salz ist weiß.")])
     with pytest.raises(KnowledgeBaseError, match="size = 50, not 60"):
         KnowledgeBase.open_or_create(
             tmp_path / "kb", settings=Settings(embedding=None, size=60, language="german")
@@ -283,6 +357,23 @@ def test_damage_is_one_clear_error(
     with pytest.raises(KnowledgeBaseError, match=message) as caught:
         KnowledgeBase.open(kb.path).as_retriever().invoke("salt")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [b"nonsense" * 4096, b"", None])
+def test_a_damaged_database_is_no_full_disk_to_a_writer(
+    kb: KnowledgeBase, docs: Path, data: bytes | None
+) -> None:
+    kb.add([Document("Salt is white.")])
+    kb.close()
+    for log in kb.path.glob("passages.sqlite-*"):
+        log.unlink()
+    (kb.path / "passages.sqlite").unlink()
+    if data is not None:
+        (kb.path / "passages.sqlite").write_bytes(data)
+    with pytest.raises(
+        KnowledgeBaseError, match=r"is damaged \(.*\); delete the folder and index again"
+    ):
+        kb.index_paths([docs])
 
 
 def test_import_is_light() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -131,11 +132,11 @@ class Draft:
         return None if found is None else str(found[0])
 
     def drop_named(self, name: str) -> int:
-        """Take out the sources of this name or key, with their passages; return how many."""
-        keys = self._do(
-            "SELECT key FROM sources WHERE (name = ? OR key = ?) AND removed > ?",
-            *(whole(name), whole(name), self.generation),
-        ).fetchall()
+        """Take out the sources of this name, or path, with their passages; return how many."""
+        named, path = whole(name), whole(os.path.abspath(name))  # noqa: PTH100 - links stay
+        found = "SELECT key FROM sources WHERE (name = ? OR key = ?) AND removed > ?"
+        keys = self._do(found, named, named, self.generation).fetchall()
+        keys = keys or self._do(found, path, path, self.generation).fetchall()
         for (key,) in keys:
             self.drop_source(key)
         return len(keys)

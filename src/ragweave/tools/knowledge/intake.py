@@ -17,7 +17,7 @@ from ragweave.state.passages import as_document, content_id, whole
 from ragweave.tools.knowledge.draft import Draft, Source
 from ragweave.tools.knowledge.loaded import Loaded, UnreadableError
 from ragweave.tools.knowledge.loaders import files_under, load
-from ragweave.tools.knowledge.report import Progress, Skip
+from ragweave.tools.knowledge.report import Progress, Skip, counted, printable
 from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.knowledge.splitting import Tokens, split
 from ragweave.tools.knowledge.store import Passage
@@ -63,6 +63,8 @@ class Intake:
     counts: Counter[str] = field(default_factory=Counter)
     """Files by `added`, `changed`, `removed`, `unchanged`."""
     skips: list[Skip] = field(default_factory=list)
+    _denied: list[str] = field(default_factory=list)
+    """Folders that cannot be listed this time, absolute."""
 
     def take_paths(self, draft: Draft, paths: Sequence[Path]) -> None:
         """Enter what is new or changed under `paths`, take out what is gone from under them.
@@ -74,7 +76,8 @@ class Intake:
         roots = [_absolute(path) for path in paths]
         files = self._files(paths, known)
         for key in known:
-            if key not in files and any(_under(key, root) for root in roots):
+            gone = key not in files and any(_under(key, root) for root in roots)
+            if gone and not any(_under(key, folder) for folder in self._denied):
                 draft.drop_source(key)
                 self.counts["removed"] += 1
         for number, (key, path) in enumerate(files.items(), 1):
@@ -86,16 +89,29 @@ class Intake:
         files: dict[str, Path] = {}
         for path in paths:
             root = _absolute(path)
-            if not os.path.lexists(path):
+            try:
+                path.lstat()
+            except (FileNotFoundError, NotADirectoryError, ValueError):
                 if not any(_under(key, root) for key in known):
-                    raise KnowledgeBaseError(f"No such file or folder: {path}")
+                    raise KnowledgeBaseError(f"No such file or folder: {printable(path)}") from None
+                continue
+            except OSError as error:
+                self._deny(Skip(str(path), error.strerror or str(error)), known)
                 continue
             for found in files_under(path, leave_out=self._own_place(path)):
                 if isinstance(found, Skip):
-                    self.skips.append(found)
+                    self._deny(found, known)
                 else:
                     files.setdefault(_absolute(found), found)
         return files
+
+    def _deny(self, skip: Skip, known: dict[str, Source]) -> None:
+        """Name a folder that cannot be listed this time; what is indexed of it stays."""
+        root = _absolute(Path(skip.path))
+        held = sum(_under(key, root) for key in known)
+        stays = f"; {counted(held, 'indexed file')} of it stay{'s' * (held == 1)}" if held else ""
+        self.skips.append(replace(skip, reason=f"{skip.reason}{stays}"))
+        self._denied.append(root)
 
     def _own_place(self, path: Path) -> Path:
         """Return the knowledge base's folder as a walk from `path` meets it."""
@@ -120,7 +136,7 @@ class Intake:
         try:
             with draft.attempt():
                 draft.drop_source(key)
-                skips = self._read(draft, key, path)
+                skips = self._read(draft, now, path)
         except UnreadableError as error:
             self._lose(draft, before, Skip(str(path), str(error)))
             return
@@ -128,15 +144,15 @@ class Intake:
         self.skips.extend(skips)
         self.counts["added" if before is None else "changed"] += 1
 
-    def _read(self, draft: Draft, key: str, path: Path) -> list[Skip]:
+    def _read(self, draft: Draft, source: Source, path: Path) -> list[Skip]:
         skips: list[Skip] = []
         place = 0
         for one in load(path, self.settings):
             if isinstance(one, Skip):
                 skips.append(one)
             else:
-                passages = cut(one, path.as_posix(), place, self.settings, self.tokens)
-                place += len(draft.put_passages(key, passages))
+                passages = cut(one, source.name, place, self.settings, self.tokens)
+                place += len(draft.put_passages(source.key, passages))
         if not place and not skips:
             raise UnreadableError("empty")
         return skips
@@ -192,7 +208,10 @@ def take_documents(
 
 
 def _state(key: str, path: Path, before: Source | None) -> Source:
-    """Return the file's state; its hash is read anew only if size or time changed."""
+    """Return the file's state; its hash is read anew only if size or time changed.
+
+    It keeps the name that it was first indexed by, from whatever folder it is given later.
+    """
     stat = path.stat()
     same = before is not None and (before.size, before.mtime) == (stat.st_size, stat.st_mtime_ns)
     digest = before.hash if before is not None and same else _digest(path)

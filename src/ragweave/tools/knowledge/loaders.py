@@ -74,7 +74,7 @@ def files_under(path: Path, *, leave_out: Path) -> Iterator[Path | Skip]:
     Hidden files and folders and the folder `leave_out` are passed over, links to folders are not
     followed. A folder that may not be listed comes as a `Skip`.
     """
-    if not path.is_dir():
+    if not os.path.isdir(path):  # noqa: PTH112 - never raises, where a Path may
         yield path
         return
     denied: list[OSError] = []

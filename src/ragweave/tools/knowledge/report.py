@@ -10,6 +10,11 @@ Progress = Callable[[str, int, int], None]
 """Called with a stage (`read`, `embed` or `index`), how much of it is done, and its total."""
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun, which takes an s but for one."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def printable(path: str | os.PathLike[str]) -> str:
     """Return a path as text that can be printed: bytes that are no UTF-8 stand as escapes."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
@@ -50,9 +55,22 @@ class IndexReport:
     generation: int
     """Generation of the index now; it grows by one a write that changed something."""
 
+    @property
+    def skipped_files(self) -> int:
+        """Files, and folders that cannot be listed, that were left out."""
+        return sum(skip.line is None for skip in self.skipped)
+
+    @property
+    def skipped_rows(self) -> int:
+        """Rows left out of files that were read."""
+        return len(self.skipped) - self.skipped_files
+
     def __str__(self) -> str:
         """Render as one line."""
+        skips = [(self.skipped_files, "file"), (self.skipped_rows, "row")]
+        skipped = " and ".join(counted(number, noun) for number, noun in skips if number)
         return (
-            f"{self.passages} passages; files: {self.added} added, {self.changed} changed, "
-            f"{self.removed} removed, {self.unchanged} unchanged; {len(self.skipped)} skipped"
+            f"{counted(self.passages, 'passage')}; files: {self.added} added, "
+            f"{self.changed} changed, {self.removed} removed, {self.unchanged} unchanged; "
+            f"{skipped or 'none'} skipped"
         )

@@ -48,6 +48,9 @@ class Snapshots:
         """
         with self._lock:
             stamp = self._look()
+            if stamp is None:
+                self._snapshot = self._stamp = None
+                self._missing()
             if self._snapshot is None or stamp != self._stamp:
                 self._snapshot = self._newest(stamp, ATTEMPTS)
                 self._stamp = stamp
@@ -59,6 +62,8 @@ class Snapshots:
         except KnowledgeBaseError:
             # The generation may have been replaced twice since its manifest was read.
             now = self._look()
+            if now is None:
+                self._missing()
             if now == stamp or attempts == 1:
                 raise
         return self._newest(now, attempts - 1)
@@ -67,6 +72,10 @@ class Snapshots:
         """Let go of the mapped files."""
         with self._lock:
             self._snapshot = self._stamp = None
+
+    def _missing(self) -> None:
+        """Say what is wrong where there is no manifest to look at."""
+        read_manifest(self._folder)
 
     def _look(self) -> tuple[int, int, int] | None:
         try:
