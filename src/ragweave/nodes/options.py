@@ -16,8 +16,24 @@ Order = Literal["retrieved", "reversed", "gold_first", "gold_last"]
 """Order of passages in a prompt; the gold orders move passages with `metadata["gold"]`."""
 
 
+class _Named:
+    """Base of dataclasses that name their fields where they are given another."""
+
+    def __new__(cls, *_: Any, **values: Any) -> Self:
+        """Refuse names that are no options: a run's context reaches this class unchecked.
+
+        Raises:
+            UsageError: There is no such option.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        for name in values:
+            if name not in known:
+                raise UsageError(f"no option {name!r}; options: {', '.join(known)}")
+        return super().__new__(cls)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(_Named):
     """What a caller may set for any method; a method's own options add to these."""
 
     k: int = 5
@@ -39,18 +55,6 @@ class Options:
     offers that; without a thinking block, then."""
     timeout: float | None = None
     """Seconds that a whole run may take; None: no limit."""
-
-    def __new__(cls, *_: Any, **values: Any) -> Self:
-        """Refuse names that are no options: a run's context reaches this class unchecked.
-
-        Raises:
-            UsageError: There is no such option.
-        """
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in values:
-            if name not in known:
-                raise UsageError(f"no option {name!r}; options: {', '.join(known)}")
-        return super().__new__(cls)
 
     @property
     def default_answer_type(self) -> AnswerType:
