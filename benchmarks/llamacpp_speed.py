@@ -59,9 +59,9 @@ CXMI = [p for s in SENTENCES for p in ((s, OUTPUT), (RULES * 2 + "the user asks"
 class Ours:
     """This package: all prompts at once."""
 
-    def __init__(self, path: Path, threads: int) -> None:
+    def __init__(self, path: Path, threads: int, parallel: int | None) -> None:
         self.chat = LlamaCppChat(
-            path=path, n_ctx=8192, n_parallel=16, n_threads=threads, temperature=1.0, seed=1
+            path=path, n_ctx=8192, n_threads=threads, n_parallel=parallel, temperature=1.0, seed=1
         )
         self.chat.invoke("warm up", max_tokens=2)
 
@@ -131,10 +131,12 @@ class Community:
             chat.invoke(prompt)
 
 
-def measure(path: Path, threads: int, timed: Callable[..., float]) -> dict[str, SECONDS]:
+def measure(
+    path: Path, threads: int, parallel: int | None, timed: Callable[..., float]
+) -> dict[str, SECONDS]:
     """Time every task with every contestant, in seconds."""
     out: dict[str, SECONDS] = {}
-    ours, single = Ours(path, threads), OneByOne(path, threads)
+    ours, single = Ours(path, threads, parallel), OneByOne(path, threads)
     tasks = {"post_fusion_5x400": (FUSION, 32), "blendfilter_11": (BLEND, 32)}
     for name, (prompts, tokens) in tasks.items():
         out[name] = {
@@ -190,6 +192,7 @@ def logprob_ms(entries: int = 152_064) -> SECONDS:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--threads", type=int, default=physical_cores())
+    parser.add_argument("--parallel", type=int, help="n_parallel; left out: the package's default")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
     parser.add_argument("--numbers", default="f16,q8_0")
     options = parser.parse_args()
@@ -208,13 +211,18 @@ def main() -> None:
         call(*arguments)
         return clock() - start
 
-    found: dict[str, Any] = {"gpu": gpu, "threads": options.threads, "clock": options.clock}
+    found: dict[str, Any] = {
+        "gpu": gpu,
+        "threads": options.threads,
+        "parallel": options.parallel,
+        "clock": options.clock,
+    }
     found["logprob_ms_at_152k"] = logprob_ms()
     for numbers in options.numbers.split(","):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "synthetic.gguf"
             tiny_gguf.write(path, SHAPE, numbers=numbers, end_bias=-50.0, high_bias=-50.0)
-            found[numbers] = measure(path, options.threads, timed)
+            found[numbers] = measure(path, options.threads, options.parallel, timed)
     report(console, found, options.numbers.split(","))
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(found, indent=2) + "\n")

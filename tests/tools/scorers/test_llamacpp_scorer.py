@@ -138,3 +138,14 @@ def test_what_can_not_be_scored_says_why(chat: LlamaCppChat, tmp_path: Path) -> 
     with pytest.raises(RunTimeoutError, match="scoring took longer"):
         LlamaCppScorer(chat, timeout=0.0).score(PAIRS * 20)
     assert scorer.score(PAIRS[:1])[0] < 0
+
+
+def test_equal_pairs_are_computed_once(path: Path) -> None:
+    model = LlamaCppChat(path=str(path), n_threads=1, n_ctx=1024, n_batch=128)
+    scorer = LlamaCppScorer(model)
+    pair = (QUESTION, " the user asks")
+    first = scorer.score([pair])
+    once = model.engine.computed
+    assert scorer.score([pair] * 100) == pytest.approx(first * 100, abs=1e-3)
+    assert model.engine.computed <= 2 * once
+    model.close()

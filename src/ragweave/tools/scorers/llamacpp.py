@@ -75,6 +75,12 @@ class LlamaCppScorer:
         """
         if not pairs:
             return []
+        # A pair that comes more than once, as CXMI's base does, is computed once.
+        unique = list(dict.fromkeys(pairs))
+        scores = dict(zip(unique, self._score(unique), strict=True))
+        return [scores[pair] for pair in pairs]
+
+    def _score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         engine = self._chat.engine
         scores = [0.0] * len(pairs)
         done: queue.SimpleQueue[tuple[int, object]] = queue.SimpleQueue()
