@@ -60,3 +60,6 @@ def test_label_mistakes_exit_2(ragweave: Run, tmp_path: Path) -> None:
         assert done.returncode == 2
         assert said in done.stderr
         assert not (tmp_path / "t.jsonl").exists()
+    (tmp_path / "good.jsonl").write_text('{"question": "q", "needed": true}\n', "utf-8")
+    done = ragweave("label", "needed", "good.jsonl", "--out", "no/t.jsonl", cwd=tmp_path)
+    assert (done.returncode, "no/t.jsonl" in done.stderr) == (2, True)

@@ -28,6 +28,8 @@ SAID = {
     "answer": "Yes",
 }
 
+FOUND = OwnListRetriever(documents=FACTS)
+
 
 class Constrained(ScriptedChat):
     """A scripted model that says that it takes grammars."""
@@ -88,16 +90,16 @@ def test_without_the_option_or_the_models_offer_nothing_changes(model: type[Scri
 
 def test_a_bound_model_offers_what_it_binds() -> None:
     model = Constrained(replies=said)
-    graph = build_graph("self_eval", model=model.bind(seed=7), constrain=True)
-    graph.invoke({"question": "Who?", "passages": FACTS[:1]})
+    graph = build_graph("self_eval", model=model.bind(seed=7), retriever=FOUND, constrain=True)
+    graph.invoke({"question": "Who?"})
     settings = next(one.settings for one in model.seen if one.task and one.task["task"] == "need")
     assert settings == {"seed": 7, "grammar": one_of(("Yes", "No"))}
 
 
 def test_a_run_may_switch_it_on() -> None:
     model = Constrained(replies=said)
-    graph = build_graph("self_eval", model=model)
-    graph.invoke({"question": "Who?", "passages": FACTS[:1]}, context={"constrain": True})
+    graph = build_graph("self_eval", model=model, retriever=FOUND)
+    graph.invoke({"question": "Who?"}, context={"constrain": True})
     assert "grammar" in model.seen[0].settings
 
 
@@ -114,7 +116,9 @@ def test_ids_are_those_of_the_sentences_that_are_shown() -> None:
 def test_a_prompt_of_ones_own_keeps_the_form() -> None:
     model = Constrained(replies=said)
     own = ChatPromptTemplate([("human", "Look {question} up? Yes or No.")])
-    graph = build_graph("self_eval", model=model, constrain=True, prompts={"self_eval": own})
-    graph.invoke({"question": "Who?", "passages": FACTS[:1]})
+    graph = build_graph(
+        "self_eval", model=model, retriever=FOUND, constrain=True, prompts={"self_eval": own}
+    )
+    graph.invoke({"question": "Who?"})
     assert model.seen[0].messages[-1].text == HumanMessage("Look Who? up? Yes or No.").text
     assert model.seen[0].settings["grammar"] == one_of(("Yes", "No"))

@@ -104,7 +104,10 @@ def write_training(
     if not labelled:
         raise UsageError(f"{source}: no question in it")
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in labelled]
-    Path(target).write_text("".join(lines), encoding="utf-8")
+    try:
+        Path(target).write_text("".join(lines), encoding="utf-8")
+    except OSError as fault:
+        raise UsageError(f"{target}: cannot be written ({fault.strerror})") from fault
     return Written(Path(target), len(labelled), sum(row["needed"] for row in labelled))
 
 
