@@ -143,5 +143,5 @@ def _tell(base: KnowledgeBase, report: IndexReport) -> None:
 
 def _why_none(report: IndexReport) -> str:
     if report.skipped:
-        return f"all {len(report.skipped)} files were skipped, for the reasons above"
+        return "all that was found was skipped, for the reasons above"
     return "the folders hold no file of a kind that can be read"
