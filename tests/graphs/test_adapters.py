@@ -9,12 +9,12 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import ToolCall
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import END, START, StateGraph
+from tests.scripted import ListRetriever, ScriptedChat, documents
 from typing_extensions import TypedDict
 
 from ragweave import build_graph
 from ragweave.graphs.adapters import GraphRetriever, tool_of
 from ragweave.graphs.frame import CompiledGraph
-from tests.scripted import ListRetriever, ScriptedChat, documents
 
 
 @pytest.fixture

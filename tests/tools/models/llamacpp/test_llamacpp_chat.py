@@ -348,9 +348,3 @@ def test_it_says_where_the_layers_are(make_chat) -> None:
     assert "context 512 tokens" in make_chat(n_ctx=512).placement
     assert make_chat(n_ctx=512).profile["max_input_tokens"] == 512
     assert make_chat().profile["max_input_tokens"] == 2048
-
-
-def test_fewer_replies_at_a_time_without_a_gpu(make_chat) -> None:
-    assert "4 at a time" in make_chat(n_ctx=512, n_gpu_layers=0).placement
-    assert "3 at a time" in make_chat(n_ctx=512, n_batch=3).placement
-    assert "6 at a time" in make_chat(n_ctx=512, n_parallel=6).placement
