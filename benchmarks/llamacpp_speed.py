@@ -59,7 +59,7 @@ CXMI = [p for s in SENTENCES for p in ((s, OUTPUT), (RULES * 2 + "the user asks"
 class Ours:
     """This package: all prompts at once."""
 
-    def __init__(self, path: Path, threads: int, parallel: int | None) -> None:
+    def __init__(self, path: Path, threads: int, parallel: int) -> None:
         self.chat = LlamaCppChat(
             path=path, n_ctx=8192, n_threads=threads, n_parallel=parallel, temperature=1.0, seed=1
         )
@@ -132,7 +132,7 @@ class Community:
 
 
 def measure(
-    path: Path, threads: int, parallel: int | None, timed: Callable[..., float]
+    path: Path, threads: int, parallel: int, timed: Callable[..., float]
 ) -> dict[str, SECONDS]:
     """Time every task with every contestant, in seconds."""
     out: dict[str, SECONDS] = {}
@@ -192,7 +192,7 @@ def logprob_ms(entries: int = 152_064) -> SECONDS:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--threads", type=int, default=physical_cores())
-    parser.add_argument("--parallel", type=int, help="n_parallel; left out: the package's default")
+    parser.add_argument("--parallel", type=int, default=16, help="n_parallel")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
     parser.add_argument("--numbers", default="f16,q8_0")
     options = parser.parse_args()

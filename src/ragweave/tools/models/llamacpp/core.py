@@ -17,10 +17,6 @@ from ragweave.tools.models.llamacpp.hardware import fitting_context, physical_co
 from ragweave.tools.models.llamacpp.logprobs import Row
 from ragweave.tools.models.llamacpp.vocabulary import Vocabulary
 
-_ON_GPU, _ON_CPU = 8, 4
-"""Replies written at the same time: on a CPU, prompts pay for each other's cells, and batches of
-more than four bring little (`benchmarks/llamacpp_speed.py`)."""
-
 
 @dataclass(frozen=True)
 class CoreSettings:
@@ -28,7 +24,7 @@ class CoreSettings:
 
     n_gpu_layers: int = -1
     n_ctx: int | None = None
-    n_parallel: int | None = None
+    n_parallel: int = 8
     n_kept: int | None = None
     n_batch: int = 512
     n_threads: int | None = None
@@ -41,9 +37,9 @@ class CoreSettings:
                 raise UsageError(f"{name} must be at least 1, not {value}")
         if self.n_kept is not None and self.n_kept < 0:
             raise UsageError(f"n_kept must be 0 or more, not {self.n_kept}")
-        if (self.n_parallel or 1) > 64:
+        if self.n_parallel > 64:
             raise UsageError(f"n_parallel must be at most 64, not {self.n_parallel}")
-        if self.n_batch < (self.n_parallel or 1):
+        if self.n_batch < self.n_parallel:
             raise UsageError(f"n_batch ({self.n_batch}) must not be below n_parallel")
 
 
@@ -79,11 +75,8 @@ class Core:
         self.vocabulary = Vocabulary(lib, self._model)
         self._check_kind(facts)
         self.n_batch = settings.n_batch
-        usual = _ON_GPU if offload else _ON_CPU
-        self.n_parallel = settings.n_parallel or min(usual, settings.n_batch)
-        """Most replies written at the same time."""
         # llama.cpp aborts where a context has more sequences than a batch has tokens.
-        self.n_sequences = min(256, max(32, 4 * self.n_parallel), settings.n_batch)
+        self.n_sequences = min(256, max(32, 4 * settings.n_parallel), settings.n_batch)
         self._context = self._open(facts, settings)
         self._free_context = weakref.finalize(self, lib.llama_free, self._context)
         self._memory = lib.llama_get_memory(self._context)
@@ -92,7 +85,7 @@ class Core:
             lib.llama_model_is_recurrent(self._model) or lib.llama_model_is_hybrid(self._model)
         )
         """Whether a part of one sequence can be given to another (recurrent states can't)."""
-        self.placement = self._placement(facts, offload=offload)
+        self.placement = self._placement(facts, settings, offload=offload)
         self._batch = _Batch(lib, self.n_batch)
 
     def decode(self, runs: Sequence[Run]) -> int:
@@ -172,7 +165,7 @@ class Core:
             )
         return context
 
-    def _placement(self, facts: GGUFFacts, *, offload: bool) -> str:
+    def _placement(self, facts: GGUFFacts, settings: CoreSettings, *, offload: bool) -> str:
         if not self._lib.llama_supports_gpu_offload():
             where = "all layers on the CPU (this llama-cpp-python has no GPU support)"
         elif not offload:
@@ -182,7 +175,7 @@ class Core:
             where = line.rpartition(": ")[2]
         return (
             f"{facts.path.name}: {where}; context {self.n_ctx} tokens, "
-            f"{self.n_parallel} at a time, {self.n_threads} threads"
+            f"{settings.n_parallel} at a time, {self.n_threads} threads"
         )
 
 

@@ -40,7 +40,7 @@ class Engine:
         self.placement = core.placement
         """One line that says where the layers are, the context and the threads."""
         _LOGGER.info("%s", self.placement)
-        self._scheduler = Scheduler(core, core.n_parallel, settings.n_kept)
+        self._scheduler = Scheduler(core, settings.n_parallel, settings.n_kept)
         self._close = weakref.finalize(self, self._scheduler.close)
 
     @property

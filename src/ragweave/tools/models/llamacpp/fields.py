@@ -33,10 +33,9 @@ class LlamaCppFields(BaseChatModel):
     n_ctx: int | None = None
     """Tokens in memory for all calls together, which also bounds one call; None takes the model's
     own context, or as much of it as fits the memory."""
-    n_parallel: int | None = None
-    """Most replies written at the same time; more wait. None takes 8 on a GPU and 4 on a CPU, where
-    attention over the tokens of all of them costs the most: with a small quantised model and long
-    prompts that share little, 1 may be faster still."""
+    n_parallel: int = 8
+    """Most replies written at the same time; more wait. Attention runs over the tokens of all of
+    them, so that with a small model on a CPU fewer may be faster."""
     n_kept: int | None = None
     """Most tokens of finished calls that stay computed for later ones with the same beginning;
     None takes an eighth of the context, for what is kept slows all that is written meanwhile."""
