@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,12 @@ LOOPBACK = ["127.0.0.1"]
 
 settings.register_profile("ragweave", deadline=None, max_examples=60)
 settings.load_profile("ragweave")
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C: a shell starts what runs in the background with it ignored, children too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
