@@ -8,8 +8,9 @@ import pytest
 
 from ragweave import METHODS
 from ragweave.cli.diagrams import stale, write
-from ragweave.cli.draw import draw, drawable
+from ragweave.cli.draw import draw
 from ragweave.errors import UsageError
+from ragweave.graphs.picture import drawable
 
 ROOT = Path(__file__).parents[2]
 

@@ -30,7 +30,7 @@ pytestmark = [
 ]
 ROOT = Path(__file__).parents[2]
 QUESTION = {"question": "What does BlendFilter blend?"}
-NEEDS = {"flare": "log-probabilities", "skr_knn": "training"}
+NEEDS = {"flare": "probability of each token", "skr_knn": "training"}
 """Methods that the embedded default cannot serve, and what the reason must name."""
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ragweave.cli.draw import drawable
 from ragweave.errors import UsageError
+from ragweave.graphs.picture import drawable
 
 README_METHOD = "concat_pf"
 _BLOCK = re.compile(r"(?<=```mermaid\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)

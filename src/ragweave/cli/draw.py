@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +15,6 @@ from ragweave.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     from langchain_core.runnables.graph import Graph
-
-    from ragweave.graphs import CompiledGraph
 
 
 def draw(
@@ -44,6 +42,8 @@ def draw(
     if every:
         _all(check)
         return
+    from ragweave.graphs.picture import drawable
+
     graph = drawable(method).get_graph()
     if svg is not None:
         _svg(graph, method, svg)
@@ -57,19 +57,6 @@ def draw(
         typer.echo(graph.draw_mermaid())
     for target in filter(None, (svg, png)):
         typer.echo(f"wrote {target}", err=True)
-
-
-def drawable(method: str) -> CompiledGraph:
-    """Return a method's graph for its picture alone: nothing that it needs to run is asked for."""
-    from ragweave.graphs import build_graph
-    from ragweave.tools.models.extractive import ExtractiveChat
-
-    class Drawn(ExtractiveChat):
-        """Stands for any model, also for one that reports log-probabilities (FLARE)."""
-
-        gives_logprobs: ClassVar[bool] = True
-
-    return build_graph(method, model=Drawn())
 
 
 def _all(check: bool) -> None:

@@ -18,6 +18,7 @@ from langgraph_sdk.runtime import ServerRuntime
 from ragweave.errors import UsageError
 from ragweave.graphs import METHODS, CompiledGraph, Parts
 from ragweave.graphs.method import Method
+from ragweave.graphs.picture import AnyModel
 from ragweave.nodes.retrieve import Retriever
 from ragweave.studio.settings import Sources, studio_options
 from ragweave.tools.models import Models, chat_model
@@ -30,8 +31,9 @@ def factory(method: Method) -> Factory:
 
     async def make(runtime: ServerRuntime[Any]) -> CompiledGraph:
         running = runtime.execution_runtime
-        given = running.context if running is not None else None
-        return await asyncio.to_thread(studio_graph, method.name, given)
+        if running is None:
+            return await asyncio.to_thread(studio_picture, method.name)
+        return await asyncio.to_thread(studio_graph, method.name, running.context)
 
     make.__name__ = method.name
     return make
@@ -54,24 +56,26 @@ def studio_graph(name: str, given: Any = None) -> CompiledGraph:
         chosen = dataclasses.replace(options, **(given or {}))
     except TypeError as fault:
         raise UsageError(f"{name} does not know a setting of this run: {fault}") from fault
-    return _built(name, chosen)
+    return _with_sources(name, chosen)
 
 
-def _built(name: str, options: Any) -> CompiledGraph:
+def studio_picture(name: str) -> CompiledGraph:
+    """Build a method for its schemas, picture and states: no model or knowledge base is opened."""
+    return _built(name, studio_options(METHODS[name]), Models(answer=AnyModel()), None)
+
+
+def _with_sources(name: str, options: Any) -> CompiledGraph:
     sources: Sources = options
-    return METHODS[name].build(
-        Parts(
-            models=_models(
-                sources.model,
-                sources.proxy,
-                sources.judge,
-                sources.rewriter,
-                sources.filter_model,
-            ),
-            retriever=_retriever(sources.kb, sources.search),
-            options=options,
-            prompts=METHODS[name].prompts,
-        )
+    models = _models(
+        sources.model, sources.proxy, sources.judge, sources.rewriter, sources.filter_model
+    )
+    return _built(name, options, models, _retriever(sources.kb, sources.search))
+
+
+def _built(name: str, options: Any, models: Models, retriever: Retriever | None) -> CompiledGraph:
+    method = METHODS[name]
+    return method.build(
+        Parts(models=models, retriever=retriever, options=options, prompts=method.prompts)
     )
 
 
