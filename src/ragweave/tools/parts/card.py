@@ -1,0 +1,106 @@
+"""A trained part's card: what a folder holds, how it was made, how good it is.
+
+A part is a folder of weights (safetensors), tokenizer and `part.json`, which is written last: a
+folder without it is no finished part. `README.md` beside it says the same to people.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ragweave.errors import UsageError
+
+FORMAT = 1
+"""Version of the folder's format; a part of another version is refused."""
+
+CARD = "part.json"
+
+PartRole = Literal["judge", "rewriter", "filter", "generator"]
+"""What a part does: SlimPLM's judge and rewriter, FILCO's M_ctx (filter) and M_gen (generator)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartCard:
+    """What `part.json` says."""
+
+    role: PartRole
+    kind: str
+    """How it works: `cross-encoder`, `seq2seq`, `causal-lora`, …"""
+    base: str
+    """The model that training began from, by the name that the user gave."""
+    threshold: float | None = None
+    """Probability above which a judge says known, or a filter keeps a sentence; chosen on held-out
+    rows. None: the part writes text and has none."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Files with hash and rows, rows by label, duplicates dropped, targets cut."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the training."""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    """Measured on held-out rows."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Versions of ragweave and of the libraries that trained it."""
+    created: str = ""
+    """Date and time, ISO 8601, UTC."""
+    format: int = FORMAT
+
+
+def is_part(path: str | Path) -> bool:
+    """Tell whether a folder is a finished part."""
+    return (Path(path) / CARD).is_file()
+
+
+def read_card(folder: str | Path, role: PartRole | None = None) -> PartCard:
+    """Read a part's card.
+
+    Args:
+        folder: The part's folder.
+        role: What the part is wanted for; None: anything.
+
+    Raises:
+        UsageError: The folder is no finished part, the card is damaged, of another format version,
+            or the part was trained for another role.
+    """
+    path = Path(folder)
+    if not is_part(path):
+        told = "its training did not finish" if _unfinished(path) else f"no {CARD} in it"
+        raise UsageError(f"{path}: is no trained part ({told})")
+    card = _card(path / CARD)
+    if role is not None and card.role != role:
+        raise UsageError(f"{path}: was trained as a {card.role}, and a {role} is wanted here")
+    return card
+
+
+def write_card(folder: Path, card: PartCard) -> None:
+    """Write the card, whole or not at all; this makes the folder a part."""
+    text = json.dumps(dataclasses.asdict(card), ensure_ascii=False, indent=2) + "\n"
+    draft = folder / f".{CARD}.new"
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(folder / CARD)
+
+
+def _unfinished(path: Path) -> bool:
+    return (path / "training.json").is_file()
+
+
+def _card(path: Path) -> PartCard:
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as fault:
+        raise UsageError(f"{path}: cannot be read ({type(fault).__name__})") from fault
+    if not isinstance(fields, dict) or not isinstance(fields.get("format"), int):
+        raise UsageError(f"{path}: is no card of a trained part")
+    if fields["format"] != FORMAT:
+        raise UsageError(
+            f"{path}: has format {fields['format']}, this ragweave reads format {FORMAT}: "
+            f"{'upgrade ragweave' if fields['format'] > FORMAT else 'train the part again'}"
+        )
+    known = {one.name for one in dataclasses.fields(PartCard)}
+    missing = {"role", "kind", "base"} - fields.keys()
+    if missing or fields["role"] not in get_args(PartRole):
+        raise UsageError(f"{path}: is damaged ({sorted(missing) or fields['role']!r})")
+    return PartCard(**{name: value for name, value in fields.items() if name in known})
