@@ -94,7 +94,7 @@ def _judge(row: Row) -> TrainingRow:
     }
     for name in ("answers", "match_ratio", "source"):
         if name in row.fields:
-            made[name] = row.fields[name]  # type: ignore[literal-required]
+            made[name] = row.fields[name]
     return made
 
 
