@@ -1,0 +1,93 @@
+"""Settings of a training; each kind has its own defaults for each role."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_type_hints
+
+from ragweave.errors import UsageError
+from ragweave.nodes.option_types import typed
+
+Precision = Literal["auto", "float32", "bfloat16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a training may be told."""
+
+    base: str
+    """The model to begin from: `minilm` (packaged), a local path, or a hub name."""
+    epochs: float = 3.0
+    """Times that each row is seen (FILCO, section 3.2)."""
+    learning_rate: float = 5e-5
+    """Highest learning rate (FILCO, section 3.2)."""
+    batch: int = 32
+    """Rows a step on each device, whatever `micro_batch` (FILCO, section 3.2)."""
+    micro_batch: int = 8
+    """Rows computed at once; gradients of `batch / micro_batch` of them are accumulated."""
+    max_input: int = 1024
+    """Most tokens that the model reads (FILCO, section 3.2)."""
+    max_output: int = 512
+    """Most tokens of a target; longer ones are cut, and counted (FILCO, section 3.2)."""
+    warmup: float = 0.0
+    """Share of the steps in which the learning rate rises."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay of AdamW."""
+    lora_rank: int = 16
+    """Rank of the low-rank adapters (causal-lora)."""
+    lora_alpha: int = 32
+    """Scale of the adapters (causal-lora)."""
+    lora_dropout: float = 0.05
+    """Dropout before the adapters (causal-lora)."""
+    gradient_checkpointing: bool = False
+    """Whether activations are computed again instead of kept: less memory, more time."""
+    precision: Precision = "auto"
+    """Numbers while training; auto: bfloat16 where the hardware has it."""
+    device: str = "auto"
+    """`auto`, `cpu`, `cuda` or `cuda:1`."""
+    save_every: int = 200
+    """Steps between checkpoints; one is saved at each epoch's end too."""
+    held_out: float = 0.1
+    """Share of the questions held out to measure and to choose the threshold on."""
+    seed: int = 0
+    """Seed of splits, order and new weights."""
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: A value is of the wrong type or out of its range.
+        """
+        for name, hint in get_type_hints(type(self)).items():
+            object.__setattr__(self, name, typed(name, getattr(self, name), hint))
+        for name in ("batch", "micro_batch", "max_input", "max_output", "lora_rank", "save_every"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("epochs", "learning_rate"):
+            if getattr(self, name) <= 0:
+                raise UsageError(f"{name} must be above 0, not {getattr(self, name)}")
+        for name in ("held_out", "warmup", "lora_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UsageError(f"{name} must be 0 or more and below 1, not {getattr(self, name)}")
+        if self.weight_decay < 0:
+            raise UsageError(f"weight_decay must be 0 or more, not {self.weight_decay}")
+
+    @property
+    def accumulate(self) -> int:
+        """Micro-batches a step."""
+        return max(1, -(-self.batch // self.micro_batch))
+
+
+def changed(defaults: Settings, values: Mapping[str, Any]) -> Settings:
+    """Return the defaults with `values` set.
+
+    Raises:
+        UsageError: There is no such setting, or a value is out of range.
+    """
+    known = [one.name for one in dataclasses.fields(defaults)]
+    for name in values:
+        if name not in known:
+            raise UsageError(f"no setting {name!r}; settings: {', '.join(known)}")
+    return dataclasses.replace(defaults, **values)
