@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_type_hints
 
@@ -11,6 +11,23 @@ from ragweave.errors import UsageError
 from ragweave.nodes.option_types import typed
 
 Precision = Literal["auto", "float32", "bfloat16"]
+
+_COUNTS = (
+    "batch",
+    "micro_batch",
+    "max_input",
+    "max_output",
+    "lora_rank",
+    "lora_alpha",
+    "save_every",
+)
+_SHARES = ("held_out", "warmup", "lora_dropout")
+_RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
+    (_COUNTS, lambda value: value >= 1, "at least 1"),
+    (("epochs", "learning_rate"), lambda value: value > 0, "above 0"),
+    (_SHARES, lambda value: 0 <= value < 1, "0 or more and below 1"),
+    (("weight_decay",), lambda value: value >= 0, "0 or more"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,17 +79,10 @@ class Settings:
         """
         for name, hint in get_type_hints(type(self)).items():
             object.__setattr__(self, name, typed(name, getattr(self, name), hint))
-        for name in ("batch", "micro_batch", "max_input", "max_output", "lora_rank", "save_every"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("epochs", "learning_rate"):
-            if getattr(self, name) <= 0:
-                raise UsageError(f"{name} must be above 0, not {getattr(self, name)}")
-        for name in ("held_out", "warmup", "lora_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"{name} must be 0 or more and below 1, not {getattr(self, name)}")
-        if self.weight_decay < 0:
-            raise UsageError(f"weight_decay must be 0 or more, not {self.weight_decay}")
+        for names, fits, wanted in _RANGES:
+            for name in names:
+                if not fits(getattr(self, name)):
+                    raise UsageError(f"{name} must be {wanted}, not {getattr(self, name)}")
 
     @property
     def accumulate(self) -> int:

@@ -1,0 +1,166 @@
+"""`train_part`: labelled rows in, a folder with a trained part out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.datasets.files import file_hash
+from ragweave.tools.parts import PartCard, PartRole
+from ragweave.training.folder import begin_folder, finish_folder
+from ragweave.training.job import Fitted, Job, Shown, Watch
+from ragweave.training.kinds import DEFAULT_KIND, recipe_of
+from ragweave.training.rows import TrainingRow, read_rows
+from ragweave.training.settings import Settings, changed
+from ragweave.training.splits import Split, check_apart, split_rows
+
+_LIBRARIES = ("ragweave", "torch", "transformers", "sentence-transformers", "peft", "trl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A training that is ready to begin: rows read and checked, settings settled."""
+
+    role: PartRole
+    kind: str
+    settings: Settings
+    rows: Split
+    files: tuple[Path, ...]
+    folder: Path
+
+    def job(self, *, resume: bool = False, watch: Watch | None = None) -> Job:
+        """Return the job that a recipe takes."""
+        return Job(
+            role=self.role,
+            kind=self.kind,
+            rows=self.rows,
+            settings=self.settings,
+            folder=self.folder,
+            resume=resume,
+            watch=watch or Watch(),
+        )
+
+    def show(self, limit: int) -> list[Shown]:
+        """Return the first training rows exactly as the model will see them."""
+        return list(islice(recipe_of(self.kind, self.role).show(self.job()), limit))
+
+    def data(self) -> dict[str, Any]:
+        """Return what the card says of the data: files, hashes, counts by label."""
+        files = [{"file": one.name, "sha256": file_hash(one)} for one in self.files]
+        return {
+            "files": files,
+            "train": counts(self.role, self.rows.train),
+            "held_out": counts(self.role, self.rows.held_out),
+        }
+
+
+def plan_training(
+    role: PartRole,
+    rows: str | Path,
+    out: str | Path,
+    *,
+    kind: str | None = None,
+    held_out: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Read and check everything that a training needs; nothing is written.
+
+    Args:
+        role: What the part will do.
+        rows: File of training rows (`ragweave label …`).
+        out: Folder of the part.
+        kind: How it works; None: the smallest kind that does the role well.
+        held_out: File of held-out rows; None: a share of the questions of `rows`.
+        settings: Settings by name, in the place of the kind's defaults.
+
+    Raises:
+        UsageError: A file, row, kind or setting is bad; all rows have one label; a question
+            stands in both files.
+        MissingExtraError: What the kind trains with is not installed.
+    """
+    chosen = kind or DEFAULT_KIND[role]
+    recipe = recipe_of(chosen, role)
+    settled = changed(recipe.defaults(role), settings or {})
+    read = read_rows(rows, role)
+    if held_out is None:
+        split = split_rows(read, settled.held_out, settled.seed)
+    else:
+        split = Split(read, read_rows(held_out, role))
+        check_apart(split.train, split.held_out)
+    _check_labels(role, split.train, rows)
+    files = (Path(rows),) if held_out is None else (Path(rows), Path(held_out))
+    return Plan(role=role, kind=chosen, settings=settled, rows=split, files=files, folder=Path(out))
+
+
+def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) -> PartCard:
+    """Train a part and write its folder: weights, tokenizer, model card.
+
+    Args:
+        plan: What to train (`plan_training`).
+        resume: Go on with the unfinished training in the folder.
+        watch: Who looks on.
+
+    Returns:
+        The part's card, as written to the folder.
+
+    Raises:
+        UsageError: The folder holds something else, or the plan is not the one it was begun with.
+        TrainingStoppedError: The loss is no number, or the disk is full; `resume` goes on from
+            the last good checkpoint.
+    """
+    data = plan.data()
+    settings = dataclasses.asdict(plan.settings)
+    written = {"role": plan.role, "kind": plan.kind, "settings": settings, "data": data}
+    begin_folder(plan.folder, written, resume=resume)
+    fitted: Fitted = recipe_of(plan.kind, plan.role).fit(plan.job(resume=resume, watch=watch))
+    card = PartCard(
+        role=plan.role,
+        kind=plan.kind,
+        base=plan.settings.base,
+        threshold=fitted.threshold,
+        data={**data, **fitted.data},
+        settings=settings,
+        metrics=fitted.metrics,
+        versions=dict(_versions()),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    finish_folder(plan.folder, card)
+    return card
+
+
+def counts(role: PartRole, rows: Sequence[TrainingRow]) -> dict[str, int]:
+    """Return the number of rows, and of rows by label."""
+    labels = Counter(label for row in rows for label in _labels(role, row))
+    return {"rows": len(rows), **dict(sorted(labels.items()))}
+
+
+def _labels(role: PartRole, row: Mapping[str, Any]) -> Iterator[str]:
+    if role == "judge":
+        yield "known" if row["known"] else "unknown"
+    elif role in ("filter", "generator"):
+        yield "with_spans" if row["spans"] else "empty"
+
+
+def _check_labels(role: PartRole, rows: Sequence[TrainingRow], where: str | Path) -> None:
+    found = counts(role, rows)
+    if role == "judge" and not (found.get("known") and found.get("unknown")):
+        only = "known" if found.get("known") else "unknown"
+        raise UsageError(f"{where}: all {found['rows']} rows are {only}; a judge needs both")
+    if role == "filter" and not found.get("with_spans"):
+        raise UsageError(f"{where}: no row keeps a span; a filter has nothing to learn from")
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for name in _LIBRARIES:
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            continue
