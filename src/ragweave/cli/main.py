@@ -9,7 +9,20 @@ from typing import Annotated, NoReturn
 import typer
 
 import ragweave
-from ragweave.cli import ask, compare, doctor, draw, index, label, methods, report, study, trace
+from ragweave.cli import (
+    ask,
+    compare,
+    doctor,
+    draw,
+    index,
+    label,
+    methods,
+    part,
+    report,
+    study,
+    trace,
+    train,
+)
 from ragweave.cli import eval as eval_
 from ragweave.cli.screen import plain
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
@@ -31,6 +44,8 @@ app.command("eval")(eval_.evaluate)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("doctor")(doctor.doctor)
+app.command("train")(train.train)
+app.add_typer(part.app, name="part")
 app.add_typer(study.app, name="study")
 app.add_typer(label.app, name="label")
 

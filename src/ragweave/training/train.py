@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -119,7 +120,8 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
     data = plan.data()
     settings = dataclasses.asdict(plan.settings)
     written = {"role": plan.role, "kind": plan.kind, "settings": settings, "data": data}
-    begin_folder(plan.folder, written, resume=resume)
+    if _leads():
+        begin_folder(plan.folder, written, resume=resume)
     fitted: Fitted = recipe_of(plan.kind, plan.role).fit(plan.job(resume=resume, watch=watch))
     card = PartCard(
         role=plan.role,
@@ -132,8 +134,14 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
         versions=dict(_versions()),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    finish_folder(plan.folder, card)
+    if _leads():
+        finish_folder(plan.folder, card)
     return card
+
+
+def _leads() -> bool:
+    """Tell whether this process is the first of those that `accelerate launch` started."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def counts(role: PartRole, rows: Sequence[TrainingRow]) -> dict[str, int]:
