@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ragweave.errors import UsageError
+from ragweave.tools.parts import PartCard, read_card
+from ragweave.training.folder import begin_folder, finish_folder
+
+PLAN = {"role": "judge", "settings": {"epochs": 3.0, "seed": 0}, "data": {"files": ("a",)}}
+CARD = PartCard(
+    role="judge",
+    kind="cross-encoder",
+    base="minilm",
+    threshold=0.25,
+    metrics={"auc": {"mean": 0.7, "low": 0.6, "high": 0.8}},
+    data={"files": [{"file": "a|b.jsonl", "sha256": "00"}]},
+)
+
+
+def test_a_training_is_begun_gone_on_with_and_finished(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "judge"
+    begin_folder(folder, PLAN, resume=False)
+    (folder / "checkpoints" / "step-1").mkdir(parents=True)
+    with pytest.raises(UsageError, match="--resume goes on"):
+        begin_folder(folder, PLAN, resume=False)
+    begin_folder(folder, PLAN, resume=True)
+    finish_folder(folder, CARD)
+    assert read_card(folder) == CARD
+    assert sorted(one.name for one in folder.iterdir()) == ["README.md", "part.json"]
+    with pytest.raises(UsageError, match="holds a trained part already"):
+        begin_folder(folder, PLAN, resume=True)
+
+
+def test_a_training_goes_on_only_as_it_began(tmp_path: Path) -> None:
+    begin_folder(tmp_path / "j", PLAN, resume=False)
+    other = {**PLAN, "settings": {"epochs": 4.0, "seed": 0}}
+    with pytest.raises(UsageError, match=r"another settings \(epochs: 3.0, now 4.0\)"):
+        begin_folder(tmp_path / "j", other, resume=True)
+
+
+def test_foreign_folders_and_nothing_to_resume(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("dear", "utf-8")
+    with pytest.raises(UsageError, match="is no training"):
+        begin_folder(tmp_path / "mine", PLAN, resume=False)
+    with pytest.raises(UsageError, match="no training to go on with"):
+        begin_folder(tmp_path / "none", PLAN, resume=True)
+    with pytest.raises(UsageError, match="cannot be written"):
+        begin_folder(tmp_path / "mine" / "thesis.txt" / "x", PLAN, resume=False)
+    assert [one.name for one in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+def test_the_model_card_says_what_the_part_is(tmp_path: Path) -> None:
+    finish_folder(tmp_path, CARD)
+    text = (tmp_path / "README.md").read_text("utf-8")
+    assert text.startswith("---\nbase_model: minilm\n")
+    assert "--option judge=" in text
+    assert "0.2500" in text
+    assert "| auc: low | 0.6 |" in text
+    assert "a\\|b.jsonl" in text
