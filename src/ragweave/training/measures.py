@@ -1,0 +1,179 @@
+"""Measures of small parts: how well a judge parts known from unknown, a filter its sentences.
+
+Each comes with a bootstrap interval: over rows for a judge, over questions for a filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragweave.evaluation.metrics.statistics import Interval, bootstrap
+
+_CELLS = 4_000_000
+
+
+class Marked(NamedTuple):
+    """A question's sentences, in reading order, as a filter scored them."""
+
+    scores: Sequence[float]
+    gold: Sequence[bool]
+    """Whether the sentence is one to keep."""
+    sizes: Sequence[int]
+    """Length of each sentence, in any one unit."""
+
+
+def auc(scores: Sequence[float], labels: Sequence[bool]) -> float:
+    """Return the area under the ROC curve: how often a positive outscores a negative, ties half.
+
+    Raises:
+        ValueError: All labels are the same, or the lists differ in length.
+    """
+    return float(_aucs(*_grouped(scores, labels), np.ones((1, len(scores))))[0])
+
+
+def auc_interval(
+    scores: Sequence[float],
+    labels: Sequence[bool],
+    *,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Interval:
+    """Return the AUC with its percentile-bootstrap interval over rows.
+
+    Samples that drew rows of one class alone have no AUC and are left out.
+
+    Raises:
+        ValueError: All labels are the same, or the lists differ in length.
+    """
+    size = len(scores)
+    order, positive, group = _grouped(scores, labels)
+    whole = float(_aucs(order, positive, group, np.ones((1, size)))[0])
+    random = np.random.default_rng(seed)
+    rows = max(1, min(resamples, _CELLS // size))
+    drawn: list[NDArray[np.float64]] = []
+    for first in range(0, resamples, rows):
+        count = min(rows, resamples - first)
+        times = random.multinomial(size, np.full(size, 1 / size), count).astype(np.float64)
+        drawn.append(_aucs(order, positive, group, times))
+    values = np.concatenate(drawn)
+    tail = (1 - level) / 2
+    low, high = np.nanquantile(values, [tail, 1 - tail])
+    return Interval(whole, float(low), float(high), size)
+
+
+def right(probabilities: Sequence[float], labels: Sequence[bool], threshold: float) -> list[float]:
+    """Return, a row, 1.0 where `probability > threshold` is what the label says, else 0.0."""
+    return [
+        float((probability > threshold) == label)
+        for probability, label in zip(probabilities, labels, strict=True)
+    ]
+
+
+def hit(scores: Sequence[float], gold: Sequence[bool], within: int = 1) -> float:
+    """Return 1.0 if a sentence to keep is among the `within` best; of equal ones the first is best."""
+    order = sorted(range(len(scores)), key=lambda i: -scores[i])
+    return float(any(gold[i] for i in order[:within]))
+
+
+def recall(keeps: Sequence[bool], gold: Sequence[bool]) -> float:
+    """Return the share of the sentences to keep that are kept; 1.0 where there are none."""
+    wanted = sum(gold)
+    return sum(k and g for k, g in zip(keeps, gold, strict=True)) / wanted if wanted else 1.0
+
+
+def precision(keeps: Sequence[bool], gold: Sequence[bool]) -> float | None:
+    """Return the share of the kept sentences that are to be kept; None where none is kept."""
+    kept = sum(keeps)
+    return sum(k and g for k, g in zip(keeps, gold, strict=True)) / kept if kept else None
+
+
+def size_kept(keeps: Sequence[bool], sizes: Sequence[int]) -> float:
+    """Return the share of the text that is kept; all of it where no sentence is (the fallback)."""
+    total = sum(sizes)
+    if not any(keeps) or not total:
+        return 1.0
+    return sum(size for keep, size in zip(keeps, sizes, strict=True) if keep) / total
+
+
+def judge_measures(
+    probabilities: Sequence[float], labels: Sequence[bool], threshold: float
+) -> dict[str, Interval]:
+    """Return accuracy, the larger class's share (`majority`) and, with two classes, AUC."""
+    share = sum(labels) / len(labels)
+    larger = [float(label == (share >= 0.5)) for label in labels]
+    found = {
+        "accuracy": bootstrap(right(probabilities, labels, threshold)),
+        "majority": bootstrap(larger),
+    }
+    if 0 < share < 1:
+        found["auc"] = auc_interval(probabilities, labels)
+    return found
+
+
+def filter_measures(questions: Sequence[Marked], threshold: float) -> dict[str, Interval]:
+    """Return the filter's measures, each a mean over questions.
+
+    `first` and `in_two`: a sentence to keep is the best, or among the best two (over questions
+    that have one). `recall` and `precision`: of sentences above the threshold. `tokens_kept`:
+    share of the text that goes on, all of it where nothing is above the threshold; `empty`: how
+    often that is so.
+    """
+    keeps = [[score > threshold for score in one.scores] for one in questions]
+    answerable = [one for one in questions if any(one.gold)]
+    both = list(zip(questions, keeps, strict=True))
+    values: dict[str, list[float]] = {
+        "first": [hit(one.scores, one.gold) for one in answerable],
+        "in_two": [hit(one.scores, one.gold, 2) for one in answerable],
+        "recall": [recall(kept, one.gold) for one, kept in both if any(one.gold)],
+        "precision": [p for one, kept in both if (p := precision(kept, one.gold)) is not None],
+        "tokens_kept": [size_kept(kept, one.sizes) for one, kept in both],
+        "empty": [float(not any(kept)) for kept in keeps],
+    }
+    return {name: bootstrap(found) for name, found in values.items() if found}
+
+
+def as_json(measures: Mapping[str, Interval], digits: int = 4) -> dict[str, Any]:
+    """Return measures as plain values for a card: `{"auc": {"mean": …, "low": …, …}}`."""
+    return {
+        name: {key: round(value, digits) for key, value in asdict(interval).items()}
+        for name, interval in measures.items()
+    }
+
+
+def _grouped(
+    scores: Sequence[float], labels: Sequence[bool]
+) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.intp]]:
+    """Return the order of rising scores, the labels in it, and where each group of ties begins."""
+    if len(scores) != len(labels):
+        raise ValueError(f"{len(scores)} scores for {len(labels)} labels")
+    if len(set(map(bool, labels))) < 2:
+        raise ValueError("an AUC needs positives and negatives")
+    values = np.asarray(scores, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    ranked = values[order]
+    starts = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
+    return order, np.asarray(labels, dtype=np.bool_)[order], starts
+
+
+def _aucs(
+    order: NDArray[np.intp],
+    positive: NDArray[np.bool_],
+    starts: NDArray[np.intp],
+    times: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the AUC of each sample; `times` is (samples, rows): how often it drew each row."""
+    weights = times[:, order]
+    up = np.add.reduceat(weights * positive, starts, axis=1)
+    down = np.add.reduceat(weights * ~positive, starts, axis=1)
+    below = np.cumsum(down, axis=1) - down
+    pairs = up.sum(axis=1) * down.sum(axis=1)
+    won = (up * (below + down / 2)).sum(axis=1)
+    values: NDArray[np.float64] = np.full(len(times), np.nan)
+    np.divide(won, pairs, out=values, where=pairs > 0)
+    return values
