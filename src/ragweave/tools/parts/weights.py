@@ -1,0 +1,210 @@
+"""Models and tokenizers from folders, without running any code that came with them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ragweave.errors import MissingExtraError, ModelError, UsageError
+
+_SAFE = {"local_files_only": True, "trust_remote_code": False}
+_ADAPTER = ("r", "lora_alpha", "lora_dropout", "target_modules", "use_rslora")
+"""What is taken of `adapter_config.json`: other entries can name modules to import."""
+
+
+def need_transformers(feature: str, extra: str, *more: str) -> None:
+    """Check that transformers, torch and `more` are installed.
+
+    Raises:
+        MissingExtraError: One is not.
+    """
+    from importlib.util import find_spec
+
+    if any(find_spec(name) is None for name in ("torch", "transformers", *more)):
+        raise MissingExtraError(feature, extra)
+
+
+def find_base(name: str, near: Path | None = None) -> Path:
+    """Return the folder of a base model: a local path, or what the hub's cache holds.
+
+    Nothing is downloaded.
+
+    Args:
+        name: A folder's path or a hub name.
+        near: A folder that a relative path may start from too.
+
+    Raises:
+        ModelError: It is not here; the text says what to download and where to put it.
+    """
+    places = [Path(name).expanduser(), *([near / name] if near else [])]
+    for place in places:
+        if (place / "config.json").is_file():
+            return place
+    from huggingface_hub import constants, snapshot_download
+
+    try:
+        found = Path(snapshot_download(name, local_files_only=True))
+    except (OSError, ValueError) as fault:
+        raise _missing(name, Path(constants.HF_HUB_CACHE)) from fault
+    if not (found / "config.json").is_file():
+        raise _missing(name, Path(constants.HF_HUB_CACHE))
+    return found
+
+
+def _missing(name: str, cache: Path) -> ModelError:
+    return ModelError(
+        f"the base model {name} is not on this machine: `hf download {name}` puts it into {cache} "
+        f"(HF_HOME moves that), or give the path of a folder with its config.json, tokenizer and "
+        f"safetensors"
+    )
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """Read a folder's tokenizer; one without a padding token pads with its end token.
+
+    Raises:
+        ModelError: There is none, or it has no end token.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, **_SAFE)
+    except (OSError, ValueError, KeyError, TypeError) as fault:
+        raise ModelError(f"{folder}: its tokenizer can't be read ({_line(fault)})") from fault
+    if tokenizer.eos_token_id is None:
+        raise ModelError(f"{folder}: its tokenizer has no end token, so no output could end")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def read_model(folder: Path, *, causal: bool, dtype: str) -> Any:
+    """Read a folder's weights, from safetensors alone.
+
+    Args:
+        folder: The model's folder.
+        causal: Whether a causal model is wanted; otherwise an encoder-decoder model.
+        dtype: Number type, such as `float32`.
+
+    Raises:
+        ModelError: It can't be read, or is of the other kind.
+        UsageError: Its configuration asks for code.
+    """
+    import torch
+    import transformers
+
+    _check_config(folder)
+    auto: Any = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForSeq2SeqLM
+    from safetensors import SafetensorError
+
+    try:
+        with quiet():
+            model = auto.from_pretrained(
+                folder, use_safetensors=True, dtype=getattr(torch, dtype), **_SAFE
+            )
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as fault:
+        wanted = "causal" if causal else "encoder-decoder"
+        raise ModelError(f"{folder}: can't be read as a {wanted} model ({_line(fault)})") from fault
+    return model
+
+
+def with_adapter(model: Any, folder: Path) -> Any:
+    """Put a folder's low-rank adapters over a base model.
+
+    Raises:
+        ModelError: The adapters can't be read, or do not fit the base.
+    """
+    from peft import LoraConfig, TaskType, get_peft_model, set_peft_model_state_dict
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        told = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+        if told.get("peft_type") != "LORA":
+            raise ModelError(f"{folder}: holds {told.get('peft_type')} adapters, not LORA ones")
+        config = LoraConfig(
+            task_type=TaskType.CAUSAL_LM, **{name: told[name] for name in _ADAPTER if name in told}
+        )
+        weights = load_file(folder / "adapter_model.safetensors")
+        adapted = get_peft_model(model, config)
+        result = set_peft_model_state_dict(adapted, weights)
+    except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as fault:
+        raise ModelError(f"{folder}: its adapters can't be read ({_line(fault)})") from fault
+    lost = [name for name in result.missing_keys if "lora_" in name] + result.unexpected_keys
+    if lost:
+        raise ModelError(f"{folder}: its adapters do not fit the base model ({lost[0]})")
+    return adapted
+
+
+def greedy(model: Any, tokenizer: Any) -> Any:
+    """Give a model greedy settings alone, whatever its folder says of sampling; return it."""
+    from transformers import GenerationConfig
+
+    before = model.generation_config
+    start = before.decoder_start_token_id
+    if start is None:
+        start = getattr(model.config, "decoder_start_token_id", None)
+    ends = _ids(before.eos_token_id) + _ids(tokenizer.eos_token_id)
+    model.generation_config = GenerationConfig(
+        do_sample=False,
+        num_beams=1,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=list(dict.fromkeys(ends)),
+        pad_token_id=tokenizer.pad_token_id,
+        decoder_start_token_id=start,
+    )
+    return model
+
+
+def best_device() -> str:
+    """Return `cuda` where torch sees a GPU, otherwise `cpu`."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def has_bfloat16(device: str) -> bool:
+    """Tell whether a device computes bfloat16 in hardware."""
+    import torch
+
+    return device.startswith("cuda") and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from drawing bars of its own."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _check_config(folder: Path) -> None:
+    """Refuse kernels by hub name: transformers would fetch and run them."""
+    try:
+        fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as fault:
+        raise ModelError(f"{folder}: its config.json can't be read ({_line(fault)})") from fault
+    for name, value in fields.items() if isinstance(fields, dict) else ():
+        if "attn_implementation" in name and not isinstance(value, str | None):
+            raise UsageError(f"{folder}: config.json has an odd {name}")
+        if "attn_implementation" in name and "/" in (value or ""):
+            raise UsageError(f"{folder}: config.json asks for code of its own ({name})")
+
+
+def _ids(value: int | Sequence[int] | None) -> list[int]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, int) else list(value)
+
+
+def _line(fault: Exception) -> str:
+    return (str(fault).strip().splitlines() or [type(fault).__name__])[0]

@@ -1,0 +1,241 @@
+"""Trained parts that write text: sequence-to-sequence models, and causal ones with adapters."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ragweave.errors import UsageError
+from ragweave.tools.parts.card import PartRole, read_card
+from ragweave.tools.parts.fitting import fit_input
+from ragweave.tools.parts.forms import LEADS, PartInput
+from ragweave.tools.parts.safe import check_safe
+from ragweave.tools.parts.weights import (
+    best_device,
+    find_base,
+    greedy,
+    has_bfloat16,
+    need_transformers,
+    read_model,
+    read_tokenizer,
+    with_adapter,
+)
+
+WRITERS = ("seq2seq", "causal-lora")
+"""The kinds of parts that `load_writer` takes."""
+
+_OPENED = re.compile(r"<\s+(?=/?[A-Z])")
+
+
+class Written(NamedTuple):
+    """One output."""
+
+    text: str
+    input_tokens: int
+    """Tokens read, special ones too."""
+    output_tokens: int
+    """Every token that the model chose, its end token among them."""
+    finished: bool
+    """False: it ran into `max_new_tokens`."""
+    cut: bool
+    """Whether the input was cut to fit."""
+
+
+class TextWriter:
+    """Writes greedily in padded batches; calls from several threads take turns.
+
+    Inputs are the role's own (`tools.parts.forms`); what a causal model needs between input and
+    output is put there by the writer.
+
+    Example:
+        >>> writer = load_writer("generator/", "generator")  # doctest: +SKIP
+        >>> writer.write([generator_input("who wrote Hamlet", passages)])  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        role: PartRole,
+        *,
+        max_input: int,
+        max_output: int,
+        batch: int = 8,
+    ) -> None:
+        """Take a loaded model, as it stands on its device.
+
+        Args:
+            model: A transformers model, causal or encoder-decoder.
+            tokenizer: Its tokenizer.
+            role: What the part does.
+            max_input: Most tokens that it reads; longer inputs lose the end of their body.
+            max_output: Most tokens that it writes, where a call does not say.
+            batch: Inputs at once.
+        """
+        self.role, self.batch, self.max_output = role, batch, max_output
+        self.causal = not model.config.is_encoder_decoder
+        self.max_input = input_limit(model.config, max_input, max_output)
+        self.model, self.tokenizer = model, tokenizer
+        self._lock = threading.RLock()
+
+    def write(
+        self, inputs: Sequence[PartInput | str], max_new_tokens: int | None = None
+    ) -> list[Written]:
+        """Return what the part writes for each input, greedily.
+
+        Raises:
+            UsageError: `max_new_tokens` is below 1, or a question alone is too long to read.
+        """
+        limit = self.max_output if max_new_tokens is None else max_new_tokens
+        if limit < 1:
+            raise UsageError(f"max_new_tokens must be at least 1, not {limit}")
+        fitted = [fit_input(self.tokenizer, self._led(one), self.max_input) for one in inputs]
+        ids = [self._encoded(one.text) for one in fitted]
+        outputs: dict[int, list[int]] = {}
+        order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
+        with self._lock:
+            for first in range(0, len(order), self.batch):
+                chosen = order[first : first + self.batch]
+                new = self._generate([ids[i] for i in chosen], limit)
+                outputs.update(zip(chosen, new, strict=True))
+        return [
+            Written(
+                text=self.decode(outputs[i]),
+                input_tokens=len(ids[i]),
+                output_tokens=len(outputs[i]),
+                finished=outputs[i][-1:] != [] and outputs[i][-1] in self._ends(),
+                cut=fitted[i].cut,
+            )
+            for i in range(len(ids))
+        ]
+
+    def score(self, pairs: Sequence[tuple[PartInput | str, str]]) -> list[float]:
+        """Return the natural-log probability of each output, end token included, given its input.
+
+        The margin of `KNOWN` over `UNKNOWN` for one input is how sure a judge is.
+        """
+        from ragweave.tools.scorers import HuggingFaceScorer
+
+        texts = [
+            (fit_input(self.tokenizer, self._led(one), self.max_input).text, output)
+            for one, output in pairs
+        ]
+        with self._lock:
+            return HuggingFaceScorer(self.model, self.tokenizer, batch_size=self.batch).score(texts)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of output tokens; marks (`<Known …>`) lose a space that some decoders put in."""
+        text = self.tokenizer.decode(
+            list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        marked = self.role in ("judge", "rewriter")
+        return (_OPENED.sub("<", text) if marked else str(text)).strip()
+
+    def _led(self, given: PartInput | str) -> PartInput:
+        one = PartInput("", given) if isinstance(given, str) else given
+        return one._replace(tail=one.tail + LEADS[self.role]) if self.causal else one
+
+    def _encoded(self, text: str) -> list[int]:
+        return without_end(
+            list(self.tokenizer(text, verbose=False)["input_ids"]),
+            self.tokenizer.eos_token_id if self.causal else None,
+        )
+
+    def _ends(self) -> list[int]:
+        ends = self.model.generation_config.eos_token_id
+        return [ends] if isinstance(ends, int) else list(ends)
+
+    def _generate(self, rows: Sequence[list[int]], limit: int) -> list[list[int]]:
+        """Return the new tokens of each row, up to and with the first end token."""
+        import torch
+
+        width = max(map(len, rows))
+        pad = self.tokenizer.pad_token_id
+        ids, mask = (torch.full((len(rows), width), fill) for fill in (pad, 0))
+        for i, row in enumerate(rows):
+            # A causal model goes on from the right end, so its padding stands on the left.
+            place = slice(width - len(row), width) if self.causal else slice(len(row))
+            ids[i, place], mask[i, place] = torch.tensor(row), 1
+        device = self.model.device
+        with torch.inference_mode():
+            made = self.model.generate(
+                input_ids=ids.to(device), attention_mask=mask.to(device), max_new_tokens=limit
+            )
+        new = made[:, width:] if self.causal else made[:, 1:]
+        ends = set(self._ends())
+        return [_up_to(row, ends) for row in new.tolist()]
+
+
+def load_writer(
+    folder: str | Path, role: PartRole | None = None, *, device: str | None = None, batch: int = 8
+) -> TextWriter:
+    """Load a trained part that writes text; nothing of the folder is run.
+
+    Args:
+        folder: The part's folder.
+        role: What it is wanted for; None: whatever it was trained for.
+        device: A torch device; None: a GPU where there is one.
+        batch: Inputs at once.
+
+    Raises:
+        UsageError: The folder is no finished part, was trained for another role or is of another
+            kind, or holds what could run as code.
+        MissingExtraError: transformers (or peft, for adapters) is not installed.
+        ModelError: The weights can't be read, or the base model is not on this machine.
+    """
+    path = Path(folder)
+    card = read_card(path, role)
+    if card.kind not in WRITERS:
+        raise UsageError(f"{path}: is a {card.kind}, which writes no text ({', '.join(WRITERS)})")
+    check_safe(path)
+    causal = card.kind == "causal-lora"
+    need_transformers("A trained part", "train", *(["peft"] if causal else []))
+    tokenizer = read_tokenizer(path)
+    chosen = device or best_device()
+    dtype = "bfloat16" if has_bfloat16(chosen) else "float32"
+    if causal:
+        base = read_model(find_base(card.base, path), causal=True, dtype=dtype)
+        model = with_adapter(base, path)
+    else:
+        model = read_model(path, causal=False, dtype=dtype)
+    greedy(model, tokenizer)
+    return TextWriter(
+        model.to(chosen).eval(),
+        tokenizer,
+        card.role,
+        max_input=int(card.settings.get("max_input", 1024)),
+        max_output=int(card.settings.get("max_output", 512)),
+        batch=batch,
+    )
+
+
+def input_limit(config: Any, max_input: int, max_output: int) -> int:
+    """Return the most tokens that an input may take, within what the model has places for.
+
+    Raises:
+        UsageError: A causal model's places do not hold the output and any input.
+    """
+    places = getattr(config, "max_position_embeddings", None)
+    if places is None:
+        return max_input
+    room = int(places) if config.is_encoder_decoder else int(places) - max_output
+    if room < 1:
+        raise UsageError(f"max_output is {max_output}, and the model has only {places} places")
+    return min(max_input, room)
+
+
+def without_end(ids: list[int], end: int | None) -> list[int]:
+    """Drop end tokens behind a causal prompt: they would make the output a new text."""
+    while end is not None and len(ids) > 1 and ids[-1] == end:
+        ids.pop()
+    return ids
+
+
+def _up_to(tokens: list[int], ends: set[int]) -> list[int]:
+    for place, token in enumerate(tokens):
+        if token in ends:
+            return tokens[: place + 1]
+    return tokens

@@ -1,0 +1,1 @@
+"""The papers' sizes: sequence-to-sequence models in full, causal ones by low-rank adapters."""
