@@ -1,0 +1,159 @@
+"""Running a trained encoder: token ids in, logits out, by torch or by ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragweave.errors import MissingExtraError, ModelError, UsageError
+from ragweave.tools.parts.encoder_files import ONNX
+
+Features = Mapping[str, NDArray[np.int64]]
+"""`input_ids`, `attention_mask`, … of a batch, each (rows, tokens)."""
+
+Run = Callable[[Features], NDArray[np.float32]]
+"""Gives the logits of a batch, (rows,)."""
+
+_FEATURE = "A trained encoder"
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Load an encoder's fast tokenizer.
+
+    Raises:
+        MissingExtraError: transformers is not installed.
+        ModelError: There is none that can be read, or a slow one alone.
+    """
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise MissingExtraError(_FEATURE, "hf") from error
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            str(folder), trust_remote_code=False, local_files_only=True
+        )
+    except (OSError, ValueError, KeyError, TypeError) as fault:
+        raise ModelError(f"{folder}: its tokenizer cannot be read ({_line(fault)})") from fault
+    if not tokenizer.is_fast:
+        raise ModelError(
+            f"{folder}: its tokenizer gives no offsets; a fast one (tokenizer.json) does"
+        )
+    return tokenizer
+
+
+def load_torch_model(folder: Path) -> Any:
+    """Load the encoder and its head as a torch module that gives `logits` of one label.
+
+    Raises:
+        MissingExtraError: transformers or torch is not installed.
+        ModelError: The weights can't be read or are not whole, or have more than one label.
+    """
+    try:
+        import torch
+        from safetensors import SafetensorError
+        from transformers import AutoModelForSequenceClassification
+    except ImportError as error:
+        raise MissingExtraError(_FEATURE, "hf") from error
+    with quiet():
+        try:
+            model, told = AutoModelForSequenceClassification.from_pretrained(
+                str(folder),
+                trust_remote_code=False,
+                use_safetensors=True,
+                local_files_only=True,
+                dtype=torch.float32,
+                output_loading_info=True,
+            )
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as fault:
+            raise ModelError(f"{folder}: its weights cannot be read ({_line(fault)})") from fault
+    if told["missing_keys"]:
+        named = ", ".join(sorted(told["missing_keys"])[:3])
+        raise ModelError(f"{folder}: its weights are not whole (no {named})")
+    if model.config.num_labels != 1:
+        raise ModelError(f"{folder}: has {model.config.num_labels} labels where one is needed")
+    return model.eval()
+
+
+def torch_run(folder: Path, device: str) -> Run:
+    """Return what runs the torch weights on a device (errors as `load_torch_model`).
+
+    Raises:
+        UsageError: There is no such device.
+    """
+    model = load_torch_model(folder)
+    import torch
+
+    place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    try:
+        return model_run(model.to(torch.device(place)))
+    except (RuntimeError, AssertionError) as fault:
+        raise UsageError(f"device {device!r} is not to be had ({_line(fault)})") from fault
+
+
+def model_run(model: Any) -> Run:
+    """Return what runs a torch model where it is; the model is put into its form for use."""
+    import torch
+
+    place = model.eval().device
+
+    def run(features: Features) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            given = {name: torch.from_numpy(one).to(place) for name, one in features.items()}
+            logits: NDArray[np.float32] = model(**given).logits[:, 0].float().cpu().numpy()
+        return logits
+
+    return run
+
+
+def onnx_run(folder: Path) -> Run:
+    """Return what runs the folder's ONNX form on the CPU.
+
+    Raises:
+        MissingExtraError: onnxruntime is not installed.
+        ModelError: It can't be read.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError("The ONNX form of a part", "train") from error
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(
+            str(folder / ONNX), settings, providers=["CPUExecutionProvider"]
+        )
+    except (RuntimeError, OSError) as fault:
+        raise ModelError(f"{folder / ONNX}: cannot be read ({_line(fault)})") from fault
+    names = [one.name for one in session.get_inputs()]
+
+    def run(features: Features) -> NDArray[np.float32]:
+        (logits,) = session.run(None, {name: features[name] for name in names})
+        found: NDArray[np.float32] = logits[:, 0]
+        return found
+
+    return run
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers' progress bars and notes on fresh weights off the screen."""
+    from transformers.utils import logging
+
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def _line(fault: BaseException) -> str:
+    return " ".join(str(fault).split())[:200]
