@@ -22,7 +22,8 @@ def ask(
     model: Annotated[
         str,
         typer.Option(
-            help="extractive, openai:NAME, llamacpp:PATH, provider:NAME; settings behind ?"
+            help="extractive, openai:NAME, llamacpp:PATH, provider:NAME, or a trained part's "
+            "folder; settings behind ?"
         ),
     ] = "extractive",
     proxy: Annotated[str | None, typer.Option(help="Model that drafts answers.")] = None,
@@ -39,7 +40,12 @@ def ask(
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", "-o", help="name=value of the method's options; repeatable."),
+        typer.Option(
+            "--option",
+            "-o",
+            help="name=value of the method's options, or judge=, rewriter=, generator=, filter= "
+            "with a trained part's folder; repeatable.",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="Show replies as they come.")] = False,
@@ -55,6 +61,7 @@ def ask(
     import asyncio
 
     from ragweave.cli.record import plain_output, run_record, to_json
+    from ragweave.cli.roles import with_named
     from ragweave.cli.run import follow
     from ragweave.cli.show import show_result
     from ragweave.cli.watch import Watch
@@ -64,9 +71,8 @@ def ask(
     if trace_file is not None and not trace_file.parent.is_dir():
         raise UsageError(f"no such folder: {trace_file.parent}")
     roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
-    graph = _graph(
-        method, {"model": model, **roles}, k, option or [], _retriever(kb, retriever, rerank)
-    )
+    models, texts = with_named({"model": model, **roles}, option or [])
+    graph = _graph(method, models, k, texts, _retriever(kb, retriever, rerank))
     watch = Watch(live=stream and not json)
     try:
         result = asyncio.run(follow(graph, {"question": question}, watch))
@@ -80,7 +86,7 @@ def ask(
 
 
 def _graph(
-    name: str, roles: dict[str, Any], k: int | None, texts: list[str], retriever: Any
+    name: str, models: dict[str, Any], k: int | None, texts: list[str], retriever: Any
 ) -> CompiledGraph:
     from ragweave.graphs import build_graph
     from ragweave.graphs.build import method_named
@@ -90,7 +96,7 @@ def _graph(
     if k is not None:
         options["k"] = k
     try:
-        return build_graph(name, retriever=retriever, **roles, **options)
+        return build_graph(name, retriever=retriever, **models, **options)
     except ModelError as fault:
         raise UsageError(str(fault)) from fault
 

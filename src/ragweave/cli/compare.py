@@ -37,24 +37,20 @@ def compare(
     import asyncio
 
     from ragweave.cli.eval_run import shared_options
+    from ragweave.cli.roles import with_named
     from ragweave.evaluation.runs import parse_systems
     from ragweave.graphs import build_graph
+    from ragweave.tools.models import chat_model
 
     if not question.strip():
         raise UsageError("the question is empty: ask something")
-    texts = [*(option or []), *([f"k={k}"] if k is not None else [])]
+    flags = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
+    models, texts = with_named({"model": model, **flags}, option or [])
+    texts += [f"k={k}"] if k is not None else []
     systems = parse_systems(methods, shared_options(texts, methods))
     found = _retriever(kb, retriever, rerank)
-    roles: dict[str, Any] = {
-        "proxy": proxy,
-        "judge": judge,
-        "rewriter": rewriter,
-        "filter_model": filter_model,
-    }
-    graphs = [
-        build_graph(one.method, model=model, retriever=found, **roles, **one.options)
-        for one in systems
-    ]
+    shared: dict[str, Any] = {name: chat_model(spec) for name, spec in models.items()}
+    graphs = [build_graph(one.method, retriever=found, **shared, **one.options) for one in systems]
     results = asyncio.run(_ask_all(question, systems, graphs))
     if json:
         typer.echo(json_.dumps(results, ensure_ascii=False, indent=2, default=str))

@@ -21,7 +21,11 @@ Methods = Annotated[
     typer.Option("--methods", help="direct,concat[k=10],blendfilter[queries=question+internal]"),
 ]
 Model = Annotated[
-    str, typer.Option(help="extractive, openai:NAME, llamacpp:PATH, provider:NAME; settings: ?")
+    str,
+    typer.Option(
+        help="extractive, openai:NAME, llamacpp:PATH, provider:NAME, or a trained part's folder; "
+        "settings: ?"
+    ),
 ]
 Proxy = Annotated[str | None, typer.Option(help="Model that drafts answers.")]
 Judge = Annotated[str | None, typer.Option(help="Model that judges what is known.")]
@@ -53,7 +57,12 @@ Prices = Annotated[
 ]
 OptionTexts = Annotated[
     list[str] | None,
-    typer.Option("--option", "-o", help="name=value for each method that has it; repeatable."),
+    typer.Option(
+        "--option",
+        "-o",
+        help="name=value for each method that has it, or judge=, rewriter=, generator=, filter= "
+        "with a trained part's folder; repeatable.",
+    ),
 ]
 K = Annotated[int | None, typer.Option("-k", "--k", help="Passages a query.")]
 
@@ -97,6 +106,7 @@ def evaluate(
     on with --resume, and pays for no call twice.
     """
     from ragweave.cli.eval_run import conclude, follow, opened, planned
+    from ragweave.cli.roles import by_role, with_named
     from ragweave.evaluation.runs import Sitting
 
     sitting = Sitting(
@@ -114,12 +124,13 @@ def evaluate(
         if dataset is None or out is None:
             raise UsageError("give a data set and --out DIR, or --resume DIR")
         roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
+        models, texts = with_named({"model": model, **roles}, option or [])
         directory = planned(
             out,
             dataset,
             methods,
-            models={"answer": model, **{role: spec for role, spec in roles.items() if spec}},
-            texts=[*(option or []), *([f"k={k}"] if k is not None else [])],
+            models=by_role(models),
+            texts=[*texts, *([f"k={k}"] if k is not None else [])],
             kb=kb,
             corpus=corpus,
             gold=gold,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from ragweave.evaluation.runs import (
 )
 from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.run import Tell
+from ragweave.graphs.build import method_named
 
 
 def planned(
@@ -67,7 +69,6 @@ def planned(
 
 def shared_options(texts: Sequence[str], methods: str) -> dict[str, Any]:
     """Read `name=value` texts by the first method that knows the name."""
-    from ragweave.graphs.build import method_named
     from ragweave.graphs.option_texts import parse_options
 
     if not texts:
@@ -79,6 +80,29 @@ def shared_options(texts: Sequence[str], methods: str) -> dict[str, Any]:
         knowing = [one for one in named if key in one.options.__dataclass_fields__]
         found |= parse_options([text], (knowing or named)[0])
     return found
+
+
+def with_options(systems: Sequence[System], texts: Sequence[str]) -> list[System]:
+    """Return a study's systems with `name=value` options for each method that has them.
+
+    Raises:
+        UsageError: No method has an option, or the study varies it itself.
+    """
+    shared = shared_options(texts, ",".join(dict.fromkeys(one.method for one in systems)))
+    made = [replace(one, options={**_known(one, shared), **one.options}) for one in systems]
+    for name in shared:
+        if any(name in one.options for one in systems):
+            raise UsageError(f"this study varies {name} itself: leave --option {name}=… out")
+        if not any(name in one.options for one in made):
+            raise UsageError(f"none of this study's methods has an option {name!r}")
+    for one in made:
+        one.resolved()
+    return made
+
+
+def _known(one: System, shared: Mapping[str, Any]) -> dict[str, Any]:
+    fields = method_named(one.method).options.__dataclass_fields__
+    return {name: value for name, value in shared.items() if name in fields}
 
 
 def opened(path: Path) -> RunDirectory:

@@ -47,6 +47,7 @@ def _command(name: str) -> Callable[..., None]:
         limit: eval_.Limit = None,
         sample: eval_.Sample = None,
         seed: eval_.Seed = 0,
+        option: eval_.OptionTexts = None,
         price: eval_.Prices = "",
         concurrency: eval_.Concurrency = 16,
         cache: eval_.Cache = None,
@@ -54,9 +55,11 @@ def _command(name: str) -> Callable[..., None]:
         budget_usd: eval_.BudgetUsd = None,
         score: Annotated[str, typer.Option(help="Score to draw (the data set's first).")] = "",
     ) -> None:
+        from ragweave.cli.roles import by_role, with_named
         from ragweave.evaluation.runs import Sitting
 
         roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
+        models, texts = with_named({"model": model, **roles}, option or [])
         _run(
             name,
             dataset,
@@ -70,7 +73,8 @@ def _command(name: str) -> Callable[..., None]:
                 budget_usd=budget_usd,
             ),
             score=score,
-            models={"answer": model, **{role: spec for role, spec in roles.items() if spec}},
+            texts=texts,
+            models=by_role(models),
             kb=kb,
             corpus=corpus,
             rerank=rerank,
@@ -97,9 +101,10 @@ def _run(
     *,
     sitting: Any,
     score: str,
+    texts: list[str],
     **settings: Any,
 ) -> None:
-    from ragweave.cli.eval_run import conclude, follow, planned, show_tables
+    from ragweave.cli.eval_run import conclude, follow, planned, show_tables, with_options
     from ragweave.cli.screen import progress_console
     from ragweave.evaluation.report import can_plot, read_runs, tables_of, write_report
     from ragweave.evaluation.report.table import SHOWN
@@ -111,7 +116,8 @@ def _run(
     directories = []
     for one in runs_of(study, methods, values):
         asked = {**settings, **one.settings}
-        directory = planned(out / one.folder, dataset, one.systems, texts=[], **asked)
+        systems = with_options(one.systems, texts)
+        directory = planned(out / one.folder, dataset, systems, texts=[], **asked)
         ended = follow(directory, sitting)
         if not ended.complete:
             conclude(directory, ended)

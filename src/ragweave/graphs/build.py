@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
@@ -16,11 +17,12 @@ from ragweave.errors import UsageError
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method
 from ragweave.graphs.registry import METHODS
+from ragweave.graphs.trained import check_drafts, context_filter_of, filter_option, role_models
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompt import with_overrides
 from ragweave.nodes.retrieve import Retriever
 from ragweave.tools.filters import ContextFilter
-from ragweave.tools.models import ChatModel, Models, chat_model
+from ragweave.tools.models import ChatModel
 from ragweave.tools.scorers.protocol import LogprobScorer
 
 
@@ -51,13 +53,14 @@ def build_graph(
     Args:
         name: Name of the method, one of `METHODS`.
         model: The model that answers: a LangChain chat model or a spec string
-            (`ragweave.tools.models.chat_model`).
+            (`ragweave.tools.models.chat_model`), a trained generator's folder among them.
         retriever: A ragweave retriever or any LangChain retriever.
         proxy: The small model that drafts answers; None: `model`.
-        judge: The model that judges what is known; None: `proxy`.
-        rewriter: The model that rewrites queries; None: `proxy`.
+        judge: The model that judges what is known, or a trained judge's folder; None: `proxy`.
+        rewriter: The model that rewrites queries, or a trained rewriter's folder; None: `proxy`.
         filter_model: The model that names the passages that help; None: `model`.
-        filter: The context filter of `filco` and `adaptive`: a name, or any `ContextFilter`.
+        filter: The context filter of `filco` and `adaptive`: a name, a trained filter's folder
+            (the options `top` and `threshold` bound what it keeps), or any `ContextFilter`.
         scorer: What scores outputs where `filter="cxmi"`; None: the answering model where it can.
         judge_scorer: What reads the judge by log-probabilities; None: the judge itself where it
             can, else its text is read.
@@ -70,7 +73,8 @@ def build_graph(
         **options: The method's options (`METHODS[name].options`).
 
     Raises:
-        UsageError: Unknown method, option, prompt or model, or a value out of range.
+        UsageError: Unknown method, option, prompt or model, a value out of range, or a trained
+            part that is not to be had or was trained for another role.
         MissingExtraError: A model's packages are not installed.
 
     Example:
@@ -85,16 +89,23 @@ def build_graph(
         options["filter"] = filter if isinstance(filter, str) else "own"
     chosen = method_options(method, options)
     retriever = _checked_retriever(retriever)
-    given = {"proxy": proxy, "judge": judge, "rewrite": rewriter, "filter": filter_model}
-    roles = {role: chat_model(one) for role, one in given.items() if one is not None}
-    retry = {} if retry_policy is None else {"retry": retry_policy}
+    models = role_models(
+        {
+            "model": model,
+            "proxy": proxy,
+            "judge": judge,
+            "rewriter": rewriter,
+            "filter_model": filter_model,
+        }
+    )
+    check_drafts(models, chosen)
     parts = Parts[Any](
-        models=Models(answer=chat_model(model), **roles, **retry),  # type: ignore[arg-type]
+        models=models if retry_policy is None else replace(models, retry=retry_policy),
         retriever=retriever,
         options=chosen,
         prompts=with_overrides(method.prompts, prompts),
         checkpointer=checkpointer,
-        context_filter=_checked_filter(filter),
+        context_filter=context_filter_of(filter),
         scorer=_checked_scorer("scorer", scorer),
         judge_scorer=_checked_scorer("judge_scorer", judge_scorer),
         embeddings=_checked_embeddings(embeddings),
@@ -116,7 +127,7 @@ def method_named(name: str) -> Method:
 
 
 def method_options(method: Method, values: Mapping[str, Any]) -> Options:
-    """Return the method's options with `values` set.
+    """Return the method's options with `values` set; a trained filter's folder is `own` there.
 
     Raises:
         UsageError: The method has no such option, or the value is out of range.
@@ -128,20 +139,15 @@ def method_options(method: Method, values: Mapping[str, Any]) -> Options:
                 f"{method.name} has no option {name!r}{_closest(name, known)}; "
                 f"options: {', '.join(known)}"
             )
-    return method.options(**values)
+    chosen = dict(values)
+    if isinstance(named := values.get("filter"), str):
+        chosen["filter"] = filter_option(named)
+    return method.options(**chosen)
 
 
 def _closest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
-
-
-def _checked_filter(given: object) -> ContextFilter | None:
-    if given is None or isinstance(given, str):
-        return None
-    if isinstance(given, ContextFilter):
-        return given
-    raise UsageError(f"filter must be a name or have a keep method, not {type(given).__name__}")
 
 
 def _checked_scorer(name: str, given: object) -> LogprobScorer | None:

@@ -26,28 +26,31 @@ from ragweave.nodes.step import Call, Step, Work
 from ragweave.state import Update
 from ragweave.tools.filters import ContextFilter, apply_spans, context_filter, saved_tokens
 from ragweave.tools.models import Models
+from ragweave.tools.parts.filter import TrainedFilter
 from ragweave.tools.scorers.protocol import LogprobScorer
 
 NAME = "filter_context"
+
+FilterName = Literal["lexical", "strinc", "cxmi", "llm", "full", "own"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContextFilterOptions(Options):
     """What the context filter may be told."""
 
-    filter: Literal["lexical", "strinc", "cxmi", "llm", "full", "own"] = "lexical"
+    filter: FilterName = "lexical"
     """The measure (lexical: words shared; strinc: contains an answer; cxmi: raises the output's
-    probability), a model that names sentence ids (llm), everything (full), or the `ContextFilter`
-    object that the graph was built with (own)."""
+    probability), a model that names sentence ids (llm), everything (full), or the trained filter or
+    `ContextFilter` object that the graph was built with (own)."""
     granularity: Literal["sentence", "passage"] = "sentence"
     """What is kept or dropped; `passage` is the paper's PSG baseline. All but `full` and
     `own` use it."""
     top: int | None = 1
-    """Most spans that a measure (lexical, strinc, cxmi) keeps; None: all above its threshold. `llm`
-    keeps what the model names, `own` what it likes."""
+    """Most spans that a measure (lexical, strinc, cxmi), or a trained filter that scores, keeps;
+    None: all above its threshold. `llm` keeps what the model names, an object what it likes."""
     threshold: float | None = None
-    """What a span's score must exceed for lexical and cxmi (strinc has none); None: the measure's
-    own (see `ragweave.tools.filters`)."""
+    """What a span's score must exceed for lexical, cxmi and a trained filter (strinc has none);
+    None: the measure's or the part's own (see `ragweave.tools.filters`)."""
     unit: Literal["words", "characters"] = "words"
     """What `lexical`, alone, counts; the released code counts characters."""
     lead: str | None = None
@@ -91,6 +94,8 @@ class Filters:
             )
         if self.own is None:
             raise UsageError("filter='own' needs a filter object: build_graph(…, filter=my_filter)")
+        if isinstance(self.own, TrainedFilter):
+            return self.own.followed(top=options.top, threshold=options.threshold)
         return self.own
 
 
@@ -139,11 +144,11 @@ def _by_measure(
     answers = gold or _heuristic(state, options)
     name, reason = usable(options.filter, filters, answers)
     notes = [note(config, NAME, reason, wanted=options.filter, used=name)] if reason else []
-    if gold and name != "full":
-        notes.append(note(config, NAME, "oracle_filter", filter=name))
     if reason:
         options, answers = _plain(options), gold
     chosen = filters.named(options, name)
+    if gold and name != "full" and not isinstance(chosen, TrainedFilter):
+        notes.append(note(config, NAME, "oracle_filter", filter=name))
 
     def keep(passages: list[Document]) -> object:
         return chosen.keep(state["question"], passages, answers=answers or None)

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from ragweave.errors import UsageError
 from ragweave.evaluation.datasets import Dataset, open_dataset
 from ragweave.evaluation.datasets.dataset import parse_spec
+from ragweave.evaluation.runs.parts import digests, settled_models, settled_systems
 from ragweave.evaluation.runs.settings import RunSettings
 from ragweave.evaluation.runs.systems import System
 from ragweave.tools.knowledge import KnowledgeBase
@@ -29,23 +30,26 @@ def plan(
     Args:
         spec: The data set's spec (`open_dataset`).
         systems: What is compared.
-        models: Model specs by role; `answer` at least.
+        models: Model specs by role; `answer` at least. Folders of trained parts among them, and
+            among the systems' filters, become absolute.
         kb: Folder of a knowledge base to search.
         corpus: Where passages come from; "": the knowledge base where one is named, else the
             file where its questions have passages, else nowhere.
         **settings: More of `RunSettings`.
 
     Raises:
-        UsageError: The data set is bad or empty, or a setting is.
+        UsageError: The data set is bad or empty, or a setting or trained part is.
     """
     dataset = open_dataset(spec)
+    models, systems = settled_models(models), settled_systems(systems)
     return RunSettings(
         dataset=_absolute(spec),
         dataset_name=dataset.name,
         dataset_hash=dataset.hash,
         questions=dataset.size,
-        systems=tuple(systems),
-        models=dict(models),
+        systems=systems,
+        models=models,
+        parts=digests(models, systems),
         corpus=_corpus(corpus, kb, dataset),
         kb=str(kb.resolve()) if kb else "",
         kb_generation=_generation(kb) if kb else 0,

@@ -49,6 +49,8 @@ class RunSettings:
     systems: tuple[System, ...]
     models: Mapping[str, str]
     """Model specs by role (`answer`, `proxy`, `judge`, `rewriter`, `filter_model`)."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """Hash of the card of each trained part, by spec."""
     corpus: Corpus = "none"
     kb: str = ""
     kb_generation: int = 0

@@ -1,4 +1,4 @@
-"""Chat models from spec strings such as `extractive`, `openai:NAME`, `llamacpp:PATH?n_ctx=8192`."""
+"""Chat models from spec strings such as `extractive`, `openai:NAME`, `judge/`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 from ragweave.tools.models.roles import ChatModel
+from ragweave.tools.parts.spec import is_part_spec
 
 
 def chat_model(spec: str | ChatModel) -> ChatModel:
@@ -23,6 +24,7 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
       (vLLM, llama-server, Ollama). The key is read from `OPENAI_API_KEY` by the client; a server
       given by `base_url` may go without one.
     * `llamacpp:PATH` — a GGUF file (`?n_gpu_layers=-1&n_ctx=8192`).
+    * `FOLDER/` or `part:FOLDER` — a trained judge, rewriter or generator (`?threshold=0.6`).
     * `provider:NAME` — any other provider of LangChain's `init_chat_model`, where `langchain` and
       the provider's package are installed.
 
@@ -46,10 +48,12 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
     settings = read_settings(query)
     if kind in _MAKERS:
         return _MAKERS[kind](name, settings)
+    if is_part_spec(head):
+        return _part(head, settings)
     if not name:
         raise UsageError(
-            f"unknown model {head!r}: use 'extractive', 'openai:NAME', 'llamacpp:PATH' "
-            f"or 'provider:NAME'"
+            f"unknown model {head!r}: use 'extractive', 'openai:NAME', 'llamacpp:PATH', "
+            f"'provider:NAME' or the folder of a trained part"
         )
     return _other(kind, name, settings)
 
@@ -136,6 +140,15 @@ def _llamacpp(path: str, settings: dict[str, Any]) -> ChatModel:
     return _checked(f"llamacpp:{path}", {"path": path, **settings}, LlamaCppChat)
 
 
+def _part(folder: str, settings: dict[str, Any]) -> ChatModel:
+    from ragweave.tools.parts.chat import PartChat
+
+    if not folder:
+        raise UsageError("name the trained part's folder: 'part:judge/'")
+    _known("part", settings, PartChat)
+    return _checked(f"part:{folder}", {"folder": folder, **settings}, PartChat)
+
+
 def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
     if importlib.util.find_spec("langchain") is None:
         raise ModelError(
@@ -157,4 +170,5 @@ _MAKERS: dict[str, Callable[[str, dict[str, Any]], ChatModel]] = {
     "extractive": _extractive,
     "openai": _openai,
     "llamacpp": _llamacpp,
+    "part": _part,
 }

@@ -1,0 +1,158 @@
+"""A trained judge, rewriter or generator as a LangChain chat model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import Field, PrivateAttr
+
+from ragweave.errors import UsageError
+from ragweave.tools.parts.card import PartCard, PartRole
+from ragweave.tools.parts.engines import SCORES, card_of, engine_of
+from ragweave.tools.parts.replies import TASKS, Told, scored_verdict, written_reply
+from ragweave.tools.tasks import Task, task_of
+
+if TYPE_CHECKING:
+    from ragweave.tools.parts.pairs import PairScorer
+    from ragweave.tools.parts.writers import TextWriter
+
+HALF = 0.5
+"""Where a judge's card names no threshold."""
+
+
+class PartChat(BaseChatModel):
+    """Does what a part was trained for, and nothing else.
+
+    It works from a prompt's structured inputs (`ragweave.tools.tasks`), never from its text: a
+    judge replies `<Known(True)>` or `<Known(False)>`, a rewriter the claims with their queries, a
+    generator the answer. A prompt without inputs, or with another task, is refused. A judge that
+    scores says its probability in `response_metadata`.
+
+    The same inputs always get the same reply; `temperature` and other settings of language models
+    are accepted and have no effect. Nothing in the folder is run. Safe under threads.
+
+    Example:
+        >>> judge = PartChat("judge/", threshold=0.6)  # doctest: +SKIP
+        >>> graph = build_graph("slimplm", judge=judge, retriever=shelf)  # doctest: +SKIP
+    """
+
+    folder: str
+    """The part's folder."""
+    threshold: float | None = Field(default=None, ge=0.0, le=1.0)
+    """Probability above which a judge says known; None: the card's. Only for judges that score."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens that a part writes; None: what it was trained with. Only for parts that write."""
+
+    _card: PartCard = PrivateAttr()
+    _engine: PairScorer | TextWriter | None = PrivateAttr(default=None)
+
+    def __init__(self, folder: str, **settings: Any) -> None:
+        """Read the part's card; weights are loaded by `load`, or when they are first needed.
+
+        Args:
+            folder: The part's folder.
+            **settings: `threshold`, `max_tokens`.
+
+        Raises:
+            UsageError: The folder is no finished part that this version can read, the part is a
+                filter, or a setting is not for its kind.
+        """
+        card = card_of(folder)
+        if card.role not in TASKS:
+            raise UsageError(
+                f"{folder}: was trained as a {card.role}, which is no chat model: give it as filter"
+            )
+        unfit = "max_tokens" if card.kind in SCORES else "threshold"
+        if settings.get(unfit) is not None:
+            raise UsageError(f"{folder}: is a {card.kind} and has no setting {unfit!r}")
+        super().__init__(**{"folder": folder, **settings})
+        self._card = card
+
+    @property
+    def role(self) -> PartRole:
+        """What the part was trained as."""
+        return self._card.role
+
+    @property
+    def card(self) -> PartCard:
+        """The part's card."""
+        return self._card
+
+    @property
+    def model_name(self) -> str:
+        """The name that traces show."""
+        return f"part:{self.folder}"
+
+    @property
+    def _llm_type(self) -> str:
+        return "ragweave-part"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"folder": self.folder, "created": self._card.created, "threshold": self._least}
+
+    @property
+    def _least(self) -> float:
+        own = HALF if self._card.threshold is None else self._card.threshold
+        return own if self.threshold is None else self.threshold
+
+    def load(self) -> None:
+        """Load the weights now rather than at the first call.
+
+        Raises:
+            UsageError: The folder is unsafe: it holds code, a pickle, or asks for code.
+            MissingExtraError: What the kind needs is not installed.
+            ModelError: The weights can't be read.
+        """
+        if self._engine is None:
+            self._engine = engine_of(self.folder)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 - LangChain's signature
+        **kwargs: Any,  # noqa: ARG002 - settings of language models, without effect here
+    ) -> ChatResult:
+        told = self._reply(self._task(messages))
+        cuts = [at for word in stop or () if word and (at := told.text.find(word)) >= 0]
+        message = AIMessage(
+            content=told.text[: min(cuts)] if cuts else told.text,
+            usage_metadata=_usage(told),
+            response_metadata={"model_name": self.model_name, **told.about},
+        )
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _reply(self, task: Task) -> Told:
+        self.load()
+        engine: Any = self._engine
+        if self._card.kind in SCORES:
+            return scored_verdict(engine, task, self._least)
+        return written_reply(engine, task, self.max_tokens)
+
+    def _task(self, messages: Sequence[BaseMessage]) -> Task:
+        task, wanted = task_of(messages), TASKS[self.role]
+        if task is None:
+            raise UsageError(
+                f"{self.folder}: is a trained {self.role} and takes no plain prompt: use it in a "
+                f"graph, or attach a task to the message (ragweave.tools.tasks)"
+            )
+        if task["task"] != wanted:
+            raise UsageError(
+                f"{self.folder}: is a trained {self.role} and does the task {wanted!r} alone, not "
+                f"{task['task']!r}: name another model for that"
+            )
+        return task
+
+
+def _usage(told: Told) -> UsageMetadata:
+    total = told.input_tokens + told.output_tokens
+    return UsageMetadata(
+        input_tokens=told.input_tokens, output_tokens=told.output_tokens, total_tokens=total
+    )

@@ -1,0 +1,73 @@
+"""The kinds of trained parts: the one place that knows what loads which."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from ragweave.errors import UsageError
+from ragweave.tools.parts.card import CARD, PartCard, read_card
+from ragweave.tools.parts.safe import check_safe
+from ragweave.tools.parts.spec import existing
+
+if TYPE_CHECKING:
+    from ragweave.tools.parts.pairs import PairScorer
+    from ragweave.tools.parts.writers import TextWriter
+
+SCORES = ("cross-encoder",)
+"""Kinds that give a probability for a pair of texts."""
+WRITES = ("seq2seq", "causal-lora")
+"""Kinds that write text."""
+
+_shared: WeakValueDictionary[tuple[str, int], PairScorer | TextWriter] = WeakValueDictionary()
+"""What is in memory, by folder and by when its card was written: graphs share their parts."""
+_lock = threading.Lock()
+
+
+def card_of(folder: str | Path) -> PartCard:
+    """Return a part's card; nothing else of the folder is read.
+
+    Raises:
+        UsageError: There is no such folder, it is no finished part, its card is damaged or of
+            another format version, or its kind is unknown.
+    """
+    path = existing(Path(folder).expanduser())
+    card = read_card(path)
+    if card.kind not in (*SCORES, *WRITES):
+        known = ", ".join((*SCORES, *WRITES))
+        raise UsageError(f"{path}: is of kind {card.kind!r}, and this ragweave knows {known}")
+    return card
+
+
+def engine_of(folder: str | Path) -> PairScorer | TextWriter:
+    """Load a part's weights, or return them where they are in memory already.
+
+    Nothing of the folder is run: weights are safetensors (or ONNX), and a folder that holds code,
+    pickles or a configuration that names code is refused.
+
+    Raises:
+        UsageError: As `card_of`, or the folder is unsafe.
+        MissingExtraError: What the kind needs is not installed.
+        ModelError: The weights can't be read.
+    """
+    card = card_of(folder)
+    path = Path(folder).expanduser().resolve()
+    check_safe(path)
+    key = (str(path), (path / CARD).stat().st_mtime_ns)
+    with _lock:
+        engine = _shared.get(key)
+        if engine is None:
+            engine = _shared[key] = _loaded(path, card)
+        return engine
+
+
+def _loaded(path: Path, card: PartCard) -> PairScorer | TextWriter:
+    if card.kind in SCORES:
+        from ragweave.tools.parts.pairs import load_pair_scorer
+
+        return load_pair_scorer(path)
+    from ragweave.tools.parts.writers import load_writer
+
+    return load_writer(path)

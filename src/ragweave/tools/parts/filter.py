@@ -1,0 +1,176 @@
+"""A trained context filter: FILCO's M_ctx, or a small one that scores sentences."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from langchain_core.documents import Document
+
+from ragweave.errors import UsageError
+from ragweave.state.passages import with_id
+from ragweave.tools.filters.oracles import best, checked_top
+from ragweave.tools.filters.spans import Span, scored, spans_of
+from ragweave.tools.models.specs import read_settings
+from ragweave.tools.parts.align import aligned
+from ragweave.tools.parts.card import PartCard
+from ragweave.tools.parts.engines import SCORES, card_of, engine_of
+from ragweave.tools.parts.forms import filter_input
+from ragweave.tools.parts.spec import part_spec
+from ragweave.tools.tasks import task_passages
+
+if TYPE_CHECKING:
+    from ragweave.tools.parts.pairs import PairScorer
+    from ragweave.tools.parts.writers import TextWriter
+
+HALF = 0.5
+"""Where a filter's card names no threshold."""
+
+
+class TrainedFilter:
+    """Keeps what a trained part says helps; it never looks at answers.
+
+    A part that scores (cross-encoder) gives each sentence in its passage a probability; the `top`
+    best above the threshold are kept. A part that writes (seq2seq, causal-lora) writes what to
+    keep, and the passages' own sentences are kept that it quotes. Either may keep nothing. Nothing
+    in the folder is run. Safe under threads.
+
+    Source: FILCO, section 2.3.
+
+    Example:
+        >>> graph = build_graph("filco", filter=TrainedFilter("filter/", top=2))  # doctest: +SKIP
+    """
+
+    def __init__(self, folder: str, *, top: int | None = 1, threshold: float | None = None) -> None:
+        """Read the part's card; weights are loaded by `load`, or when they are first needed.
+
+        Args:
+            folder: The part's folder.
+            top: Most sentences that a part which scores keeps, over all passages (FILCO: 1); None:
+                all above the threshold. A part that writes decides by itself.
+            threshold: Probability that a sentence must exceed; None: the card's.
+
+        Raises:
+            UsageError: The folder is no finished part that this version can read, the part is no
+                filter, or a value is out of range or not for its kind.
+        """
+        self.folder, self.card = folder, card_of(folder)
+        if self.card.role != "filter":
+            raise UsageError(
+                f"{folder}: was trained as a {self.card.role}, and a filter is wanted here"
+            )
+        self.top, self.threshold = checked_top(top), _checked(folder, self.card, threshold)
+        self.follows: frozenset[str] = frozenset()
+        """Which of `top` and `threshold` a run's options decide."""
+        self._engine: PairScorer | TextWriter | None = None
+        self._lock = threading.Lock()
+
+    def load(self) -> None:
+        """Load the weights now rather than at the first call.
+
+        Raises:
+            UsageError: The folder is unsafe: it holds code, a pickle, or asks for code.
+            MissingExtraError: What the kind needs is not installed.
+            ModelError: The weights can't be read.
+        """
+        if self._engine is None:
+            self._engine = engine_of(self.folder)
+
+    def followed(self, *, top: int | None, threshold: float | None) -> Self:
+        """Return this filter under a run's options, as far as it follows them.
+
+        Raises:
+            UsageError: The threshold is out of range or not for this kind.
+        """
+        if not self.follows:
+            return self
+        made = copy.copy(self)
+        if "top" in self.follows:
+            made.top = checked_top(top)
+        if "threshold" in self.follows:
+            made.threshold = _checked(self.folder, self.card, threshold)
+        return made
+
+    def keep(
+        self,
+        question: str,
+        passages: Sequence[Document],
+        *,
+        answers: Sequence[str] | None = None,  # noqa: ARG002 - a trained filter needs none
+    ) -> list[Span]:
+        """Return the kept spans, best first (or in the order written); none where nothing helps.
+
+        Args:
+            question: The question as asked.
+            passages: Best first.
+            answers: Not looked at.
+        """
+        if not passages:
+            return []
+        self.load()
+        engine: Any = self._engine
+        if self.card.kind in SCORES:
+            return self._scored(engine, question, passages)
+        return self._written(engine, question, passages)
+
+    def _scored(
+        self, scorer: PairScorer, question: str, passages: Sequence[Document]
+    ) -> list[Span]:
+        spans = spans_of(passages)
+        known = task_passages([with_id(one) for one in passages])
+        chances = scorer.score(scorer.sentence_form().pairs(question, known, spans))
+        own = HALF if self.card.threshold is None else self.card.threshold
+        least = own if self.threshold is None else self.threshold
+        return best(map(scored, spans, chances), least, self.top)
+
+    def _written(
+        self, writer: TextWriter, question: str, passages: Sequence[Document]
+    ) -> list[Span]:
+        """Read the passages as in training: all in one input, or each by itself (top-1 rows)."""
+        alone = self.card.data.get("passages") == 1
+        groups = [[one] for one in passages] if alone else [list(passages)]
+        written = writer.write([filter_input(question, group) for group in groups])
+        return [
+            span
+            for group, one in zip(groups, written, strict=True)
+            for span in aligned(one.text, group)
+        ]
+
+
+def trained_filter(spec: str) -> TrainedFilter:
+    """Return the filter that a text names: `filter/`, `part:filter/?top=2&threshold=0.3`.
+
+    What the text does not set, a run's options do.
+
+    Raises:
+        UsageError: As `TrainedFilter`, or a setting is unknown.
+    """
+    named = part_spec(spec)
+    if named is None:
+        raise UsageError(f"{spec!r} names no trained filter's folder")
+    settings = read_settings(named.query)
+    unknown = settings.keys() - {"top", "threshold"}
+    if unknown:
+        raise UsageError(f"{spec}: a trained filter has no setting {sorted(unknown)[0]!r}")
+    made = TrainedFilter(str(named.folder), **settings)
+    made.follows = frozenset({"top", "threshold"} - settings.keys())
+    return made
+
+
+def _checked(folder: str, card: PartCard, threshold: float | None) -> float | None:
+    """Return a threshold that fits the part.
+
+    Raises:
+        UsageError: It is not between 0 and 1, or the part writes and has none.
+    """
+    if threshold is None:
+        return None
+    if card.kind not in SCORES:
+        raise UsageError(f"{folder}: is a {card.kind}, which writes and has no threshold")
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+        raise UsageError(f"{folder}: threshold must be a number, not {threshold!r}")
+    if not 0 <= threshold <= 1:
+        raise UsageError(f"{folder}: threshold must be 0 to 1, not {threshold}")
+    return threshold
