@@ -19,6 +19,9 @@ Features = Mapping[str, NDArray[np.int64]]
 Run = Callable[[Features], NDArray[np.float32]]
 """Gives the logits of a batch, (rows,)."""
 
+_ERROR = 40
+"""The level of `logging.ERROR`."""
+
 _FEATURE = "A trained encoder"
 
 
@@ -96,12 +99,11 @@ def torch_run(folder: Path, device: str) -> Run:
 
 
 def model_run(model: Any) -> Run:
-    """Return what runs a torch model where it is; the model is put into its form for use."""
+    """Return what runs a torch model where it is; it may be trained in between."""
     import torch
 
-    place = model.eval().device
-
     def run(features: Features) -> NDArray[np.float32]:
+        place = model.eval().device
         with torch.inference_mode():
             given = {name: torch.from_numpy(one).to(place) for name, one in features.items()}
             logits: NDArray[np.float32] = model(**given).logits[:, 0].float().cpu().numpy()
@@ -146,7 +148,7 @@ def quiet() -> Iterator[None]:
 
     shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.set_verbosity(logging.ERROR)
+    logging.set_verbosity(_ERROR)
     try:
         yield
     finally:

@@ -1,0 +1,1 @@
+"""Small parts (ours, in no paper): encoders that train on a laptop's CPU in minutes."""
