@@ -1,0 +1,173 @@
+"""Making labels for the command line: progress on a terminal, counts at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from ragweave.cli.screen import console, marked_up, progress_console
+from ragweave.errors import UsageError
+from ragweave.tools.models import ChatModel, chat_model
+from ragweave.training.labels import Labelled, Maker, Sitting, make_labels, open_source
+from ragweave.training.labels.run import Tell
+
+NAMES = {
+    "nq_open": "NQ",
+    "nq": "NQ",
+    "asqa": "ASQA",
+    "triviaqa": "TQA",
+    "hotpotqa": "HotpotQA",
+    "2wiki": "2Wiki",
+    "musique": "MuSiQue",
+    "eli5": "ELI5",
+    "jsonl": "plain rows",
+    "json": "plain rows",
+    "csv": "plain rows",
+    "tsv": "plain rows",
+}
+"""Data sets and formats as tables name them; others by their own name."""
+
+
+def model(spec: str | None) -> ChatModel | None:
+    """Return the chat model of a spec, where one is given."""
+    return None if spec is None else chat_model(spec)
+
+
+def read_top(text: str) -> int | None:
+    """Read `--top`: a number, or `all` (None).
+
+    Raises:
+        UsageError: It is neither.
+    """
+    if text == "all":
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"--top takes a number from 1, or all, not {text!r}")
+    return int(text)
+
+
+def follow(
+    source: str, maker: Maker, out: Path, sitting: Sitting, *, limit: int | None, skip_bad: bool
+) -> Labelled:
+    """Make the labels with progress on a terminal; on Ctrl-C say how to go on.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; what is labelled stands.
+    """
+    with _progress() as tell:
+        try:
+            return make_labels(
+                open_source(source),
+                maker,
+                out,
+                limit=limit,
+                skip_bad=skip_bad,
+                sitting=sitting,
+                tell=tell,
+            )
+        except KeyboardInterrupt:
+            progress_console().print(
+                f"What is labelled is kept in {out}.partial: the same command goes on with it.",
+                markup=False,
+                soft_wrap=True,
+            )
+            raise
+
+
+def show_judge(done: Labelled) -> None:
+    """Print what SlimPLM's Table 5 prints: known, unknown and dropped, by data set."""
+    _table(done, "Necessity judge", {"known": "Known", "unknown": "Unknown"})
+    known, unknown = done.total("known"), done.total("unknown")
+    if not known or not unknown:
+        only = "known" if known else "unknown"
+        _warn(f"all rows are {only}: a judge cannot be trained on one class alone")
+    if done.total("empty drafts"):
+        _warn(f"{done.total('empty drafts')} drafts are empty: their model said nothing")
+    _end(done, f"{known} known, {unknown} unknown", "train judge")
+
+
+def show_rewrite(done: Labelled) -> None:
+    """Print rows, claims and questions, repairs and what was left out."""
+    names = {"rows": "Rows", "claims": "Claims", "questions": "Questions", "repaired": "Repaired"}
+    _table(done, "Query rewriter", names)
+    left_out = sorted({one for count in done.counts.values() for one in count if ":" in one})
+    for name in left_out:
+        number = done.total(name)
+        if number:
+            _remark(f"claims or questions {name.replace(':', ',')}: {number}")
+    _end(done, f"{done.total('claims')} claims in {done.rows} rows", "train rewriter")
+
+
+def show_filter(done: Labelled, passages: str) -> None:
+    """Print rows, empty targets and the share of the passages that is kept."""
+    _table(done, "Context filter", {"rows": "Rows", "spans": "Sentences kept", "empty": "Empty"})
+    before, after = done.total("characters"), done.total("characters kept")
+    _remark(f"passages: {passages}; {after / max(before, 1):.1%} of their text is kept")
+    if done.total("empty") == done.rows:
+        _warn("nothing helps in any row: every target is empty")
+    _end(done, f"{done.rows} rows, {done.total('empty')} with an empty target", "train filter")
+
+
+def _table(done: Labelled, title: str, columns: dict[str, str]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    table.add_column("Data", no_wrap=True)
+    for head in (*columns.values(), "Dropped"):
+        table.add_column(head, justify="right")
+    for data, count in done.counts.items():
+        shown = [f"{count.get(name, 0):,}" for name in (*columns, "dropped")]
+        table.add_row(marked_up(NAMES.get(data, data)), *shown)
+    if len(done.counts) > 1:
+        table.add_section()
+        table.add_row("all", *[f"{done.total(name):,}" for name in (*columns, "dropped")])
+    console().print(table)
+    for reason, number in done.dropped.items():
+        _remark(f"dropped, {reason}: {number}")
+
+
+def _end(done: Labelled, told: str, then: str) -> None:
+    before = " (finished before)" if done.before else ""
+    typer.echo(f"{done.path}: {told}{before}")
+    typer.echo(f"counts and settings: {done.report}; use it: ragweave {then} {done.path}", err=True)
+
+
+def _remark(text: str) -> None:
+    console().print(text, style="dim", markup=False, soft_wrap=True)
+
+
+def _warn(text: str) -> None:
+    progress_console().print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _progress() -> Iterator[Tell]:
+    """Yield what shows how far it is: a bar on a terminal, nothing in a pipe."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns: Sequence[ProgressColumn] = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    screen = progress_console()
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task("labelling")
+
+        def tell(done: int, total: int, failed: int) -> None:
+            told = f"labelling, {failed} failed" if failed else "labelling"
+            bar.update(task, completed=done, total=total, description=told)
+
+        yield tell

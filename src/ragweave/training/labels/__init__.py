@@ -1,0 +1,41 @@
+"""Labels (SlimPLM, FILCO): training rows out of labelled questions."""
+
+from ragweave.training.labels.finish import Labelled
+from ragweave.training.labels.gold import Aliases, short_gold
+from ragweave.training.labels.judge import JudgeMaker
+from ragweave.training.labels.maker import Dropped, Made, Maker
+from ragweave.training.labels.passages import Passages
+from ragweave.training.labels.rewrite import RewriteMaker
+from ragweave.training.labels.run import Sitting, make_labels
+from ragweave.training.labels.silver import MEASURES, SilverMaker
+from ragweave.training.labels.source import Bad, Item, Source, open_source
+from ragweave.training.labels.specs import redacted, scorer_of_spec
+from ragweave.training.labels.target import canonical, target_text
+
+__all__ = [
+    # questions
+    "Source",
+    "Item",
+    "Bad",
+    "open_source",
+    # kinds of label
+    "Maker",
+    "Made",
+    "Dropped",
+    "JudgeMaker",
+    "RewriteMaker",
+    "SilverMaker",
+    "MEASURES",
+    "Passages",
+    # the engine
+    "make_labels",
+    "Sitting",
+    "Labelled",
+    # gold, targets, specs
+    "Aliases",
+    "short_gold",
+    "target_text",
+    "canonical",
+    "redacted",
+    "scorer_of_spec",
+]

@@ -1,0 +1,132 @@
+"""Labels for the retrieval-necessity judge: is the proxy's draft answer known? (SlimPLM, 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ragweave.tools.claims import check_theta, match_ratio
+from ragweave.tools.models import ChatModel
+from ragweave.tools.parts import PartRole
+from ragweave.training.labels.ask import draft_settings
+from ragweave.training.labels.balance import surplus
+from ragweave.training.labels.drafts import Drafts
+from ragweave.training.labels.gold import (
+    Gold,
+    check_aliases,
+    is_released,
+    only_yes_or_no,
+    short_gold,
+)
+from ragweave.training.labels.maker import Dropped, Made, Mark, Once
+from ragweave.training.labels.source import Bad, Item
+
+YES_NO = "a yes or no answer, of which a match ratio says nothing"
+
+
+class JudgeMaker:
+    """Makes judge rows: drafts by a proxy or of the file, labels by match ratio and θ."""
+
+    role: PartRole = "judge"
+
+    def __init__(
+        self,
+        *,
+        proxy: ChatModel | None = None,
+        proxy_spec: str = "",
+        draft: str | None = None,
+        theta: float = 0.5,
+        aliases: str = "auto",
+        gold: str | None = None,
+        known: str | None = None,
+        balance: bool = True,
+        seed: int = 0,
+    ) -> None:
+        """Set how rows are labelled.
+
+        Args:
+            proxy: The model that drafts answers.
+            proxy_spec: What is written down of it.
+            draft: The field of drafts that the file has; then no model is asked.
+            theta: θ, the share of gold answers that a draft must exceed to be known.
+            aliases: How names of one answer count, see `gold.Aliases`.
+            gold: The field of the gold answers; None: as the data set's format has them.
+            known: The field of a label that the file has; then nothing is compared.
+            balance: Whether the larger class is down-sampled.
+            seed: Seed of that draw.
+
+        Raises:
+            UsageError: A value is out of range, or neither drafts nor what writes them is given.
+        """
+        check_theta(theta)
+        check_aliases(aliases)
+        self._drafts = Drafts(proxy, proxy_spec, draft)
+        self._theta, self._aliases, self._gold, self._known = theta, aliases, gold, known
+        self._balance, self._seed = balance, seed
+        self.needs_gold = known is None and gold is None
+
+    def settings(self) -> dict[str, Any]:
+        """Return what bears on the rows."""
+        proxied = {"draft_settings": draft_settings()} if self._drafts.asks else {}
+        named = {"gold": self._gold, "known": self._known}
+        return {
+            **self._drafts.told,
+            **proxied,
+            "theta": self._theta,
+            "aliases": self._aliases,
+            **{name: value for name, value in named.items() if value},
+            "balance": self._balance,
+            **({"seed": self._seed} if self._balance else {}),
+        }
+
+    def check(self, item: Item) -> Bad | None:
+        """Say what is wrong with a row."""
+        if self._known and not isinstance(item.row.fields.get(self._known), bool):
+            fault = str(item.row.fault(f"{self._known!r} must be true or false"))
+            return Bad(item.at, item.data, "no label", fault)
+        if not self._known and not short_gold(item, self._aliases, self._gold):
+            fault = str(item.row.fault(f"no short gold answers{self._why(item)}"))
+            return Bad(item.at, item.data, "no short gold answers", fault)
+        return self._drafts.check(item)
+
+    async def make(self, item: Item, once: Once) -> Made | Dropped:
+        """Make the row."""
+        gold = short_gold(item, self._aliases, self._gold)
+        if not self._known and not is_released(item) and only_yes_or_no(gold):
+            return Dropped(YES_NO)
+        draft = await self._drafts.of(item, once)
+        return self._made(item, draft, gold)
+
+    def surplus(self, marks: Sequence[Mark]) -> Mapping[int, str]:
+        """Leave out rows of the larger class."""
+        if not self._balance:
+            return {}
+        return dict.fromkeys(surplus(marks, self._seed), "to balance known and unknown")
+
+    def count(self, row: Mapping[str, Any]) -> Mapping[str, int]:
+        """Count by label, and the drafts in which nothing stands."""
+        return {"known" if row["known"] else "unknown": 1, "empty drafts": int(not row["draft"])}
+
+    def _made(self, item: Item, draft: str, gold: Gold) -> Made:
+        row: dict[str, Any] = {"id": item.id, "question": item.text, "draft": draft}
+        how: dict[str, Any] = dict(self._drafts.told)
+        if self._known:
+            row["known"] = item.row.fields[self._known]
+            how["label"] = f"field {self._known}"
+        else:
+            ratio = match_ratio(draft, gold)
+            row |= {"known": ratio > self._theta, "match_ratio": round(ratio, 6)}
+            how |= {"label": "match ratio", "theta": self._theta}
+        if gold:
+            row["answers"] = gold
+        return Made(row, how)
+
+    def _why(self, item: Item) -> str:
+        if self._gold:
+            return f" in {self._gold!r}"
+        question = item.question
+        if question is not None and not question.answerable:
+            return " (the question cannot be answered)"
+        if question is not None and question.answers:
+            return " (its answers are long texts, which a draft cannot repeat word for word)"
+        return ""

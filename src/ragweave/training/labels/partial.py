@@ -1,0 +1,193 @@
+"""What is labelled so far: `OUT.partial`, JSON lines, each durable before anyone is told.
+
+The first line holds the settings. A line with a question's position says what became of it (a
+row, a reason why there is none, a fault), or keeps a model's reply of a question under way.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ragweave.errors import UsageError
+from ragweave.training.errors import TrainingStoppedError
+
+FORMAT = 1
+_SYNC = 0.25
+"""Seconds between two calls of fsync. What is flushed survives a killed process; what a loss of
+power may cost is a quarter of a second's work."""
+
+Kind = Literal["made", "dropped", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What became of a question."""
+
+    kind: Kind
+    offset: int
+    """Where its line begins."""
+    data: str
+    known: bool | None = None
+    told: str = ""
+    """The reason or fault, where there is no row."""
+
+
+class Partial:
+    """The file of a labelling under way; a context manager that holds the right to write it."""
+
+    def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
+        """Name the file that is being made and the settings that it is made with."""
+        self.path = out.with_name(f"{out.name}.partial")
+        self.entries: dict[int, Entry] = {}
+        """By position; of a question that was tried again the last."""
+        self.replies: dict[int, dict[str, dict[str, Any]]] = {}
+        """Replies of questions under way, by position and name."""
+        self._settings = json.loads(json.dumps(settings))
+        self._handle = -1
+        self._end = 0
+        self._synced = 0.0
+
+    def __enter__(self) -> Partial:
+        """Open the file, new or begun.
+
+        Raises:
+            UsageError: It was begun with other settings, is damaged, or another process writes it.
+            TrainingStoppedError: It cannot be written.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as fault:
+            raise UsageError(f"{self.path}: cannot be written ({fault.strerror})") from fault
+        try:
+            self._claim()
+            self._read()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        if self._handle >= 0:
+            os.close(self._handle)
+        self._handle = -1
+
+    def add(self, at: int, data: str, kind: Kind, value: Any) -> None:
+        """Take down what became of a question: its row, or why there is none."""
+        offset = self._append({"at": at, "data": data, kind: value})
+        self.entries[at] = _entry(kind, offset, data, value)
+        if kind != "failed":
+            self.replies.pop(at, None)
+
+    def keep(self, at: int, name: str, reply: dict[str, Any]) -> None:
+        """Keep a model's reply, so that it is not paid for twice."""
+        self._append({"at": at, "reply": name, "value": reply})
+        self.replies.setdefault(at, {})[name] = reply
+
+    def row(self, entry: Entry) -> dict[str, Any]:
+        """Return a made row."""
+        with self.path.open("rb") as stream:
+            stream.seek(entry.offset)
+            made: dict[str, Any] = json.loads(stream.readline())["made"]
+        return made
+
+    def remove(self) -> None:
+        """Delete the file: what it holds stands in the finished one."""
+        self.path.unlink(missing_ok=True)
+
+    def _claim(self) -> None:
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{self.path}: another process is at work on it") from None
+
+    def _read(self) -> None:
+        """Read what is done; a last line that a killed process left half written is no line."""
+        with self.path.open("rb") as stream:
+            head = stream.readline()
+            if head.endswith(b"\n"):
+                self._check(self._record(head, 1))
+                self._end = len(head)
+            for number, line in enumerate(stream, start=2):
+                if line.endswith(b"\n"):
+                    self._take(self._record(line, number), self._end)
+                    self._end += len(line)
+        os.truncate(self._handle, self._end)
+        if not self._end:
+            self._append({"ragweave_labels": FORMAT, "settings": self._settings})
+        for at in [at for at, one in self.entries.items() if one.kind != "failed"]:
+            self.replies.pop(at, None)
+
+    def _record(self, line: bytes, number: int) -> dict[str, Any]:
+        try:
+            record = json.loads(line)
+        except ValueError as fault:
+            raise UsageError(
+                f"{self.path}:{number}: is damaged ({fault}); delete the file to begin anew"
+            ) from fault
+        return record if isinstance(record, dict) else {}
+
+    def _take(self, record: dict[str, Any], offset: int) -> None:
+        at = int(record["at"])
+        if "reply" in record:
+            self.replies.setdefault(at, {})[record["reply"]] = record["value"]
+            return
+        for kind in ("made", "dropped", "failed"):
+            if kind in record:
+                self.entries[at] = _entry(kind, offset, record["data"], record[kind])
+
+    def _check(self, head: dict[str, Any]) -> None:
+        if head.get("ragweave_labels") != FORMAT:
+            raise UsageError(f"{self.path}: is no labelling of format {FORMAT}; delete it")
+        told = difference(head["settings"], self._settings)
+        if told:
+            raise UsageError(
+                f"{self.path}: was begun with other settings: {told}; name another --out, or "
+                "delete it to begin anew"
+            )
+
+    def _append(self, record: Mapping[str, Any]) -> int:
+        """Write a line; return where it begins."""
+        line = (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+        offset = self._end
+        try:
+            done = os.pwrite(self._handle, line, offset)
+            if done < len(line):
+                raise OSError(28, "No space left on device")
+            now = time.monotonic()
+            if now - self._synced > _SYNC:
+                os.fsync(self._handle)
+                self._synced = now
+        except OSError as fault:
+            raise TrainingStoppedError(
+                f"{self.path}: cannot be written ({fault.strerror}); what it holds is kept, and "
+                "the same command goes on with it"
+            ) from fault
+        self._end += len(line)
+        return offset
+
+
+def difference(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    """Return in what settings differ, in a few words; "" where they are the same."""
+    for name in {**theirs, **ours}:
+        if theirs.get(name) != ours.get(name):
+            was, now = (
+                json.dumps(one.get(name), ensure_ascii=False)[:80] for one in (theirs, ours)
+            )
+            return f"{name} was {was}, now {now}"
+    return ""
+
+
+def _entry(kind: Kind, offset: int, data: str, value: Any) -> Entry:
+    if kind != "made":
+        return Entry(kind, offset, data, told=str(value))
+    known = value.get("known")
+    return Entry(kind, offset, data, known=known if isinstance(known, bool) else None)

@@ -1,0 +1,200 @@
+"""Labels for the query rewriter: a teacher's claims and queries, checked and repaired.
+
+Source: SlimPLM, section 3.3, appendix A and Table 8.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ragweave.errors import UsageError
+from ragweave.tools.claims import ClaimQuery, QuestionQuery, Rewrite, parse_rewrite
+from ragweave.tools.models import ChatModel
+from ragweave.tools.parts import PartRole
+from ragweave.training.labels.ask import Teacher
+from ragweave.training.labels.drafts import Drafts
+from ragweave.training.labels.maker import Dropped, Made, Mark, Once
+from ragweave.training.labels.released import annotation, draft_field, is_annotated
+from ragweave.training.labels.rules import Fault, record_faults, reply_faults
+from ragweave.training.labels.source import Bad, Item
+from ragweave.training.labels.specs import redacted
+from ragweave.training.labels.target import canonical
+
+_MOST_LEFT_OUT = 0.5
+"""Share of a reply's records that may be left out; with more, the reply is not worth learning."""
+_TOLD = 12
+"""Faults that a teacher is told at a time."""
+
+
+class Checked(NamedTuple):
+    """A reply with what is wrong with it."""
+
+    read: Rewrite
+    """Its records."""
+    whole: list[Fault]
+    """Faults of the reply."""
+    records: list[list[Fault]]
+    """Faults of its questions, then its claims."""
+
+    @property
+    def faults(self) -> list[Fault]:
+        """All faults."""
+        return [*self.whole, *(fault for one in self.records for fault in one)]
+
+
+def checked(read: Rewrite, question: str, draft: str, *, cut: bool = False) -> Checked:
+    """Check a reply against the paper's rules."""
+    listed: list[ClaimQuery | QuestionQuery] = [*read.questions, *read.claims]
+    records = [list(record_faults(one, question, draft)) for one in listed]
+    return Checked(read, reply_faults(read, draft, cut=cut), records)
+
+
+class RewriteMaker:
+    """Makes rewriter rows: by a teacher, or of annotations that the file has."""
+
+    role: PartRole = "rewriter"
+    needs_gold = False
+
+    def __init__(
+        self,
+        *,
+        teacher: ChatModel | None = None,
+        teacher_spec: str = "",
+        proxy: ChatModel | None = None,
+        proxy_spec: str = "",
+        draft: str | None = None,
+    ) -> None:
+        """Set who annotates and who drafts.
+
+        Args:
+            teacher: The model that annotates; None: the file holds SlimPLM's annotations.
+            teacher_spec: What is written down of it.
+            proxy: The model that drafts answers.
+            proxy_spec: What is written down of it.
+            draft: The field of drafts that the file has; annotations may go without it, since
+                they name theirs.
+
+        Raises:
+            UsageError: There is a teacher, and neither drafts nor what writes them.
+        """
+        if teacher is None and proxy is not None:
+            raise UsageError("annotations that the file has go with its own drafts: leave --proxy")
+        self._teacher = Teacher(teacher) if teacher is not None else None
+        self._told = redacted(teacher_spec) or "a model"
+        self._drafts = None
+        if teacher is not None or draft is not None:
+            self._drafts = Drafts(proxy, proxy_spec, draft)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what bears on the rows."""
+        drafts = self._drafts.told if self._drafts else {}
+        return {"annotation": self._told if self._teacher else "the file's", **drafts}
+
+    def check(self, item: Item) -> Bad | None:
+        """Say what is wrong with a row."""
+        fields = item.row.fields
+        if self._teacher is None and not is_annotated(fields):
+            fault = item.row.fault(
+                "holds no annotation (claims and questions): give --teacher MODEL"
+            )
+            return Bad(item.at, item.data, "no annotation", str(fault))
+        if self._drafts is not None:
+            return self._drafts.check(item)
+        if not isinstance(fields.get(draft_field(fields) or ""), str):
+            fault = item.row.fault("no draft beside its claims: name its field with --draft")
+            return Bad(item.at, item.data, "no draft", str(fault))
+        return None
+
+    async def make(self, item: Item, once: Once) -> Made | Dropped:
+        """Make the row."""
+        draft = await self._draft(item, once)
+        if not draft:
+            return Dropped("an empty draft, which has no claims")
+        how: dict[str, Any] = dict(self.settings())
+        if self._teacher is None:
+            found = checked(annotation(item.row.fields), item.text, draft)
+        else:
+            found, asked_again = await self._taught(item, draft, once)
+            how["repaired"] = asked_again
+        return _row(item, draft, found, how)
+
+    def surplus(self, marks: Sequence[Mark]) -> Mapping[int, str]:
+        """Leave nothing out."""
+        del marks
+        return {}
+
+    def count(self, row: Mapping[str, Any]) -> Mapping[str, int]:
+        """Count claims and questions, what was repaired and what was left out."""
+        read = parse_rewrite(row["target"], row["question"])
+        source = row["source"]
+        return {
+            "questions": len(read.questions),
+            "claims": len(read.claims),
+            "repaired": int(source.get("repaired", False)),
+            **{f"left out: {kind}": number for kind, number in source["left_out"].items()},
+        }
+
+    async def _draft(self, item: Item, once: Once) -> str:
+        if self._drafts is not None:
+            return await self._drafts.of(item, once)
+        return str(item.row.fields[draft_field(item.row.fields) or ""]).strip()
+
+    async def _taught(self, item: Item, draft: str, once: Once) -> tuple[Checked, bool]:
+        """Ask the teacher, and once more where a rule is broken; return the better reply."""
+        teacher = self._teacher
+        if teacher is None:
+            raise UsageError("there is no teacher")
+        reply = await once("reply", lambda: teacher.annotate(item.text, draft))
+        first = self._read(item, draft, reply)
+        if not first.faults:
+            return first, False
+        listed = "\n".join(fault.text for fault in first.faults[:_TOLD])
+        again = await once(
+            "repair", lambda: teacher.annotate(item.text, draft, reply["text"], listed)
+        )
+        second = self._read(item, draft, again)
+        return (second, True) if _weight(second) <= _weight(first) else (first, True)
+
+    @staticmethod
+    def _read(item: Item, draft: str, reply: Mapping[str, Any]) -> Checked:
+        read = parse_rewrite(reply["text"], item.text)
+        return checked(read, item.text, draft, cut=bool(reply["cut"]))
+
+
+def _weight(found: Checked) -> tuple[int, int]:
+    """Return how bad a reply is: hard faults of the whole, then all other faults."""
+    hard = sum(fault.hard for fault in found.whole)
+    return hard, len(found.faults) - hard
+
+
+def _row(item: Item, draft: str, found: Checked, how: dict[str, Any]) -> Made | Dropped:
+    """Return the row of what no hard fault speaks against, or why there is none."""
+    for fault in found.whole:
+        if fault.hard:
+            return Dropped(fault.kind)
+    kinds = [next((fault.kind for fault in one if fault.hard), None) for one in found.records]
+    if not kinds:
+        return Dropped("neither claims nor questions")
+    left_out = Counter(kind for kind in kinds if kind)
+    if left_out.total() > _MOST_LEFT_OUT * len(kinds):
+        return Dropped(f"mostly {left_out.most_common(1)[0][0]}")
+    questions = found.read.questions
+    kept = Rewrite(
+        [one for one, kind in zip(questions, kinds, strict=False) if kind is None],
+        [
+            one
+            for one, kind in zip(found.read.claims, kinds[len(questions) :], strict=True)
+            if kind is None
+        ],
+        parsed=True,
+    )
+    done = canonical(kept, item.text)
+    if done is None:
+        return Dropped("no text reads back to its claims")
+    text, records = done
+    if not records.questions and not records.claims:
+        return Dropped("nothing but the question itself")
+    row = {"id": item.id, "question": item.text, "draft": draft, "target": text}
+    return Made(row, {**how, "left_out": dict(sorted(left_out.items()))})

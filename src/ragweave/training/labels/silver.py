@@ -1,0 +1,191 @@
+"""Silver contexts for filter and generator: what an oracle keeps of passages (FILCO, 2.2, 2.3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.datasets.claims import CLAIM
+from ragweave.tools.filters import ContextFilter, Span, context_filter
+from ragweave.tools.filters.oracles import CXMI_THRESHOLD, LEXICAL_THRESHOLD, LexicalFilter
+from ragweave.tools.parts import PartRole
+from ragweave.tools.scorers.protocol import LogprobScorer
+from ragweave.tools.tasks import task_passages
+from ragweave.training.labels.gold import only_yes_or_no
+from ragweave.training.labels.maker import Dropped, Made, Mark, Once
+from ragweave.training.labels.passages import Passages
+from ragweave.training.labels.people import chosen_spans, holds_choice
+from ragweave.training.labels.source import Bad, Item
+from ragweave.training.labels.specs import redacted
+
+MEASURES = ("strinc", "lexical", "cxmi", "gold")
+"""The paper's three, and the sentences that people chose."""
+
+_CLAIM_HEAD = CLAIM.partition("{claim}")[0]
+
+
+class SilverMaker:
+    """Makes filter rows; the same rows train the generator."""
+
+    role: PartRole = "filter"
+    needs_gold = True
+
+    def __init__(
+        self,
+        measure: str,
+        passages: Passages,
+        *,
+        scorer: LogprobScorer | None = None,
+        scorer_spec: str = "",
+        top: int | None = 1,
+        threshold: float | None = None,
+        target: str = "auto",
+    ) -> None:
+        """Set the oracle.
+
+        Args:
+            measure: One of `MEASURES`.
+            passages: Where passages come from.
+            scorer: The model that `cxmi` scores with.
+            scorer_spec: What is written down of it.
+            top: Spans kept of a question; None: all that pass. `gold` keeps all that people chose.
+            threshold: None takes the paper's: 0.5 for lexical, a log-ratio of 0 for cxmi.
+            target: What lexical compares with: `answer`, `question`, or `auto`: the question in
+                fact verification, the answer elsewhere.
+
+        Raises:
+            UsageError: A value is out of range, `cxmi` lacks its scorer, or `gold` is asked of
+                a knowledge base's passages.
+        """
+        _check(measure, passages, scorer=scorer, threshold=threshold, target=target)
+        self._measure, self._passages, self._target = measure, passages, target
+        self._how: dict[str, Any] = {"measure": measure}
+        if measure != "gold":
+            self._how["top"] = top if top is not None else "all"
+        if measure in ("lexical", "cxmi"):
+            usual = LEXICAL_THRESHOLD if measure == "lexical" else CXMI_THRESHOLD
+            self._how["threshold"] = usual if threshold is None else threshold
+        if measure == "cxmi":
+            self._how["scorer"] = redacted(scorer_spec) or "a model"
+        self._answers: ContextFilter | None = None
+        if measure != "gold":
+            self._answers = context_filter(measure, scorer=scorer, top=top, threshold=threshold)
+        least = LEXICAL_THRESHOLD if threshold is None else threshold
+        self._questions = LexicalFilter(least, top, target="question")
+
+    def settings(self) -> dict[str, Any]:
+        """Return what bears on the rows."""
+        compared = {"target": self._target} if self._measure == "lexical" else {}
+        return {**self._how, **compared, **self._passages.told}
+
+    def check(self, item: Item) -> Bad | None:
+        """Say what is wrong with a row."""
+        if not _answers(item):
+            fault = str(item.row.fault("no gold answers"))
+            return Bad(item.at, item.data, "no gold answers", fault)
+        if self._passages.own and not (item.question and item.question.passages):
+            fault = str(item.row.fault("no passages: name a knowledge base with --kb"))
+            return Bad(item.at, item.data, "no passages", fault)
+        if self._measure == "gold" and not holds_choice(item):
+            fault = str(
+                item.row.fault(
+                    "does not say which sentences people chose: take strinc, lexical or cxmi"
+                )
+            )
+            return Bad(item.at, item.data, "no sentences chosen by people", fault)
+        return None
+
+    async def make(self, item: Item, once: Once) -> Made | Dropped:
+        """Make the row; where nothing helps, its spans are empty."""
+        del once  # scoring is repeated after a crash: it costs no money and keeps no reply
+        return await asyncio.to_thread(self._make, item)
+
+    def surplus(self, marks: Sequence[Mark]) -> Mapping[int, str]:
+        """Leave nothing out."""
+        del marks
+        return {}
+
+    def count(self, row: Mapping[str, Any]) -> Mapping[str, int]:
+        """Count spans, empty targets, and characters before and after."""
+        kept = sum(span["end"] - span["start"] for span in row["spans"])
+        return {
+            "empty": int(not row["spans"]),
+            "spans": len(row["spans"]),
+            "characters": sum(len(one["text"]) for one in row["passages"]),
+            "characters kept": kept,
+        }
+
+    def _make(self, item: Item) -> Made | Dropped:
+        answers = _answers(item)
+        passages = self._passages.of(item)
+        if not passages:
+            return Dropped("no passage was found")
+        if self._measure == "strinc" and only_yes_or_no(answers):
+            return Dropped("a yes or no answer, which strinc cannot look for")
+        spans: list[Span]
+        if self._answers is None:
+            if not chosen_spans(item, self._passages.all_own(item)):
+                return Dropped("no sentence was chosen by people")
+            spans = chosen_spans(item, passages) or []
+        elif self._by_question(item):
+            spans = self._questions.keep(_claim(item.text), passages)
+        else:
+            spans = self._answers.keep(item.text, passages, answers=answers)
+        row = {
+            "id": item.id,
+            "question": item.text,
+            "answers": answers,
+            "passages": task_passages(passages),
+            "spans": [{**span, "score": round(span["score"], 6)} for span in spans],
+        }
+        how = {**self._how, **self._passages.told}
+        if self._measure == "lexical":
+            how["target"] = "question" if self._by_question(item) else "answer"
+        return Made(row, how)
+
+    def _by_question(self, item: Item) -> bool:
+        """Tell whether lexical compares with the question: in fact verification it does."""
+        if self._measure != "lexical" or self._target == "answer":
+            return False
+        return self._target == "question" or only_yes_or_no(_answers(item))
+
+
+def _check(
+    measure: str,
+    passages: Passages,
+    *,
+    scorer: LogprobScorer | None,
+    threshold: float | None,
+    target: str,
+) -> None:
+    if measure not in MEASURES:
+        raise UsageError(f"--measure must be one of {', '.join(MEASURES)}, not {measure!r}")
+    if measure == "cxmi" and scorer is None:
+        raise UsageError(
+            "--measure cxmi needs --scorer: hf:FOLDER, llamacpp:FILE.gguf or openai:NAME?base_url=…"
+        )
+    if measure != "cxmi" and scorer is not None:
+        raise UsageError(f"--scorer is for --measure cxmi; {measure} scores with no model")
+    if measure in ("strinc", "gold") and threshold is not None:
+        raise UsageError(f"--threshold is for lexical and cxmi; {measure} has none")
+    if target not in ("auto", "answer", "question"):
+        raise UsageError(f"--target must be one of auto, answer, question, not {target!r}")
+    if measure == "gold" and not passages.own:
+        raise UsageError("--measure gold keeps sentences of the data set's passages: leave --kb")
+
+
+def _answers(item: Item) -> list[str]:
+    """Return the gold answers, best first: short ones, or the names of all that are to be said."""
+    question = item.question
+    if question is None or not question.answerable:
+        return []
+    if question.answer_sets:
+        return list(dict.fromkeys(name for one in question.answer_sets for name in one))
+    return list(question.answers)
+
+
+def _claim(question: str) -> str:
+    """Return a claim without the words by which it is asked as a question."""
+    return question.removeprefix(_CLAIM_HEAD)
