@@ -17,7 +17,13 @@ from ragweave.errors import UsageError
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method
 from ragweave.graphs.registry import METHODS
-from ragweave.graphs.trained import check_drafts, context_filter_of, filter_option, role_models
+from ragweave.graphs.trained import (
+    check_drafts,
+    check_scorer,
+    context_filter_of,
+    filter_option,
+    role_models,
+)
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompt import with_overrides
 from ragweave.nodes.retrieve import Retriever
@@ -99,6 +105,7 @@ def build_graph(
         }
     )
     check_drafts(models, chosen)
+    check_scorer(models, judge_scorer)
     parts = Parts[Any](
         models=models if retry_policy is None else replace(models, retry=retry_policy),
         retriever=retriever,

@@ -43,6 +43,9 @@ def role_models(given: Mapping[str, str | ChatModel | None]) -> Models:
         UsageError: A spec is not understood, or a part was trained for another role.
         MissingExtraError: A model's packages are not installed.
     """
+    for name, one in given.items():
+        if isinstance(one, str) and is_part_spec(one):
+            part_for(name, one)
     made = {name: chat_model(one) for name, one in given.items() if one is not None}
     parts = [part for name, one in made.items() if (part := _checked_part(name, one)) is not None]
     for part in parts:
@@ -116,6 +119,17 @@ def check_drafts(models: Models, options: Options) -> None:
         raise UsageError(
             f"{part.folder}: is a {part.role} and drafts no answer: name the model that does (proxy)"
         )
+
+
+def check_scorer(models: Models, judge_scorer: object) -> None:
+    """Check that no scorer is given for a judge that was trained to say its verdict.
+
+    Raises:
+        UsageError: There is one.
+    """
+    part = part_of(models.by_role("judge"))
+    if part is not None and judge_scorer is not None:
+        raise UsageError(f"{part.folder}: judges by itself: leave judge_scorer out")
 
 
 def part_of(model: ChatModel | None) -> PartChat | None:

@@ -19,9 +19,13 @@ from ragweave.errors import UsageError
 from ragweave.graphs import METHODS, CompiledGraph, Parts
 from ragweave.graphs.method import Method
 from ragweave.graphs.picture import AnyModel
+from ragweave.graphs.trained import check_drafts, context_filter_of, role_models
+from ragweave.nodes.context_filter import ContextFilterOptions
 from ragweave.nodes.retrieve import Retriever
 from ragweave.studio.settings import Sources, studio_options
-from ragweave.tools.models import Models, chat_model
+from ragweave.tools.filters import ContextFilter
+from ragweave.tools.models import Models
+from ragweave.tools.parts.spec import PREFIX
 
 Factory = Callable[[ServerRuntime[Any]], Awaitable[CompiledGraph]]
 
@@ -69,21 +73,43 @@ def _with_sources(name: str, options: Any) -> CompiledGraph:
     models = _models(
         sources.model, sources.proxy, sources.judge, sources.rewriter, sources.filter_model
     )
-    return _built(name, options, models, _retriever(sources.kb, sources.search))
+    check_drafts(models, options)
+    trained = _filter(sources.trained_filter) if isinstance(options, ContextFilterOptions) else None
+    if trained is not None:
+        options = dataclasses.replace(options, filter="own")
+    return _built(name, options, models, _retriever(sources.kb, sources.search), trained)
 
 
-def _built(name: str, options: Any, models: Models, retriever: Retriever | None) -> CompiledGraph:
+def _built(
+    name: str,
+    options: Any,
+    models: Models,
+    retriever: Retriever | None,
+    context_filter: ContextFilter | None = None,
+) -> CompiledGraph:
     method = METHODS[name]
     return method.build(
-        Parts(models=models, retriever=retriever, options=options, prompts=method.prompts)
+        Parts(
+            models=models,
+            retriever=retriever,
+            options=options,
+            prompts=method.prompts,
+            context_filter=context_filter,
+        )
     )
 
 
 @lru_cache(maxsize=16)
 def _models(model: str, proxy: str, judge: str, rewriter: str, filter_model: str) -> Models:
-    given = {"proxy": proxy, "judge": judge, "rewrite": rewriter, "filter": filter_model}
-    roles = {role: chat_model(spec) for role, spec in given.items() if spec}
-    return Models(answer=chat_model(model), **roles)  # type: ignore[arg-type]
+    roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
+    return role_models({"model": model, **{name: spec or None for name, spec in roles.items()}})
+
+
+@lru_cache(maxsize=4)
+def _filter(folder: str) -> ContextFilter | None:
+    if not folder:
+        return None
+    return context_filter_of(folder if folder.startswith(PREFIX) else f"{PREFIX}{folder}")
 
 
 @lru_cache(maxsize=8)

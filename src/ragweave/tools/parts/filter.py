@@ -120,7 +120,7 @@ class TrainedFilter:
     ) -> list[Span]:
         spans = spans_of(passages)
         known = task_passages([with_id(one) for one in passages])
-        chances = scorer.score(scorer.sentence_form().pairs(question, known, spans))
+        chances = scorer.score(scorer.form.pairs(question, known, spans))
         own = HALF if self.card.threshold is None else self.card.threshold
         least = own if self.threshold is None else self.threshold
         return best(map(scored, spans, chances), least, self.top)
