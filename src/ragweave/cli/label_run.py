@@ -15,7 +15,6 @@ from ragweave.training.labels import Labelled, Maker, Sitting, make_labels, open
 from ragweave.training.labels.run import Tell
 
 NAMES = {
-    "nq_open": "NQ",
     "nq": "NQ",
     "asqa": "ASQA",
     "triviaqa": "TQA",
@@ -23,10 +22,7 @@ NAMES = {
     "2wiki": "2Wiki",
     "musique": "MuSiQue",
     "eli5": "ELI5",
-    "jsonl": "plain rows",
-    "json": "plain rows",
-    "csv": "plain rows",
-    "tsv": "plain rows",
+    "plain": "plain rows",
 }
 """Data sets and formats as tables name them; others by their own name."""
 

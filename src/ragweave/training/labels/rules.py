@@ -32,10 +32,13 @@ after before during over under i we you my our your
 """
 _FUNCTION_WORDS = frozenset(_OTHER_WORDS.split())
 _EXPLETIVE = re.compile(
-    r"it(?:['’]s| is| was| takes| took| has been| seems)\b(?! (?:a|an|the|called|named|in|on|at"
-    r"|by|from|part)\b)",
+    r"it(?:['’]s| is| was| seems| takes| took| rains)? (?:also |often |not |generally |usually )?"
+    r"(?:likely|unlikely|possible|impossible|important|essential|necessary|eas(?:y|ier)|hard(?:er)?"
+    r"|difficult|true|believed|said|thought|known|estimated|recommended|advisable|worth|unclear"
+    r"|clear|common|better|best|illegal|legal|safe|(?<=takes )\w+|(?<=took )\w+)\b",
     re.IGNORECASE,
 )
+"""An "it" that stands for no name: "it is likely that …", "it takes two hours to …"."""
 
 
 class Fault(NamedTuple):

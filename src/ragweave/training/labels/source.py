@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ragweave.evaluation.datasets.dataset import PLAIN, parse_spec
 from ragweave.evaluation.datasets.files import file_hash, rows_of
 from ragweave.evaluation.datasets.format import Format
 from ragweave.evaluation.datasets.hub import hub_rows
+from ragweave.evaluation.datasets.open_qa import NQ_OPEN
 from ragweave.evaluation.datasets.plain import plain
 from ragweave.evaluation.datasets.registry import SNIFFED
 from ragweave.evaluation.datasets.rows import Row, Rows
@@ -87,7 +88,7 @@ class Source:
 
     def _row(self, row: Row, at: int, *, gold: bool) -> Iterator[Item | Bad]:
         form = next((one for one in self.forms if one.fits(row.fields)), None)
-        name = self.name or (form.name if form else "other")
+        name = self.name or _told(form)
         if form is None:
             yield self._bare(row, at, name) or Bad(at, name, "no question", self._unread(row))
             return
@@ -131,6 +132,23 @@ class Source:
         return one
 
 
+def _sniffed() -> tuple[Format, ...]:
+    """Return the formats that a row without a named data set is tried for, in order.
+
+    NQ-open's takes any row with question and answer, and would leave plain rows' passages unread.
+    """
+    own = plain("jsonl", {})
+    filled = replace(own, fits=lambda fields: own.fits(fields) and bool(fields.get("passages")))
+    return (*(one for one in SNIFFED if one is not NQ_OPEN), filled, NQ_OPEN, own)
+
+
+def _told(form: Format | None) -> str:
+    """Return what rows of a format are called where the spec names no data set."""
+    if form is None:
+        return "other"
+    return "plain" if form.name in (*PLAIN, NQ_OPEN.name) else form.name
+
+
 def open_source(spec: str) -> Source:
     """Open a data set for labelling.
 
@@ -155,7 +173,7 @@ def open_source(spec: str) -> Source:
         return _opened(spec, "", (form,), lambda: rows_of(file), digest, settings)
     if settings:
         raise UsageError(f"{spec!r}: field names behind '?' are for jsonl: and csv: files")
-    forms = DATASETS[name] if name else (*SNIFFED, plain("jsonl", {}))
+    forms = DATASETS[name] if name else _sniffed()
     reader = forms[-1] if not name else forms[0]
     first = next(iter(rows_of(file)), None) if not file.is_dir() else None
     if first is not None:  # a format that nests its questions (SQuAD, ASQA) has its own rows

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.scripted import ScriptedChat, Seen
+from tests.training.labels.rows import label, read, write
+
+from ragweave.errors import ModelError, UsageError
+from ragweave.training.errors import TrainingStoppedError
+from ragweave.training.labels import JudgeMaker, RewriteMaker, Sitting
+from ragweave.training.labels.partial import Partial
+from ragweave.training.rows import read_rows
+
+ROWS = [{"id": f"q{at}", "question": f"Q{at}?", "answers": [f"answer {at}"]} for at in range(12)]
+
+
+def says(seen: Seen) -> str:
+    return f"answer {seen.text[1:-1]}" if int(seen.text[1:-1]) % 2 else "no idea"
+
+
+def judge(proxy: ScriptedChat, **settings: Any) -> JudgeMaker:
+    return JudgeMaker(proxy=proxy, proxy_spec="m", **settings)
+
+
+def failing(bad: set[int], fault: Callable[[], Exception]) -> Callable[[Seen], str | Exception]:
+    return lambda seen: fault() if int(seen.text[1:-1]) in bad else says(seen)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return write(tmp_path / "qa.jsonl", ROWS)
+
+
+def test_rows_stand_in_source_order_and_the_same_bytes_come_again(
+    file: Path, tmp_path: Path
+) -> None:
+    one = label(file, judge(ScriptedChat(replies=says, delay=0.001)), tmp_path / "one.jsonl")
+    two = label(
+        file,
+        judge(ScriptedChat(replies=says)),
+        tmp_path / "two.jsonl",
+        sitting=Sitting(concurrency=1),
+    )
+    assert [row["id"] for row in read(one.path)] == [row["id"] for row in ROWS]
+    assert one.path.read_bytes() == two.path.read_bytes()
+    assert one.report.read_bytes() == two.report.read_bytes()
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_gzipped_rows_are_the_same_bytes_too(file: Path, tmp_path: Path) -> None:
+    plain = label(file, judge(ScriptedChat(replies=says)), tmp_path / "a.jsonl")
+    for name in ("b.jsonl.gz", "c.jsonl.gz"):
+        label(file, judge(ScriptedChat(replies=says)), tmp_path / name)
+    packed = (tmp_path / "b.jsonl.gz").read_bytes()
+    assert packed == (tmp_path / "c.jsonl.gz").read_bytes()
+    assert gzip.decompress(packed) == plain.path.read_bytes()
+    assert len(read_rows(tmp_path / "b.jsonl.gz", "judge")) == 12
+
+
+def test_as_many_questions_at_once_as_are_asked_for(file: Path, tmp_path: Path) -> None:
+    proxy = ScriptedChat(replies=says, together=4)
+    label(file, judge(proxy), tmp_path / "out.jsonl", sitting=Sitting(concurrency=4))
+    assert proxy.most_at_once == 4
+    with pytest.raises(UsageError, match="--concurrency"):
+        Sitting(concurrency=0)
+
+
+def test_a_failed_call_is_kept_told_and_tried_again_when_asked(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    broken = ScriptedChat(replies=failing({3, 7}, lambda: ModelError("it broke")))
+    with pytest.raises(
+        ModelError, match=r"2 of 12 rows failed, .*qa.jsonl:4: ModelError: it broke"
+    ):
+        label(file, judge(broken), out)
+    assert not out.exists()
+    well = ScriptedChat(replies=says)
+    with pytest.raises(ModelError, match="2 of 12 rows failed"):
+        label(file, judge(well), out)
+    assert not well.seen
+    done = label(file, judge(well), out, sitting=Sitting(retry_failed=True))
+    assert sorted(one.text for one in well.seen) == ["Q3?", "Q7?"]
+    assert done.rows == 12
+
+
+def test_failed_rows_may_be_left_out(file: Path, tmp_path: Path) -> None:
+    broken = ScriptedChat(replies=failing({3}, lambda: ModelError("it broke")))
+    done = label(
+        file,
+        judge(broken, balance=False),
+        tmp_path / "out.jsonl",
+        sitting=Sitting(drop_failed=True),
+    )
+    assert (done.rows, done.dropped) == (11, {"model call failed": 1})
+
+
+def test_a_server_that_is_down_ends_the_sitting_soon(tmp_path: Path) -> None:
+    rows = [{"question": f"Q{at}?", "answers": ["x"]} for at in range(200)]
+    down = ScriptedChat(replies=[ModelError("down")])
+    file = write(tmp_path / "qa.jsonl", rows)
+    with pytest.raises(ModelError, match="20 model calls failed one after the other"):
+        label(file, judge(down), tmp_path / "out.jsonl", sitting=Sitting(concurrency=2))
+    assert len(down.seen) < 30
+
+
+def test_other_settings_do_not_mix_with_what_is_begun(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    broken = ScriptedChat(replies=failing({3}, lambda: ModelError("it broke")))
+    with pytest.raises(ModelError):
+        label(file, judge(broken), out)
+    for maker, limit, said in (
+        (judge(broken, theta=0.4), None, "theta was 0.5, now 0.4"),
+        (JudgeMaker(proxy=broken, proxy_spec="n"), None, 'draft was "m", now "n"'),
+        (judge(broken), 5, "limit was null, now 5"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            label(file, maker, out, limit=limit)
+    write(file, ROWS[:-1])
+    with pytest.raises(UsageError, match="source was"):
+        label(file, judge(broken), out)
+
+
+def test_a_finished_file_is_left_alone(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    first = label(file, judge(ScriptedChat(replies=says)), out)
+    proxy = ScriptedChat(replies=says)
+    again = label(file, judge(proxy), out)
+    assert (again.before, again.rows, again.counts) == (True, first.rows, first.counts)
+    assert not proxy.seen
+    with pytest.raises(UsageError, match="stands there already, made with other settings: theta"):
+        label(file, judge(proxy, theta=0.1), out)
+    out.write_text("mine\n", "utf-8")
+    with pytest.raises(UsageError, match="has been changed"):
+        label(file, judge(proxy), out)
+    first.report.unlink()
+    with pytest.raises(UsageError, match="no report beside it"):
+        label(file, judge(proxy), out)
+    assert out.read_text("utf-8") == "mine\n"
+
+
+def test_two_processes_do_not_write_one_file(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    with Partial(out, {}), pytest.raises(UsageError, match="another process is at work"):
+        label(file, judge(ScriptedChat(replies=says)), out)
+
+
+def test_a_reply_of_a_row_under_way_is_not_asked_for_again(tmp_path: Path) -> None:
+    file = write(tmp_path / "qa.jsonl", [{"id": "a", "question": "Where is Varn?"}])
+    claims = "<Claims> <Claim(Varn lies by the sea)> <Search(True)> <Query(Varn sea)> </Claims>"
+    proxy = ScriptedChat(replies=["Varn lies by the sea."])
+
+    def maker(said: str | Exception) -> RewriteMaker:
+        return RewriteMaker(teacher=ScriptedChat(replies=[said]), proxy=proxy)
+
+    with pytest.raises(ModelError):
+        label(file, maker(ModelError("down")), tmp_path / "out.jsonl")
+    done = label(file, maker(claims), tmp_path / "out.jsonl", sitting=Sitting(retry_failed=True))
+    assert len(proxy.seen) == 1
+    assert read(done.path)[0]["draft"] == "Varn lies by the sea."
+
+
+@given(st.floats(0, 1))
+def test_a_partial_cut_anywhere_goes_on_to_the_same_bytes(
+    tmp_path_factory: pytest.TempPathFactory, share: float
+) -> None:
+    folder = tmp_path_factory.mktemp("cut")
+    file, out = write(folder / "qa.jsonl", ROWS[:4]), folder / "out.jsonl"
+    broken = ScriptedChat(replies=failing({3}, lambda: ModelError("it broke")))
+    with pytest.raises(ModelError):
+        label(file, judge(broken), out)
+    partial = folder / "out.jsonl.partial"
+    whole = partial.read_bytes()
+    kept = round(share * len(whole))
+    partial.write_bytes(whole[:kept])
+    proxy = ScriptedChat(replies=says)
+    label(file, judge(proxy), out, sitting=Sitting(retry_failed=True))
+    calm = label(file, judge(ScriptedChat(replies=says)), folder / "calm.jsonl")
+    assert out.read_bytes() == calm.path.read_bytes()
+    durable = {
+        record["at"]
+        for line in whole[: whole[:kept].rfind(b"\n") + 1].splitlines()
+        if "reply" in (record := json.loads(line)) or "made" in record
+    }
+    asked = {int(one.text[1:-1]) for one in proxy.seen}
+    assert not asked & durable
+    shutil.rmtree(folder)
+
+
+def test_a_damaged_partial_is_told(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl.partial").write_text("what is this\n", "utf-8")
+    with pytest.raises(UsageError, match=r"out.jsonl.partial:1: is damaged"):
+        label(file, judge(ScriptedChat(replies=says)), tmp_path / "out.jsonl")
+
+
+def test_a_full_disk_keeps_what_is_labelled(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    out, wrote, real = tmp_path / "out.jsonl", [0], os.pwrite
+
+    def full(handle: int, line: bytes, offset: int) -> int:
+        wrote[0] += 1
+        return real(handle, line if wrote[0] < 8 else line[:5], offset)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(TrainingStoppedError, match="No space left"):
+        label(file, judge(ScriptedChat(replies=says)), out)
+    monkeypatch.undo()
+    proxy = ScriptedChat(replies=says)
+    assert label(file, judge(proxy), out).rows == 12
+    assert len(proxy.seen) < 12
+
+
+def test_limit_takes_the_first(file: Path, tmp_path: Path) -> None:
+    done = label(
+        file, judge(ScriptedChat(replies=says), balance=False), tmp_path / "o.jsonl", limit=5
+    )
+    assert [row["id"] for row in read(done.path)] == ["q0", "q1", "q2", "q3", "q4"]
+    with pytest.raises(UsageError, match="--limit"):
+        label(file, judge(ScriptedChat()), tmp_path / "p.jsonl", limit=0)
+
+
+def test_a_place_that_cannot_be_written(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("", "utf-8")
+    with pytest.raises(UsageError, match="cannot be written"):
+        label(file, judge(ScriptedChat()), tmp_path / "taken" / "out.jsonl")

@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.training.labels.rows import FILTER, HOTPOT, label, made, read, write
+
+from ragweave.errors import UsageError
+from ragweave.tools.filters import strinc
+from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.text.normalize import words
+from ragweave.training.labels import Passages, SilverMaker
+from ragweave.training.rows import read_rows, silver_text
+
+OPENED = "It was built by Ada Lind. The Old Bridge was opened in 1932. It is long."
+MUSEUM = "The museum shows clocks. It was opened in 1932 by the mayor."
+ROW = {
+    "id": "a",
+    "question": "When was the Old Bridge opened?",
+    "answers": ["1932"],
+    "passages": [
+        {"title": "Museum", "text": MUSEUM},
+        {"title": "Bridge", "text": OPENED, "gold": True},
+    ],
+}
+CLAIM = {
+    "id": "c",
+    "text": "The Old Bridge was opened in 1932.",
+    "label": "SUPPORTS",
+    "gold_evidence": [{"text": OPENED}],
+    "retrieved_evidence": [],
+}
+
+
+class Overlap:
+    """A scorer that finds an output the likelier, the more of its words stand in the prompt."""
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        return [
+            float(len(set(words(output)) & set(words(prompt))) - len(words(output)))
+            for prompt, output in pairs
+        ]
+
+
+def silver(measure: str, k: int = 1, order: str = "gold-first", **settings: Any) -> SilverMaker:
+    return SilverMaker(measure, Passages(None, k, order), **settings)
+
+
+def texts(row: dict[str, Any]) -> list[str]:
+    return [span["text"] for span in row["spans"]]
+
+
+def test_strinc_takes_the_first_sentence_with_an_answer_of_the_top_passage(tmp_path: Path) -> None:
+    file = write(tmp_path / "qa.jsonl", [ROW])
+    (row,) = made(file, silver("strinc"))
+    assert texts(row) == ["The Old Bridge was opened in 1932."]
+    assert [one["title"] for one in row["passages"]] == ["Bridge"]
+    assert row["source"]["passages"] == "the data set's own, gold-first"
+    (row,) = made(file, silver("strinc", order="given"))
+    assert texts(row) == ["It was opened in 1932 by the mayor."]
+    (row,) = made(file, silver("strinc", k=5, top=None))
+    assert len(texts(row)) == len(row["passages"]) == 2
+
+
+def test_rows_train_filter_and_generator(tmp_path: Path) -> None:
+    done = label(write(tmp_path / "qa.jsonl", [ROW]), silver("strinc"), tmp_path / "out.jsonl")
+    for role in ("filter", "generator"):
+        (row,) = read_rows(done.path, role)  # type: ignore[arg-type]
+        assert silver_text(row) == "The Old Bridge was opened in 1932."  # type: ignore[arg-type]
+
+
+def test_lexical_keeps_nothing_below_the_papers_threshold(tmp_path: Path) -> None:
+    file = write(tmp_path / "qa.jsonl", [ROW])
+    done = label(file, silver("lexical"), tmp_path / "out.jsonl")
+    assert (done.rows, done.total("empty")) == (1, 1)
+    assert read(done.path)[0]["spans"] == []
+    (row,) = made(file, silver("lexical", threshold=0.2))
+    assert texts(row) == ["The Old Bridge was opened in 1932."]
+    assert row["source"]["threshold"] == 0.2
+
+
+def test_lexical_compares_a_claim_with_itself(tmp_path: Path) -> None:
+    file = write(tmp_path / "claims.jsonl", [CLAIM])
+    (row,) = made(file, silver("lexical"))
+    assert texts(row) == ["The Old Bridge was opened in 1932."]
+    assert row["spans"][0]["score"] == 1.0
+    assert row["source"]["target"] == "question"
+    assert row["answers"] == ["Yes"]
+    (row,) = made(file, silver("lexical", target="answer"))
+    assert texts(row) == []
+
+
+def test_cxmi_keeps_what_makes_the_answer_likelier(tmp_path: Path) -> None:
+    file = write(tmp_path / "qa.jsonl", [ROW])
+    (row,) = made(file, silver("cxmi", scorer=Overlap(), scorer_spec="hf:m?token=x"))
+    assert texts(row) == ["The Old Bridge was opened in 1932."]
+    assert row["spans"][0]["score"] == 1.0
+    assert row["source"]["scorer"] == "hf:m?token=***"
+    (row,) = made(file, silver("cxmi", scorer=Overlap(), threshold=1.0))
+    assert texts(row) == []
+
+
+def test_strinc_does_not_look_for_yes_or_no(tmp_path: Path) -> None:
+    rows = [ROW, {**ROW, "id": "b", "answers": ["no"]}]
+    done = label(write(tmp_path / "qa.jsonl", rows), silver("strinc"), tmp_path / "out.jsonl")
+    assert done.dropped == {"a yes or no answer, which strinc cannot look for": 1}
+
+
+def test_a_knowledge_base_is_searched(tmp_path: Path) -> None:
+    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as base:
+        base.add([OPENED, MUSEUM, "Ships sail."])
+    rows = [{"id": "a", "question": ROW["question"], "answers": ["1932"]}]
+    maker = SilverMaker("strinc", Passages(tmp_path / "kb", 2), top=2)
+    (row,) = made(write(tmp_path / "qa.jsonl", rows), maker)
+    assert len(row["passages"]) == len(row["spans"]) == 2
+    assert row["source"]["passages"] == "knowledge base kb, generation 1"
+
+
+@pytest.mark.parametrize(
+    ("measure", "settings", "said"),
+    [
+        ("best", {}, "--measure must be one of strinc, lexical, cxmi, gold"),
+        ("cxmi", {}, "--measure cxmi needs --scorer"),
+        ("strinc", {"scorer": Overlap()}, "--scorer is for --measure cxmi"),
+        ("strinc", {"threshold": 0.5}, "--threshold is for lexical and cxmi"),
+        ("lexical", {"threshold": 2.0}, "threshold must be between 0 and 1"),
+        ("lexical", {"target": "title"}, "--target must be one of"),
+        ("strinc", {"k": 0}, "--passages must be at least 1"),
+        ("strinc", {"order": "random"}, "--order must be one of"),
+    ],
+)
+def test_settings_out_of_range(measure: str, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        silver(measure, **settings)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({**ROW, "answers": []}, "gold is missing"),
+        ({**ROW, "passages": []}, "no passages: name a knowledge base"),
+    ],
+)
+def test_bad_rows(tmp_path: Path, row: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=f"qa.jsonl:1: {said}"):
+        made(write(tmp_path / "qa.jsonl", [row]), silver("strinc"))
+
+
+def test_gold_needs_rows_in_which_people_chose(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"qa.jsonl:1: does not say which sentences"):
+        made(write(tmp_path / "qa.jsonl", [ROW]), silver("gold"))
+
+
+def test_supporting_facts_become_spans(tmp_path: Path) -> None:
+    row = {
+        "_id": "h",
+        "question": "Who built the Old Bridge?",
+        "answer": "Ada Lind",
+        "context": [
+            ["Museum", ["It shows clocks. ", "It is old."]],
+            ["Bridge", ["", "Ada Lind built it.", " It is long."]],
+        ],
+        "supporting_facts": [["Bridge", 1]],
+    }
+    file = write(tmp_path / "hotpot.jsonl", [row])
+    (read_row,) = made(file, silver("gold", k=2))
+    assert texts(read_row) == ["Ada Lind built it."]
+    (read_row,) = made(file, silver("gold", order="given"))
+    assert (read_row["passages"][0]["title"], texts(read_row)) == ("Museum", [])
+    unsaid = write(tmp_path / "none.jsonl", [{**row, "supporting_facts": []}])
+    with pytest.raises(UsageError, match="1 no sentence was chosen by people"):
+        made(unsaid, silver("gold", k=2))
+
+
+@pytest.mark.skipif(not FILTER.exists(), reason="the shared data is not beside the project")
+def test_qed_strinc_against_what_people_chose(tmp_path: Path) -> None:
+    file = FILTER / "qed-dev.jsonl.gz"
+    by_answer = label(file, silver("strinc"), tmp_path / "strinc.jsonl")
+    by_people = label(file, silver("gold"), tmp_path / "gold.jsonl")
+    assert by_answer.rows == 814
+    assert by_people.dropped == {"no sentence was chosen by people": 214}
+    chosen = {row["id"]: row["spans"][0] for row in read(by_people.path)}
+    assert len(chosen) == 600
+    found = {row["id"]: row["spans"] for row in read(by_answer.path)}
+    met = sum(
+        any(max(s["start"], g["start"]) < min(s["end"], g["end"]) for s in found[name])
+        for name, g in chosen.items()
+    )
+    assert met / len(chosen) > 0.85
+    for row in read_rows(by_answer.path, "filter"):
+        assert all(strinc(span["text"], row["answers"]) for span in row["spans"])  # type: ignore[typeddict-item]
+
+
+@pytest.mark.skipif(not FILTER.exists(), reason="the shared data is not beside the project")
+def test_clapnq_spans_are_the_selected_sentences(tmp_path: Path) -> None:
+    file = FILTER / "clapnq-answerable.jsonl.gz"
+    done = label(file, silver("gold"), tmp_path / "gold.jsonl")
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        theirs = {
+            row["id"]: {s.strip() for one in row["output"] for s in one["selected_sentences"]}
+            for row in map(json.loads, lines)
+        }
+    assert done.rows == 299
+    for row in read_rows(done.path, "filter"):
+        assert {span["text"] for span in row["spans"]} == theirs[row["id"]]  # type: ignore[typeddict-item]
+
+
+@pytest.mark.skipif(not HOTPOT.exists(), reason="the shared data is not beside the project")
+def test_hotpot_supporting_facts_are_all_found(tmp_path: Path) -> None:
+    done = label(f"hotpotqa:{HOTPOT}", silver("gold", k=10), tmp_path / "gold.jsonl")
+    with gzip.open(HOTPOT, "rt", encoding="utf-8") as lines:
+        facts = sum(
+            len({tuple(one) for one in json.loads(line)["supporting_facts"]}) for line in lines
+        )
+    assert done.rows == 200
+    assert done.total("spans") >= 0.99 * facts

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragweave.errors import UsageError
+from ragweave.tools.scorers import HuggingFaceScorer, ServerScorer
+from ragweave.training.labels import open_source, redacted, scorer_of_spec
+
+
+@pytest.mark.parametrize(
+    ("spec", "shown"),
+    [
+        ("extractive", "extractive"),
+        ("llamacpp:/m/a.gguf?n_ctx=8192", "llamacpp:/m/a.gguf?n_ctx=8192"),
+        ("openai:m?api_key=sk-1&max_tokens=9", "openai:m?api_key=***&max_tokens=9"),
+        ("openai:m?base_url=http://u:p@host:1/v1", "openai:m?base_url=http://host:1/v1"),
+        ("openai:m?base_url=http://h/v1%3Fkey%3Dsk-1", "openai:m?base_url=http://h/v1%3Fkey%3D***"),
+        (
+            "x:m?hf_token=t&client_secret=s&password=p",
+            "x:m?hf_token=***&client_secret=***&password=***",
+        ),
+    ],
+)
+def test_what_is_written_down_of_a_spec(spec: str, shown: str) -> None:
+    assert redacted(spec) == shown
+
+
+@given(st.sampled_from(["api_key", "openai_api_key", "token", "my_secret", "Password"]))
+def test_no_key_is_written_down(name: str) -> None:
+    assert "sk-123" not in redacted(f"openai:m?temperature=0&{name}=sk-123&top_p=1")
+
+
+def test_scorers_by_spec() -> None:
+    assert isinstance(scorer_of_spec("hf:some/folder?batch_size=4"), HuggingFaceScorer)
+    server = scorer_of_spec("openai:m?base_url=http://127.0.0.1:1/v1")
+    assert isinstance(server, ServerScorer)
+    for spec in ("extractive", "hf:", "hf", "gpt:m?api_key=sk-1"):
+        with pytest.raises(UsageError, match="unknown scorer") as told:
+            scorer_of_spec(spec)
+        assert "sk-1" not in str(told.value)
+    with pytest.raises(UsageError, match="settings not understood"):
+        scorer_of_spec("hf:folder?colour=red")
+
+
+@pytest.mark.parametrize("text", ["", "   \n"])
+def test_an_empty_source(tmp_path: Path, text: str) -> None:
+    (tmp_path / "qa.jsonl").write_text(text, "utf-8")
+    with pytest.raises(UsageError, match=r"qa\.jsonl"):
+        open_source(str(tmp_path / "qa.jsonl"))
+
+
+def test_sources_that_are_none(tmp_path: Path) -> None:
+    for spec, said in (
+        (f"{tmp_path}/missing.jsonl", "no such file"),
+        ("nosuch:qa.jsonl", "unknown data set"),
+        (str(tmp_path), "is a folder"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            open_source(spec)
