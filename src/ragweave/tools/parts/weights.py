@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -87,13 +88,12 @@ def read_model(folder: Path, *, causal: bool, dtype: str) -> Any:
     Args:
         folder: The model's folder.
         causal: Whether a causal model is wanted; otherwise an encoder-decoder model.
-        dtype: Number type, such as `float32`.
+        dtype: Number type, such as `float32`; `auto`: as the weights are stored.
 
     Raises:
         ModelError: It can't be read, or is of the other kind.
         UsageError: Its configuration asks for code.
     """
-    import torch
     import transformers
 
     _check_config(folder)
@@ -102,9 +102,7 @@ def read_model(folder: Path, *, causal: bool, dtype: str) -> Any:
 
     try:
         with quiet():
-            model = auto.from_pretrained(
-                folder, use_safetensors=True, dtype=getattr(torch, dtype), **_SAFE
-            )
+            model = auto.from_pretrained(folder, use_safetensors=True, dtype=_dtype(dtype), **_SAFE)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as fault:
         wanted = "causal" if causal else "encoder-decoder"
         raise ModelError(f"{folder}: can't be read as a {wanted} model ({_line(fault)})") from fault
@@ -117,7 +115,7 @@ def with_adapter(model: Any, folder: Path) -> Any:
     Raises:
         ModelError: The adapters can't be read, or do not fit the base.
     """
-    from peft import LoraConfig, TaskType, get_peft_model, set_peft_model_state_dict
+    from peft import LoraConfig, TaskType, set_peft_model_state_dict
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -129,7 +127,7 @@ def with_adapter(model: Any, folder: Path) -> Any:
             task_type=TaskType.CAUSAL_LM, **{name: told[name] for name in _ADAPTER if name in told}
         )
         weights = load_file(folder / "adapter_model.safetensors")
-        adapted = get_peft_model(model, config)
+        adapted = adapters_over(model, config)
         result = set_peft_model_state_dict(adapted, weights)
     except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as fault:
         raise ModelError(f"{folder}: its adapters can't be read ({_line(fault)})") from fault
@@ -137,6 +135,16 @@ def with_adapter(model: Any, folder: Path) -> Any:
     if lost:
         raise ModelError(f"{folder}: its adapters do not fit the base model ({lost[0]})")
     return adapted
+
+
+def adapters_over(model: Any, config: Any) -> Any:
+    """Put new low-rank adapters over a model."""
+    from peft import get_peft_model
+
+    with warnings.catch_warnings():
+        # peft 0.21 still asks for what transformers 5.2x renamed.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
+        return get_peft_model(model, config)
 
 
 def greedy(model: Any, tokenizer: Any) -> Any:
@@ -175,16 +183,24 @@ def has_bfloat16(device: str) -> bool:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers from drawing bars of its own."""
+    """Keep transformers from drawing bars of its own, and from warnings that are none of ours."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(level)
         if shown:
             logging.enable_progress_bar()
+
+
+def _dtype(name: str) -> Any:
+    import torch
+
+    return name if name == "auto" else getattr(torch, name)
 
 
 def _check_config(folder: Path) -> None:

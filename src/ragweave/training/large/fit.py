@@ -1,0 +1,126 @@
+"""The training of a large part, common to both kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ragweave.tools.parts.card import PartRole
+from ragweave.tools.parts.weights import find_base, greedy, quiet, read_tokenizer
+from ragweave.tools.parts.writers import TextWriter
+from ragweave.training.job import CHECKPOINTS, Fitted, Job, Shown
+from ragweave.training.large.arguments import arguments
+from ragweave.training.large.checkpoints import drop_broken, newest
+from ragweave.training.large.examples import Encoder, encoder, shown
+from ragweave.training.large.guard import guarded, memory_needed, room_needed
+from ragweave.training.large.looking import Looking, history
+from ragweave.training.large.measuring import measure
+from ragweave.training.large.processes import is_main, world_size
+from ragweave.training.settings import Settings
+
+
+@dataclass(frozen=True)
+class Learner:
+    """What is to be trained."""
+
+    model: Any
+    tokenizer: Any
+    encode: Encoder
+
+
+@dataclass(frozen=True)
+class LargeRecipe:
+    """How a kind of large part is trained (`training.job.Recipe`)."""
+
+    roles: tuple[PartRole, ...]
+    extra: str
+    modules: tuple[str, ...]
+    settings: Callable[[PartRole], Settings]
+    prepare: Callable[[Any, PartRole], None]
+    """Teaches the tokenizer what the role writes."""
+    model: Callable[[Any, Settings], Any]
+    """Loads the base for training: (tokenizer, settings)."""
+    trainer: Callable[[Learner, dict[str, Any], Any, Job], Any]
+    """Makes the trainer: (learner, arguments, guard, job)."""
+    save: Callable[[Any, Job], None]
+    """Writes the weights into the job's folder."""
+
+    def defaults(self, role: PartRole) -> Settings:
+        """Return the papers' settings for a role."""
+        return self.settings(role)
+
+    def show(self, job: Job) -> Iterator[Shown]:
+        """Yield the training rows as the model will see them; only the tokenizer is loaded."""
+        from transformers import AutoConfig
+
+        base = find_base(job.settings.base)
+        tokenizer = self._tokenizer(job)
+        config = AutoConfig.from_pretrained(base, local_files_only=True, trust_remote_code=False)
+        encode = encoder(tokenizer, config, job.role, job.settings)
+        for given, target in shown(encode, job.rows.train):
+            yield Shown(given, target)
+
+    def fit(self, job: Job) -> Fitted:
+        """Train, and write weights and tokenizer into `job.folder`."""
+        with quiet():
+            return self._fit(job)
+
+    def _tokenizer(self, job: Job) -> Any:
+        tokenizer = read_tokenizer(find_base(job.settings.base))
+        self.prepare(tokenizer, job.role)
+        return tokenizer
+
+    def _fit(self, job: Job) -> Fitted:
+        from transformers import set_seed
+
+        checkpoints = job.folder / CHECKPOINTS
+        set_seed(job.settings.seed)
+        tokenizer = self._tokenizer(job)
+        model = greedy(self.model(tokenizer, job.settings), tokenizer)
+        encode = encoder(tokenizer, model.config, job.role, job.settings)
+        learner = Learner(model, tokenizer, encode)
+        writer = TextWriter(
+            model,
+            tokenizer,
+            job.role,
+            max_input=job.settings.max_input,
+            max_output=job.settings.max_output,
+            batch=job.settings.micro_batch,
+        )
+
+        def measured() -> dict[str, Any] | None:
+            return measure(writer, job.rows.held_out, lambda: job.watch.stop_wanted)
+
+        told = arguments(job.settings, checkpoints)
+        looking = Looking(job.watch, job.settings.save_every, measured)
+        trainer = self.trainer(learner, told, lambda kind: guarded(kind, checkpoints), job)
+        _fill(trainer, looking, job)
+        if is_main():
+            drop_broken(checkpoints)
+        last = newest(checkpoints) if job.resume else None
+        with memory_needed(checkpoints), room_needed(checkpoints):
+            trainer.train(resume_from_checkpoint=str(last) if last else None)
+            if looking.stopped:
+                raise KeyboardInterrupt
+            if is_main():
+                self.save(model, job)
+                tokenizer.save_pretrained(job.folder)
+        epochs = history(trainer.state)
+        final = dict(list(epochs.values())[-1]) if epochs else {}
+        return Fitted(
+            metrics={**final, "epochs": epochs} if len(epochs) > 1 else final,
+            data={name: count for name, count in encode.counts.items() if count},
+        )
+
+
+def _fill(trainer: Any, looking: Looking, job: Job) -> None:
+    """Put our callback in the place of transformers' printer; keep to one GPU a process."""
+    from transformers import PrinterCallback
+
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(looking.callback())
+    if world_size() == 1 and trainer.args.n_gpu > 1:
+        # More GPUs in one process would be transformers' DataParallel, which is slow and untested.
+        trainer.args._n_gpu = 1
+        job.watch.say("one GPU is used; `accelerate launch -m ragweave train …` uses them all")

@@ -1,0 +1,88 @@
+"""What happens between the steps: progress, checkpoints, measures, and a wish to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ragweave.training.job import Watch
+from ragweave.training.large.processes import any_process, is_main
+
+Measure = Callable[[], Mapping[str, Any] | None]
+
+HELD_OUT = "held_out"
+"""Key of the measures in the trainer's history, which checkpoints keep."""
+
+
+class Looking:
+    """Follows a trainer's steps; `callback` is what the trainer takes."""
+
+    def __init__(self, watch: Watch, save_every: int, measure: Measure) -> None:
+        """Begin.
+
+        Args:
+            watch: Who is told.
+            save_every: Steps between checkpoints.
+            measure: Measures on the held-out rows; None where there are none, or when broken off.
+        """
+        self.stopped = False
+        """Whether somebody wanted to stop; a checkpoint has been saved then."""
+        self._watch, self._save_every, self._measure = watch, save_every, measure
+
+    def callback(self) -> Any:
+        """Return the callback of transformers' trainers."""
+        from transformers import TrainerCallback
+
+        looking = self
+
+        class Callback(TrainerCallback):
+            def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
+                looking.logged(state, more.get("logs") or {})
+
+            def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
+                looking.stepped(state, control)
+
+            def on_epoch_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
+                looking.ended_epoch(state, control)
+
+        return Callback()
+
+    def logged(self, state: Any, logs: Mapping[str, Any]) -> None:
+        """Tell the last step's loss."""
+        if "loss" in logs and is_main():
+            self._watch.step(state.global_step, state.max_steps, float(logs["loss"]))
+
+    def stepped(self, state: Any, control: Any) -> None:
+        """Save where a checkpoint is due; an epoch's last step is saved at the epoch's end."""
+        if any_process(self._watch.stop_wanted):
+            self.stopped = control.should_training_stop = control.should_save = True
+        elif state.global_step % self._save_every == 0 and not float(state.epoch).is_integer():
+            control.should_save = state.global_step < state.max_steps
+
+    def ended_epoch(self, state: Any, control: Any) -> None:
+        """Measure, and save with the measures."""
+        if self.stopped:
+            return
+        measured = self._measure()
+        if measured:
+            state.log_history.append(
+                {"step": state.global_step, "epoch": state.epoch, HELD_OUT: measured}
+            )
+            if is_main():
+                self._watch.say(f"epoch {state.epoch:g}: {_line(measured)}")
+        if any_process(self._watch.stop_wanted):
+            self.stopped = control.should_training_stop = True
+        control.should_save = True
+
+
+def history(state: Any) -> dict[str, Mapping[str, Any]]:
+    """Return the measures by epoch."""
+    return {f"{one['epoch']:g}": one[HELD_OUT] for one in state.log_history if HELD_OUT in one}
+
+
+def _line(measured: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name.replace('_', ' ')} {value:.4g}"
+        for name, value in measured.items()
+        if isinstance(value, float)
+    )

@@ -1,0 +1,74 @@
+"""Sequence-to-sequence parts: FLAN-T5, trained in full (FILCO, section 4.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ragweave.tools.parts.card import PartRole
+from ragweave.tools.parts.weights import find_base, read_model
+from ragweave.training.job import Job
+from ragweave.training.large.examples import add_marks
+from ragweave.training.large.fit import LargeRecipe, Learner
+from ragweave.training.settings import Settings
+
+MAX_OUTPUT: dict[PartRole, int] = {
+    "judge": 16,
+    "rewriter": 512,
+    "filter": 512,
+    "generator": 128,
+}
+"""Most tokens of an output: FILCO's for filter and generator, ours for judge and rewriter."""
+
+
+def defaults(role: PartRole) -> Settings:
+    """Return FILCO's settings; SlimPLM prints none for its judge and rewriter."""
+    return Settings(base="google/flan-t5-xl", max_output=MAX_OUTPUT[role])
+
+
+def prepare(tokenizer: Any, role: PartRole) -> None:
+    """Teach T5's tokenizer the marks that judge and rewriter write."""
+    if role in ("judge", "rewriter"):
+        add_marks(tokenizer)
+
+
+def model(tokenizer: Any, settings: Settings) -> Any:
+    """Load the base in float32; bfloat16 training keeps these as its master weights."""
+    loaded = read_model(find_base(settings.base), causal=False, dtype="float32")
+    if len(tokenizer) > loaded.get_input_embeddings().num_embeddings:
+        loaded.resize_token_embeddings(len(tokenizer))
+    return loaded
+
+
+def trainer(learner: Learner, told: dict[str, Any], guard: Any, job: Job) -> Any:
+    """Return transformers' sequence-to-sequence trainer over the rows."""
+    from transformers import (
+        DataCollatorForSeq2Seq,
+        Seq2SeqTrainer,
+        Seq2SeqTrainingArguments,
+    )
+
+    return guard(Seq2SeqTrainer)(
+        model=learner.model,
+        args=Seq2SeqTrainingArguments(**told),
+        train_dataset=[learner.encode.features(row) for row in job.rows.train],
+        data_collator=DataCollatorForSeq2Seq(learner.tokenizer, learner.model),
+        processing_class=learner.tokenizer,
+    )
+
+
+def save(trained: Any, job: Job) -> None:
+    """Write the whole model."""
+    trained.save_pretrained(job.folder)
+
+
+RECIPE = LargeRecipe(
+    roles=("judge", "rewriter", "filter", "generator"),
+    extra="train",
+    modules=("torch", "transformers", "accelerate"),
+    settings=defaults,
+    prepare=prepare,
+    model=model,
+    trainer=trainer,
+    save=save,
+)
+"""How this kind is trained."""

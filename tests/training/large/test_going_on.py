@@ -1,0 +1,187 @@
+"""Trainings that are stopped, killed or run into trouble, and go on."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ragweave.training.errors import TrainingStoppedError
+from ragweave.training.kinds import recipe_of
+from ragweave.training.large import checkpoints, fit
+from tests.training.large import tiny
+
+KINDS = ["seq2seq", "causal-lora"]
+FILES = {"seq2seq": "model.safetensors", "causal-lora": "adapter_model.safetensors"}
+RUN = {"epochs": 2.0, "batch": 2, "micro_batch": 1, "learning_rate": 1e-3, "lora_dropout": 0.1}
+
+
+def run(base, folder, kind, **more):
+    job = tiny.job(base, folder, "generator", kind, **{**RUN, **more})
+    return recipe_of(kind, "generator").fit(job)
+
+
+def weights(folder, kind):
+    return load_file(folder / FILES[kind])
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """Bases with dropout, so that going on must restore the random state too."""
+    made = {
+        "seq2seq": tiny.seq2seq_base(tmp_path_factory.mktemp("t5"), dropout_rate=0.1),
+        "causal-lora": tiny.causal_base(tmp_path_factory.mktemp("llama")),
+    }
+    return made.__getitem__
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("step", [3, 4])
+def test_a_stopped_training_goes_on_as_if_it_had_not_been(base, tmp_path, kind, step):
+    """Step 3 lies within an epoch, step 4 at its end."""
+    whole, parted = tiny.Losses(), tiny.Losses(stop_after=step)
+    measured = {"held_out": tiny.silver_rows(3)}
+    run(base(kind), tmp_path / "whole", kind, watch=whole, **measured)
+    with pytest.raises(KeyboardInterrupt):
+        run(base(kind), tmp_path / "parted", kind, watch=parted, **measured)
+    assert checkpoints.newest(tmp_path / "parted" / "checkpoints").name == f"checkpoint-{step}"
+    assert not (tmp_path / "parted" / FILES[kind]).exists()
+    rest = tiny.Losses()
+    fitted = run(base(kind), tmp_path / "parted", kind, watch=rest, resume=True, **measured)
+    assert parted.losses + rest.losses == whole.losses
+    one, other = weights(tmp_path / "whole", kind), weights(tmp_path / "parted", kind)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert fitted.metrics["exact_match_rows"] == 3
+
+
+def test_a_killed_trainings_half_written_checkpoint_is_passed_over(base, tmp_path):
+    kind, folder = "seq2seq", tmp_path / "part"
+    with pytest.raises(KeyboardInterrupt):
+        run(base(kind), folder, kind, watch=tiny.Losses(stop_after=3))
+    good = folder / "checkpoints" / "checkpoint-3"
+    for step, kept in ((4, b""), (5, (good / "trainer_state.json").read_bytes()[:-9])):
+        half = folder / "checkpoints" / f"checkpoint-{step}"
+        shutil.copytree(good, half)
+        (half / "trainer_state.json").write_bytes(kept)
+    assert checkpoints.newest(good.parent) == good
+    rest = tiny.Losses()
+    run(base(kind), folder, kind, watch=rest, resume=True)
+    assert len(rest.losses) == 5
+    assert [one.name for one in good.parent.iterdir()] == ["checkpoint-8"]
+
+
+def test_resuming_before_any_checkpoint_begins_anew(base, tmp_path):
+    rest = tiny.Losses()
+    run(base("seq2seq"), tmp_path / "part", "seq2seq", watch=rest, resume=True, epochs=1.0)
+    assert len(rest.losses) == 4
+
+
+class Poison(tiny.Losses):
+    """Spoils a weight after a step."""
+
+    def __init__(self, model, after):
+        super().__init__()
+        self.model, self.after = model, after
+
+    def step(self, done, total, loss):
+        super().step(done, total, loss)
+        if done == self.after:
+            weight = next(one for one in self.model[0].parameters() if one.requires_grad)
+            weight.data.view(-1)[0] = float("nan")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("save_every", [1, 2])
+def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
+    base, tmp_path, monkeypatch, kind, save_every
+):
+    """Step 3 spoils a weight: a checkpoint due then is not written, and step 4 never taken."""
+    caught = []
+
+    def catch(model, tokenizer, greedy=fit.greedy):
+        caught.append(model)
+        return greedy(model, tokenizer)
+
+    monkeypatch.setattr(fit, "greedy", catch)
+    watch = Poison(caught, 3)
+    with pytest.raises(TrainingStoppedError, match=r"no number.*checkpoint-2; --resume"):
+        run(base(kind), tmp_path / "part", kind, watch=watch, save_every=save_every)
+    last = checkpoints.newest(tmp_path / "part" / "checkpoints")
+    assert last.name == "checkpoint-2"
+    assert all(torch.isfinite(one).all() for one in load_file(last / FILES[kind]).values())
+    assert not (tmp_path / "part" / FILES[kind]).exists()
+    rest = tiny.Losses()
+    run(base(kind), tmp_path / "part", kind, watch=rest, resume=True)
+    assert len(rest.losses) == 6
+
+
+def test_a_learning_rate_out_of_all_bounds_is_named_as_the_cause(base, tmp_path):
+    with pytest.raises(TrainingStoppedError, match=r"no number.*learning_rate.*no checkpoint"):
+        run(base("seq2seq"), tmp_path / "part", "seq2seq", learning_rate=1e38)
+
+
+class SmallFiles(tiny.Losses):
+    """Lets no file grow beyond some bytes once a step is done: a full disk, as far as writers see."""
+
+    def __init__(self, after, size):
+        super().__init__()
+        self.after, self.size = after, size
+
+    def step(self, done, total, loss):
+        super().step(done, total, loss)
+        if done == self.after:
+            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.size, hard))
+
+
+@pytest.fixture
+def _files_grow_again():
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("_files_grow_again")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [2_000, 200_000])
+def test_a_full_disk_keeps_the_last_good_checkpoint(base, tmp_path, kind, size):
+    """2,000 bytes stop the weights, 200,000 those of T5 or the optimizer's numbers."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    watch = SmallFiles(after=3, size=size)
+    with pytest.raises(TrainingStoppedError, match=r"disk is full.*checkpoint-2; --resume"):
+        run(base(kind), tmp_path / "part", kind, watch=watch, save_every=2)
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    folder = tmp_path / "part" / "checkpoints"
+    assert [one.name for one in folder.iterdir()] == ["checkpoint-2"]
+    whole = tiny.Losses()
+    run(base(kind), tmp_path / "whole", kind, watch=whole)
+    rest = tiny.Losses()
+    run(base(kind), tmp_path / "part", kind, watch=rest, resume=True)
+    assert watch.losses + rest.losses[len(watch.losses) - 2 :] == whole.losses
+    one, other = weights(tmp_path / "whole", kind), weights(tmp_path / "part", kind)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_micro_batches_take_the_same_steps(base, tmp_path, kind):
+    """Gradients of several micro-batches add up to those of the batch; no dropout here."""
+    still = {"batch": 4, "lora_dropout": 0.0, "epochs": 1.0}
+    plain = tiny.BASES[kind](tmp_path / "base")
+    at_once, parted, again = tiny.Losses(), tiny.Losses(), tiny.Losses()
+    run(plain, tmp_path / "a", kind, watch=at_once, micro_batch=4, **still)
+    run(plain, tmp_path / "b", kind, watch=parted, micro_batch=3, **still)
+    run(
+        plain,
+        tmp_path / "c",
+        kind,
+        watch=again,
+        micro_batch=4,
+        gradient_checkpointing=True,
+        **still,
+    )
+    assert parted.losses == pytest.approx(at_once.losses, rel=1e-4)
+    assert again.losses == pytest.approx(at_once.losses, rel=1e-4)

@@ -1,0 +1,97 @@
+"""Both kinds learn their rows, and a saved and reloaded part writes what it learnt."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from ragweave.tools.parts import PartCard, check_safe, write_card
+from ragweave.tools.parts.writers import load_writer
+from ragweave.training.kinds import recipe_of
+from ragweave.training.large.examples import example
+from tests.training.large import tiny
+
+CASES = [
+    ("seq2seq", "generator"),
+    ("seq2seq", "rewriter"),
+    ("seq2seq", "filter"),
+    ("causal-lora", "generator"),
+    ("causal-lora", "filter"),
+]
+
+
+def trained(bases, folder, kind, role, count, **settings):
+    rows = tiny.ROWS[role](count) * 10
+    watch = tiny.Losses()
+    job = tiny.job(
+        bases(kind),
+        folder,
+        role,
+        kind,
+        train=rows,
+        held_out=settings.pop("held_out", ()),
+        watch=watch,
+        **{**tiny.LEARN[kind], **settings},
+    )
+    fitted = recipe_of(kind, role).fit(job)
+    write_card(
+        folder,
+        PartCard(
+            role=role, kind=kind, base=str(bases(kind)), settings=dataclasses.asdict(job.settings)
+        ),
+    )
+    return job, fitted, watch
+
+
+@pytest.mark.parametrize(("kind", "role"), CASES)
+def test_an_overfitted_part_writes_its_targets_when_loaded_again(bases, tmp_path, kind, role):
+    job, fitted, watch = trained(bases, tmp_path / "part", kind, role, 4, epochs=8.0)
+    assert watch.losses[-1] < 0.1 * watch.losses[0]
+    assert fitted.data == {}
+    assert len(watch.losses) == watch.total
+    for left in (job.folder / "checkpoints").iterdir():
+        left.rename(tmp_path / left.name)
+    (job.folder / "checkpoints").rmdir()
+    check_safe(job.folder)
+    writer = load_writer(job.folder, role)
+    examples = [example(role, row) for row in job.rows.train[:4]]
+    written = writer.write([one.given for one in examples])
+    assert [one.text.split() for one in written] == [one.target.split() for one in examples]
+    assert all(one.finished and not one.cut for one in written)
+
+
+@pytest.mark.parametrize("kind", ["seq2seq", "causal-lora"])
+def test_a_judge_is_measured_by_its_margin(bases, tmp_path, kind):
+    rows = tiny.judge_rows(6)
+    _, fitted, watch = trained(
+        bases, tmp_path / "part", kind, "judge", 6, epochs=3.0, held_out=rows
+    )
+    assert fitted.metrics["accuracy"] == 1.0
+    assert fitted.metrics["auc"] == 1.0
+    assert fitted.metrics["rows"] == 6
+    epochs = fitted.metrics["epochs"]
+    assert list(epochs) == [str(n) for n in range(1, 4)]
+    assert epochs["3"]["loss"] < 0.5 * epochs["1"]["loss"]
+    assert len(watch.lines) == 3
+
+
+@pytest.mark.parametrize("kind", ["seq2seq", "causal-lora"])
+def test_held_out_rows_are_measured_as_the_loaded_part_writes_them(bases, tmp_path, kind):
+    rows = tiny.silver_rows(4)
+    job, fitted, _ = trained(
+        bases, tmp_path / "part", kind, "generator", 4, epochs=1.0, held_out=rows
+    )
+    for left in sorted((job.folder / "checkpoints").rglob("*"), reverse=True):
+        left.rmdir() if left.is_dir() else left.unlink()
+    writer = load_writer(job.folder, "generator")
+    examples = [example("generator", row) for row in rows]
+    written = writer.write([one.given for one in examples])
+    exact = [one.text == ex.target for one, ex in zip(written, examples, strict=True)]
+    assert fitted.metrics["exact_match"] == sum(exact) / 4
+    scores = writer.score([(one.given, one.target) for one in examples])
+    tokens = sum(
+        len(writer.tokenizer(one.target, add_special_tokens=False)["input_ids"]) + 1
+        for one in examples
+    )
+    assert fitted.metrics["loss"] == pytest.approx(-sum(scores) / tokens, rel=1e-4)
