@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
-from ragweave.tools.parts.encoder_files import ONNX
 
 Features = Mapping[str, NDArray[np.int64]]
 """`input_ids`, `attention_mask`, … of a batch, each (rows, tokens)."""
@@ -112,8 +111,8 @@ def model_run(model: Any) -> Run:
     return run
 
 
-def onnx_run(folder: Path) -> Run:
-    """Return what runs the folder's ONNX form on the CPU.
+def onnx_run(file: Path) -> Run:
+    """Return what runs an ONNX file on the CPU.
 
     Raises:
         MissingExtraError: onnxruntime is not installed.
@@ -121,16 +120,25 @@ def onnx_run(folder: Path) -> Run:
     """
     try:
         import onnxruntime
+        from onnxruntime.capi import onnxruntime_pybind11_state as told
     except ImportError as error:
         raise MissingExtraError("The ONNX form of a part", "train") from error
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = 3
     try:
         session = onnxruntime.InferenceSession(
-            str(folder / ONNX), settings, providers=["CPUExecutionProvider"]
+            str(file), settings, providers=["CPUExecutionProvider"]
         )
-    except (RuntimeError, OSError) as fault:
-        raise ModelError(f"{folder / ONNX}: cannot be read ({_line(fault)})") from fault
+    except (
+        told.Fail,
+        told.InvalidArgument,
+        told.InvalidGraph,
+        told.InvalidProtobuf,
+        told.NoSuchFile,
+        told.NotImplemented,
+        told.RuntimeException,
+    ) as fault:
+        raise ModelError(f"{file}: cannot be read ({_line(fault)})") from fault
     names = [one.name for one in session.get_inputs()]
 
     def run(features: Features) -> NDArray[np.float32]:

@@ -114,7 +114,7 @@ def load_pair_scorer(folder: str | Path, device: str = "auto") -> PairScorer:
     check_encoder(root)
     tokenizer = load_tokenizer(root)
     fast = device in ("auto", "cpu") and (root / ONNX).is_file() and _has_onnx()
-    return PairScorer(tokenizer, onnx_run(root) if fast else torch_run(root, device))
+    return PairScorer(tokenizer, onnx_run(root / ONNX) if fast else torch_run(root, device))
 
 
 def form_of(tokenizer: Any, lock: threading.RLock | None = None) -> SentenceForm:

@@ -48,9 +48,9 @@ class CrossEncoderRecipe:
         base = encoder_base(settings.base, settings.max_input)
         for pair in pairs_of(job.role, job.rows.train, form_of(base.tokenizer), settings):
             encoded = base.tokenizer(
-                pair.first, pair.second, truncation="longest_first", max_length=base.limit
+                [pair.first], [pair.second], truncation="longest_first", max_length=base.limit
             )
-            read = base.tokenizer.decode(encoded["input_ids"])
+            read = base.tokenizer.decode(encoded["input_ids"][0])
             yield Shown(read, NAMES[job.role][int(pair.label)])
 
     def fit(self, job: Job) -> Fitted:
