@@ -23,6 +23,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import set_config_context
 
 from ragweave.errors import RunTimeoutError
+from ragweave.nodes.clock import timed
 from ragweave.nodes.options import OptionsT, current
 from ragweave.state import Update
 
@@ -62,23 +63,25 @@ class Step(Runnable[Any, Update], Generic[OptionsT]):
         """Run the body, each call in turn."""
         work = self._body(input, current(self._options), config or {})
         result: Any = None
-        while True:
-            try:
-                call = work.send(result)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            result = _call(call, call.config or config, self._remaining(input))
+        with timed(self.name or ""):
+            while True:
+                try:
+                    call = work.send(result)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
+                result = _call(call, call.config or config, self._remaining(input))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
         """Run the body, awaiting each call."""
         work = self._body(input, current(self._options), config or {})
         result: Any = None
-        while True:
-            try:
-                call = work.send(result)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            result = await _acall(call, call.config or config, self._remaining(input))
+        with timed(self.name or ""):
+            while True:
+                try:
+                    call = work.send(result)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
+                result = await _acall(call, call.config or config, self._remaining(input))
 
     def _remaining(self, state: Mapping[str, Any]) -> float | None:
         deadline = state.get("deadline")
