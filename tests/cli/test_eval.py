@@ -81,6 +81,7 @@ def test_compare_shows_methods_side_by_side(kb: Path, ragweave: Run) -> None:
         (("eval", "{data}", "--out", "run", "--methods", "concatt"), "did you mean 'concat'"),
         (("eval", "{data}", "--out", "run", "--shard", "3"), "--shard takes i/n"),
         (("eval", "{data}", "--out", "run", "--concurrency", "0"), "--concurrency"),
+        (("eval", "{data}", "--out", "run", "--workers", "0"), "--workers"),
         (("eval", "{data}", "--out", "run", "--price", "x"), "prices 'x'"),
         (("report", "."), "is no run"),
         (("compare", " "), "the question is empty"),
@@ -103,14 +104,28 @@ def test_a_mistake_is_one_line_and_exit_code_2(ragweave: Run, tmp_path: Path) ->
 
 
 @pytest.mark.loopback
-def test_ctrl_c_says_how_to_go_on_and_nothing_is_paid_twice(
+def test_a_refused_key_is_one_line_with_workers_too(
     data: Path, ragweave: Run, tmp_path: Path
 ) -> None:
+    with OpenAIServer("1900", key="right") as server:
+        model = f"openai:m?base_url={server.base_url}&max_retries=0&api_key=wrong"
+        args = (f"jsonl:{data}", "--methods", "direct", "--model", model, "--workers", "2")
+        told = ragweave("eval", *args, "--out", str(tmp_path / "run"))
+    assert (told.returncode, told.stderr.count("\n")) == (1, 1)
+    assert "the model server refused the key (401)" in told.stderr
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ctrl_c_says_how_to_go_on_and_nothing_is_paid_twice(
+    workers: int, data: Path, ragweave: Run, tmp_path: Path
+) -> None:
     out = tmp_path / "run"
-    with OpenAIServer(lambda _body: Reply("1900", delay=0.15)) as server:
+    with OpenAIServer(lambda _body: Reply("1900", delay=0.15 * workers)) as server:
         model = f"openai:m?base_url={server.base_url}&max_retries=0"
         args = [f"jsonl:{data}", "--methods", "direct,cot", "--model", model, "--out", str(out)]
-        command = [*COMMAND, "eval", *args, "--concurrency", "1"]
+        shared = ("--concurrency", str(workers), "--workers", str(workers))
+        command = [*COMMAND, "eval", *args, *shared]
         with subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, env={**os.environ}
         ) as one:
@@ -126,7 +141,7 @@ def test_ctrl_c_says_how_to_go_on_and_nothing_is_paid_twice(
         again = ragweave("eval", "--resume", str(out))
         assert again.returncode == 0, again.stderr
         assert stopped < 10
-        assert server.count <= 11
+        assert server.count <= 10 + workers
     assert len(list(records_of([out / "results.jsonl"]))) == 10
 
 

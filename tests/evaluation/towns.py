@@ -73,7 +73,7 @@ def read_year(seen: Seen) -> str:
 def records(directory: RunDirectory) -> list[dict[str, Any]]:
     """Return a run's records in order, without their times."""
     found = [
-        {key: value for key, value in record.items() if key != "seconds"}
+        {key: value for key, value in record.items() if key not in ("seconds", "node_seconds")}
         for record in records_of([directory.results])
     ]
     return sorted(found, key=lambda record: (record["at"], record["system"]))

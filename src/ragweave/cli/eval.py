@@ -49,6 +49,9 @@ Sample = Annotated[int | None, typer.Option(help="Only so many questions, drawn 
 Seed = Annotated[int, typer.Option(help="Seed of samples and of gold passages' places.")]
 Shard = Annotated[str, typer.Option(help="i/n: every n-th question, from the i-th.")]
 Concurrency = Annotated[int, typer.Option(help="Questions × methods in flight at once.")]
+Workers = Annotated[
+    int, typer.Option(help="Processes that part the questions and --concurrency: one a core.")
+]
 Cache = Annotated[Path | None, typer.Option(help="SQLite file of replies that runs share.")]
 BudgetTokens = Annotated[int | None, typer.Option(help="Begin no question past so many tokens.")]
 BudgetUsd = Annotated[float | None, typer.Option(help="Begin no question past so many dollars.")]
@@ -93,6 +96,7 @@ def evaluate(
     shard: Shard = "1/1",
     price: Prices = "",
     concurrency: Concurrency = 16,
+    workers: Workers = 1,
     cache: Cache = None,
     budget_tokens: BudgetTokens = None,
     budget_usd: BudgetUsd = None,
@@ -143,4 +147,4 @@ def evaluate(
             shard=shard,
             price=price,
         )
-    conclude(directory, follow(directory, sitting))
+    conclude(directory, follow(directory, sitting, workers))

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ragweave.cli.faults import explain
 from ragweave.cli.screen import console, progress_console
-from ragweave.errors import UsageError
+from ragweave.errors import ModelError, UsageError
 from ragweave.evaluation.metrics import read_prices
 from ragweave.evaluation.report import Table, read_runs, tables_of
 from ragweave.evaluation.report.table import SHOWN
@@ -21,8 +22,9 @@ from ragweave.evaluation.runs import (
     Sitting,
     System,
     Tally,
+    WorkerError,
     claim_directory,
-    evaluate,
+    evaluate_in_workers,
     parse_systems,
     plan,
 )
@@ -116,7 +118,7 @@ def opened(path: Path) -> RunDirectory:
     return directory
 
 
-def follow(directory: RunDirectory, sitting: Sitting) -> Ended:
+def follow(directory: RunDirectory, sitting: Sitting, workers: int = 1) -> Ended:
     """Run with progress on a terminal; on Ctrl-C say how to go on.
 
     Raises:
@@ -124,7 +126,10 @@ def follow(directory: RunDirectory, sitting: Sitting) -> Ended:
     """
     with _progress() as tell:
         try:
-            return asyncio.run(evaluate(directory, sitting, tell=tell))
+            return asyncio.run(evaluate_in_workers(directory, sitting, workers=workers, tell=tell))
+        except WorkerError as fault:
+            line = explain(fault) if fault.status_code is not None else None
+            raise fault if line is None else ModelError(line) from fault
         except KeyboardInterrupt:
             progress_console().print(f"Go on with: {_again(directory)}", markup=False)
             raise

@@ -50,6 +50,7 @@ def _command(name: str) -> Callable[..., None]:
         option: eval_.OptionTexts = None,
         price: eval_.Prices = "",
         concurrency: eval_.Concurrency = 16,
+        workers: eval_.Workers = 1,
         cache: eval_.Cache = None,
         budget_tokens: eval_.BudgetTokens = None,
         budget_usd: eval_.BudgetUsd = None,
@@ -72,6 +73,7 @@ def _command(name: str) -> Callable[..., None]:
                 budget_tokens=budget_tokens,
                 budget_usd=budget_usd,
             ),
+            workers=workers,
             score=score,
             texts=texts,
             models=by_role(models),
@@ -100,6 +102,7 @@ def _run(
     values: list[str],
     *,
     sitting: Any,
+    workers: int,
     score: str,
     texts: list[str],
     **settings: Any,
@@ -118,7 +121,7 @@ def _run(
         asked = {**settings, **one.settings}
         systems = with_options(one.systems, texts)
         directory = planned(out / one.folder, dataset, systems, texts=[], **asked)
-        ended = follow(directory, sitting)
+        ended = follow(directory, sitting, workers)
         if not ended.complete:
             conclude(directory, ended)
             return

@@ -93,11 +93,17 @@ def test_files_stand_alone_and_every_question_has_its_page(
     assert "When did the bridge of Varn open?" in question
     assert first["passages"][0]["text"] in question
     assert "What each node did" in question
+    assert "<th>executions<th>s elapsed<th>s in total" in question
+    assert re.search(r"<tr><td>retrieve<td><td><td>1<td>\d+\.\d{3}<td>\d+\.\d{3}</tr>", question)
     with (out / "results.csv").open(encoding="utf-8") as stream:
         rows = {(row["system"], row["metric"]): row for row in csv.DictReader(stream)}
     assert float(rows["concat[k=1]", "em"]["mean"]) == 1.0
     assert rows["concat[k=1]", "em"]["n"] == "6"
-    assert "| method |" in (out / "report.md").read_text("utf-8")
+    elapsed, total = (rows["concat[k=1]", f"node_{one}[concat]"] for one in ("elapsed", "total"))
+    assert 0 < float(elapsed["mean"]) <= float(total["mean"])
+    told = (out / "report.md").read_text("utf-8")
+    assert "| method |" in told
+    assert "### Seconds by node" in told
 
 
 def test_passages_cannot_forge_the_page(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import random
 import signal
@@ -46,10 +47,10 @@ def speaks(delay: float) -> Any:
 
 
 @contextlib.contextmanager
-def worker(directory: RunDirectory) -> Iterator[tuple[IO[str], IO[str]]]:
+def worker(directory: RunDirectory, workers: int) -> Iterator[tuple[IO[str], IO[str]]]:
     """Start the process whose children do the work."""
     script = Path(__file__).with_name("kill_worker.py")
-    command = [sys.executable, str(script), str(directory.path), str(CONCURRENCY)]
+    command = [sys.executable, str(script), str(directory.path), str(CONCURRENCY), str(workers)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
         assert one.stdin is not None
         assert one.stdout is not None
@@ -60,7 +61,34 @@ def worker(directory: RunDirectory) -> Iterator[tuple[IO[str], IO[str]]]:
             one.wait(timeout=60)
 
 
-def sit(pipes: tuple[IO[str], IO[str]], server: OpenAIServer, kill_after: int | None) -> int:
+def children(process: int) -> list[int]:
+    """Return the processes that a process started."""
+    return [
+        int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    ]
+
+
+def parent_alone(process: int) -> list[int]:
+    return [process]
+
+
+def one_worker(process: int) -> list[int]:
+    return children(process)[-1:] or [process]
+
+
+def everyone(process: int) -> list[int]:
+    return [process, *children(process)]
+
+
+Whom = Callable[[int], list[int]]
+
+
+def sit(
+    pipes: tuple[IO[str], IO[str]],
+    server: OpenAIServer,
+    kill_after: int | None,
+    whom: Whom = parent_alone,
+) -> int:
     """Go on with the run; kill it once the server had so many calls. Return the exit code."""
     give, take = pipes
     give.write("go\n")
@@ -70,7 +98,8 @@ def sit(pipes: tuple[IO[str], IO[str]], server: OpenAIServer, kill_after: int | 
     while kill_after is not None and server.count < kill_after and time.monotonic() < until:
         time.sleep(0.002)
     if kill_after is not None:
-        os.kill(child, signal.SIGKILL)
+        for one in whom(child):
+            os.kill(one, signal.SIGKILL)
     return int(take.readline())
 
 
@@ -83,25 +112,30 @@ def asked(server: OpenAIServer) -> Counter[str]:
     return Counter(prompt(one.body["messages"]) for one in server.requests)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 def test_killed_at_random_moments(
-    tmp_path: Path, record_property: Callable[[str, object], None]
+    workers: int, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     count = max(4, 2 * KILLS // 3)
     with OpenAIServer(speaks(0.01)) as calm:
         whole = run_plan(tmp_path / "whole", calm, count)
-        with worker(whole) as pipes:
+        with worker(whole, 1) as pipes:
             assert sit(pipes, calm, None) == 0
-    moments = sorted(random.Random(KILLS).sample(range(2, calm.count), KILLS))
+    drawn = random.Random(KILLS)
+    moments = sorted(drawn.sample(range(2, calm.count), KILLS))
+    victims = [one_worker, parent_alone, everyone] if workers > 1 else [parent_alone]
     with OpenAIServer(speaks(0.01)) as server:
         cut = run_plan(tmp_path / "cut", server, count)
-        with worker(cut) as pipes:
-            killed = sum(sit(pipes, server, moment) == -signal.SIGKILL for moment in moments)
+        with worker(cut, workers) as pipes:
+            turns = zip(moments, itertools.cycle(victims), strict=False)
+            ends = [sit(pipes, server, moment, whom) for moment, whom in turns]
             assert sit(pipes, server, None) == 0
-    assert killed == KILLS
+    assert 0 not in ends
     extra = asked(server) - asked(calm)
     record_property("calls", calm.count)
     record_property("asked_again", extra.total())
-    in_flight = server.most_at_once + 2  # and replies on their way into the journal
+    in_flight = server.most_at_once + 2 * workers  # and replies on their way into the journal
     assert extra.total() <= KILLS * in_flight
     assert not asked(calm) - asked(server)
     assert records(cut) == records(whole)
+    assert cut.results.read_bytes().count(b"\n") == len(records(whole))

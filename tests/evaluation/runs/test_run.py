@@ -244,7 +244,10 @@ def test_changed_data_are_refused(tmp_path: Path) -> None:
         run(directory, reader())
 
 
-def test_two_processes_cannot_work_on_one_run(tmp_path: Path) -> None:
+def test_two_processes_cannot_work_on_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragweave.evaluation.runs.directory.PATIENCE", 0.1)
     directory = planned(tmp_path, "direct")
     with hold(directory), pytest.raises(UsageError, match="another process is at work"):
         run(directory, reader())

@@ -89,13 +89,14 @@ def _answered(record: Record) -> Iterable[str]:
 
 
 def _nodes(record: Record) -> str:
-    """Return what each node did: its calls and tokens, what it wrote, its notes, its replies."""
+    """Return what each node did: calls, tokens, time, what it wrote, its notes, its replies."""
+    usage, seconds = record["usage"]["by_node"], record.get("node_seconds", {})
     rows = "".join(
-        f"<tr><td>{escape(node)}<td>{one['calls']}<td>{one['input_tokens']} + "
-        f"{one['output_tokens']}</tr>"
-        for node, one in record["usage"]["by_node"].items()
+        f"<tr><td>{escape(node)}{_spent(usage.get(node))}{_taken(seconds.get(node))}</tr>"
+        for node in {**seconds, **usage}
     )
-    parts = [f"<table><tr><th>node<th>calls<th>tokens</tr>{rows}</table>"]
+    head = "<th>node<th>calls<th>tokens<th>executions<th>s elapsed<th>s in total"
+    parts = [f"<table><tr>{head}</tr>{rows}</table>"]
     found = {
         **record["trace"],
         **{f"found for {key}": ids for key, ids in record["retrieved"].items()},
@@ -110,6 +111,18 @@ def _nodes(record: Record) -> str:
             f"<p class=dim>{escape(key)} → {escape(one['answer'])}<pre>{escape(one['reply'])}</pre>"
         )
     return f"<details><summary>What each node did</summary>{''.join(parts)}</details>"
+
+
+def _spent(tokens: Mapping[str, Any] | None) -> str:
+    if tokens is None:
+        return "<td><td>"
+    return f"<td>{tokens['calls']}<td>{tokens['input_tokens']} + {tokens['output_tokens']}"
+
+
+def _taken(seconds: Mapping[str, Any] | None) -> str:
+    if seconds is None:
+        return "<td><td><td>"
+    return f"<td>{seconds['runs']}<td>{seconds['elapsed']:.3f}<td>{seconds['total']:.3f}"
 
 
 def _passages(record: Record) -> Iterable[str]:

@@ -55,7 +55,12 @@ def write_csv(path: Path, experiments: Sequence[Experiment]) -> None:
             settings = experiment.settings
             head = [experiment.name, settings.dataset_name, settings.models["answer"]]
             for column in experiment.columns.values():
-                for name, values in {**column.scores, **column.costs}.items():
+                nodes = {
+                    f"node_{kind}[{node}]": values
+                    for node, taken in column.nodes.items()
+                    for kind, values in taken.items()
+                }
+                for name, values in {**column.scores, **column.costs, **nodes}.items():
                     found = values.interval()
                     numbers = [f"{one:.6g}" for one in (found.mean, found.low, found.high)]
                     out.writerow(

@@ -32,6 +32,11 @@ class Values:
         self.at.append(at)
         self.values.append(value)
 
+    @property
+    def mean(self) -> float:
+        """The mean; there is at least one value."""
+        return sum(self.values) / len(self.values)
+
     def interval(self) -> Interval:
         """Return the mean with its 95% bootstrap interval."""
         return bootstrap(self.values)
@@ -58,6 +63,9 @@ class Column:
     scorings: set[str] = field(default_factory=set)
     faults: dict[str, int] = field(default_factory=dict)
     """Failed questions by the kind of fault."""
+    nodes: dict[str, dict[str, Values]] = field(default_factory=dict)
+    """By node: executions, and seconds elapsed and in total (`NodeSeconds`), of the questions
+    that it ran for."""
 
     @property
     def label(self) -> str:
@@ -89,6 +97,9 @@ class Column:
         for name in COSTS:
             if costs[name] is not None:
                 self.costs.setdefault(name, Values()).add(at, costs[name])
+        for node, taken in record.get("node_seconds", {}).items():
+            for name, value in taken.items():
+                self.nodes.setdefault(node, {}).setdefault(name, Values()).add(at, value)
         self.estimated = self.estimated or bool(usage["estimated"])
         self.by_role.add({"paid": usage["by_role"], "cached": {}})
 

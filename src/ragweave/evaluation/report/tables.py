@@ -27,6 +27,7 @@ def tables_of(experiment: Experiment) -> list[Table]:
         passages_table(experiment),
         costs_table(experiment),
         roles_table(experiment),
+        nodes_table(experiment),
         pairs_table(experiment),
         printed_table(experiment),
     ]
@@ -72,10 +73,7 @@ def costs_table(experiment: Experiment) -> Table:
     rows = []
     for column in columns:
         cells = [
-            _number(sum(column.costs[name].values) / len(column.costs[name].values))
-            if name in column.costs
-            else "–"
-            for name in names
+            _number(column.costs[name].mean) if name in column.costs else "–" for name in names
         ]
         spent = column.spent
         rows.append([column.label, *cells, str(spent.paid_calls), str(spent.cached_calls)])
@@ -104,6 +102,22 @@ def roles_table(experiment: Experiment) -> Table | None:
             )
         rows.append([column.label, *cells])
     return Table("Tokens by role", ["method", *roles], rows, ["In + out, means a question."])
+
+
+def nodes_table(experiment: Experiment) -> Table:
+    """Return the wall time by node."""
+    rows = [
+        [column.label, node, str(len(taken["runs"].values))]
+        + [_number(taken[name].mean) for name in ("runs", "elapsed", "total")]
+        for column in experiment.columns.values()
+        for node, taken in column.nodes.items()
+    ]
+    head = ["method", "node", "n", "executions", "s elapsed", "s in total"]
+    remarks = [
+        "Means over the n questions that the node ran for. Elapsed: while at least one execution "
+        "was under way; in total: executions side by side add up."
+    ]
+    return Table("Seconds by node", head, rows, remarks)
 
 
 def _title(experiment: Experiment) -> str:

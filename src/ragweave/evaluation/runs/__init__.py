@@ -9,6 +9,7 @@ from ragweave.evaluation.runs.settings import RunSettings
 from ragweave.evaluation.runs.sitting import Sitting
 from ragweave.evaluation.runs.systems import System, parse_systems, system
 from ragweave.evaluation.runs.tally import Tally
+from ragweave.evaluation.runs.workers import WorkerError, evaluate_in_workers
 
 __all__ = [
     "Ended",
@@ -18,8 +19,10 @@ __all__ = [
     "Sitting",
     "System",
     "Tally",
+    "WorkerError",
     "claim_directory",
     "evaluate",
+    "evaluate_in_workers",
     "parse_systems",
     "plan",
     "records_of",

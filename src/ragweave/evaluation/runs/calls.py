@@ -35,7 +35,13 @@ class Asked:
 
 
 def asked(
-    spec: str, sampled: bool, messages: Any, config: RunnableConfig | None, settings: Any
+    spec: str,
+    sampled: bool,
+    messages: Any,
+    config: RunnableConfig | None,
+    settings: Any,
+    *,
+    shared: bool = True,
 ) -> Asked:
     """Return a call with its digests.
 
@@ -45,6 +51,7 @@ def asked(
         messages: The prompt: messages, or a text.
         config: The run configuration that LangGraph handed down.
         settings: Settings of this call, such as a temperature.
+        shared: Whether runs share replies; else the reply's digest is "".
     """
     about: Mapping[str, Any] = (config or {}).get("metadata") or {}
     step, node = about.get("langgraph_step"), about.get("ragweave_node")
@@ -56,7 +63,7 @@ def asked(
         role=str(about.get("ragweave_role", "answer")),
         thread=str(((config or {}).get("configurable") or {}).get("thread_id", "")),
         place=_digest([step, node, path, prompt]),
-        reply=_digest([spec, prompt, drawn]),
+        reply=_digest([spec, prompt, drawn]) if shared else "",
         messages=messages,
     )
 

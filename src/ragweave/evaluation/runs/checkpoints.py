@@ -1,12 +1,14 @@
 """LangGraph checkpoints of unfinished questions, written through the run's recorder.
 
-Only the newest checkpoint of a thread is kept, with the writes of its finished tasks: it is for
-going on, not for going back. langgraph-checkpoint-sqlite commits every write by itself through
-one connection, which costs more than the graphs' own work when many questions are in flight.
+Only the newest checkpoint of a thread is kept: it is for going on, not for going back. One is
+written only after a step that a model was paid in; what a step did before it ended is had again
+from the replies, which the desk keeps call by call. langgraph-checkpoint-sqlite commits every
+write by itself, which costs more than the graphs' own work when many questions are in flight.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import sqlite3
 from collections.abc import Sequence
@@ -14,7 +16,6 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
-    WRITES_IDX_MAP,
     BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
@@ -22,19 +23,24 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 
-from ragweave.evaluation.runs.recorder import Recorder
+from ragweave.evaluation.runs.recorder import Recorder, Row
 
 _PUT = "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?)"
-_PUT_WRITE = "INSERT OR REPLACE INTO writes VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
 class RunCheckpoints(BaseCheckpointSaver[int]):
     """A checkpoint saver for runs; async only."""
 
-    def __init__(self, recorder: Recorder, state: sqlite3.Connection) -> None:
-        """Write through `recorder`, read from `state` (a connection of this thread)."""
+    def __init__(self, recorder: Recorder, state: sqlite3.Connection, paid: set[str]) -> None:
+        """Make a saver.
+
+        Args:
+            recorder: What writes.
+            state: What is read from: a connection of this thread.
+            paid: Threads that got a reply since their last checkpoint.
+        """
         super().__init__()
-        self._recorder, self._state = recorder, state
+        self._recorder, self._state, self._paid = recorder, state, paid
         rows = state.execute("SELECT thread FROM checkpoints UNION SELECT thread FROM replies")
         self.unfinished = {row[0] for row in rows}
         """Threads that an earlier process left unfinished."""
@@ -50,11 +56,6 @@ class RunCheckpoints(BaseCheckpointSaver[int]):
         if row is None:
             return None
         key, kind, body, metadata = row
-        listed = self._state.execute(
-            "SELECT task, channel, kind, body FROM writes WHERE thread = ? AND checkpoint = ? "
-            "ORDER BY task, place",
-            (thread, key),
-        )
         place: RunnableConfig = {
             "configurable": {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": key}
         }
@@ -63,10 +64,7 @@ class RunCheckpoints(BaseCheckpointSaver[int]):
             self.serde.loads_typed((kind, body)),
             json.loads(metadata),
             None,
-            [
-                (task, channel, self.serde.loads_typed((kind, body)))
-                for task, channel, kind, body in listed
-            ],
+            [],
         )
 
     async def aput(
@@ -76,12 +74,14 @@ class RunCheckpoints(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Keep a checkpoint in the place of the thread's last one."""
+        """Keep a checkpoint in the place of the thread's last one, if a reply came since."""
         del new_versions
         thread = str(config["configurable"]["thread_id"])
-        kind, body = self.serde.dumps_typed(checkpoint)
-        kept = json.dumps({"step": metadata["step"], "source": metadata["source"]})
-        self._recorder.put(_PUT, [(thread, checkpoint["id"], kind, body, kept)])
+        if thread in self._paid:
+            self._paid.discard(thread)
+            kept = json.dumps({"step": metadata["step"], "source": metadata["source"]})
+            make = functools.partial(self._row, thread, checkpoint, kept)
+            self._recorder.put(thread, _PUT, make)
         return {
             "configurable": {
                 "thread_id": thread,
@@ -97,19 +97,16 @@ class RunCheckpoints(BaseCheckpointSaver[int]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Keep what a finished task wrote."""
-        del task_path
-        where = config["configurable"]
-        thread, key = str(where["thread_id"]), where["checkpoint_id"]
-        rows = [
-            (
-                thread,
-                key,
-                task_id,
-                WRITES_IDX_MAP.get(channel, place),
-                channel,
-                *self.serde.dumps_typed(value),
-            )
-            for place, (channel, value) in enumerate(writes)
-        ]
-        self._recorder.put(_PUT_WRITE, rows)
+        """Keep nothing: a step that did not end begins anew, its replies replayed."""
+
+    def _row(self, thread: str, checkpoint: Checkpoint, metadata: str) -> Row | None:
+        """Return a checkpoint as it is kept, or None where its state cannot be packed.
+
+        A foreign retriever may leave objects in a passage's metadata. Such a question begins
+        anew, its replies replayed.
+        """
+        try:
+            kind, body = self.serde.dumps_typed(checkpoint)
+        except TypeError:
+            return None
+        return (thread, checkpoint["id"], kind, body, metadata)

@@ -42,6 +42,8 @@ class Desk:
     cache: ReplyCache | None = None
     total: Ledger = field(default_factory=Ledger)
     """Of the questions that this process took up, all together."""
+    paid: set[str] = field(default_factory=set)
+    """Threads that got a reply since their last checkpoint."""
     _ledgers: dict[str, Ledger] = field(default_factory=dict)
     _replays: dict[str, dict[str, str]] = field(default_factory=dict)
     _flights: dict[str, Flight] = field(default_factory=dict)
@@ -65,6 +67,7 @@ class Desk:
     def end(self, thread: str) -> Ledger:
         """Close a question's ledger and return it."""
         self._replays.pop(thread, None)
+        self.paid.discard(thread)
         return self._ledgers.pop(thread)
 
     async def open(self, asked: Asked) -> Ticket:
@@ -108,7 +111,8 @@ class Desk:
         tokens = tokens_of(message, asked.messages)
         self._count(asked.thread, asked.role, tokens, paid=paid)
         counts = (int(paid), asked.role, tokens["input_tokens"], tokens["output_tokens"])
-        await self.recorder.write(_KEEP, [(asked.thread, asked.place, *counts, text)])
+        await self.recorder.write(asked.thread, _KEEP, [(asked.thread, asked.place, *counts, text)])
+        self.paid.add(asked.thread)
 
     def _count(self, thread: str, role: str, tokens: Tokens, *, paid: bool) -> None:
         for ledger in (self.total, self._ledgers[thread]):

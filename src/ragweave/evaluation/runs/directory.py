@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from ragweave.evaluation.runs.results import NAME, mend
 from ragweave.evaluation.runs.settings import FORMAT, RunSettings
 
 SETTINGS = "run.json"
+PATIENCE = 5.0
+"""Seconds to wait for a run's lock: workers whose parent was killed take a moment to leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +107,12 @@ def _check_versions(
 
 
 @contextmanager
-def hold(directory: RunDirectory) -> Iterator[None]:
+def hold(directory: RunDirectory) -> Iterator[int]:
     """Hold the one right to go on with a run, and mend the end of its results.
+
+    Yields:
+        The lock's file descriptor. A child process that inherits it holds the right too, also
+        where its parent was killed.
 
     Raises:
         UsageError: Another process holds it, or the directory cannot be written.
@@ -115,14 +122,23 @@ def hold(directory: RunDirectory) -> Iterator[None]:
     except OSError as fault:
         raise UsageError(f"{directory.path}: cannot be written: {fault}") from fault
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"{directory.path}: another process is at work on this run") from None
+        until = time.monotonic() + PATIENCE
+        while not _locked(handle):
+            if time.monotonic() > until:
+                raise UsageError(f"{directory.path}: another process is at work on this run")
+            time.sleep(0.05)
         mend(directory.results)
-        yield
+        yield handle
     finally:
         os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _write(path: Path, value: Any) -> None:

@@ -66,7 +66,8 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
     ) -> Ticket:
         sampled = settings.get("temperature", temperature_of(self.bound)) > 0
         desk: Desk = self.desk
-        return await desk.open(asked(self.spec, sampled, messages, config, settings))
+        shared = desk.cache is not None
+        return await desk.open(asked(self.spec, sampled, messages, config, settings, shared=shared))
 
     def _wait(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()

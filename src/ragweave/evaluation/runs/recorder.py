@@ -1,36 +1,41 @@
-"""Durable writes of a run, many in one: the thread that alone writes to the run directory.
+"""Durable writes of a run, many in one: a process's one thread that writes to the run directory.
 
 Results are lines of JSON, brought to the disk (fsync) before anyone is told so. The state of
 unfinished questions (checkpoints, replies) is SQLite; it survives a killed process as soon as it
 is committed, and the loss of power but for its last moments, which then cost some calls again.
+Several processes may write to one directory: they take turns by file locks.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ragweave.errors import RagweaveError
+from ragweave.evaluation.runs.lines import append_lines
+from ragweave.evaluation.runs.turns import in_turn
 
 _BATCH = 512
+_PATIENCE = 0.05
+"""Seconds that a checkpoint may wait for what comes after it, which often makes it needless."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS checkpoints (
     thread TEXT PRIMARY KEY, id TEXT, kind TEXT, body BLOB, metadata TEXT) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS writes (
-    thread TEXT, checkpoint TEXT, task TEXT, place INTEGER, channel TEXT, kind TEXT, body BLOB,
-    PRIMARY KEY (thread, checkpoint, task, place)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS replies (
     thread TEXT, call TEXT, paid INTEGER, role TEXT, input_tokens INTEGER, output_tokens INTEGER,
     message TEXT, PRIMARY KEY (thread, call)) WITHOUT ROWID;
 """
+
+
+Row = tuple[Any, ...]
 
 
 class RecordingError(RagweaveError):
@@ -39,11 +44,15 @@ class RecordingError(RagweaveError):
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    done: asyncio.Future[None] | None
+    thread: str
+    """The question and system that it is about."""
+    done: asyncio.Future[None] | None = None
     sql: str = ""
-    rows: Sequence[tuple[Any, ...]] = ()
+    rows: Sequence[Row] = ()
+    make: Callable[[], Row | None] | None = None
+    """What makes the row once it is to be written."""
     line: bytes = b""
-    forget: str = ""
+    forget: bool = False
 
 
 class Recorder:
@@ -65,6 +74,7 @@ class Recorder:
         self._loop = asyncio.get_running_loop()
         try:
             self._results = os.open(self._results_path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._turn = os.open(self._state_path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
             self._state = connect(self._state_path)
         except (OSError, sqlite3.Error) as fault:
             raise self._told(fault) from fault
@@ -76,34 +86,42 @@ class Recorder:
         self._jobs.put(None)
         self._thread.join()
         os.close(self._results)
+        os.close(self._turn)
         self._state.close()
 
-    async def write(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    async def write(self, thread: str, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row; return once it is committed.
 
         Raises:
             RecordingError: It could not be written.
         """
-        await self._await(_Job(self._loop.create_future(), sql=sql, rows=rows))
+        await self._await(_Job(thread, self._loop.create_future(), sql=sql, rows=rows))
 
-    def put(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Run a statement for each row, after all that was given before; don't wait for it.
+    def put(self, thread: str, sql: str, make: Callable[[], Row | None]) -> None:
+        """Run a statement for the row that `make` returns, soon; don't wait for it.
 
+        It is left out where the thread's next one, or its end, is there before it was written.
         Should it fail, whatever is waited for next says so.
         """
-        self._jobs.put(_Job(None, sql=sql, rows=rows))
+        self._jobs.put(_Job(thread, sql=sql, make=make))
 
-    async def append(self, line: str) -> None:
+    async def append(self, thread: str, line: str, *, forget: bool = False) -> None:
         """Append a line to the results; return once it is on the disk.
+
+        Args:
+            thread: The question and system that it is about.
+            line: The line, without its break.
+            forget: Whether to drop the question's state then.
 
         Raises:
             RecordingError: It could not be written; the file then ends at the line before.
         """
-        await self._await(_Job(self._loop.create_future(), line=line.encode() + b"\n"))
+        done = self._loop.create_future()
+        await self._await(_Job(thread, done, line=line.encode() + b"\n", forget=forget))
 
     def forget(self, thread: str) -> None:
         """Drop the state of a question that is finished, after all that was given before."""
-        self._jobs.put(_Job(None, forget=thread))
+        self._jobs.put(_Job(thread, forget=True))
 
     async def _await(self, job: _Job) -> None:
         self._jobs.put(job)
@@ -116,9 +134,7 @@ class Recorder:
     def _work(self) -> None:
         ended = False
         while not ended:
-            batch = [self._jobs.get()]
-            while len(batch) < _BATCH and not self._jobs.empty():
-                batch.append(self._jobs.get())
+            batch = self._batch()
             ended = None in batch
             jobs = [job for job in batch if job is not None]
             try:
@@ -128,33 +144,46 @@ class Recorder:
             if any(job.done is not None for job in jobs):
                 self._loop.call_soon_threadsafe(_settle, jobs, self._fault)
 
+    def _batch(self) -> list[_Job | None]:
+        """Return what there is to write, once someone waits for any of it or patience ends."""
+        batch = [self._jobs.get()]
+        until = time.monotonic() + _PATIENCE
+        while len(batch) < _BATCH:
+            waited_for = any(job is None or job.done is not None for job in batch)
+            left = 0.0 if waited_for else until - time.monotonic()
+            try:
+                batch.append(self._jobs.get(block=left > 0, timeout=max(left, 0.0)))
+            except queue.Empty:
+                break
+        return batch
+
     def _write(self, jobs: Sequence[_Job]) -> None:
         """Write a batch; once a write has failed, none follows it."""
         if self._fault is not None:
             return
-        with self._state:
-            for job in jobs:
-                if job.sql:
-                    self._state.executemany(job.sql, job.rows)
-        self._append(b"".join(job.line for job in jobs))
-        with self._state:
-            for job in jobs:
-                if job.forget:
-                    for table in ("checkpoints", "writes", "replies"):
-                        self._state.execute(f"DELETE FROM {table} WHERE thread = ?", (job.forget,))  # noqa: S608
+        last = {job.thread: job for job in jobs if job.make is not None or job.forget}
+        self._change([job for job in jobs if job.rows or last.get(job.thread) is job])
+        lines = b"".join(job.line for job in jobs)
+        if lines:
+            append_lines(self._results, lines)
+        self._drop([(job.thread,) for job in jobs if job.forget])
 
-    def _append(self, lines: bytes) -> None:
-        if not lines:
+    def _change(self, jobs: Sequence[_Job]) -> None:
+        rows = [(job.sql, job.rows) for job in jobs if job.rows]
+        made = [(job.sql, job.make()) for job in jobs if job.make is not None]
+        rows += [(sql, [row]) for sql, row in made if row is not None]
+        if not rows:
             return
-        before = os.fstat(self._results).st_size
-        try:
-            written = os.write(self._results, lines)
-            if written != len(lines):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._results)
-        except OSError:
-            os.ftruncate(self._results, before)
-            raise
+        with in_turn(self._turn), self._state:
+            for sql, listed in rows:
+                self._state.executemany(sql, listed)
+
+    def _drop(self, threads: Sequence[tuple[str]]) -> None:
+        if not threads:
+            return
+        with in_turn(self._turn), self._state:
+            for table in ("checkpoints", "replies"):
+                self._state.executemany(f"DELETE FROM {table} WHERE thread = ?", threads)  # noqa: S608
 
     def _told(self, fault: BaseException) -> RecordingError:
         return RecordingError(

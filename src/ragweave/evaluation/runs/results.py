@@ -1,45 +1,18 @@
-"""Reading `results.jsonl`: mended at its end, the last word on each question, one at a time."""
+"""Reading `results.jsonl`: the last word on each question, one at a time."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ragweave.errors import UsageError
+from ragweave.evaluation.runs.lines import mend
 from ragweave.evaluation.runs.outcome import Record
 
 NAME = "results.jsonl"
 
-
-def mend(path: Path) -> int:
-    """Cut off a last line that a killed process left half written; return the bytes dropped.
-
-    A record is durable only with its line break, so a question whose line lacks it is not done.
-    """
-    if not path.exists():
-        return 0
-    with path.open("r+b") as stream:
-        size = stream.seek(0, os.SEEK_END)
-        kept = _last_break(stream.fileno(), size)
-        if kept == size:
-            return 0
-        stream.truncate(kept)
-        stream.flush()
-        os.fsync(stream.fileno())
-    return size - kept
-
-
-def _last_break(handle: int, size: int, block: int = 1 << 16) -> int:
-    end = size
-    while end > 0:
-        start = max(0, end - block)
-        found = os.pread(handle, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        end = start
-    return 0
+__all__ = ["NAME", "Done", "lines_of", "mend", "records_of"]
 
 
 def lines_of(path: Path) -> Iterator[Record]:

@@ -10,10 +10,12 @@ from typing import Any
 from ragweave.errors import UsageError
 from ragweave.evaluation.datasets import Dataset, open_dataset
 from ragweave.evaluation.runs.checkpoints import RunCheckpoints
+from ragweave.evaluation.runs.clients import models_of
 from ragweave.evaluation.runs.desk import Desk
 from ragweave.evaluation.runs.directory import RunDirectory, hold
 from ragweave.evaluation.runs.metered import metered
 from ragweave.evaluation.runs.outcome import Record
+from ragweave.evaluation.runs.parts import check_parts, keyed
 from ragweave.evaluation.runs.passages import retriever_for
 from ragweave.evaluation.runs.recorder import Recorder, connect
 from ragweave.evaluation.runs.replies import ReplyCache
@@ -23,7 +25,7 @@ from ragweave.evaluation.runs.sitting import Purse, Sitting
 from ragweave.evaluation.runs.stream import Stream
 from ragweave.evaluation.runs.tally import Tally
 from ragweave.graphs import CompiledGraph, build_graph
-from ragweave.tools.models import ChatModel, chat_model
+from ragweave.tools.models import ChatModel
 from ragweave.tools.retrieval import PassageRetriever
 
 Tell = Callable[[Tally, Record | None], None]
@@ -65,20 +67,48 @@ async def evaluate(
         RecordingError: The directory cannot be written; what is recorded stands.
     """
     sitting = sitting or Sitting()
-    settings = directory.settings
-    if sitting.budget_usd is not None and not settings.prices:
-        raise UsageError("--budget-usd needs prices: begin the run with --price INPUT,OUTPUT")
-    dataset = _dataset(settings)
+    dataset = checked(directory.settings, sitting)
     with hold(directory):
-        done, tally = _so_far(directory, settings, retry_failed=sitting.retry_failed)
-        tell(tally, None)
-        if tally.finished >= tally.planned:
-            return Ended(tally=tally, complete=True)
-        retriever = retriever or retriever_for(settings, dataset)
+        return await answer(
+            directory, sitting, dataset, models=models, retriever=retriever, tell=tell
+        )
+
+
+async def answer(
+    directory: RunDirectory,
+    sitting: Sitting,
+    dataset: Dataset,
+    *,
+    part: tuple[int, int] = (1, 1),
+    models: Mapping[str, ChatModel] | None = None,
+    retriever: PassageRetriever | None = None,
+    tell: Tell = lambda _tally, _record: None,
+    enough: Callable[[], bool] = lambda: False,
+) -> Ended:
+    """Answer what is left of a run, or a worker's part of it; the caller holds the run.
+
+    Args:
+        directory: The run.
+        sitting: Concurrency, cache, budgets.
+        dataset: What `checked` returned.
+        part: Which of how many workers this is.
+        models: Chat models by role in the place of the settings'.
+        retriever: A retriever in the place of the settings'.
+        tell: Called with where the run stands, at the start and with each result.
+        enough: Says whether no further question is to be begun.
+    """
+    settings = directory.settings
+    done, tally = so_far(directory, settings, retry_failed=sitting.retry_failed)
+    tell(tally, None)
+    if tally.finished >= tally.planned:
+        return Ended(tally=tally, complete=True)
+    retriever = retriever or retriever_for(settings, dataset)
+    async with models_of(settings.models, models or {}) as opened:
         with _desk(directory, sitting) as desk:
-            checkpoints = RunCheckpoints(desk.recorder, desk.state)
+            checkpoints = RunCheckpoints(desk.recorder, desk.state, desk.paid)
             _forget_finished(checkpoints, desk.recorder, done)
-            graphs = _graphs(settings, models or {}, retriever, checkpoints, desk)
+            graphs = _graphs(settings, opened, retriever, checkpoints, desk)
+            purse = Purse(sitting, settings, tally, desk)
 
             def take(record: Record) -> None:
                 tally.add(record)
@@ -94,15 +124,24 @@ async def evaluate(
                 desk=desk,
                 done=done,
                 concurrency=sitting.concurrency,
+                part=part,
                 retry_failed=sitting.retry_failed,
-                spare=Purse(sitting, settings, tally, desk).spare,
+                spare=lambda: purse.spare() and not enough(),
                 tell=take,
             )
             complete = await stream.run()
     return Ended(tally=tally, complete=complete)
 
 
-def _dataset(settings: RunSettings) -> Dataset:
+def checked(settings: RunSettings, sitting: Sitting) -> Dataset:
+    """Return a run's data set, once it is certain that the run can go on.
+
+    Raises:
+        UsageError: The data set or a trained part has changed, or a dollar budget has no prices.
+    """
+    check_parts(settings)
+    if sitting.budget_usd is not None and not settings.prices:
+        raise UsageError("--budget-usd needs prices: begin the run with --price INPUT,OUTPUT")
     dataset = open_dataset(settings.dataset)
     if dataset.hash != settings.dataset_hash:
         raise UsageError(
@@ -112,7 +151,7 @@ def _dataset(settings: RunSettings) -> Dataset:
     return dataset
 
 
-def _so_far(
+def so_far(
     directory: RunDirectory, settings: RunSettings, *, retry_failed: bool
 ) -> tuple[Done, Tally]:
     """Read back what is finished: a line at a time."""
@@ -160,7 +199,7 @@ def _graphs(
 ) -> dict[str, CompiledGraph]:
     """Build each system's graph; all share the models."""
     models: dict[str, Any] = {
-        _ROLES.get(role, role): metered(given.get(role) or chat_model(spec), spec, desk)
+        _ROLES.get(role, role): metered(given[role], keyed(spec, settings), desk)
         for role, spec in settings.models.items()
     }
     return {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import Price, cost
@@ -38,6 +40,16 @@ class Sitting:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise UsageError(f"--{name.replace('_', '-')} must be above 0, not {value}")
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return asdict(self) | {"cache": None if self.cache is None else str(self.cache)}
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> Sitting:
+        """Read what `plain` made."""
+        cache = values["cache"]
+        return cls(**{**values, "cache": None if cache is None else Path(cache)})
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from ragweave.evaluation.datasets import Dataset, Question
 from ragweave.evaluation.metrics import Price, Prices
 from ragweave.evaluation.runs.checkpoints import RunCheckpoints
 from ragweave.evaluation.runs.desk import Desk
+from ragweave.evaluation.runs.node_seconds import Stopwatch
 from ragweave.evaluation.runs.outcome import Record, answered, failed
 from ragweave.evaluation.runs.passages import handed
 from ragweave.evaluation.runs.recorder import Recorder, RecordingError
@@ -21,6 +22,7 @@ from ragweave.evaluation.runs.results import Done
 from ragweave.evaluation.runs.settings import RunSettings
 from ragweave.evaluation.runs.systems import System
 from ragweave.graphs import CompiledGraph
+from ragweave.nodes.clock import timing
 from ragweave.state import RAGState
 from ragweave.tools.models import status_of
 from ragweave.tools.retrieval import PassageRetriever
@@ -44,6 +46,8 @@ class Stream:
     desk: Desk
     done: Done
     concurrency: int
+    part: tuple[int, int] = (1, 1)
+    """Which of how many workers this is: every n-th question is its own."""
     retry_failed: bool = False
     spare: Callable[[], bool] = lambda: True
     """Whether the budgets have room for another question."""
@@ -52,12 +56,18 @@ class Stream:
     _prices: Prices = field(init=False)
     _k: Mapping[str, int] = field(init=False)
     """Passages a query, by the systems' labels."""
+    _gate: asyncio.Semaphore = field(init=False)
+    """Room for questions being answered."""
+    _room: asyncio.Semaphore = field(init=False)
+    """Room for those, and for as many again on their way to the disk."""
 
     def __post_init__(self) -> None:
         """Read the prices and the systems' options."""
         pairs = self.settings.prices.items()
         self._prices = {role: Price(*pair) for role, pair in pairs}
         self._k = {one.label: one.resolved().k for one in self.settings.systems}
+        self._gate = asyncio.Semaphore(self.concurrency)
+        self._room = asyncio.Semaphore(2 * self.concurrency)
 
     async def run(self) -> bool:
         """Answer what is left; return whether all is done (False: a budget ran out).
@@ -66,17 +76,17 @@ class Stream:
             RagweaveError: The run cannot go on: the directory cannot be written, a setting is
                 wrong, the server refuses. What is recorded stands.
         """
-        gate = asyncio.Semaphore(self.concurrency)
         try:
             async with asyncio.TaskGroup() as group:
                 for at, question, system in self._jobs():
-                    await gate.acquire()
+                    await self._room.acquire()
+                    await self._gate.acquire()
                     if not self.spare():
                         return False
                     work = group.create_task(self._one(at, question, system))
-                    work.add_done_callback(lambda _work: gate.release())
+                    work.add_done_callback(lambda _work: self._room.release())
         except ExceptionGroup as faults:
-            raise _first(faults) from None
+            raise first_fault(faults) from None
         return True
 
     def _jobs(self) -> Iterator[tuple[int, Question, System]]:
@@ -84,7 +94,10 @@ class Stream:
         drawn = None
         if settings.sample is not None:
             drawn = sorted(self.dataset.sample(settings.sample, settings.seed))
-        for at, question in chosen(self.dataset, settings, drawn):
+        own, workers = self.part
+        for place, (at, question) in enumerate(chosen(self.dataset, settings, drawn)):
+            if place % workers != own - 1:
+                continue
             for system in settings.systems:
                 if not self.done.has(at, system.label, retry_failed=self.retry_failed):
                     yield at, question, system
@@ -94,8 +107,11 @@ class Stream:
         started = time.perf_counter()
         unfinished = thread in self.checkpoints.unfinished
         self.desk.begin(thread, unfinished=unfinished)
+        watch = Stopwatch()
         try:
-            state = await self._state(question, system, thread, unfinished=unfinished)
+            asked = self._state(question, system, thread, unfinished=unfinished)
+            with timing(watch):
+                state = await self._leaving_room(asked)
         except (RecordingError, UsageError, MissingExtraError):
             raise
         except Exception as fault:
@@ -112,11 +128,18 @@ class Stream:
             record = answered(
                 at, question, system, state, spent=spent, seconds=seconds, prices=self._prices
             )
-        await self.recorder.append(json.dumps(record, ensure_ascii=False, default=str))
-        if record["error"] is None:
-            self.recorder.forget(thread)
+        record["node_seconds"] = watch.plain()
+        line = json.dumps(record, ensure_ascii=False, default=str)
+        await self.recorder.append(thread, line, forget=record["error"] is None)
         self.done.mark(at, system.label, ok=record["error"] is None)
         self.tell(record)
+
+    async def _leaving_room(self, work: Awaitable[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Await a question's answer; scoring and recording it holds no other question up."""
+        try:
+            return await work
+        finally:
+            self._gate.release()
 
     async def _state(
         self, question: Question, system: System, thread: str, *, unfinished: bool
@@ -164,7 +187,7 @@ def chosen(
         taken += 1
 
 
-def _first(faults: BaseExceptionGroup[Any]) -> BaseException:
+def first_fault(faults: BaseExceptionGroup[Any]) -> BaseException:
     """Return the first fault of a group that is no group itself."""
     fault: BaseException = faults
     while isinstance(fault, BaseExceptionGroup):

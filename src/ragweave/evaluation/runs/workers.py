@@ -1,0 +1,211 @@
+"""A run by several processes: all cores answer, one process looks on.
+
+Every worker takes each n-th question and writes to the one run directory itself. So a run that
+was stopped goes on with any number of workers, and what reads a run need not know of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragweave.errors import KnowledgeBaseError, ModelError, RagweaveError, UsageError
+from ragweave.evaluation.runs.directory import RunDirectory, hold
+from ragweave.evaluation.runs.outcome import Record
+from ragweave.evaluation.runs.recorder import RecordingError
+from ragweave.evaluation.runs.run import Ended, Tell, checked, evaluate, so_far
+from ragweave.evaluation.runs.sitting import Sitting
+from ragweave.evaluation.runs.stream import first_fault
+from ragweave.evaluation.runs.tally import Tally
+
+_KINDS: dict[str, type[RagweaveError]] = {
+    "KnowledgeBaseError": KnowledgeBaseError,
+    "MissingExtraError": UsageError,
+    "ModelError": ModelError,
+    "RecordingError": RecordingError,
+    "UsageError": UsageError,
+}
+_ENOUGH = b"enough\n"
+"""Tells a worker to begin no further question."""
+_SECONDS_TO_STOP = 15.0
+_LINE = 1 << 20
+"""Longest line that a worker may say, in bytes."""
+
+
+class WorkerError(RagweaveError):
+    """A worker met a fault that ends the run, or was killed; what is recorded stands."""
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        """Keep the HTTP status of a model server's fault beside the text."""
+        super().__init__(text)
+        self.status_code = status
+
+
+async def evaluate_in_workers(
+    directory: RunDirectory,
+    sitting: Sitting | None = None,
+    *,
+    workers: int,
+    tell: Tell = lambda _tally, _record: None,
+) -> Ended:
+    """Answer what is left of a run with several processes.
+
+    Models and retriever are those of the settings; each worker opens its own. The concurrency is
+    parted among them. A budget holds over all; what is in flight when it is spent is finished.
+
+    Args:
+        directory: The run, as `claim_directory` returned it.
+        sitting: Concurrency, cache, budgets, of all workers together.
+        workers: How many processes; not more than `sitting.concurrency` are started.
+        tell: Called with where the run stands, at the start and with each result: the parts of
+            its record that the tally takes.
+
+    Raises:
+        UsageError: As `evaluate`; or `workers` is below 1.
+        RecordingError: The directory cannot be written; what is recorded stands.
+        WorkerError: A worker was killed, or met a fault that ends the run.
+    """
+    if workers < 1:
+        raise UsageError(f"--workers must be at least 1, not {workers}")
+    sitting = sitting or Sitting()
+    workers = min(workers, sitting.concurrency)
+    if workers == 1:
+        return await evaluate(directory, sitting, tell=tell)
+    settings = directory.settings
+    checked(settings, sitting)
+    with hold(directory) as lock:
+        _, tally = so_far(directory, settings, retry_failed=sitting.retry_failed)
+        tell(tally, None)
+        if tally.finished >= tally.planned:
+            return Ended(tally=tally, complete=True)
+        crew = _Crew(directory, sitting, workers, lock, tally, tell)
+        return Ended(tally=tally, complete=await crew.work())
+
+
+@dataclass
+class _Crew:
+    directory: RunDirectory
+    sitting: Sitting
+    workers: int
+    lock: int
+    tally: Tally
+    tell: Tell
+    spent: bool = False
+    """Whether a budget is spent."""
+    running: list[Process] = field(default_factory=list)
+
+    async def work(self) -> bool:
+        try:
+            async with asyncio.TaskGroup() as group:
+                parts = range(1, self.workers + 1)
+                found = [group.create_task(self._follow(part)) for part in parts]
+        except ExceptionGroup as faults:
+            raise first_fault(faults) from None
+        return all(one.result() for one in found)
+
+    async def _follow(self, part: int) -> bool:
+        """Start a worker and take in what it says; return whether its part is complete."""
+        name = f"worker {part} of {self.workers}"
+        async with self._started(part) as process:
+            assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+            async for line in process.stdout:
+                event: dict[str, Any] = json.loads(line)
+                if "record" in event:
+                    await self._take(event["record"])
+                elif "ended" in event:
+                    return bool(event["ended"]["complete"])
+                else:
+                    raise _fault(name, event["fault"])
+            code = await process.wait()
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        raise WorkerError(f"{name} {how}; what is recorded stands, and the run can be resumed")
+
+    @asynccontextmanager
+    async def _started(self, part: int) -> AsyncIterator[Process]:
+        share, rest = divmod(self.sitting.concurrency, self.workers)
+        sitting = dataclasses.replace(self.sitting, concurrency=share + (part <= rest))
+        task = {
+            "directory": str(self.directory.path),
+            "sitting": sitting.plain(),
+            "part": [part, self.workers],
+        }
+        places = os.pathsep.join(place for place in sys.path if place)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "ragweave.evaluation.runs.worker"),
+            stdin=PIPE,
+            stdout=PIPE,
+            limit=_LINE,
+            pass_fds=(self.lock,),
+            start_new_session=True,  # Ctrl-C is for this process, which then stops its workers
+            env={**os.environ, "PYTHONPATH": places},
+        )
+        self.running.append(process)
+        try:
+            await self._order(process, json.dumps(task).encode() + b"\n")
+            if self.spent:
+                await self._order(process, _ENOUGH)
+            yield process
+        finally:
+            self.running.remove(process)
+            await _stop(process)
+
+    async def _take(self, record: Record) -> None:
+        self.tally.add(record)
+        self.tell(self.tally, record)
+        if not self.spent and self._is_spent():
+            self.spent = True
+            for process in list(self.running):
+                await self._order(process, _ENOUGH)
+
+    def _is_spent(self) -> bool:
+        tokens, dollars = self.sitting.budget_tokens, self.sitting.budget_usd
+        if tokens is not None and self.tally.spent.paid_tokens >= tokens:
+            return True
+        return dollars is not None and self.tally.cost >= dollars
+
+    async def _order(self, process: Process, line: bytes) -> None:
+        """Tell a worker; one that has ended already is told nothing."""
+        assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+        with suppress(ConnectionError):
+            process.stdin.write(line)
+            await process.stdin.drain()
+
+
+async def _stop(process: Process) -> None:
+    """End a worker, also where this is cancelled meanwhile: nothing is left behind."""
+    ending = asyncio.ensure_future(_end(process))
+    try:
+        await asyncio.shield(ending)
+    except asyncio.CancelledError:
+        await ending
+        raise
+
+
+async def _end(process: Process) -> None:
+    """End a worker's input, so that it leaves by itself; kill it where it does not."""
+    assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+    process.stdin.close()
+    try:
+        async with asyncio.timeout(_SECONDS_TO_STOP):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def _fault(name: str, told: dict[str, Any]) -> RagweaveError:
+    kind = _KINDS.get(told["kind"])
+    if kind is not None:
+        return kind(told["text"])
+    fault = WorkerError(f"{name}: {told['kind']}: {told['text']}", told["status"])
+    if told["trace"]:
+        fault.add_note(told["trace"])
+    return fault
