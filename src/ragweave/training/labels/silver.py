@@ -72,8 +72,9 @@ class SilverMaker:
         self._answers: ContextFilter | None = None
         if measure != "gold":
             self._answers = context_filter(measure, scorer=scorer, top=top, threshold=threshold)
-        least = LEXICAL_THRESHOLD if threshold is None else threshold
-        self._questions = LexicalFilter(least, top, target="question")
+        self._questions: ContextFilter | None = None
+        if measure == "lexical":
+            self._questions = LexicalFilter(self._how["threshold"], top, target="question")
 
     def settings(self) -> dict[str, Any]:
         """Return what bears on the rows."""
@@ -129,7 +130,7 @@ class SilverMaker:
             if not chosen_spans(item, self._passages.all_own(item)):
                 return Dropped("no sentence was chosen by people")
             spans = chosen_spans(item, passages) or []
-        elif self._by_question(item):
+        elif self._questions is not None and self._by_question(item):
             spans = self._questions.keep(_claim(item.text), passages)
         else:
             spans = self._answers.keep(item.text, passages, answers=answers)
