@@ -13,6 +13,7 @@ import pytest
 from tests.command import COMMAND, LEXICAL, Run
 from tests.evaluation.towns import towns
 from tests.openai_server import OpenAIServer, Reply
+from tests.tiny_gguf import transformers_model, transformers_tokenizer
 
 from ragweave.cli.main import app
 from ragweave.errors import UsageError
@@ -60,6 +61,29 @@ def test_study_runs_draws_and_goes_on(data: Path, ragweave: Run, tmp_path: Path)
     assert (tmp_path / "study" / "report" / "plots" / "study-k.svg").exists()
 
 
+def test_study_filco_measures_by_cxmi_with_a_scorer(
+    data: Path, ragweave: Run, tmp_path: Path
+) -> None:
+    pytest.importorskip("transformers", reason="the scorer needs the hf extra")
+    transformers_model().save_pretrained(tmp_path / "tiny")
+    transformers_tokenizer().save_pretrained(tmp_path / "tiny")
+    args = ("study", "filco", f"jsonl:{data}", *LEXICAL, "--corpus", "given", "--limit", "2")
+    told = ragweave(*args, "--scorer", "hf:tiny", "--out", "study", cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    assert "Left out" not in told.stderr
+    found = list(records_of([tmp_path / "study" / "run" / "results.jsonl"]))
+    notes = [one["event"] for record in found for one in record["notes"]]
+    assert sum(record["system"] == "filco cxmi" for record in found) == 2
+    assert "scorer_missing" not in notes
+    without = ragweave(*args, "--out", "bare", cwd=tmp_path)
+    assert without.returncode == 0, without.stderr
+    assert "Left out cxmi" in without.stderr
+    assert "filco cxmi" not in without.stdout
+    gone = ragweave(*args, "--scorer", "hf:none/such", "--out", "gone", cwd=tmp_path)
+    assert gone.returncode == 1
+    assert "can't load the scorer model" in gone.stderr
+
+
 def test_compare_shows_methods_side_by_side(kb: Path, ragweave: Run) -> None:
     args = ("--kb", str(kb), "--retriever", "bm25", *LEXICAL, "--methods", "direct,concat[k=2]")
     told = ragweave("compare", "When was the Old Bridge of Varn opened?", *args, "--json")
@@ -81,6 +105,7 @@ def test_compare_shows_methods_side_by_side(kb: Path, ragweave: Run) -> None:
         (("eval", "{data}", "--out", "run", "--methods", "concatt"), "did you mean 'concat'"),
         (("eval", "{data}", "--out", "run", "--shard", "3"), "--shard takes i/n"),
         (("eval", "{data}", "--out", "run", "--concurrency", "0"), "--concurrency"),
+        (("eval", "{data}", "--out", "run", "--scorer", "gpt"), "--scorer takes hf:NAME"),
         (("eval", "{data}", "--out", "run", "--workers", "0"), "--workers"),
         (("eval", "{data}", "--out", "run", "--price", "x"), "prices 'x'"),
         (("report", "."), "is no run"),

@@ -44,6 +44,9 @@ Oracle = Annotated[
 ]
 Retriever = Annotated[str, typer.Option(help="auto, bm25, dense or hybrid.")]
 Rerank = Annotated[str, typer.Option(help="Cross-encoder, by local path or hub name.")]
+Scorer = Annotated[
+    str, typer.Option(help="What scores outputs for CXMI: hf:NAME, llamacpp:PATH, server:NAME?…")
+]
 Limit = Annotated[int | None, typer.Option(help="Only the first so many questions.")]
 Sample = Annotated[int | None, typer.Option(help="Only so many questions, drawn with --seed.")]
 Seed = Annotated[int, typer.Option(help="Seed of samples and of gold passages' places.")]
@@ -88,6 +91,7 @@ def evaluate(
     oracle: Oracle = False,
     retriever: Retriever = "auto",
     rerank: Rerank = "",
+    scorer: Scorer = "",
     k: K = None,
     option: OptionTexts = None,
     limit: Limit = None,
@@ -141,6 +145,7 @@ def evaluate(
             oracle=oracle,
             retriever=retriever,
             rerank=rerank,
+            scorer=scorer,
             limit=limit,
             sample=sample,
             seed=seed,

@@ -44,6 +44,7 @@ def _command(name: str) -> Callable[..., None]:
         kb: eval_.Kb = None,
         corpus: eval_.Corpus = "",
         rerank: eval_.Rerank = "",
+        scorer: eval_.Scorer = "",
         limit: eval_.Limit = None,
         sample: eval_.Sample = None,
         seed: eval_.Seed = 0,
@@ -80,6 +81,7 @@ def _command(name: str) -> Callable[..., None]:
             kb=kb,
             corpus=corpus,
             rerank=rerank,
+            scorer=scorer,
             limit=limit,
             sample=sample,
             seed=seed,
@@ -111,11 +113,14 @@ def _run(
     from ragweave.cli.screen import progress_console
     from ragweave.evaluation.report import can_plot, read_runs, tables_of, write_report
     from ragweave.evaluation.report.table import SHOWN
-    from ragweave.evaluation.studies import STUDIES, plot_study, runs_of
+    from ragweave.evaluation.studies import STUDIES, plot_study, runs_of, values_of
 
-    study = STUDIES[name]
+    study, remarks = STUDIES[name], progress_console()
     if score and score not in SHOWN:
         raise UsageError(f"unknown score {score!r}; choose of: {', '.join(SHOWN)}")
+    values, left_out = values_of(study, values, settings["models"]["answer"], settings["scorer"])
+    if left_out:
+        remarks.print(left_out, markup=False, soft_wrap=True)
     directories = []
     for one in runs_of(study, methods, values):
         asked = {**settings, **one.settings}
@@ -132,7 +137,6 @@ def _run(
     files = write_report(out / "report", list(experiments.values()))
     if can_plot():
         files += plot_study(out / "report" / "plots", study, experiments, score)
-    remarks = progress_console()
     remarks.print(f"{study.summary} ({study.source})", markup=False, soft_wrap=True)
     remarks.print(f"written to {out / 'report'}", markup=False, soft_wrap=True)
 

@@ -13,6 +13,7 @@ from ragweave.evaluation.metrics import Interval
 from ragweave.evaluation.report import Experiment, Line, plot_bars, plot_lines
 from ragweave.evaluation.report.table import SHOWN
 from ragweave.evaluation.runs import System, system
+from ragweave.evaluation.runs.scorers import KINDS, scores_itself
 
 Make = Callable[[Sequence[str], Sequence[str]], list[System]]
 """From the methods and the values to the systems of a run."""
@@ -34,6 +35,8 @@ class Study:
     """What the values are, where they are numbers: the plot's x axis."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the run that the study needs."""
+    scored: frozenset[str] = frozenset()
+    """The values that need a scorer: log-probabilities of the answer."""
     runs: bool = False
     """Whether each value is a run of its own (its setting is the run's, not a method's)."""
 
@@ -142,7 +145,8 @@ _ALL = (
         summary="FILCO's three measures as oracles (SILVER), and whole passages",
         source="FILCO, table 5",
         methods=("filco",),
-        values=("full passages", "strinc", "lexical"),
+        values=tuple(_FILCO),
+        scored=frozenset({"cxmi"}),
         make=ablation(_FILCO),
         settings={"oracle": True},
     ),
@@ -159,6 +163,33 @@ _ALL = (
 
 STUDIES: Mapping[str, Study] = MappingProxyType({study.name: study for study in _ALL})
 """The studies by name."""
+
+
+def values_of(
+    study: Study, values: Sequence[str], model: str, scorer: str
+) -> tuple[list[str], str]:
+    """Return the values that a study can try, and a line about what was left out ("": nothing).
+
+    Args:
+        study: The study.
+        values: What the caller named; empty: the study's own.
+        model: Spec of the answering model.
+        scorer: Spec of a scorer; "": none was named.
+
+    Raises:
+        UsageError: The caller named a value that needs a scorer, and there is none.
+    """
+    wanted = list(values or study.values)
+    missing = [one for one in wanted if one in study.scored]
+    if not missing or scorer or scores_itself(model):
+        return wanted, ""
+    why = (
+        f"{', '.join(missing)}: needs log-probabilities of the answer, which {model} does not "
+        f"give; name a scorer: --scorer {KINDS}"
+    )
+    if values:
+        raise UsageError(why)
+    return [one for one in wanted if one not in missing], f"Left out {why}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from ragweave.cli.study import NAMES
 from ragweave.errors import UsageError
 from ragweave.evaluation.report import read_runs
 from ragweave.evaluation.runs import claim_directory, plan
-from ragweave.evaluation.studies import STUDIES, plot_study, runs_of
+from ragweave.evaluation.studies import STUDIES, plot_study, runs_of, values_of
 
 
 def test_the_command_line_names_every_study() -> None:
@@ -49,6 +49,19 @@ def test_each_retriever_is_a_run_of_its_own() -> None:
         ("bm25", "bm25"),
         ("hybrid", "hybrid"),
     ]
+
+
+def test_filco_measures_by_cxmi_wherever_something_can_score() -> None:
+    study, every = STUDIES["filco"], ["full passages", "strinc", "lexical", "cxmi"]
+    assert values_of(study, [], "llamacpp:m.gguf?n_ctx=512", "") == (every, "")
+    assert values_of(study, [], "openai:m", "hf:flan") == (every, "")
+    left, told = values_of(study, [], "openai:m", "")
+    assert left == every[:-1]
+    assert told.startswith("Left out cxmi: needs log-probabilities of the answer, which openai:m")
+    assert "\n" not in told
+    assert values_of(study, ["strinc"], "openai:m", "") == (["strinc"], "")
+    with pytest.raises(UsageError, match="--scorer hf:NAME"):
+        values_of(study, ["cxmi"], "openai:m", "")
 
 
 @pytest.mark.parametrize(("name", "values"), [("k", ["1", "2"]), ("order", [])])

@@ -36,7 +36,7 @@ def settings_lines(experiment: Experiment) -> list[str]:
     return [
         f"- data: {settings.dataset} ({settings.questions} questions, SHA-256 "
         f"{settings.dataset_hash[:16]}…)",
-        f"- models: {roles}",
+        f"- models: {roles}" + (f"; scorer {settings.scorer}" if settings.scorer else ""),
         f"- passages: {settings.corpus} {settings.kb} retriever {settings.retriever}, "
         f"gold {settings.gold}",
         f"- seed {settings.seed}, limit {settings.limit}, sample {settings.sample}",

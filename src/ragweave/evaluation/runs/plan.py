@@ -11,6 +11,7 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.datasets import Dataset, open_dataset
 from ragweave.evaluation.datasets.dataset import parse_spec
 from ragweave.evaluation.runs.parts import digests, settled_models, settled_systems
+from ragweave.evaluation.runs.scorers import settled_scorer
 from ragweave.evaluation.runs.settings import RunSettings
 from ragweave.evaluation.runs.systems import System
 from ragweave.tools.knowledge import KnowledgeBase
@@ -23,6 +24,7 @@ def plan(
     *,
     kb: Path | None = None,
     corpus: str = "",
+    scorer: str = "",
     **settings: Any,
 ) -> RunSettings:
     """Return the settings of a new run; reads the data set through once and checks every row.
@@ -35,6 +37,7 @@ def plan(
         kb: Folder of a knowledge base to search.
         corpus: Where passages come from; "": the knowledge base where one is named, else the
             file where its questions have passages, else nowhere.
+        scorer: Spec of what scores outputs for CXMI (`hf:NAME`); "": the answering model.
         **settings: More of `RunSettings`.
 
     Raises:
@@ -50,6 +53,7 @@ def plan(
         systems=systems,
         models=models,
         parts=digests(models, systems),
+        scorer=settled_scorer(scorer),
         corpus=_corpus(corpus, kb, dataset),
         kb=str(kb.resolve()) if kb else "",
         kb_generation=_generation(kb) if kb else 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from ragweave.evaluation.runs.passages import retriever_for
 from ragweave.evaluation.runs.recorder import Recorder, connect
 from ragweave.evaluation.runs.replies import ReplyCache
 from ragweave.evaluation.runs.results import Done, lines_of
+from ragweave.evaluation.runs.scorers import open_scorer
 from ragweave.evaluation.runs.settings import RunSettings
 from ragweave.evaluation.runs.sitting import Purse, Sitting
 from ragweave.evaluation.runs.stream import Stream
@@ -27,6 +29,7 @@ from ragweave.evaluation.runs.tally import Tally
 from ragweave.graphs import CompiledGraph, build_graph
 from ragweave.tools.models import ChatModel
 from ragweave.tools.retrieval import PassageRetriever
+from ragweave.tools.scorers import LogprobScorer
 
 Tell = Callable[[Tally, Record | None], None]
 """Called with where the run stands: at its start (no record), then with each record."""
@@ -103,11 +106,12 @@ async def answer(
     if tally.finished >= tally.planned:
         return Ended(tally=tally, complete=True)
     retriever = retriever or retriever_for(settings, dataset)
+    scorer = await asyncio.to_thread(open_scorer, settings.scorer)
     async with models_of(settings.models, models or {}) as opened:
         with _desk(directory, sitting) as desk:
             checkpoints = RunCheckpoints(desk.recorder, desk.state, desk.paid)
             _forget_finished(checkpoints, desk.recorder, done)
-            graphs = _graphs(settings, opened, retriever, checkpoints, desk)
+            graphs = _graphs(settings, opened, retriever, scorer, checkpoints, desk)
             purse = Purse(sitting, settings, tally, desk)
 
             def take(record: Record) -> None:
@@ -194,6 +198,7 @@ def _graphs(
     settings: RunSettings,
     given: Mapping[str, ChatModel],
     retriever: PassageRetriever | None,
+    scorer: LogprobScorer | None,
     checkpoints: RunCheckpoints,
     desk: Desk,
 ) -> dict[str, CompiledGraph]:
@@ -206,6 +211,7 @@ def _graphs(
         system.label: build_graph(
             system.method,
             retriever=retriever,
+            scorer=scorer,
             checkpointer=checkpoints,
             **models,
             **system.options,

@@ -57,6 +57,8 @@ class RunSettings:
     retriever: str = "auto"
     rerank: str = ""
     gold: Gold = "as_found"
+    scorer: str = ""
+    """Spec of what scores outputs for CXMI; "": the answering model where it can."""
     oracle: bool = False
     """Whether methods are handed the gold answers: FILCO's filters then are oracles (SILVER)."""
     seed: int = 0
