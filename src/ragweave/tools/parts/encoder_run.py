@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +18,6 @@ Features = Mapping[str, NDArray[np.int64]]
 
 Run = Callable[[Features], NDArray[np.float32]]
 """Gives the logits of a batch, (rows,)."""
-
-_ERROR = 40
-"""The level of `logging.ERROR`."""
 
 _FEATURE = "A trained encoder"
 
@@ -151,18 +149,22 @@ def onnx_run(file: Path) -> Run:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers' progress bars and notes on fresh weights off the screen."""
-    from transformers.utils import logging
+    """Keep transformers' bars and both libraries' notes on fresh weights off the screen."""
+    from transformers.utils import logging as theirs
 
-    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.set_verbosity(_ERROR)
+    shown = theirs.is_progress_bar_enabled()
+    loggers = [logging.getLogger(name) for name in ("transformers", "sentence_transformers")]
+    levels = [logger.level for logger in loggers]
+    theirs.disable_progress_bar()  # type: ignore[no-untyped-call]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        logging.set_verbosity(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
         if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+            theirs.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _line(fault: BaseException) -> str:
