@@ -11,6 +11,7 @@ from ragweave.tools.parts.safe import check_safe
 
 WEIGHTS = "model.safetensors"
 ONNX = "model.onnx"
+ADAPTER = "adapter_config.json"
 
 _OWN = "sentence_transformers."
 _ACTIVATIONS = "torch.nn.modules."
@@ -19,16 +20,28 @@ _ACTIVATIONS = "torch.nn.modules."
 def check_encoder(folder: str | Path) -> None:
     """Check that a folder holds an encoder whose loading runs no code that came with it.
 
-    Beside what `check_safe` refuses, no class outside sentence-transformers and torch may be
-    named: its older versions import whatever a local `modules.json` or configuration names.
-
     Raises:
         UsageError: There are no weights, or something could run; the text names the file.
     """
     root = Path(folder)
     check_safe(root)
+    check_configurations(root)
     if not (root / WEIGHTS).is_file():
         raise UsageError(f"{root}: no {WEIGHTS} in it")
+
+
+def check_configurations(folder: str | Path) -> None:
+    """Check that an encoder's configurations name nothing that is imported or fetched.
+
+    No class outside sentence-transformers and torch may be named (sentence-transformers before 6
+    imports whatever a local folder names), no kernels, and no adapters: theirs can name modules.
+
+    Raises:
+        UsageError: One does; the text names the file.
+    """
+    root = Path(folder)
+    if (root / ADAPTER).exists():
+        raise UsageError(f"{root}: {ADAPTER} asks for adapters, and an encoder has none")
     for name in _classes(root / "modules.json"):
         if not name.startswith(_OWN):
             raise UsageError(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragweave.errors import MissingExtraError, UsageError
+from ragweave.tools.parts.encoder_files import check_configurations
 from ragweave.tools.parts.encoder_run import load_tokenizer
 from ragweave.tools.parts.pairs import token_limit
 from ragweave.tools.parts.weights import find_base
@@ -36,9 +37,10 @@ def encoder_base(name: str, max_input: int) -> Base:
         MissingExtraError: The packaged MiniLM is not installed.
         ModelError: It is not here (the text says what to download and where to put it), or its
             tokenizer can't be read.
-        UsageError: It is no encoder.
+        UsageError: It is no encoder, or asks for code of its own.
     """
     path = _packaged() if name == PACKAGED else find_base(name)
+    check_configurations(path)
     tokenizer = load_tokenizer(path)
     limit = min(max_input, token_limit(tokenizer), _positions(path))
     tokenizer.model_max_length = limit
