@@ -8,15 +8,22 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.training.large import tiny
 
 from ragweave.training.errors import TrainingStoppedError
 from ragweave.training.kinds import recipe_of
 from ragweave.training.large import checkpoints, fit
-from tests.training.large import tiny
 
 KINDS = ["seq2seq", "causal-lora"]
 FILES = {"seq2seq": "model.safetensors", "causal-lora": "adapter_model.safetensors"}
-RUN = {"epochs": 2.0, "batch": 2, "micro_batch": 1, "learning_rate": 1e-3, "lora_dropout": 0.1}
+RUN = {
+    "max_output": 8,
+    "epochs": 2.0,
+    "batch": 2,
+    "micro_batch": 1,
+    "learning_rate": 1e-3,
+    "lora_dropout": 0.1,
+}
 
 
 def run(base, folder, kind, **more):
@@ -24,8 +31,10 @@ def run(base, folder, kind, **more):
     return recipe_of(kind, "generator").fit(job)
 
 
-def weights(folder, kind):
-    return load_file(folder / FILES[kind])
+def same_weights(folder, other_folder, kind):
+    one, other = load_file(folder / FILES[kind]), load_file(other_folder / FILES[kind])
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 @pytest.fixture(scope="module")
@@ -38,23 +47,35 @@ def base(tmp_path_factory):
     return made.__getitem__
 
 
+@pytest.fixture(scope="module")
+def undisturbed(base, tmp_path_factory):
+    """The same training without any trouble: its losses, and its folder."""
+    made = {}
+
+    def whole(kind):
+        if kind not in made:
+            made[kind] = tiny.Losses()
+            made[kind].folder = tmp_path_factory.mktemp("whole")
+            run(base(kind), made[kind].folder, kind, watch=made[kind])
+        return made[kind]
+
+    return whole
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("step", [3, 4])
-def test_a_stopped_training_goes_on_as_if_it_had_not_been(base, tmp_path, kind, step):
+def test_a_stopped_training_goes_on_as_if_it_had_not_been(base, undisturbed, tmp_path, kind, step):
     """Step 3 lies within an epoch, step 4 at its end."""
-    whole, parted = tiny.Losses(), tiny.Losses(stop_after=step)
     measured = {"held_out": tiny.silver_rows(3)}
-    run(base(kind), tmp_path / "whole", kind, watch=whole, **measured)
+    parted = tiny.Losses(stop_after=step)
     with pytest.raises(KeyboardInterrupt):
         run(base(kind), tmp_path / "parted", kind, watch=parted, **measured)
     assert checkpoints.newest(tmp_path / "parted" / "checkpoints").name == f"checkpoint-{step}"
     assert not (tmp_path / "parted" / FILES[kind]).exists()
     rest = tiny.Losses()
     fitted = run(base(kind), tmp_path / "parted", kind, watch=rest, resume=True, **measured)
-    assert parted.losses + rest.losses == whole.losses
-    one, other = weights(tmp_path / "whole", kind), weights(tmp_path / "parted", kind)
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert parted.losses + rest.losses == undisturbed(kind).losses
+    same_weights(undisturbed(kind).folder, tmp_path / "parted", kind)
     assert fitted.metrics["exact_match_rows"] == 3
 
 
@@ -148,7 +169,7 @@ def _files_grow_again():
 @pytest.mark.usefixtures("_files_grow_again")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [2_000, 200_000])
-def test_a_full_disk_keeps_the_last_good_checkpoint(base, tmp_path, kind, size):
+def test_a_full_disk_keeps_the_last_good_checkpoint(base, undisturbed, tmp_path, kind, size):
     """2,000 bytes stop the weights, 200,000 those of T5 or the optimizer's numbers."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     watch = SmallFiles(after=3, size=size)
@@ -156,14 +177,11 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(base, tmp_path, kind, size):
         run(base(kind), tmp_path / "part", kind, watch=watch, save_every=2)
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
     folder = tmp_path / "part" / "checkpoints"
-    assert [one.name for one in folder.iterdir()] == ["checkpoint-2"]
-    whole = tiny.Losses()
-    run(base(kind), tmp_path / "whole", kind, watch=whole)
+    assert [one.name for one in folder.glob("checkpoint*")] == ["checkpoint-2"]
     rest = tiny.Losses()
     run(base(kind), tmp_path / "part", kind, watch=rest, resume=True)
-    assert watch.losses + rest.losses[len(watch.losses) - 2 :] == whole.losses
-    one, other = weights(tmp_path / "whole", kind), weights(tmp_path / "part", kind)
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert watch.losses + rest.losses[len(watch.losses) - 2 :] == undisturbed(kind).losses
+    same_weights(undisturbed(kind).folder, tmp_path / "part", kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)

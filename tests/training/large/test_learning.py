@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from tests.training.large import tiny
 
 from ragweave.tools.parts import PartCard, check_safe, write_card
 from ragweave.tools.parts.writers import load_writer
 from ragweave.training.kinds import recipe_of
 from ragweave.training.large.examples import example
-from tests.training.large import tiny
 
 CASES = [
     ("seq2seq", "generator"),

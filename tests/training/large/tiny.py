@@ -9,6 +9,7 @@ import torch
 import transformers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from ragweave.tools.parts.forms import LEADS as LEADS
 from ragweave.tools.parts.weights import quiet
 from ragweave.training.job import Job, Watch
 from ragweave.training.settings import Settings
@@ -93,9 +94,7 @@ def causal_tokenizer():
         show_progress=False,
     )
     raw.train_from_iterator(TEXT, trainer)
-    raw.post_processor = processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 0)]
-    )
+    raw.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=raw, bos_token="<s>", eos_token="</s>"
     )

@@ -37,7 +37,7 @@ class Looking:
 
         class Callback(TrainerCallback):
             def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
-                looking.logged(state, more.get("logs") or {})
+                looking.logged(state, control, more.get("logs") or {})
 
             def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
                 looking.stepped(state, control)
@@ -47,16 +47,18 @@ class Looking:
 
         return Callback()
 
-    def logged(self, state: Any, logs: Mapping[str, Any]) -> None:
-        """Tell the last step's loss."""
-        if "loss" in logs and is_main():
+    def logged(self, state: Any, control: Any, logs: Mapping[str, Any]) -> None:
+        """Tell the last step's loss; stop where that is wanted. Trainers log before they save."""
+        if "loss" not in logs:
+            return
+        if is_main():
             self._watch.step(state.global_step, state.max_steps, float(logs["loss"]))
+        if any_process(self._watch.stop_wanted):
+            self.stopped = control.should_training_stop = control.should_save = True
 
     def stepped(self, state: Any, control: Any) -> None:
         """Save where a checkpoint is due; an epoch's last step is saved at the epoch's end."""
-        if any_process(self._watch.stop_wanted):
-            self.stopped = control.should_training_stop = control.should_save = True
-        elif state.global_step % self._save_every == 0 and not float(state.epoch).is_integer():
+        if state.global_step % self._save_every == 0 and not float(state.epoch).is_integer():
             control.should_save = state.global_step < state.max_steps
 
     def ended_epoch(self, state: Any, control: Any) -> None:

@@ -53,7 +53,23 @@ def trainer(learner: Learner, told: dict[str, Any], guard: Any, job: Job) -> Any
         train_dataset=[learner.encode.features(row) for row in job.rows.train],
         data_collator=DataCollatorForSeq2Seq(learner.tokenizer, learner.model),
         processing_class=learner.tokenizer,
+        compute_loss_func=loss_a_token,
     )
+
+
+def loss_a_token(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+    """Return the loss of all target tokens over the number of them in the whole batch.
+
+    T5 takes the mean of each micro-batch, and the trainer, which believes that it does not, adds
+    them up: gradients would grow with every halving of the micro-batch.
+    """
+    from torch.nn.functional import cross_entropy
+
+    logits = outputs["logits"].float().flatten(0, 1)
+    total = cross_entropy(
+        logits, labels.to(logits.device).flatten(), ignore_index=-100, reduction="sum"
+    )
+    return total / (num_items_in_batch if num_items_in_batch is not None else (labels >= 0).sum())
 
 
 def save(trained: Any, job: Job) -> None:
