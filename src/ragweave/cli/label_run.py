@@ -102,8 +102,12 @@ def show_filter(done: Labelled, passages: str) -> None:
     _table(done, "Context filter", {"rows": "Rows", "spans": "Sentences kept", "empty": "Empty"})
     before, after = done.total("characters"), done.total("characters kept")
     _remark(f"passages: {passages}; {after / max(before, 1):.1%} of their text is kept")
-    if done.total("empty") == done.rows:
-        _warn("nothing helps in any row: every target is empty")
+    empty = done.total("empty")
+    if empty > done.rows / 2:
+        _warn(
+            f"{empty} of {done.rows} targets are empty: does the measure suit the answers? "
+            "(lexical wants long ones, strinc ones that passages spell alike)"
+        )
     _end(done, f"{done.rows} rows, {done.total('empty')} with an empty target", "train filter")
 
 

@@ -232,3 +232,39 @@ def test_a_place_that_cannot_be_written(file: Path, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("", "utf-8")
     with pytest.raises(UsageError, match="cannot be written"):
         label(file, judge(ScriptedChat()), tmp_path / "taken" / "out.jsonl")
+
+
+def test_killed_between_the_file_and_the_end_it_comes_out_the_same(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.jsonl"
+
+    def killed(_partial: Partial) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Partial, "remove", killed)
+        with pytest.raises(KeyboardInterrupt):
+            label(file, judge(ScriptedChat(replies=says)), out)
+    before = out.read_bytes()
+    proxy = ScriptedChat(replies=says)
+    done = label(file, judge(proxy), out)
+    assert not proxy.seen
+    assert done.rows == 12
+    assert out.read_bytes() == before
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_one_question_too_long_for_the_model_stops_no_other(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    broken = ScriptedChat(replies=failing({5}, lambda: UsageError("the prompt is too long")))
+    with pytest.raises(ModelError, match=r"1 of 12 rows failed.*the prompt is too long"):
+        label(file, judge(broken), out, sitting=Sitting(concurrency=1))
+    wrong = ScriptedChat(replies=[UsageError("no such setting")])
+    with pytest.raises(UsageError, match="no such setting"):
+        label(file, judge(wrong), tmp_path / "other.jsonl", sitting=Sitting(concurrency=1))
+    assert len(wrong.seen) == 1
+
+
+async def test_a_loop_that_runs_already_is_no_hindrance(file: Path, tmp_path: Path) -> None:
+    assert label(file, judge(ScriptedChat(replies=says)), tmp_path / "out.jsonl").rows == 12

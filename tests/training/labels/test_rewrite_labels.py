@@ -96,6 +96,15 @@ def test_a_reply_that_stays_wrong_is_dropped_with_its_reason(
         taught(tmp_path, *replies)
 
 
+def test_paid_replies_are_kept_where_none_gives_a_row(tmp_path: Path) -> None:
+    for calls in (2, 0):
+        teacher = ScriptedChat(replies=["No idea."])
+        file = write(tmp_path / "qa.jsonl", [ROW])
+        with pytest.raises(UsageError, match="no question gave a row"):
+            label(file, RewriteMaker(teacher=teacher, draft="d"), tmp_path / "out.jsonl")
+        assert len(teacher.seen) == calls
+
+
 def test_an_empty_draft_has_no_claims_and_costs_no_call(tmp_path: Path) -> None:
     teacher = ScriptedChat(replies=[GOOD])
     file = write(tmp_path / "qa.jsonl", [ROW, {**ROW, "id": "b", "d": ""}])

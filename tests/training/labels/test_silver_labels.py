@@ -176,6 +176,13 @@ def test_supporting_facts_become_spans(tmp_path: Path) -> None:
         made(unsaid, silver("gold", k=2))
 
 
+def test_gold_evidence_of_a_claim(tmp_path: Path) -> None:
+    row = {**CLAIM, "retrieved_evidence": [{"text": MUSEUM}]}
+    (read_row,) = made(write(tmp_path / "claims.jsonl", [row]), silver("gold", k=5))
+    assert len(read_row["passages"]) == 2
+    assert texts(read_row) == [OPENED]
+
+
 @pytest.mark.skipif(not FILTER.exists(), reason="the shared data is not beside the project")
 def test_qed_strinc_against_what_people_chose(tmp_path: Path) -> None:
     file = FILTER / "qed-dev.jsonl.gz"

@@ -102,7 +102,8 @@ def write_out(
         dropped[reason] += number
     if len(made) == len(surplus):
         reasons = ", ".join(f"{number} {reason}" for reason, number in dropped.most_common())
-        partial.remove()
+        if not partial.paid:
+            partial.remove()
         raise UsageError(f"no question gave a row: {reasons}")
 
     def lines() -> Iterator[bytes]:

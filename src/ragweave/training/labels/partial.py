@@ -49,6 +49,8 @@ class Partial:
         """By position; of a question that was tried again the last."""
         self.replies: dict[int, dict[str, dict[str, Any]]] = {}
         """Replies of questions under way, by position and name."""
+        self.paid = False
+        """Whether it holds, or held, a model's reply."""
         self._settings = json.loads(json.dumps(settings))
         self._handle = -1
         self._end = 0
@@ -90,6 +92,7 @@ class Partial:
     def keep(self, at: int, name: str, reply: dict[str, Any]) -> None:
         """Keep a model's reply, so that it is not paid for twice."""
         self._append({"at": at, "reply": name, "value": reply})
+        self.paid = True
         self.replies.setdefault(at, {})[name] = reply
 
     def row(self, entry: Entry) -> dict[str, Any]:
@@ -138,6 +141,7 @@ class Partial:
     def _take(self, record: dict[str, Any], offset: int) -> None:
         at = int(record["at"])
         if "reply" in record:
+            self.paid = True
             self.replies.setdefault(at, {})[record["reply"]] = record["value"]
             return
         for kind in ("made", "dropped", "failed"):

@@ -1,4 +1,8 @@
-"""Sentences that people chose: QED, CLAPNQ, and the supporting facts of HotpotQA and 2Wiki."""
+"""Sentences that people chose.
+
+QED's and CLAPNQ's selected sentences, the supporting facts of HotpotQA and 2Wiki, and the gold
+evidence of Fool Me Twice, whose passages are such pieces already.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,8 @@ def chosen_spans(item: Item, passages: Sequence[Document]) -> list[Span] | None:
         chosen = _explanation(fields)
     elif "output" in fields and "passages" in fields:
         chosen = _selected(fields)
+    elif isinstance(fields.get("gold_evidence"), list):
+        chosen = [(None, str(one.get("text") or "")) for one in fields["gold_evidence"]]
     else:
         return None
     spans: list[Span] = []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ def make_labels(
     work = _Work(source, maker, sitting, tell, limit)
     work.survey(skip_bad=skip_bad)
     with Partial(target, settings) as partial:
-        asyncio.run(work.run(partial))
+        _run(work.run(partial))
         _check_failed(partial, sitting)
         return write_out(target, settings, maker, partial, work.bad, work.total)
 
@@ -147,14 +148,14 @@ class _Work:
         except ExceptionGroup as faults:
             raise _first(faults) from None
 
-    def _left(self, partial: Partial) -> Any:
+    def _left(self, partial: Partial) -> Iterator[Item]:
         for one in self._read():
             entry = partial.entries.get(one.at)
             again = entry is None or (entry.kind == "failed" and self.sitting.retry_failed)
             if again and isinstance(one, Item) and self._bad(one) is None:
                 yield one
 
-    def _read(self) -> Any:
+    def _read(self) -> Iterator[Item | Bad]:
         return self.source.read(gold=self.maker.needs_gold, limit=self.limit)
 
     def _bad(self, one: Item | Bad) -> Bad | None:
@@ -168,11 +169,12 @@ class _Work:
     async def _one(self, item: Item, partial: Partial) -> None:
         try:
             made = await self.maker.make(item, _once(item, partial))
-        except (UsageError, MissingExtraError, TrainingStoppedError):
+        except (MissingExtraError, TrainingStoppedError):
             raise
         except Exception as fault:
-            if status_of(fault) in _REFUSED:
-                raise
+            first = not any(one.kind == "made" for one in partial.entries.values())
+            if status_of(fault) in _REFUSED or (first and isinstance(fault, UsageError)):
+                raise  # every other row would meet it too
             self._fail(item, partial, fault)
         else:
             self._in_a_row = 0
@@ -198,6 +200,17 @@ class _Work:
                 f"{self._in_a_row} model calls failed one after the other, the last with {told}; "
                 "what is labelled is kept: mend it, then the same command with --retry-failed"
             )
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end, in a thread of its own where a loop is running already (notebooks)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(work)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, work).result()
 
 
 def _once(item: Item, partial: Partial) -> Once:
