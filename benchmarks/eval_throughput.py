@@ -1,11 +1,17 @@
 """How near a run comes to the throughput that its model server allows, and what it costs to keep.
 
-A loopback server speaks OpenAI's protocol and answers each call after 100 ms. With c questions in
-flight and methods of one call each, the ideal is c / 0.1 s. Beside the run stand two floors: the
-model client alone, and the graphs without a run around them. The work can be parted among
-processes with `--shards` (the runs' own `--shard i/n`), each with its share of the concurrency.
+A loopback server speaks OpenAI's protocol and answers each call after a set time. With c questions
+in flight, methods of one call each and a latency of l seconds, the ideal is c / l calls a second.
+Measured are
 
-    python benchmarks/eval_throughput.py --questions 1000 --concurrency 64 --shards 1
+* the ceiling: the model client alone (ChatOpenAI, no graph, no run), in one process and in several;
+* a one-call graph alone;
+* whole runs (`ragweave eval --workers N`) at 100 ms;
+* one process at longer latencies: from where on it reaches 95% of the ideal.
+
+The server runs on the same machine and takes its share of the cores, which is told too.
+
+    python benchmarks/eval_throughput.py --out benchmarks/results/eval_throughput.json
 """
 
 from __future__ import annotations
@@ -19,11 +25,14 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-DELAY = 0.1
+LATENCY = 0.1
+WAVES = 10
+"""How often each place in flight is taken, where latencies are compared."""
 METHODS = "direct,cot,concat,summary"
 BODY = json.dumps(
     {
@@ -46,8 +55,8 @@ REPLY = (
 ) + BODY
 
 
-def serve(port: Any, calls: Any) -> None:
-    """Answer every request after `DELAY`, on connections that are kept open."""
+def serve(port: Any, latency: Any) -> None:
+    """Answer every request after the latency, on connections that are kept open."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -58,8 +67,7 @@ def serve(port: Any, calls: Any) -> None:
                     if line.lower().startswith(b"content-length:")
                 )
                 await reader.readexactly(length)
-                await asyncio.sleep(DELAY)
-                calls.value += 1
+                await asyncio.sleep(latency.value)
                 writer.write(REPLY)
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
@@ -107,132 +115,176 @@ async def at_once(work: Callable[[int], Awaitable[object]], count: int, most: in
     return time.perf_counter() - started
 
 
-def floors(model: str, concurrency: int, count: int) -> dict[str, float]:
-    """Calls a second of the client alone and of a one-call graph alone, and their CPU a call."""
+def alone(kind: str, model: str, concurrency: int, count: int) -> dict[str, float]:
+    """Calls a second of the client, or of a one-call graph, and their processor time a call."""
+    from ragweave.evaluation.runs.clients import models_of
     from ragweave.graphs import build_graph
-    from ragweave.tools.models import chat_model
 
-    client = chat_model(model)
-    graph = build_graph("direct", model=client)
-
-    async def both() -> dict[str, float]:
-        found = {}
-        works: dict[str, Callable[[int], Awaitable[object]]] = {
-            "client": lambda at: client.ainvoke(f"When did the bridge of town {at} open?"),
-            "graph": lambda at: graph.ainvoke({"question": f"When did bridge {at} open?"}),
-        }
-        for name, work in works.items():
-            await at_once(work, concurrency, concurrency)
+    async def measured() -> dict[str, float]:
+        async with models_of({"answer": model}, {}) as models:
+            client = models["answer"]
+            graph = build_graph("direct", model=client)
+            works: dict[str, Callable[[int], Awaitable[object]]] = {
+                "client": lambda at: client.ainvoke(f"When did the bridge of town {at} open?"),
+                "graph": lambda at: graph.ainvoke({"question": f"When did bridge {at} open?"}),
+            }
+            await at_once(works[kind], concurrency, concurrency)
             before = cpu()
-            seconds = await at_once(work, count, concurrency)
-            found[f"{name}_per_s"] = round(count / seconds, 1)
-            found[f"{name}_cpu_ms"] = round((cpu() - before) / count * 1000, 2)
-        return found
+            seconds = await at_once(works[kind], count, concurrency)
+            used = (cpu() - before) / count * 1000
+            return {"per_s": count / seconds, "seconds": seconds, "cpu_ms": used}
 
-    return asyncio.run(both())
+    return asyncio.run(measured())
 
 
-def shard(directory: str, concurrency: int, ready: Any, go: Any, out: Any) -> None:
-    """Go on with a run's shard when told to; report time, CPU and memory."""
-    from ragweave.evaluation.runs import RunDirectory, Sitting, evaluate
+def alone_in(kind: str, model: str, asked: argparse.Namespace, workers: int) -> dict[str, Any]:
+    """The same in several processes at once, the calls parted among them."""
+    count, share = asked.calls // workers, asked.concurrency // workers
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        each = [(kind, model, share, share)] * workers
+        pool.starmap(alone, each, chunksize=1)  # so that all are started and have imported
+        found = pool.starmap(alone, [(kind, model, share, count)] * workers, chunksize=1)
+    per_s = count * workers / max(one["seconds"] for one in found)
+    return {
+        "what": f"{kind} alone",
+        "workers": workers,
+        "latency_s": LATENCY,
+        "per_s": round(per_s, 1),
+        "share_of_ideal_percent": share_of_ideal(per_s, asked.concurrency, LATENCY),
+        "cpu_ms_each": round(sum(one["cpu_ms"] for one in found) / workers, 2),
+    }
+
+
+def share_of_ideal(per_s: float, concurrency: int, latency: float) -> float:
+    return round(per_s * latency / concurrency * 100, 1)
+
+
+def work(directory: str, concurrency: int, workers: int, out: Any) -> None:
+    """Do a run; report its time from the first result on, its processor time and its memory."""
+    from ragweave.evaluation.runs import RunDirectory, Sitting, evaluate_in_workers
 
     memory: list[float] = []
-    begun: list[tuple[float, float]] = []
+    begun: list[tuple[float, float, int]] = []
 
     def tell(tally: Any, record: Any) -> None:
         if record is None:
             return
         if not begun:
-            begun.append((time.perf_counter(), cpu()))
-        quarter = max(tally.planned // 4, 1)
-        if tally.finished % quarter == 0:
+            begun.append((time.perf_counter(), cpu(), tally.finished))
+        if tally.finished % max(tally.planned // 4, 1) == 0:
             memory.append(round(resident(), 1))
 
-    ready.release()
-    go.wait()
-    started = time.perf_counter()
-    asyncio.run(
-        evaluate(RunDirectory(Path(directory)), Sitting(concurrency=concurrency), tell=tell)
-    )
-    ended = time.perf_counter()
-    first, before = begun[0]
+    sitting = Sitting(concurrency=concurrency)
+    run = RunDirectory(Path(directory))
+    ended = asyncio.run(evaluate_in_workers(run, sitting, workers=workers, tell=tell))
+    first, before, _ = begun[0]
+    done = ended.tally.answered
     out.put(
         {
-            "seconds": ended - started,
-            "streaming": ended - first,
-            "cpu": cpu() - before,
+            "done": done,
+            "streaming": time.perf_counter() - first,
+            "cpu_ms": (cpu() - before) / done * 1000,
             "memory_mib": memory,
         }
     )
 
 
-def measure(folder: Path, model: str, asked: argparse.Namespace) -> dict[str, Any]:
+def measure(
+    folder: Path, model: str, asked: argparse.Namespace, workers: int, latency: float, count: int
+) -> dict[str, Any]:
+    """Time a run of `count` calls."""
     from ragweave.evaluation.runs import claim_directory, parse_systems, plan
 
-    write_questions(folder / "questions.jsonl", asked.questions)
+    systems = parse_systems(asked.methods)
+    questions = folder / f"questions-{count}.jsonl"
+    write_questions(questions, count // len(systems))
+    made = plan(f"jsonl:{questions}", systems, {"answer": model})
+    directory = claim_directory(folder / f"run-{workers}-{latency}", made)
     context = multiprocessing.get_context("spawn")
-    ready, go, out = context.Semaphore(0), context.Event(), context.Queue()
-    workers = []
-    for part in range(1, asked.shards + 1):
-        made = plan(
-            f"jsonl:{folder / 'questions.jsonl'}",
-            parse_systems(asked.methods),
-            {"answer": model},
-            shard=(part, asked.shards),
-        )
-        directory = claim_directory(folder / f"run-{part}", made)
-        share = max(1, asked.concurrency // asked.shards)
-        args = (str(directory.path), share, ready, go, out)
-        workers.append(context.Process(target=shard, args=args))
-    for worker in workers:
-        worker.start()
-    for _ in workers:
-        ready.acquire()
-    go.set()
-    told = [out.get() for _ in workers]
-    for worker in workers:
-        worker.join()
-    done = asked.questions * len(asked.methods.split(","))
-    longest = max(one["streaming"] for one in told) + DELAY
-    ideal = done * DELAY / asked.concurrency
-    return {
-        "questions_x_methods": done,
-        "ideal_s": round(ideal, 2),
-        "streaming_s": round(longest, 2),
-        "share_of_ideal_percent": round(ideal / longest * 100, 1),
-        "per_s": round(done / longest, 1),
-        "cpu_ms_each": round(sum(one["cpu"] for one in told) / done * 1000, 2),
-        "with_start_s": round(max(one["seconds"] for one in told), 2),
-        "memory_mib_by_quarter": told[0]["memory_mib"],
+    out = context.Queue()
+    args = (str(directory.path), asked.concurrency, workers, out)
+    process = context.Process(target=work, args=args)
+    process.start()
+    told = out.get()
+    process.join()
+    per_s = told["done"] / (told["streaming"] + latency)
+    found = {
+        "what": "run",
+        "workers": workers,
+        "latency_s": latency,
+        "answered": told["done"],
+        "per_s": round(per_s, 1),
+        "share_of_ideal_percent": share_of_ideal(per_s, asked.concurrency, latency),
     }
+    if workers == 1:
+        found["cpu_ms_each"] = round(told["cpu_ms"], 2)
+        found["memory_mib_by_quarter"] = told["memory_mib"]
+    return found
+
+
+@contextmanager
+def server() -> Iterator[tuple[str, Any, Callable[[], float]]]:
+    """Serve: the model's spec, the latency to set, and the server's processor time so far."""
+    context = multiprocessing.get_context("spawn")
+    port, latency = context.Value("i", 0), context.Value("d", LATENCY)
+    process = context.Process(target=serve, args=(port, latency), daemon=True)
+    process.start()
+    while not port.value:
+        time.sleep(0.01)
+
+    def used() -> float:
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    try:
+        yield f"openai:m?base_url=http://127.0.0.1:{port.value}/v1&max_retries=0", latency, used
+    finally:
+        process.terminate()
+
+
+def measured(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield each measurement, with what the server took and how busy the machine was."""
+    with server() as (model, latency, used), tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        works: list[tuple[float, Callable[[], dict[str, Any]]]] = [
+            (LATENCY, lambda n=n, kind=kind: alone_in(kind, model, asked, n))
+            for kind in ("client", "graph")
+            for n in asked.workers
+        ]
+        works += [
+            (LATENCY, lambda n=n: measure(folder, model, asked, n, LATENCY, asked.calls))
+            for n in asked.workers
+        ]
+        waves = WAVES * asked.concurrency
+        works += [
+            (seconds, lambda s=seconds: measure(folder, model, asked, 1, s, waves))
+            for seconds in asked.latencies
+        ]
+        for seconds, one in works:
+            latency.value = seconds
+            before = used()
+            found = one()
+            found["server_cpu_s"] = round(used() - before, 2)
+            found["load"] = round(os.getloadavg()[0], 1)
+            sys.stderr.write(json.dumps(found) + "\n")
+            yield found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--questions", type=int, default=1000)
+    parser.add_argument("--calls", type=int, default=4000, help="questions x methods at 100 ms")
     parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--shards", type=int, default=1)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--latencies", type=float, nargs="*", default=[0.25, 0.5, 1.0, 2.0])
     parser.add_argument("--methods", default=METHODS, help="methods of one call each")
     parser.add_argument("--out", type=Path, help="write the numbers as JSON")
     asked = parser.parse_args()
-    context = multiprocessing.get_context("spawn")
-    port, calls = context.Value("i", 0), context.Value("i", 0)
-    server = context.Process(target=serve, args=(port, calls), daemon=True)
-    server.start()
-    while not port.value:
-        time.sleep(0.01)
-    model = f"openai:m?base_url=http://127.0.0.1:{port.value}/v1&max_retries=0"
-    with tempfile.TemporaryDirectory() as folder:
-        found = {
-            "cores": os.cpu_count(),
-            "load": os.getloadavg()[0],
-            "concurrency": asked.concurrency,
-            "shards": asked.shards,
-            **floors(model, asked.concurrency, min(asked.questions, 1000)),
-            **measure(Path(folder), model, asked),
-            "server_calls": calls.value,
-        }
-    server.terminate()
+    found = {
+        "cores": os.cpu_count(),
+        "concurrency": asked.concurrency,
+        "methods": asked.methods,
+        "measured": list(measured(asked)),
+    }
     text = json.dumps(found, indent=2)
     sys.stdout.write(text + "\n")
     if asked.out:
