@@ -12,7 +12,7 @@ from ragweave.cli.screen import console, marked_up, progress_console
 from ragweave.errors import UsageError
 from ragweave.tools.models import ChatModel, chat_model
 from ragweave.training.labels import Labelled, Maker, Sitting, make_labels, open_source
-from ragweave.training.labels.run import Tell
+from ragweave.training.labels.sitting import Tell
 
 NAMES = {
     "nq": "NQ",

@@ -127,6 +127,14 @@ def test_other_settings_do_not_mix_with_what_is_begun(file: Path, tmp_path: Path
         label(file, judge(broken), out)
 
 
+def test_settings_may_change_while_nothing_is_labelled(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    wrong = ScriptedChat(replies=[UsageError("no such setting")])
+    with pytest.raises(UsageError):
+        label(file, JudgeMaker(proxy=wrong, proxy_spec="wrong"), out)
+    assert label(file, judge(ScriptedChat(replies=says)), out).rows == 12
+
+
 def test_a_finished_file_is_left_alone(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     first = label(file, judge(ScriptedChat(replies=says)), out)

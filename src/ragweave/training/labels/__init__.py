@@ -6,8 +6,9 @@ from ragweave.training.labels.judge import JudgeMaker
 from ragweave.training.labels.maker import Dropped, Made, Maker
 from ragweave.training.labels.passages import Passages
 from ragweave.training.labels.rewrite import RewriteMaker
-from ragweave.training.labels.run import Sitting, make_labels
+from ragweave.training.labels.run import make_labels
 from ragweave.training.labels.silver import MEASURES, SilverMaker
+from ragweave.training.labels.sitting import Sitting
 from ragweave.training.labels.source import Bad, Item, Source, open_source
 from ragweave.training.labels.specs import redacted, scorer_of_spec
 from ragweave.training.labels.target import canonical, target_text

@@ -114,15 +114,22 @@ class Partial:
 
     def _read(self) -> None:
         """Read what is done; a last line that a killed process left half written is no line."""
+        told = ""
         with self.path.open("rb") as stream:
             head = stream.readline()
             if head.endswith(b"\n"):
-                self._check(self._record(head, 1))
+                told = self._other(self._record(head, 1))
                 self._end = len(head)
             for number, line in enumerate(stream, start=2):
                 if line.endswith(b"\n"):
                     self._take(self._record(line, number), self._end)
                     self._end += len(line)
+        if told and (self.entries or self.paid):
+            raise UsageError(
+                f"{self.path}: was begun with other settings: {told}; name another --out, or "
+                "delete it to begin anew"
+            )
+        self._end = 0 if told else self._end
         os.truncate(self._handle, self._end)
         if not self._end:
             self._append({"ragweave_labels": FORMAT, "settings": self._settings})
@@ -148,15 +155,11 @@ class Partial:
             if kind in record:
                 self.entries[at] = _entry(kind, offset, record["data"], record[kind])
 
-    def _check(self, head: dict[str, Any]) -> None:
+    def _other(self, head: dict[str, Any]) -> str:
+        """Return in what the settings of the first line differ; "" where they are the same."""
         if head.get("ragweave_labels") != FORMAT:
             raise UsageError(f"{self.path}: is no labelling of format {FORMAT}; delete it")
-        told = difference(head["settings"], self._settings)
-        if told:
-            raise UsageError(
-                f"{self.path}: was begun with other settings: {told}; name another --out, or "
-                "delete it to begin anew"
-            )
+        return difference(head["settings"], self._settings)
 
     def _append(self, record: Mapping[str, Any]) -> int:
         """Write a line; return where it begins."""
