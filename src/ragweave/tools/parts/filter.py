@@ -16,7 +16,7 @@ from ragweave.tools.filters.spans import Span, scored, spans_of
 from ragweave.tools.models.specs import read_settings
 from ragweave.tools.parts.align import aligned
 from ragweave.tools.parts.card import PartCard
-from ragweave.tools.parts.engines import SCORES, card_of, engine_of
+from ragweave.tools.parts.engines import SCORES, Scoring, card_of, engine_of
 from ragweave.tools.parts.forms import filter_input
 from ragweave.tools.parts.spec import part_spec
 from ragweave.tools.tasks import task_passages
@@ -64,7 +64,7 @@ class TrainedFilter:
         self.top, self.threshold = checked_top(top), _checked(folder, self.card, threshold)
         self.follows: frozenset[str] = frozenset()
         """Which of `top` and `threshold` a run's options decide."""
-        self._engine: PairScorer | TextWriter | None = None
+        self._engine: Scoring | TextWriter | None = None
         self._lock = threading.Lock()
 
     def load(self) -> None:

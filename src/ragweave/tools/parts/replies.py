@@ -17,7 +17,7 @@ from ragweave.tools.parts.forms import (
 from ragweave.tools.tasks import Task, TaskName
 
 if TYPE_CHECKING:
-    from ragweave.tools.parts.pairs import PairScorer
+    from ragweave.tools.parts.engines import Scoring
     from ragweave.tools.parts.writers import TextWriter
 
 TASKS: Mapping[PartRole, TaskName] = MappingProxyType(
@@ -35,7 +35,7 @@ class Told(NamedTuple):
     about: dict[str, Any]
 
 
-def scored_verdict(scorer: PairScorer, task: Task, threshold: float) -> Told:
+def scored_verdict(scorer: Scoring, task: Task, threshold: float) -> Told:
     """Return the verdict of a judge that scores: known where the probability is above `threshold`.
 
     Source: SlimPLM, section 3.2; the probability in the place of the released code's margin.
