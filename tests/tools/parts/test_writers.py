@@ -15,10 +15,10 @@ from tests.training.large import tiny  # noqa: E402
 
 from ragweave.errors import ModelError, UsageError  # noqa: E402
 from ragweave.tools.parts import PartCard, write_card  # noqa: E402
+from ragweave.tools.parts.bases import find_base  # noqa: E402
 from ragweave.tools.parts.forms import KNOWN, PartInput, judge_input  # noqa: E402
 from ragweave.tools.parts.weights import (  # noqa: E402
     adapters_over,
-    find_base,
     quiet,
     read_model,
     read_tokenizer,

@@ -6,6 +6,7 @@ import contextlib
 import json
 import warnings
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,41 +27,6 @@ def need_transformers(feature: str, extra: str, *more: str) -> None:
 
     if any(find_spec(name) is None for name in ("torch", "transformers", *more)):
         raise MissingExtraError(feature, extra)
-
-
-def find_base(name: str, near: Path | None = None) -> Path:
-    """Return the folder of a base model: a local path, or what the hub's cache holds.
-
-    Nothing is downloaded.
-
-    Args:
-        name: A folder's path or a hub name.
-        near: A folder that a relative path may start from too.
-
-    Raises:
-        ModelError: It is not here; the text says what to download and where to put it.
-    """
-    places = [Path(name).expanduser(), *([near / name] if near else [])]
-    for place in places:
-        if (place / "config.json").is_file():
-            return place
-    from huggingface_hub import constants, snapshot_download
-
-    try:
-        found = Path(snapshot_download(name, local_files_only=True))
-    except (OSError, ValueError) as fault:
-        raise _missing(name, Path(constants.HF_HUB_CACHE)) from fault
-    if not (found / "config.json").is_file():
-        raise _missing(name, Path(constants.HF_HUB_CACHE))
-    return found
-
-
-def _missing(name: str, cache: Path) -> ModelError:
-    return ModelError(
-        f"the base model {name} is not on this machine: `hf download {name}` puts it into {cache} "
-        f"(HF_HOME moves that), or give the path of a folder with its config.json, tokenizer and "
-        f"safetensors"
-    )
 
 
 def read_tokenizer(folder: Path) -> Any:
@@ -128,7 +94,7 @@ def with_adapter(model: Any, folder: Path) -> Any:
         )
         weights = load_file(folder / "adapter_model.safetensors")
         adapted = adapters_over(model, config)
-        result = set_peft_model_state_dict(adapted, weights)
+        result: Any = set_peft_model_state_dict(adapted, weights)
     except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as fault:
         raise ModelError(f"{folder}: its adapters can't be read ({_line(fault)})") from fault
     lost = [name for name in result.missing_keys if "lora_" in name] + result.unexpected_keys
@@ -149,14 +115,15 @@ def adapters_over(model: Any, config: Any) -> Any:
 
 def greedy(model: Any, tokenizer: Any) -> Any:
     """Give a model greedy settings alone, whatever its folder says of sampling; return it."""
-    from transformers import GenerationConfig
+    import transformers
 
+    config: Any = transformers.GenerationConfig
     before = model.generation_config
     start = before.decoder_start_token_id
     if start is None:
         start = getattr(model.config, "decoder_start_token_id", None)
     ends = _ids(before.eos_token_id) + _ids(tokenizer.eos_token_id)
-    model.generation_config = GenerationConfig(
+    model.generation_config = config(
         do_sample=False,
         num_beams=1,
         bos_token_id=tokenizer.bos_token_id,
@@ -184,8 +151,7 @@ def has_bfloat16(device: str) -> bool:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keep transformers from drawing bars of its own, and from warnings that are none of ours."""
-    from transformers.utils import logging
-
+    logging: Any = import_module("transformers.utils.logging")
     shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragweave.errors import UsageError
+from ragweave.tools.parts.bases import find_base
 from ragweave.tools.parts.card import PartRole, read_card
 from ragweave.tools.parts.fitting import fit_input
 from ragweave.tools.parts.forms import LEADS, PartInput
+from ragweave.tools.parts.generation import ends, generate, without_end
 from ragweave.tools.parts.safe import check_safe
 from ragweave.tools.parts.weights import (
     best_device,
-    find_base,
     greedy,
     has_bfloat16,
     need_transformers,
@@ -99,14 +100,14 @@ class TextWriter:
         with self._lock:
             for first in range(0, len(order), self.batch):
                 chosen = order[first : first + self.batch]
-                new = self._generate([ids[i] for i in chosen], limit)
+                new = generate(self.model, [ids[i] for i in chosen], limit)
                 outputs.update(zip(chosen, new, strict=True))
         return [
             Written(
                 text=self.decode(outputs[i]),
                 input_tokens=len(ids[i]),
                 output_tokens=len(outputs[i]),
-                finished=outputs[i][-1:] != [] and outputs[i][-1] in self._ends(),
+                finished=bool(outputs[i]) and outputs[i][-1] in ends(self.model),
                 cut=fitted[i].cut,
             )
             for i in range(len(ids))
@@ -143,30 +144,6 @@ class TextWriter:
             list(self.tokenizer(text, verbose=False)["input_ids"]),
             self.tokenizer.eos_token_id if self.causal else None,
         )
-
-    def _ends(self) -> list[int]:
-        ends = self.model.generation_config.eos_token_id
-        return [ends] if isinstance(ends, int) else list(ends)
-
-    def _generate(self, rows: Sequence[list[int]], limit: int) -> list[list[int]]:
-        """Return the new tokens of each row, up to and with the first end token."""
-        import torch
-
-        width = max(map(len, rows))
-        pad = self.tokenizer.pad_token_id
-        ids, mask = (torch.full((len(rows), width), fill) for fill in (pad, 0))
-        for i, row in enumerate(rows):
-            # A causal model goes on from the right end, so its padding stands on the left.
-            place = slice(width - len(row), width) if self.causal else slice(len(row))
-            ids[i, place], mask[i, place] = torch.tensor(row), 1
-        device = self.model.device
-        with torch.inference_mode():
-            made = self.model.generate(
-                input_ids=ids.to(device), attention_mask=mask.to(device), max_new_tokens=limit
-            )
-        new = made[:, width:] if self.causal else made[:, 1:]
-        ends = set(self._ends())
-        return [_up_to(row, ends) for row in new.tolist()]
 
 
 def load_writer(
@@ -225,17 +202,3 @@ def input_limit(config: Any, max_input: int, max_output: int) -> int:
     if room < 1:
         raise UsageError(f"max_output is {max_output}, and the model has only {places} places")
     return min(max_input, room)
-
-
-def without_end(ids: list[int], end: int | None) -> list[int]:
-    """Drop end tokens behind a causal prompt: they would make the output a new text."""
-    while end is not None and len(ids) > 1 and ids[-1] == end:
-        ids.pop()
-    return ids
-
-
-def _up_to(tokens: list[int], ends: set[int]) -> list[int]:
-    for place, token in enumerate(tokens):
-        if token in ends:
-            return tokens[: place + 1]
-    return tokens

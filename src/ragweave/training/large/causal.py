@@ -8,10 +8,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from ragweave.tools.parts.bases import find_base
 from ragweave.tools.parts.card import PartRole
-from ragweave.tools.parts.weights import adapters_over, find_base, read_model
+from ragweave.tools.parts.weights import adapters_over, read_model
 from ragweave.training.job import Job
 from ragweave.training.large.arguments import computes_bfloat16
+from ragweave.training.large.examples import EncodedRows
 from ragweave.training.large.fit import LargeRecipe, Learner
 from ragweave.training.large.seq2seq import MAX_OUTPUT
 from ragweave.training.settings import Settings
@@ -55,13 +57,13 @@ def trainer(learner: Learner, told: dict[str, Any], guard: Any, job: Job) -> Any
     from datasets import Dataset
 
     trl: Any = import_module("trl")
-    rows = [learner.encode.features(row) for row in job.rows.train]
+    rows = EncodedRows(learner.encode, job.rows.train)
     return guard(trl.SFTTrainer)(
         model=learner.model,
         args=trl.SFTConfig(
             **told, max_length=None, packing=False, dataset_kwargs={"skip_prepare_dataset": True}
         ),
-        train_dataset=Dataset.from_list(rows),
+        train_dataset=Dataset.from_dict(rows.columns()),
         processing_class=learner.tokenizer,
     )
 

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ragweave.tools.parts.card import PartRole
 from ragweave.tools.parts.fitting import fit_input, fit_target
 from ragweave.tools.parts.forms import (
@@ -20,7 +23,8 @@ from ragweave.tools.parts.forms import (
     kept_passages,
     verdict,
 )
-from ragweave.tools.parts.writers import input_limit, without_end
+from ragweave.tools.parts.generation import without_end
+from ragweave.tools.parts.writers import input_limit
 from ragweave.training.rows import JudgeRow, RewriteRow, SilverRow, TrainingRow
 from ragweave.training.settings import Settings
 
@@ -100,6 +104,29 @@ class Encoder:
         if not self.causal:
             return {"input_ids": given, "labels": target}
         return {"input_ids": given + target, "labels": [-100] * len(given) + target}
+
+
+class EncodedRows(Sequence[dict[str, list[int]]]):
+    """Rows for a trainer, kept as 4-byte numbers: lists of Python's own take nine times as much."""
+
+    def __init__(self, encode: Encoder, rows: Iterable[TrainingRow]) -> None:
+        """Encode all rows."""
+        self._rows = [
+            {name: np.asarray(ids, np.int32) for name, ids in encode.features(row).items()}
+            for row in rows
+        ]
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._rows)
+
+    def __getitem__(self, place: Any) -> Any:
+        """Return a row as the trainer's collator takes it."""
+        return {name: ids.tolist() for name, ids in self._rows[place].items()}
+
+    def columns(self) -> dict[str, list[NDArray[np.int32]]]:
+        """Return all rows by column."""
+        return {name: [row[name] for row in self._rows] for name in self._rows[0]}
 
 
 def encoder(tokenizer: Any, config: Any, role: PartRole, settings: Settings) -> Encoder:

@@ -6,11 +6,11 @@ import shlex
 from pathlib import Path
 
 from ragweave.errors import UsageError
+from ragweave.tools.parts.bases import find_base
 from ragweave.tools.parts.card import PartRole, read_card
 from ragweave.tools.parts.forms import LEADS
 from ragweave.tools.parts.safe import check_safe
 from ragweave.tools.parts.weights import (
-    find_base,
     greedy,
     need_transformers,
     quiet,

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ragweave.tools.parts.bases import find_base
 from ragweave.tools.parts.card import PartRole
-from ragweave.tools.parts.weights import find_base, greedy, quiet, read_tokenizer
+from ragweave.tools.parts.weights import greedy, quiet, read_tokenizer
 from ragweave.tools.parts.writers import TextWriter
 from ragweave.training.job import CHECKPOINTS, Fitted, Job, Shown
 from ragweave.training.large.arguments import arguments

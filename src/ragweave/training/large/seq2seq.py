@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ragweave.tools.parts.bases import find_base
 from ragweave.tools.parts.card import PartRole
-from ragweave.tools.parts.weights import find_base, read_model
+from ragweave.tools.parts.weights import read_model
 from ragweave.training.job import Job
-from ragweave.training.large.examples import add_marks
+from ragweave.training.large.examples import EncodedRows, add_marks
 from ragweave.training.large.fit import LargeRecipe, Learner
 from ragweave.training.settings import Settings
 
@@ -50,7 +51,7 @@ def trainer(learner: Learner, told: dict[str, Any], guard: Any, job: Job) -> Any
     return guard(Seq2SeqTrainer)(
         model=learner.model,
         args=Seq2SeqTrainingArguments(**told),
-        train_dataset=[learner.encode.features(row) for row in job.rows.train],
+        train_dataset=EncodedRows(learner.encode, job.rows.train),
         data_collator=DataCollatorForSeq2Seq(learner.tokenizer, learner.model),
         processing_class=learner.tokenizer,
         compute_loss_func=loss_a_token,
