@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SCORES = ("cross-encoder", "linear")
 """Kinds that give a probability for a pair of texts."""
+JUDGES = ("linear",)
+"""Those of them that read a question and its draft, and nothing else."""
 WRITES = ("seq2seq", "causal-lora")
 """Kinds that write text."""
 
