@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragweave.errors import MissingExtraError, UsageError
+from ragweave.tools.parts.bases import find_base
 from ragweave.tools.parts.encoder_files import check_configurations
 from ragweave.tools.parts.encoder_run import load_tokenizer
 from ragweave.tools.parts.pairs import token_limit
-from ragweave.tools.parts.weights import find_base
 from ragweave.tools.retrieval.embedding import PACKAGED
 
 _UNLIMITED = 1_000_000
