@@ -172,7 +172,7 @@ def test_a_study_takes_parts_but_varies_what_it_varies(call: Call, tmp_path: Pat
     study = ("study", "filco", f"jsonl:{data}", *LEXICAL, "--out", str(tmp_path / "f"))
     with pytest.raises(UsageError, match="this study varies filter itself"):
         call(*study, "-o", "filter=filter/")
-    with pytest.raises(UsageError, match="no option 'margin'"):
+    with pytest.raises(UsageError, match="has an option 'margin'"):
         call(*study, "-o", "margin=1")
 
 
