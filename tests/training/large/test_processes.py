@@ -47,9 +47,8 @@ def test_two_processes_train_as_one_does(bases, tmp_path, kind, role):
     single = train_part(plan_training(role, rows, tmp_path / "one", kind=kind, settings=told))
     sets = [f"--set={name}={value}" for name, value in told.items()]
     train = ["train", role, str(rows), "--kind", kind, "--out", str(tmp_path / "two"), *sets]
-    script = str(Path(__file__).with_name("launched.py"))
     done = subprocess.run(
-        [sys.executable, *LAUNCH, *PLAIN, script, *train],
+        [sys.executable, *LAUNCH, *PLAIN, "-m", "ragweave", *train],
         env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
         cwd=ROOT,
         capture_output=True,
