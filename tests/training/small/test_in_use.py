@@ -47,7 +47,11 @@ def test_a_trained_judge_gives_its_verdicts(tmp_path, settings):
         for draft, known in DRAFTS.items()
     ]
     plan = plan_training(
-        "judge", write_rows(tmp_path / "judge.jsonl", rows), tmp_path / "judge", settings=settings
+        "judge",
+        write_rows(tmp_path / "judge.jsonl", rows),
+        tmp_path / "judge",
+        kind="cross-encoder",
+        settings=settings,
     )
     card = train_part(plan)
     assert card.metrics["auc"]["mean"] == 1.0
@@ -75,6 +79,7 @@ def test_a_trained_filter_keeps_the_sentence_before_and_after_its_export(tmp_pat
         "filter",
         write_rows(tmp_path / "silver.jsonl", rows),
         tmp_path / "filter",
+        kind="cross-encoder",
         settings=settings,
     )
     card = train_part(plan)

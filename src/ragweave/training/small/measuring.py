@@ -24,6 +24,9 @@ def measure(
 ) -> Measured:
     """Choose the threshold and measure at it; without held-out pairs it is 0.5.
 
+    What depends on the threshold (accuracy, recall, precision, tokens kept) is measured on the
+    rows that it was chosen on, and so flatters a little; AUC and hits do not.
+
     Args:
         role: A judge's threshold has the best accuracy, a filter's the best F1 of kept sentences.
         pairs: Held-out pairs.
