@@ -56,11 +56,14 @@ class Plan:
     def data(self) -> dict[str, Any]:
         """Return what the card says of the data: files, hashes, counts by label."""
         files = [{"file": one.name, "sha256": file_hash(one)} for one in self.files]
-        return {
+        told: dict[str, Any] = {
             "files": files,
             "train": counts(self.role, self.rows.train),
             "held_out": counts(self.role, self.rows.held_out),
         }
+        if self.role in ("filter", "generator"):
+            told["passages"] = max(len(_passages(row)) for row in self.rows.train)
+        return told
 
 
 def plan_training(
@@ -148,6 +151,11 @@ def counts(role: PartRole, rows: Sequence[TrainingRow]) -> dict[str, int]:
     """Return the number of rows, and of rows by label."""
     labels = Counter(label for row in rows for label in _labels(role, row))
     return {"rows": len(rows), **dict(sorted(labels.items()))}
+
+
+def _passages(row: Mapping[str, Any]) -> Sequence[Any]:
+    passages: Sequence[Any] = row["passages"]
+    return passages
 
 
 def _labels(role: PartRole, row: Mapping[str, Any]) -> Iterator[str]:
