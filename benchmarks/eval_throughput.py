@@ -9,7 +9,9 @@ Measured are
 * whole runs (`ragweave eval --workers N`) at 100 ms;
 * one process at longer latencies: from where on it reaches 95% of the ideal.
 
-The server runs on the same machine and takes its share of the cores, which is told too.
+The server runs on the same machine and takes its share of the cores, which is told too. On a busy
+machine (`load` above the number of cores) read `cpu_ms_each`, the processor time, and
+`cores_allow_percent`, the share of the ideal at which it fills one core for each worker.
 
     python benchmarks/eval_throughput.py --out benchmarks/results/eval_throughput.json
 """
@@ -265,6 +267,10 @@ def measured(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
             before = used()
             found = one()
             found["server_cpu_s"] = round(used() - before, 2)
+            if "cpu_ms_each" in found:
+                allowed = found["workers"] * 1000 / found["cpu_ms_each"]
+                share = share_of_ideal(allowed, asked.concurrency, seconds)
+                found["cores_allow_percent"] = min(100.0, share)
             found["load"] = round(os.getloadavg()[0], 1)
             sys.stderr.write(json.dumps(found) + "\n")
             yield found
