@@ -112,6 +112,21 @@ def test_context_stands_beside_the_sentence_as_it_does_in_the_text(limit, number
     assert bare in folded(TEXT)
 
 
+def test_a_long_document_costs_no_more_than_what_is_read_of_it():
+    tokenised = []
+
+    def counting(text):
+        tokenised.append(len(text))
+        return words(text)
+
+    text = "one two three four. " * 50_000
+    _, shown = SentenceForm(counting, 60).pair("q", "", text, 400_000, 400_019)
+    assert len(words(shown)) >= 55
+    assert shown.startswith("…")
+    assert shown.endswith("…")
+    assert sum(tokenised) < 10_000
+
+
 def test_pairs_follow_the_spans():
     passages = [
         {"id": "a", "title": "A", "text": "One. Two."},

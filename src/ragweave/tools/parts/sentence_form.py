@@ -24,6 +24,8 @@ _QUESTION_SHARE = 3
 """A question may take a third of what the model reads …"""
 _TITLE_SHARE = 8
 """… and a title an eighth."""
+_LONGEST = 16
+"""Characters a token: context further away could not fit, and is not even tokenised."""
 
 
 class SentenceForm:
@@ -48,7 +50,9 @@ class SentenceForm:
         named = self._head(_plain(title), self._limit // _TITLE_SHARE)
         room = self._limit - self._count(asked)
         marked = f"{OPEN}{_plain(text[start:end])}{CLOSE}"
-        left, right = _plain(text[:start]), _plain(text[end:])
+        reach = self._limit * _LONGEST
+        left = _plain(text[max(0, start - reach) : start])
+        right = _plain(text[end : end + reach])
         for front in (f"{named} | ", "") if named else ("",):
             free = room - self._count(f"{front}{marked}")
             if free >= 0:
