@@ -11,6 +11,7 @@ from ragweave.tools.parts import PartRole
 from ragweave.training.job import Recipe
 
 KINDS = {
+    "linear": "ragweave.training.small.linear",
     "cross-encoder": "ragweave.training.small.cross_encoder",
     "seq2seq": "ragweave.training.large.seq2seq",
     "causal-lora": "ragweave.training.large.causal",
@@ -18,7 +19,7 @@ KINDS = {
 """Module of each kind."""
 
 DEFAULT_KIND: dict[PartRole, str] = {
-    "judge": "cross-encoder",
+    "judge": "linear",
     "filter": "cross-encoder",
     "rewriter": "seq2seq",
     "generator": "seq2seq",

@@ -1,0 +1,112 @@
+"""Reading a judge's training rows with the encoder, and keeping what was read.
+
+It is nearly all the time that the training takes; what was read stands under the checkpoints, so
+that a stopped training reads no row twice.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from ragweave.tools.parts.judge.encoder import Encoder
+from ragweave.tools.parts.judge.reading import COLUMNS, Read, read_pairs, texts_of
+from ragweave.tools.parts.judge.reference import Array, Reference
+from ragweave.training.errors import TrainingStoppedError
+from ragweave.training.job import CHECKPOINTS, Job
+from ragweave.training.large.guard import room_needed
+from ragweave.training.rows import JudgeRow, TrainingRow
+
+KEPT = "read.safetensors"
+"""What was read, under the checkpoints."""
+
+_AT_ONCE = 16
+_SAVE_EVERY = 512
+"""Rows between two times that what was read is kept."""
+_NAMES = 1000
+"""Most candidates that the reference is taken of."""
+
+
+def pairs_of(rows: Sequence[TrainingRow]) -> list[tuple[str, str]]:
+    """Return question and draft of each row."""
+    return [(row["question"], cast("JudgeRow", row)["draft"]) for row in rows]
+
+
+def reference_of(rows: Sequence[TrainingRow], encoder: Encoder, seed: int) -> Reference:
+    """Return what is usual among training rows: their questions, their drafts' first candidates."""
+    texts = [texts_of(*pair) for pair in pairs_of(rows)]
+    told = sorted({name for one in texts for name in one.first})
+    drawn = random.Random(seed).sample(told, min(_NAMES, len(told)))
+    questions = [one.question for one in texts]
+    known = encoder.vectors([*questions, *drawn])
+    size = encoder.dimension
+    return Reference.of(
+        np.asarray([known[one] for one in questions]).reshape(-1, size),
+        np.asarray([known[one] for one in drawn]).reshape(-1, size),
+    )
+
+
+def read_rows(job: Job, encoder: Encoder, reference: Reference) -> Read:
+    """Read all rows of a job, training rows first; what a resumed job has read already is kept.
+
+    Raises:
+        KeyboardInterrupt: Somebody wants to stop; what was read is kept.
+        TrainingStoppedError: The encoder gives what is no number, or the disk is full.
+    """
+    pairs = pairs_of([*job.rows.train, *job.rows.held_out])
+    file = job.folder / CHECKPOINTS / KEPT
+    found = _kept(file, encoder.dimension) if job.resume else _empty(encoder.dimension)
+    saved = len(found)
+    while len(found) < len(pairs) and not job.watch.stop_wanted:
+        read = read_pairs(pairs[len(found) : len(found) + _AT_ONCE], encoder, reference)
+        found = np.vstack([found, np.hstack(read)])
+        _check(found[-len(read.surface) :], job.settings.base)
+        job.watch.step(len(found), len(pairs), None)
+        if len(found) - saved >= _SAVE_EVERY:
+            saved = _keep(file, found)
+    _keep(file, found)
+    if job.watch.stop_wanted:
+        raise KeyboardInterrupt
+    return Read(found[:, : len(COLUMNS)], found[:, len(COLUMNS) :])
+
+
+def _empty(dimension: int) -> Array:
+    return np.zeros((0, len(COLUMNS) + 2 * dimension))
+
+
+def _kept(file: Path, dimension: int) -> Array:
+    """Return the rows that were read; none where the file is missing, broken or of another form."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        found: Array = load_file(file)["rows"]
+    except (OSError, KeyError, SafetensorError):
+        return _empty(dimension)
+    return found if found.shape[1:] == _empty(dimension).shape[1:] else _empty(dimension)
+
+
+def _keep(file: Path, rows: Array) -> int:
+    """Write the rows, whole or not at all; return how many there are."""
+    from safetensors.numpy import save_file
+
+    draft = file.with_name(f".{file.name}.new")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with room_needed(file.parent):
+        try:
+            save_file({"rows": np.ascontiguousarray(rows)}, draft)
+            draft.replace(file)
+        finally:
+            draft.unlink(missing_ok=True)
+    return len(rows)
+
+
+def _check(rows: Array, base: str) -> None:
+    if not np.isfinite(rows).all():
+        raise TrainingStoppedError(
+            f"the encoder {base} gives vectors that are no numbers: name another as base"
+        )
