@@ -203,3 +203,42 @@ def test_small_micro_batches_take_the_same_steps(base, tmp_path, kind):
     )
     assert parted.losses == pytest.approx(at_once.losses, rel=1e-4)
     assert again.losses == pytest.approx(at_once.losses, rel=1e-4)
+
+
+class StopAfterMeasures(tiny.Losses):
+    """Wants to stop once the first epoch has been measured."""
+
+    def say(self, line):
+        super().say(line)
+        self.stop_wanted = True
+
+
+class StopWhileMeasuring(tiny.Losses):
+    """Wants to stop from the moment that the first epoch's last step is told."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = 0
+
+    @property
+    def stop_wanted(self):
+        self.asked += 1
+        return self.asked > 5
+
+    @stop_wanted.setter
+    def stop_wanted(self, value):
+        """Is asked once a step, four times, and then before the rows are measured."""
+
+
+@pytest.mark.parametrize(("watch", "epochs"), [(StopAfterMeasures, 2), (StopWhileMeasuring, 1)])
+def test_a_wish_to_stop_at_an_epochs_end_saves_what_was_learnt(base, tmp_path, watch, epochs):
+    kind, measured = "seq2seq", {"held_out": tiny.silver_rows(3) * 30}
+    looking = watch()
+    with pytest.raises(KeyboardInterrupt):
+        run(base(kind), tmp_path / "part", kind, watch=looking, **measured)
+    assert len(looking.losses) == 4
+    assert checkpoints.newest(tmp_path / "part" / "checkpoints").name == "checkpoint-4"
+    rest = tiny.Losses()
+    fitted = run(base(kind), tmp_path / "part", kind, watch=rest, resume=True, **measured)
+    assert len(rest.losses) == 4
+    assert len(fitted.metrics.get("epochs", [1])) == epochs

@@ -23,6 +23,8 @@ LAUNCH = [
     "--cpu",
     "--num_processes",
     "2",
+    "--main_process_port",
+    "0",
     "--num_machines",
     "1",
 ]

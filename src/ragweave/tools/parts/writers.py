@@ -94,7 +94,8 @@ class TextWriter:
         if limit < 1:
             raise UsageError(f"max_new_tokens must be at least 1, not {limit}")
         fitted = [fit_input(self.tokenizer, self._led(one), self.max_input) for one in inputs]
-        ids = [self._encoded(one.text) for one in fitted]
+        end = self.tokenizer.eos_token_id if self.causal else None
+        ids = [without_end(one.tokens, end) for one in fitted]
         outputs: dict[int, list[int]] = {}
         order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
         with self._lock:
@@ -138,12 +139,6 @@ class TextWriter:
     def _led(self, given: PartInput | str) -> PartInput:
         one = PartInput("", given) if isinstance(given, str) else given
         return one._replace(tail=one.tail + LEADS[self.role]) if self.causal else one
-
-    def _encoded(self, text: str) -> list[int]:
-        return without_end(
-            list(self.tokenizer(text, verbose=False)["input_ids"]),
-            self.tokenizer.eos_token_id if self.causal else None,
-        )
 
 
 def load_writer(

@@ -90,13 +90,12 @@ class Encoder:
         fitted = fit_input(self.tokenizer, given, self.max_input)
         target = fit_target(self.tokenizer, one.target, self.max_output)
         end = self.tokenizer.eos_token_id
-        ids = list(self.tokenizer(fitted.text, verbose=False)["input_ids"])
-        written = self.tokenizer(target.text, add_special_tokens=False, verbose=False)["input_ids"]
         self.counts["inputs_cut"] += fitted.cut
         self.counts["targets_cut"] += target.cut
         self.counts["targets_empty"] += not one.target
-        self.counts["targets_with_unknown_tokens"] += self.tokenizer.unk_token_id in written
-        return Tokens(without_end(ids, end if self.causal else None), [*written, end])
+        self.counts["targets_with_unknown_tokens"] += self.tokenizer.unk_token_id in target.tokens
+        read = without_end(fitted.tokens, end if self.causal else None)
+        return Tokens(read, [*target.tokens, end])
 
     def features(self, row: TrainingRow) -> dict[str, list[int]]:
         """Return a row for the trainer; only the target's tokens have labels (the rest -100)."""

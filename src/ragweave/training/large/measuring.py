@@ -66,8 +66,9 @@ def _chunk(writer: TextWriter, rows: Sequence[TrainingRow], written: set[str]) -
     examples = [example(writer.role, row) for row in rows]
     if writer.role == "judge":
         return _judged(writer, examples)
-    targets = [_target(writer, one) for one in examples]
-    scores = writer.score([(one.given, text) for one, text in zip(examples, targets, strict=True)])
+    targets = [fit_target(writer.tokenizer, one.target, writer.max_output) for one in examples]
+    pairs = [(one.given, target.text) for one, target in zip(examples, targets, strict=True)]
+    scores = writer.score(pairs)
     shown = [i for i, row in enumerate(rows) if row["id"] in written]
     texts = writer.write([examples[i].given for i in shown])
     exact = {
@@ -75,15 +76,18 @@ def _chunk(writer: TextWriter, rows: Sequence[TrainingRow], written: set[str]) -
         for i, text in zip(shown, texts, strict=True)
     }
     return [
-        _Row(score, _length(writer, text), None, False, exact.get(i))
-        for i, (score, text) in enumerate(zip(scores, targets, strict=True))
+        _Row(score, len(target.tokens) + 1, None, False, exact.get(i))
+        for i, (score, target) in enumerate(zip(scores, targets, strict=True))
     ]
 
 
 def _judged(writer: TextWriter, examples: Sequence[Example]) -> list[_Row]:
     pairs = [(one.given, text) for one in examples for text in (KNOWN, UNKNOWN)]
     scores = writer.score(pairs)
-    lengths = {text: _length(writer, text) for text in (KNOWN, UNKNOWN)}
+    room = writer.max_output
+    lengths = {
+        text: len(fit_target(writer.tokenizer, text, room).tokens) + 1 for text in (KNOWN, UNKNOWN)
+    }
     return [
         _Row(
             logprob=yes if one.target == KNOWN else no,
@@ -120,13 +124,3 @@ def _summed(role: PartRole, rows: Sequence[_Row]) -> dict[str, Any] | None:
         return told
     exact = [row.exact for row in rows if row.exact is not None]
     return {**told, "exact_match": sum(exact) / len(exact), "exact_match_rows": len(exact)}
-
-
-def _target(writer: TextWriter, one: Example) -> str:
-    return fit_target(writer.tokenizer, one.target, writer.max_output).text
-
-
-def _length(writer: TextWriter, text: str) -> int:
-    """Return a target's tokens, the end token among them."""
-    ids = writer.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-    return len(ids) + 1
