@@ -11,6 +11,7 @@ from ragweave.training.calibration import (
     NEUTRAL,
     Platt,
     best_accuracy,
+    best_balanced,
     best_f1,
     calibrate,
     wanted_recall,
@@ -103,3 +104,33 @@ def test_calibration_never_turns_the_order_and_gives_probabilities(drawn):
 
 def test_extreme_logits_overflow_nothing():
     assert Platt().probabilities([-1000.0, 0.0, 1000.0]) == [0.0, 0.5, 1.0]
+
+
+def balanced(values, labels, threshold):
+    up = [value > threshold for value, label in zip(values, labels, strict=True) if label]
+    down = [value <= threshold for value, label in zip(values, labels, strict=True) if not label]
+    return (np.mean(up) + np.mean(down)) / 2
+
+
+def test_the_balanced_threshold_parts_classes_of_unequal_size():
+    values = [0.35] * 90 + [0.45] * 10 + [0.55] * 10
+    labels = [False] * 100 + [True] * 10
+    assert balanced(values, labels, best_balanced(values, labels)) == 1.0
+    assert best_balanced(values, [True] * 110) == NEUTRAL
+
+
+def test_a_lucky_cut_between_two_rows_is_passed_over():
+    """A single best cut at 0.4, and a broad, almost equally good stretch around 0.6."""
+    random = np.random.default_rng(0)
+    up, down = random.uniform(0.62, 0.9, 95), random.uniform(0.1, 0.399, 95)
+    values = [*up, *down, *[0.401] * 5, 0.409, *[0.4095] * 4]
+    labels = [True] * 95 + [False] * 95 + [True] * 5 + [False] * 5
+    chosen = best_balanced(values, labels)
+    assert 0.42 < chosen < 0.62
+    assert balanced(values, labels, chosen) > 0.94
+
+
+@given(rows)
+def test_the_balanced_threshold_stays_in_the_middle(drawn):
+    chosen = best_balanced([value for value, _ in drawn], [label for _, label in drawn])
+    assert 0.3 <= chosen <= 0.7

@@ -12,14 +12,14 @@ NAMES: tuple[str, ...] = (*asking.NAMES, *shape.NAMES, *hedges.NAMES, *rarity.NA
 def features(question: str, draft: str, pieces: Pieces) -> list[float]:
     """Return the features of a question and its draft, in the order of `NAMES`.
 
-    White space around either text changes nothing. Counts are log(1 + n), flags 0 or 1.
+    White space around either text, and the kind of apostrophe, change nothing. Counts are log(1 + n), flags 0 or 1.
 
     Args:
         question: The question.
         draft: The draft answer; may be empty.
         pieces: The encoder's tokenizer, for how rare words are.
     """
-    question, draft = question.strip(), draft.strip()
+    question, draft = (text.strip().replace("’", "'") for text in (question, draft))
     return [
         *asking.asking(question),
         *shape.draft_shape(question, draft),

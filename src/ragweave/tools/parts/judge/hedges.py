@@ -36,10 +36,9 @@ NAMES = tuple(f"{part}.{name}" for name in _PHRASES for part in ("draft", "first
 
 def hedging(draft: str) -> list[float]:
     """Return for each way to hedge how often the draft does, and whether its first sentence does."""
-    straight = draft.replace("’", "'")
-    first = first_sentence(straight)
+    first = first_sentence(draft)
     return [
         value
         for pattern in _HEDGES
-        for value in (log_count(pattern.findall(straight)), flag(pattern.search(first)))
+        for value in (log_count(pattern.findall(draft)), flag(pattern.search(first)))
     ]
