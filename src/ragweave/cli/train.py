@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
-from ragweave.errors import UsageError
+from ragweave.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     from ragweave.tools.parts import PartCard
@@ -22,7 +22,9 @@ def train(
     out: Annotated[Path, typer.Option("--out", help="Folder of the part.")],
     kind: Annotated[
         str | None,
-        typer.Option(help="cross-encoder, seq2seq, causal-lora (the smallest that does it well)."),
+        typer.Option(
+            help="linear, span-encoder, cross-encoder, seq2seq or causal-lora (the smallest)."
+        ),
     ] = None,
     base: Annotated[
         str | None, typer.Option(help="Model to begin from: minilm, a local path, a hub name.")
@@ -48,6 +50,7 @@ def train(
     show: Annotated[int, typer.Option(help="Rows that --dry-run shows.")] = _SHOWN,
 ) -> None:
     """Train a judge, rewriter, filter or generator. Ctrl-C saves; --resume goes on."""
+    from ragweave.cli.training_bar import TrainingBar, saving_on_interrupt
     from ragweave.tools.parts import PartRole
     from ragweave.training.train import plan_training, train_part
 
@@ -68,13 +71,14 @@ def train(
         held_out=held_out,
         settings={**_settings(setting or []), **_given(named)},
     )
-    if dry_run:
-        _show(plan, show)
-        return
-    from ragweave.cli.training_bar import TrainingBar, saving_on_interrupt
-
-    with TrainingBar() as watch, saving_on_interrupt(watch):
-        card = train_part(plan, resume=resume, watch=watch)
+    try:
+        if dry_run:
+            _show(plan, show)
+            return
+        with TrainingBar() as watch, saving_on_interrupt(watch):
+            card = train_part(plan, resume=resume, watch=watch)
+    except ModelError as fault:
+        raise UsageError(str(fault)) from fault
     _tell(plan, card)
 
 
@@ -107,12 +111,15 @@ def _show(plan: Plan, limit: int) -> None:
 def _tell(plan: Plan, card: PartCard) -> None:
     typer.echo(f"{plan.folder}: a {card.role} ({card.kind}) from {card.base}")
     for name, value in card.metrics.items():
-        typer.echo(f"  {name.replace('_', ' ')}: {_metric(value)}")
-    flag = {"generator": "--option generator"}.get(card.role, f"--option {card.role}")
-    typer.echo(f"use it: ragweave ask … {flag}={plan.folder}", err=True)
+        if (shown := _metric(value)) is not None:
+            typer.echo(f"  {name.replace('_', ' ')}: {shown}")
+    typer.echo(f"use it: ragweave ask … --option {card.role}={plan.folder}", err=True)
 
 
-def _metric(value: object) -> str:
+def _metric(value: object) -> str | None:
+    """Write a measure; what is nested deeper stands in the card alone."""
     if isinstance(value, dict) and {"mean", "low", "high"} <= value.keys():
         return f"{value['mean']:.3f} (95% {value['low']:.3f} to {value['high']:.3f})"
+    if isinstance(value, dict | list):
+        return None
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, Self, get_type_hints
 
 from ragweave.errors import UsageError
 from ragweave.nodes.option_types import typed
@@ -37,17 +37,17 @@ class Settings:
     base: str
     """The model to begin from: `minilm` (packaged), a local path, or a hub name."""
     epochs: float = 3.0
-    """Times that each row is seen (FILCO, section 3.2)."""
+    """Times that each row is seen (FILCO, section 4.1)."""
     learning_rate: float = 5e-5
-    """Highest learning rate (FILCO, section 3.2)."""
+    """Highest learning rate (FILCO, section 4.1)."""
     batch: int = 32
-    """Rows a step on each device, whatever `micro_batch` (FILCO, section 3.2)."""
+    """Rows a step, over all devices and whatever `micro_batch` (FILCO, section 4.1)."""
     micro_batch: int = 8
     """Rows computed at once; gradients of `batch / micro_batch` of them are accumulated."""
     max_input: int = 1024
-    """Most tokens that the model reads (FILCO, section 3.2)."""
+    """Most tokens that the model reads (FILCO, section 4.1)."""
     max_output: int = 512
-    """Most tokens of a target; longer ones are cut, and counted (FILCO, section 3.2)."""
+    """Most tokens of a target; longer ones are cut, and counted (FILCO, section 4.1)."""
     warmup: float = 0.0
     """Share of the steps in which the learning rate rises."""
     weight_decay: float = 0.0
@@ -89,6 +89,10 @@ class Settings:
         """Micro-batches a step."""
         return max(1, -(-self.batch // self.micro_batch))
 
+    def suited(self, given: Collection[str]) -> Self:  # noqa: ARG002
+        """Return the settings with those that were not given suited to those that were."""
+        return self
+
 
 def changed(defaults: Settings, values: Mapping[str, Any]) -> Settings:
     """Return the defaults with `values` set.
@@ -100,4 +104,4 @@ def changed(defaults: Settings, values: Mapping[str, Any]) -> Settings:
     for name in values:
         if name not in known:
             raise UsageError(f"no setting {name!r}; settings: {', '.join(known)}")
-    return dataclasses.replace(defaults, **values)
+    return dataclasses.replace(defaults, **values).suited(values.keys())

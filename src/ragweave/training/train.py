@@ -119,10 +119,12 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
         UsageError: The folder holds something else, or the plan is not the one it was begun with.
         TrainingStoppedError: The loss is no number, or the disk is full; `resume` goes on from
             the last good checkpoint.
+        ModelError: The base model cannot be had; nothing was written.
     """
     data = plan.data()
     settings = dataclasses.asdict(plan.settings)
     written = {"role": plan.role, "kind": plan.kind, "settings": settings, "data": data}
+    plan.show(1)  # a base that cannot be had must leave no folder behind
     if _leads():
         begin_folder(plan.folder, written, resume=resume)
     fitted: Fitted = recipe_of(plan.kind, plan.role).fit(plan.job(resume=resume, watch=watch))
