@@ -80,7 +80,7 @@ def _fit(job: Job, settings: LinearSettings) -> Fitted:
         )
     with quiet():
         encoder = load_encoder(settings.base, device=settings.device)
-        reference = reference_of(job.rows.train, encoder, settings.seed)
+        reference = reference_of(job.rows.train, encoder, settings.seed, lambda: _stop(job))
         read = read_rows(job, encoder, reference)
     train, rest = (Read(*(block[part] for block in read)) for part in _parts(count))
     groups = [question_key(row) for row in job.rows.train]

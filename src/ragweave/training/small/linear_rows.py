@@ -7,7 +7,7 @@ that a stopped training reads no row twice.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -25,6 +25,7 @@ KEPT = "read.safetensors"
 """What was read, under the checkpoints."""
 
 _AT_ONCE = 16
+_TEXTS = 256
 _SAVE_EVERY = 512
 """Rows between two times that what was read is kept."""
 _NAMES = 1000
@@ -36,13 +37,28 @@ def pairs_of(rows: Sequence[TrainingRow]) -> list[tuple[str, str]]:
     return [(row["question"], cast("JudgeRow", row)["draft"]) for row in rows]
 
 
-def reference_of(rows: Sequence[TrainingRow], encoder: Encoder, seed: int) -> Reference:
-    """Return what is usual among training rows: their questions, their drafts' first candidates."""
+def reference_of(
+    rows: Sequence[TrainingRow],
+    encoder: Encoder,
+    seed: int,
+    look: Callable[[], None] = lambda: None,
+) -> Reference:
+    """Return what is usual among training rows: their questions, their drafts' first candidates.
+
+    Args:
+        rows: Training rows, no held-out ones.
+        encoder: What reads them.
+        seed: Seed of the draw of candidates.
+        look: Called now and then.
+    """
     texts = [texts_of(*pair) for pair in pairs_of(rows)]
     told = sorted({name for one in texts for name in one.first})
     drawn = random.Random(seed).sample(told, min(_NAMES, len(told)))
     questions = [one.question for one in texts]
-    known = encoder.vectors([*questions, *drawn])
+    known: dict[str, Array] = {}
+    for some in _batches([*questions, *drawn]):
+        look()
+        known |= encoder.vectors(some)
     size = encoder.dimension
     return Reference.of(
         np.asarray([known[one] for one in questions]).reshape(-1, size),
@@ -72,6 +88,11 @@ def read_rows(job: Job, encoder: Encoder, reference: Reference) -> Read:
     if job.watch.stop_wanted:
         raise KeyboardInterrupt
     return Read(found[:, : len(COLUMNS)], found[:, len(COLUMNS) :])
+
+
+def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    for first in range(0, len(texts), _TEXTS):
+        yield texts[first : first + _TEXTS]
 
 
 def _empty(dimension: int) -> Array:
