@@ -13,6 +13,7 @@ from ragweave.training.job import Recipe
 KINDS = {
     "linear": "ragweave.training.small.linear",
     "cross-encoder": "ragweave.training.small.cross_encoder",
+    "span-encoder": "ragweave.training.small.span_encoder",
     "seq2seq": "ragweave.training.large.seq2seq",
     "causal-lora": "ragweave.training.large.causal",
 }
@@ -20,7 +21,7 @@ KINDS = {
 
 DEFAULT_KIND: dict[PartRole, str] = {
     "judge": "linear",
-    "filter": "cross-encoder",
+    "filter": "span-encoder",
     "rewriter": "seq2seq",
     "generator": "seq2seq",
 }

@@ -19,6 +19,7 @@ from ragweave.tools.parts.replies import TASKS, Told, scored_verdict, written_re
 from ragweave.tools.tasks import Task, task_of
 
 if TYPE_CHECKING:
+    from ragweave.tools.parts.spans.scorer import SpanScorer
     from ragweave.tools.parts.writers import TextWriter
 
 HALF = 0.5
@@ -49,7 +50,7 @@ class PartChat(BaseChatModel):
     """Most tokens that a part writes; None: what it was trained with. Only for parts that write."""
 
     _card: PartCard = PrivateAttr()
-    _engine: Scoring | TextWriter | None = PrivateAttr(default=None)
+    _engine: Scoring | SpanScorer | TextWriter | None = PrivateAttr(default=None)
 
     def __init__(self, folder: str, **settings: Any) -> None:
         """Read the part's card; weights are loaded by `load`, or when they are first needed.

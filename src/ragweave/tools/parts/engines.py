@@ -14,12 +14,15 @@ from ragweave.tools.parts.safe import check_safe
 from ragweave.tools.parts.spec import existing
 
 if TYPE_CHECKING:
+    from ragweave.tools.parts.spans.scorer import SpanScorer
     from ragweave.tools.parts.writers import TextWriter
 
 SCORES = ("cross-encoder", "linear")
 """Kinds that give a probability for a pair of texts."""
 JUDGES = ("linear",)
 """Those of them that read a question and its draft, and nothing else."""
+READS = ("span-encoder",)
+"""Kinds that read whole passages and score their sentences: filters alone."""
 WRITES = ("seq2seq", "causal-lora")
 """Kinds that write text."""
 
@@ -36,7 +39,9 @@ class Scoring(Protocol):
         ...
 
 
-_shared: WeakValueDictionary[tuple[str, int], Scoring | TextWriter] = WeakValueDictionary()
+_shared: WeakValueDictionary[tuple[str, int], Scoring | SpanScorer | TextWriter] = (
+    WeakValueDictionary()
+)
 """What is in memory, by folder and by when its card was written: graphs share their parts."""
 _lock = threading.Lock()
 
@@ -50,15 +55,17 @@ def card_of(folder: str | Path) -> PartCard:
     """
     path = existing(Path(folder).expanduser())
     card = read_card(path)
-    if card.kind not in (*SCORES, *WRITES):
-        known = ", ".join((*SCORES, *WRITES))
+    if card.kind not in (*SCORES, *READS, *WRITES):
+        known = ", ".join((*SCORES, *READS, *WRITES))
         raise UsageError(f"{path}: is of kind {card.kind!r}, and this ragweave knows {known}")
     if card.kind in JUDGES and card.role != "judge":
         raise UsageError(f"{path}: is damaged (a {card.kind} part is a judge, not a {card.role})")
+    if card.kind in READS and card.role != "filter":
+        raise UsageError(f"{path}: is damaged (a {card.kind} part is a filter, not a {card.role})")
     return card
 
 
-def engine_of(folder: str | Path) -> Scoring | TextWriter:
+def engine_of(folder: str | Path) -> Scoring | SpanScorer | TextWriter:
     """Load a part's weights, or return them where they are in memory already.
 
     Nothing of the folder is run: weights are safetensors (or ONNX), and a folder that holds code,
@@ -80,7 +87,7 @@ def engine_of(folder: str | Path) -> Scoring | TextWriter:
         return engine
 
 
-def _loaded(path: Path, card: PartCard) -> Scoring | TextWriter:
+def _loaded(path: Path, card: PartCard) -> Scoring | SpanScorer | TextWriter:
     if card.kind == "linear":
         from ragweave.tools.parts.judge.load import load_linear_scorer
 
@@ -89,6 +96,10 @@ def _loaded(path: Path, card: PartCard) -> Scoring | TextWriter:
         from ragweave.tools.parts.pairs import load_pair_scorer
 
         return load_pair_scorer(path)
+    if card.kind == "span-encoder":
+        from ragweave.tools.parts.spans.scorer import load_span_scorer
+
+        return load_span_scorer(path)
     from ragweave.tools.parts.writers import load_writer
 
     return load_writer(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.documents import Document
@@ -16,13 +17,14 @@ from ragweave.tools.filters.spans import Span, scored, spans_of
 from ragweave.tools.models.specs import read_settings
 from ragweave.tools.parts.align import aligned
 from ragweave.tools.parts.card import PartCard
-from ragweave.tools.parts.engines import SCORES, Scoring, card_of, engine_of
+from ragweave.tools.parts.engines import READS, SCORES, WRITES, Scoring, card_of, engine_of
 from ragweave.tools.parts.forms import filter_input
 from ragweave.tools.parts.spec import part_spec
 from ragweave.tools.tasks import task_passages
 
 if TYPE_CHECKING:
     from ragweave.tools.parts.pairs import PairScorer
+    from ragweave.tools.parts.spans.scorer import SpanScorer
     from ragweave.tools.parts.writers import TextWriter
 
 HALF = 0.5
@@ -33,9 +35,11 @@ class TrainedFilter:
     """Keeps what a trained part says helps; it never looks at answers.
 
     A part that scores (cross-encoder) gives each sentence in its passage a probability; the `top`
-    best above the threshold are kept. A part that writes (seq2seq, causal-lora) writes what to
-    keep, and the passages' own sentences are kept that it quotes. Either may keep nothing. Nothing
-    in the folder is run. Safe under threads.
+    best above the threshold are kept. A part that reads (span-encoder) shares out 1 among the
+    sentences of all passages; the `top` best are kept whose share is at least the threshold times
+    the best one's, so the best always is. A part that writes (seq2seq, causal-lora) writes what to
+    keep, and the passages' own sentences are kept that it quotes. Those that score or write may
+    keep nothing. Nothing in the folder is run. Safe under threads.
 
     Source: FILCO, section 2.3.
 
@@ -48,9 +52,10 @@ class TrainedFilter:
 
         Args:
             folder: The part's folder.
-            top: Most sentences that a part which scores keeps, over all passages (FILCO: 1); None:
-                all above the threshold. A part that writes decides by itself.
-            threshold: Probability that a sentence must exceed; None: the card's.
+            top: Most sentences that are kept over all passages (FILCO: 1); None: all that reach the
+                threshold. A part that writes decides by itself.
+            threshold: Probability that a sentence must exceed, or for a part that reads the share
+                of the best one's; None: the card's.
 
         Raises:
             UsageError: The folder is no finished part that this version can read, the part is no
@@ -64,7 +69,7 @@ class TrainedFilter:
         self.top, self.threshold = checked_top(top), _checked(folder, self.card, threshold)
         self.follows: frozenset[str] = frozenset()
         """Which of `top` and `threshold` a run's options decide."""
-        self._engine: Scoring | TextWriter | None = None
+        self._engine: Scoring | SpanScorer | TextWriter | None = None
         self._lock = threading.Lock()
 
     def load(self) -> None:
@@ -113,6 +118,8 @@ class TrainedFilter:
         engine: Any = self._engine
         if self.card.kind in SCORES:
             return self._scored(engine, question, passages)
+        if self.card.kind in READS:
+            return self._read(engine, question, passages)
         return self._written(engine, question, passages)
 
     def _scored(
@@ -121,9 +128,26 @@ class TrainedFilter:
         spans = spans_of(passages)
         known = task_passages([with_id(one) for one in passages])
         chances = scorer.score(scorer.form.pairs(question, known, spans))
+        return best(map(scored, spans, chances), self._least(), self.top)
+
+    def _read(self, scorer: SpanScorer, question: str, passages: Sequence[Document]) -> list[Span]:
+        from ragweave.tools.parts.spans.reading import Sheet, Text
+        from ragweave.tools.parts.spans.scorer import chosen
+
+        spans = spans_of(passages)
+        if not spans:
+            return []
+        known = task_passages([with_id(one) for one in passages])
+        titles = {one["id"]: one["title"] for one in reversed(known)}
+        texts = [
+            Text(titles[name], [one["text"] for one in group])
+            for name, group in groupby(spans, key=lambda one: one["passage_id"])
+        ]
+        return chosen(spans, scorer.logits([Sheet(question, texts)])[0], self._least(), self.top)
+
+    def _least(self) -> float:
         own = HALF if self.card.threshold is None else self.card.threshold
-        least = own if self.threshold is None else self.threshold
-        return best(map(scored, spans, chances), least, self.top)
+        return own if self.threshold is None else self.threshold
 
     def _written(
         self, writer: TextWriter, question: str, passages: Sequence[Document]
@@ -167,7 +191,7 @@ def _checked(folder: str, card: PartCard, threshold: float | None) -> float | No
     """
     if threshold is None:
         return None
-    if card.kind not in SCORES:
+    if card.kind in WRITES:
         raise UsageError(f"{folder}: is a {card.kind}, which writes and has no threshold")
     if isinstance(threshold, bool) or not isinstance(threshold, int | float):
         raise UsageError(f"{folder}: threshold must be a number, not {threshold!r}")

@@ -24,6 +24,8 @@ Item = TypeVar("Item")
 
 _CLIP = 1.0
 """Longest gradient."""
+_SPREAD = (0.8, 1.25)
+"""How far lengths are stretched by chance, so that each epoch has other batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,8 @@ class Lesson(Generic[Item]):
     settings: Settings
     groups: Sequence[Mapping[str, Any]] | None = None
     """AdamW's parameter groups, each with its own highest `lr` if it has one; None: one group."""
+    length: Callable[[Item], float] | None = None
+    """An item's length: those of like length then make a batch, so that little is padding."""
     measure: Callable[[], Mapping[str, Any] | None] = lambda: None
     """Measures at an epoch's end; None where there is nothing to measure, or when broken off."""
 
@@ -106,7 +110,7 @@ class _Course(Generic[Item]):
         each = _epoch_steps(len(self._lesson.items), self._settings)
         while self.step < self._total:
             epoch, at = divmod(self.step, each)
-            for batch in list(_batches(self._lesson.items, self._settings, epoch))[at:]:
+            for batch in list(_batches(self._lesson, epoch))[at:]:
                 loss = self._advance(batch)
                 self.step += 1
                 self._watch.step(self.step, self._total, loss)
@@ -169,9 +173,15 @@ def _epoch_steps(items: int, settings: Settings) -> int:
     return max(1, -(-items // settings.batch))
 
 
-def _batches(items: Sequence[Item], settings: Settings, epoch: int) -> Iterator[list[Item]]:
+def _batches(lesson: Lesson[Item], epoch: int) -> Iterator[list[Item]]:
     """Yield an epoch's batches, in an order that seed and epoch alone decide."""
-    order = list(items)
-    random.Random(f"{settings.seed} {epoch}").shuffle(order)
-    for first in range(0, len(order), settings.batch):
-        yield order[first : first + settings.batch]
+    order, size = list(lesson.items), lesson.settings.batch
+    draw = random.Random(f"{lesson.settings.seed} {epoch}")
+    draw.shuffle(order)
+    if lesson.length is not None:
+        spread = [lesson.length(one) * draw.uniform(*_SPREAD) for one in order]
+        order = [order[at] for at in sorted(range(len(order)), key=spread.__getitem__)]
+    batches = [order[first : first + size] for first in range(0, len(order), size)]
+    if lesson.length is not None:
+        draw.shuffle(batches)
+    yield from batches

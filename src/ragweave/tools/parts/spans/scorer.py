@@ -1,0 +1,102 @@
+"""Scoring sentences with a trained span encoder."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragweave.errors import UsageError
+from ragweave.tools.filters.spans import Span, scored
+from ragweave.tools.parts.encoder_run import load_tokenizer
+from ragweave.tools.parts.pairs import token_limit
+from ragweave.tools.parts.spans.reading import Read, Reader, Sheet
+from ragweave.tools.parts.spans.weights import read_model
+
+if TYPE_CHECKING:
+    from ragweave.tools.parts.spans.model import SpanEncoder
+
+_WINDOWS = 16
+"""Windows computed at once."""
+
+
+class SpanScorer:
+    """Scores the sentences of passages; calls from several threads take turns."""
+
+    def __init__(self, tokenizer: Any, model: SpanEncoder) -> None:
+        """Take a fast tokenizer, whose `model_max_length` is the limit of a window, and a network."""
+        self._tokenizer, self._model = tokenizer, model
+        self._reader = Reader(tokenizer, token_limit(tokenizer))
+        self._lock = threading.RLock()
+
+    def logits(self, sheets: Sequence[Sheet]) -> list[list[float]]:
+        """Return the logits of each sheet's sentences, in order.
+
+        Their softmax over a sheet gives each sentence's share.
+        """
+        with self._lock:
+            return self.logits_of([self._reader.read(one) for one in sheets])
+
+    def logits_of(self, reads: Sequence[Read]) -> list[list[float]]:
+        """Return the logits of sheets that were read before."""
+        import torch
+
+        from ragweave.tools.parts.spans.batch import batch_of, groups_of
+
+        found: list[list[float]] = [[] for _ in reads]
+        filler = self._tokenizer.pad_token_id or 0
+        with self._lock, torch.inference_mode():
+            self._model.eval()
+            for group in groups_of(reads, _WINDOWS):
+                some = [reads[at] for at in group]
+                scores = self._model(batch_of(some, filler)).sentences.float().cpu()
+                parts = scores.split([len(one.features) for one in some])
+                for at, part in zip(group, parts, strict=True):
+                    found[at] = part.tolist()
+        return found
+
+
+def load_span_scorer(folder: str | Path, device: str = "auto") -> SpanScorer:
+    """Load a trained span encoder; nothing in the folder is run.
+
+    Args:
+        folder: The part's folder.
+        device: `auto` (CUDA where there is one), `cpu`, `cuda`, `cuda:1`.
+
+    Raises:
+        UsageError: Something in the folder could run, or weights or device are missing.
+        MissingExtraError: What it runs with is not installed.
+        ModelError: Weights or tokenizer can't be read.
+    """
+    root = Path(folder)
+    model = read_model(root)
+    import torch
+
+    place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    try:
+        model.to(torch.device(place))
+    except (RuntimeError, AssertionError) as fault:
+        told = " ".join(str(fault).split())[:200]
+        raise UsageError(f"device {device!r} is not to be had ({told})") from fault
+    return SpanScorer(load_tokenizer(root), model)
+
+
+def relative(logits: Sequence[float]) -> list[float]:
+    """Return each sentence's share over the best one's, in (0, 1]."""
+    most = max(logits, default=0.0)
+    return [math.exp(one - most) for one in logits]
+
+
+def chosen(
+    spans: Sequence[Span], logits: Sequence[float], threshold: float, top: int | None
+) -> list[Span]:
+    """Return the spans whose share is at least `threshold` times the best one's, best first.
+
+    The best is always kept; of equal ones the first stands first. A span's score is its share.
+    """
+    shares = relative(logits)
+    total = sum(shares)
+    order = sorted(range(len(spans)), key=lambda i: -shares[i])
+    return [scored(spans[i], shares[i] / total) for i in order if shares[i] >= threshold][:top]

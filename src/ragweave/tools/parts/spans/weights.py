@@ -1,0 +1,88 @@
+"""A span encoder's folder: weights (safetensors), the encoder's configuration, the tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragweave.errors import MissingExtraError, ModelError
+from ragweave.tools.parts.encoder_files import WEIGHTS, check_encoder
+from ragweave.tools.parts.encoder_run import quiet
+
+if TYPE_CHECKING:
+    from ragweave.tools.parts.spans.model import SpanEncoder
+
+KIND = "span-encoder"
+
+
+def new_model(base: Path, dropout: float) -> SpanEncoder:
+    """Return an encoder's weights under a new head.
+
+    Raises:
+        ModelError: The weights can't be read or are not whole.
+    """
+    import torch
+    from safetensors import SafetensorError
+    from transformers import AutoModel
+
+    from ragweave.tools.parts.spans.model import SpanEncoder
+
+    with quiet():
+        try:
+            encoder, told = AutoModel.from_pretrained(
+                str(base),
+                trust_remote_code=False,
+                use_safetensors=True,
+                local_files_only=True,
+                dtype=torch.float32,
+                output_loading_info=True,
+            )
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as fault:
+            raise ModelError(f"{base}: its weights cannot be read ({_line(fault)})") from fault
+    missing = sorted(name for name in told["missing_keys"] if not name.startswith("pooler"))
+    if missing:
+        raise ModelError(f"{base}: its weights are not whole (no {missing[0]})")
+    return SpanEncoder(encoder, dropout)
+
+
+def read_model(folder: Path, dropout: float = 0.0) -> SpanEncoder:
+    """Return a trained span encoder; nothing in the folder is run.
+
+    Raises:
+        UsageError: Something in the folder could run, or there are no weights.
+        MissingExtraError: torch or transformers is not installed.
+        ModelError: The weights can't be read, or are not a span encoder's.
+    """
+    try:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+        from transformers import AutoConfig, AutoModel
+
+        from ragweave.tools.parts.spans.model import SpanEncoder
+    except ImportError as error:
+        raise MissingExtraError("A trained span encoder", "hf") from error
+    check_encoder(folder)
+    with quiet():
+        try:
+            config = AutoConfig.from_pretrained(
+                str(folder), trust_remote_code=False, local_files_only=True
+            )
+            maker: Any = AutoModel
+            model = SpanEncoder(maker.from_config(config, trust_remote_code=False), dropout)
+            model.load_state_dict(load_file(folder / WEIGHTS))
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as fault:
+            raise ModelError(f"{folder}: its weights cannot be read ({_line(fault)})") from fault
+    return model.float().eval()
+
+
+def write_model(folder: Path, model: SpanEncoder, tokenizer: Any) -> None:
+    """Write a span encoder; the tokenizer's `model_max_length` is the most tokens of a window."""
+    from safetensors.torch import save_model
+
+    model.encoder.config.save_pretrained(str(folder))
+    tokenizer.save_pretrained(str(folder))
+    save_model(model, str(folder / WEIGHTS))
+
+
+def _line(fault: BaseException) -> str:
+    return " ".join(str(fault).split())[:200]
