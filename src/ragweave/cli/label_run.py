@@ -164,7 +164,7 @@ def _progress() -> Iterator[Tell]:
     )
     screen = progress_console()
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task("labelling")
+        task = bar.add_task("labelling", total=None)
 
         def tell(done: int, total: int, failed: int) -> None:
             told = f"labelling, {failed} failed" if failed else "labelling"
