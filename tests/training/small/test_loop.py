@@ -83,6 +83,22 @@ def test_the_loss_falls_and_each_epoch_sees_every_item_in_another_order(tmp_path
     assert watch.lines[0].startswith("epoch 1: weight ")
 
 
+def test_items_of_like_length_make_a_batch_and_each_is_seen_once(tmp_path):
+    seen: list[list[tuple[float, float]]] = []
+    items = [(float(at), 0.0) for at in range(1, 41)]
+    made = lesson(seen, batch=8, epochs=3.0)
+    learn(
+        Lesson(**{**vars(made), "items": items, "length": lambda one: one[0] ** 4}),
+        tmp_path,
+        Watch(),
+    )
+    epochs = [seen[at : at + 5] for at in range(0, 15, 5)]
+    for epoch in epochs:
+        assert sorted(one for batch in epoch for one in batch) == items
+        assert all(max(batch)[0] - min(batch)[0] <= 12 for batch in epoch)
+    assert len({tuple(map(tuple, epoch)) for epoch in epochs}) == 3
+
+
 @pytest.mark.parametrize("stop", [1, 3, 7, 12])
 def test_a_resumed_training_equals_an_undisturbed_one(tmp_path, stop):
     whole = lesson(groups=True)
