@@ -75,3 +75,16 @@ def test_the_hash_follows_the_content(tmp_path: Path) -> None:
     same = open_dataset(f"jsonl:{write_lines(tmp_path / 'b.jsonl', *rows)}")
     other = open_dataset(f"jsonl:{write_lines(tmp_path / 'c.jsonl', *rows, *rows)}")
     assert one.hash == same.hash != other.hash
+
+
+def test_passages_of_plain_rows_are_read_without_naming_the_format(tmp_path: Path) -> None:
+    row = {"question": "Who?", "answers": ["Ada"], "passages": ["It was Ada."]}
+    (tmp_path / "mine.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
+    (question,) = open_dataset(str(tmp_path / "mine.jsonl"))
+    assert [doc.page_content for doc in question.passages] == ["It was Ada."]
+
+
+def test_plain_rows_without_passages_are_nq_open(tmp_path: Path) -> None:
+    row = {"question": "Who?", "answer": ["Ada"]}
+    (tmp_path / "mine.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
+    assert open_dataset(str(tmp_path / "mine.jsonl")).name == "nq_open"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from ragweave.evaluation.datasets import beir
 from ragweave.evaluation.datasets.files import file_hash
 from ragweave.evaluation.datasets.format import Format
 from ragweave.evaluation.datasets.hub import hub_rows
+from ragweave.evaluation.datasets.open_qa import NQ_OPEN
 from ragweave.evaluation.datasets.plain import plain
 from ragweave.evaluation.datasets.question import Question
 from ragweave.evaluation.datasets.registry import DATASETS, SNIFFED
@@ -113,7 +114,22 @@ def open_dataset(spec: str) -> Dataset:
         return _opened(name, Path(path), DATASETS[name], settings)
     if Path(path).is_dir():
         return _opened("beir", Path(path), (DATASETS["beir"][0],), settings)
-    return _opened("", Path(path), (*SNIFFED, plain("jsonl", {})), settings)
+    return _opened("", Path(path), sniffed(), settings)
+
+
+def sniffed() -> tuple[Format, ...]:
+    """Return the formats that a file without a named data set is tried for, in order.
+
+    NQ-open's takes any row with question and answers, and would leave unread what a plain row
+    says beyond these.
+    """
+    own = plain("jsonl", {})
+    fuller = replace(own, fits=lambda fields: own.fits(fields) and any(map(fields.get, _MORE)))
+    return (*(one for one in SNIFFED if one is not NQ_OPEN), fuller, NQ_OPEN, own)
+
+
+_MORE = ("passages", "answer_type")
+"""What plain rows may say and NQ-open's do not."""
 
 
 def parse_spec(spec: str) -> tuple[str, str, dict[str, str]]:

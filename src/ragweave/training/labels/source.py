@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.datasets import DATASETS, Question
-from ragweave.evaluation.datasets.dataset import PLAIN, parse_spec
+from ragweave.evaluation.datasets.dataset import PLAIN, parse_spec, sniffed
 from ragweave.evaluation.datasets.files import file_hash, rows_of
 from ragweave.evaluation.datasets.format import Format
 from ragweave.evaluation.datasets.hub import hub_rows
@@ -132,16 +132,6 @@ class Source:
         return one
 
 
-def _sniffed() -> tuple[Format, ...]:
-    """Return the formats that a row without a named data set is tried for, in order.
-
-    NQ-open's takes any row with question and answer, and would leave plain rows' passages unread.
-    """
-    own = plain("jsonl", {})
-    filled = replace(own, fits=lambda fields: own.fits(fields) and bool(fields.get("passages")))
-    return (*(one for one in SNIFFED if one is not NQ_OPEN), filled, NQ_OPEN, own)
-
-
 def _told(form: Format | None) -> str:
     """Return what rows of a format are called where the spec names no data set."""
     if form is None:
@@ -173,7 +163,7 @@ def open_source(spec: str) -> Source:
         return _opened(spec, "", (form,), lambda: rows_of(file), digest, settings)
     if settings:
         raise UsageError(f"{spec!r}: field names behind '?' are for jsonl: and csv: files")
-    forms = DATASETS[name] if name else _sniffed()
+    forms = DATASETS[name] if name else sniffed()
     reader = forms[-1] if not name else forms[0]
     first = next(iter(rows_of(file)), None) if not file.is_dir() else None
     if first is not None:  # a format that nests its questions (SQuAD, ASQA) has its own rows
