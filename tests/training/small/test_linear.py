@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 from pathlib import Path
 
@@ -170,6 +171,44 @@ def test_rows_that_were_half_written_are_read_again(base, tmp_path):
     rest = Looking()
     train_part(plan, resume=True, watch=rest)
     assert [done for done, _ in rest.steps] == [16, 32, 48]
+
+
+class Filling(Looking):
+    """Lets no file grow beyond 2 kB from some moment on: a disk that is full."""
+
+    def __init__(self, moment):
+        super().__init__()
+        self._moment = moment
+
+    def step(self, done, total, loss):
+        super().step(done, total, loss)
+        self._fill("rows" if done == total else "")
+
+    def say(self, line):
+        super().say(line)
+        self._fill("part")
+
+    def _fill(self, moment):
+        if moment == self._moment:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, resource.RLIM_INFINITY))
+
+
+@pytest.mark.parametrize(
+    ("moment", "said", "read_again"),
+    [("rows", "nothing is kept yet", [16, 32, 48]), ("part", "what was read is kept", [])],
+)
+def test_a_full_disk_stops_and_says_what_is_kept(base, tmp_path, moment, said, read_again):
+    """Full when the rows are to be kept, or when the part is to be written."""
+    plan, before = planned(tmp_path, base), resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(TrainingStoppedError, match=said):
+            train_part(plan, watch=Filling(moment))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    rest = Looking()
+    train_part(plan, resume=True, watch=rest)
+    assert [done for done, _ in rest.steps] == read_again
+    assert len(load_linear_scorer(plan.folder).score(PAIRS[:2])) == 2
 
 
 def test_vectors_that_are_no_numbers_stop_the_training(base, tmp_path):

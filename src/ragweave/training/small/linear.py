@@ -21,13 +21,18 @@ from ragweave.tools.parts.judge.reading import COLUMNS, Read, read_pairs, texts_
 from ragweave.tools.parts.judge.reference import Array, Reference
 from ragweave.tools.parts.judge.weights import LinearWeights, write_weights
 from ragweave.training.calibration import NEUTRAL, Platt, best_balanced, calibrate
-from ragweave.training.job import Fitted, Job, Shown
-from ragweave.training.large.guard import room_needed
+from ragweave.training.job import CHECKPOINTS, Fitted, Job, Shown
 from ragweave.training.measures import as_json, judge_measures
 from ragweave.training.rows import JudgeRow, TrainingRow
 from ragweave.training.settings import Settings
 from ragweave.training.small.linear_fit import Labels, Line, fit_line, out_of_fold
-from ragweave.training.small.linear_rows import pairs_of, read_rows, reference_of
+from ragweave.training.small.linear_rows import (
+    KEPT,
+    pairs_of,
+    read_rows,
+    reference_of,
+    room_kept,
+)
 from ragweave.training.small.linear_settings import LinearSettings
 from ragweave.training.small.pairs import NAMES
 from ragweave.training.splits import question_key
@@ -91,7 +96,7 @@ def _fit(job: Job, settings: LinearSettings) -> Fitted:
     if chances:
         found = judge_measures(chances, held_out.tolist(), threshold)
         metrics = {**as_json(found), **metrics}
-    with room_needed(job.folder):
+    with room_kept(job.folder / CHECKPOINTS / KEPT):
         write_weights(job.folder, _weights(line, platt, reference))
     return Fitted(threshold=threshold, metrics=metrics)
 

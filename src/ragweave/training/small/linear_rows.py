@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +19,7 @@ from ragweave.tools.parts.judge.reading import COLUMNS, Read, read_pairs, texts_
 from ragweave.tools.parts.judge.reference import Array, Reference
 from ragweave.training.errors import TrainingStoppedError
 from ragweave.training.job import CHECKPOINTS, Job
-from ragweave.training.large.guard import room_needed
+from ragweave.training.large.checkpoints import is_full_disk
 from ragweave.training.rows import JudgeRow, TrainingRow
 
 KEPT = "read.safetensors"
@@ -90,6 +91,30 @@ def read_rows(job: Job, encoder: Encoder, reference: Reference) -> Read:
     return Read(found[:, : len(COLUMNS)], found[:, len(COLUMNS) :])
 
 
+@contextmanager
+def room_kept(file: Path) -> Iterator[None]:
+    """Turn a full disk into an error that says what was kept.
+
+    Args:
+        file: Where the rows that were read are kept.
+
+    Raises:
+        TrainingStoppedError: The disk, or a quota, is full.
+    """
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, SafetensorError) as fault:
+        if not is_full_disk(fault):
+            raise
+        left = "what was read is kept" if file.is_file() else "nothing is kept yet"
+        raise TrainingStoppedError(
+            f"the disk is full, or a limit on file sizes is reached ({file.parent.parent}); "
+            f"{left}: --resume goes on from there"
+        ) from fault
+
+
 def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     for first in range(0, len(texts), _TEXTS):
         yield texts[first : first + _TEXTS]
@@ -117,7 +142,7 @@ def _keep(file: Path, rows: Array) -> int:
 
     draft = file.with_name(f".{file.name}.new")
     file.parent.mkdir(parents=True, exist_ok=True)
-    with room_needed(file.parent):
+    with room_kept(file):
         try:
             save_file({"rows": np.ascontiguousarray(rows)}, draft)
             draft.replace(file)
