@@ -1,0 +1,341 @@
+"""The small filter on sentences that people chose: which sentence of a passage answers?
+
+    python benchmarks/trained_filter.py [--folds 3] [--run 0,1] [--silver squad,nq]
+        [--only silver,further,gold] [--cross-encoder] [--fresh]
+
+Measures on `filter/qed-dev` and `filter/clapnq-answerable` (in `../shared/data`), by
+cross-validation over questions. All rows are made by `ragweave label filter`'s own code: people's
+choice (`gold`) there, and for silver pre-training the sentences that hold an answer (`strinc`) of
+SQuAD 2.0's sample, NQ-open with gold passages, and (`--silver …,dpr`) DPR's. Silver rows are left
+out whose question stands in `filter/*`, or whose passages share three 8-word shingles with one
+there. Passages of one sentence, or whose every sentence was chosen, are not measured: nothing can
+be wrong there.
+
+Ways: word F1 with the question, the lead sentence, cosine of untrained MiniLM, and span encoders
+trained on silver rows alone, on `filter/*` alone, and on silver rows first and `filter/*` after;
+`--cross-encoder` adds the plain cross-encoder on `filter/*`. `first`: the best sentence is one that
+people chose; `in two`: one of the best two is. The threshold of each fold is chosen on the other
+folds' scores to keep 0.9 of the chosen sentences; recall and share of words kept are measured at
+it. Where one fold alone was run, its threshold is chosen on itself, which flatters it a little.
+
+Goal: 0.75 first. Silver rows alone, which nobody labelled, bring a span encoder from word F1's 0.49
+to 0.70 on QED and to 0.74 on both (CLAPNQ's sentences are easier: 0.80); how far people's labels
+carry it, and over which folds, stands in the results. The goal is not reached on QED.
+
+Each stage keeps its part and its scores in `benchmarks/.trained_filter`, so that a run that was
+broken off goes on; `--fresh` begins anew. One torch thread. Writes `results/trained_filter.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from langchain_core.documents import Document
+from rich.console import Console
+from rich.table import Table
+
+from ragweave.tools.filters.measures import lexical
+from ragweave.tools.parts.filter import TrainedFilter
+from ragweave.tools.parts.judge.encoder import load_encoder
+from ragweave.training.job import Watch
+from ragweave.training.labels import Passages, SilverMaker, make_labels, open_source
+from ragweave.training.rows import SilverRow, TrainingRow, read_rows
+from ragweave.training.small.sentences import sentences_of
+from ragweave.training.small.span_measuring import span_measures, span_threshold
+from ragweave.training.splits import question_key
+from ragweave.training.train import plan_training, train_part
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT.parent / "shared" / "data"
+RESULTS = ROOT / "benchmarks" / "results" / "trained_filter.json"
+KEPT = ROOT / "benchmarks" / ".trained_filter"
+GOLD = {
+    "qed": "qed:filter/qed-dev.jsonl.gz",
+    "clapnq": "clapnq:filter/clapnq-answerable.jsonl.gz",
+}
+SILVER = {
+    "squad": "squad:abstain/squad2-dev-sample.json.gz",
+    "nq": "nq:nq/nq-open-oracle.jsonl.gz",
+    "dpr": "dpr:nq/dpr-one-passage.jsonl.gz",
+}
+GOAL, RECALL, SHINGLE, SHARED = 0.75, 0.9, 8, 3
+TRAINED = {
+    "silver": "span encoder: silver",
+    "gold": "span encoder: filter/*",
+    "further": "span encoder: silver, then filter/*",
+    "cross-encoder": "cross-encoder: filter/*",
+}
+Scores = list[list[float] | None]
+
+
+class Passage(NamedTuple):
+    """A passage to measure on."""
+
+    data: str
+    row: SilverRow
+    sentences: list[str]
+    gold: list[int]
+
+
+class Judged(NamedTuple):
+    """A passage with its scores."""
+
+    logits: list[float]
+    gold: list[int]
+    sizes: list[int]
+    """Words of each sentence."""
+
+
+class Bar(Watch):
+    """Prints every twentieth step."""
+
+    def step(self, done: int, total: int, loss: float | None) -> None:
+        """Tell a step."""
+        if done % 20 == 0 or done == total:
+            print(f"  {done}/{total} loss {loss:.3f}", flush=True)
+
+    def say(self, line: str) -> None:
+        """Tell a line."""
+        print(f"  {line}", flush=True)
+
+
+def labelled(name: str, spec: str, measure: str) -> list[SilverRow]:
+    """Return a data set's rows, labelled by the package."""
+    kind, _, path = spec.partition(":")
+    maker = SilverMaker(measure, Passages(None, 1), top=None if measure == "strinc" else 1)
+    out = KEPT / f"{name}.jsonl"
+    made = make_labels(open_source(f"{kind}:{DATA / path}"), maker, out, skip_bad=True)
+    return cast("list[SilverRow]", read_rows(made.path, "filter"))
+
+
+def passages() -> list[Passage]:
+    """Return the passages with something to choose, of which people chose."""
+    found = []
+    for data, spec in GOLD.items():
+        for row in labelled(data, spec, "gold"):
+            spans = sentences_of(row)
+            gold = [at for at, one in enumerate(spans) if one.keep]
+            if 0 < len(gold) < len(spans):
+                found.append(Passage(data, row, [one.span["text"] for one in spans], gold))
+    return found
+
+
+def silver(names: Sequence[str], held: Sequence[Passage]) -> tuple[list[SilverRow], dict[str, int]]:
+    """Return silver rows that share nothing with what is measured, and how many are left out."""
+    questions = {question_key(one.row) for one in held}
+    texts = {gram for one in held for gram in shingles(one.row)}
+    rows: list[SilverRow] = []
+    counts: dict[str, int] = {}
+    for name in names:
+        for row in labelled(name, SILVER[name], "strinc"):
+            apart = question_key(row) not in questions and len(shingles(row) & texts) < SHARED
+            key = f"{name}: {'rows' if apart else 'left out'}"
+            counts[key] = counts.get(key, 0) + 1
+            if apart:
+                rows.append(row)
+    return rows, counts
+
+
+def shingles(row: SilverRow) -> set[str]:
+    """Return the runs of eight words in a row's passages."""
+    found = set()
+    for one in row["passages"]:
+        words = "".join(c if c.isalnum() else " " for c in one["text"].lower()).split()
+        found |= {" ".join(words[at : at + SHINGLE]) for at in range(len(words) - SHINGLE + 1)}
+    return found
+
+
+def folds_of(found: Sequence[Passage], count: int) -> list[int]:
+    """Deal the questions out to folds; questions that share a passage are in one fold."""
+    head: dict[str, str] = {}
+    keys = []
+    for one in found:
+        text = one.row["passages"][0]["text"]
+        keys.append(head.setdefault(text, head.setdefault(question_key(one.row), text)))
+    order = np.random.default_rng(1).permutation(sorted(set(keys)))
+    place = {str(key): at % count for at, key in enumerate(order)}
+    return [place[key] for key in keys]
+
+
+def train(name: str, rows: Sequence[TrainingRow], kind: str, **settings: Any) -> tuple[Path, float]:
+    """Train a part, or return the one that was trained before; and its minutes."""
+    folder, file = KEPT / name, KEPT / f"{name}.rows.jsonl"
+    minutes = KEPT / f"{name}.minutes"
+    if not (folder / "part.json").is_file():
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+        plan = plan_training(
+            "filter",
+            file,
+            folder,
+            kind=kind,
+            settings={"held_out": 0.02, "save_every": 50, **settings},
+        )
+        print(f"{name}: {len(rows)} rows", flush=True)
+        started = time.process_time()
+        train_part(plan, resume=(folder / "training.json").is_file(), watch=Bar())
+        minutes.write_text(str((time.process_time() - started) / 60))
+    return folder, float(minutes.read_text())
+
+
+def part_scores(name: str, folder: Path, found: Sequence[Passage]) -> list[list[float]]:
+    """Return a part's logits of each passage's sentences, as it gives them in use."""
+    file = KEPT / f"{name}.scores.json"
+    if not file.is_file():
+        part = TrainedFilter(str(folder), top=None, threshold=0.0)
+        made = []
+        for one in found:
+            texts = [Document(p["text"], id=p["id"], metadata={"title": p["title"]})
+                     for p in one.row["passages"]]  # fmt: skip
+            kept = part.keep(one.row["question"], texts)
+            place = {span["start"]: span["score"] for span in kept}
+            starts = [span.span["start"] for span in sentences_of(one.row)]
+            made.append([float(np.log(place.get(at, 0.0) + 1e-12)) for at in starts])
+        file.write_text(json.dumps(made))
+    return cast("list[list[float]]", json.loads(file.read_text()))
+
+
+def untrained(found: Sequence[Passage]) -> Iterator[tuple[str, Scores]]:
+    """Yield the ways that nothing is trained for."""
+    yield "word F1", [[lexical(s, one.row["question"]) for s in one.sentences] for one in found]
+    yield "lead sentence", [[-float(at) for at in range(len(one.sentences))] for one in found]
+    encoder = load_encoder("minilm", device="cpu")
+    texts = [one.row["question"] for one in found] + [s for one in found for s in one.sentences]
+    vectors = encoder.vectors(texts)
+    yield (
+        "untrained MiniLM",
+        [
+            [float(vectors[s] @ vectors[one.row["question"]]) for s in one.sentences]
+            for one in found
+        ],
+    )
+
+
+def measured(found: Sequence[Passage], scores: Scores, folds: Sequence[int]) -> dict[str, Any]:
+    """Return the measures by data set, over the passages that have scores."""
+    have = [at for at, one in enumerate(scores) if one is not None]
+    told: dict[str, Any] = {}
+    for data in (*GOLD, "both"):
+        parts: list[Judged] = []
+        for fold in sorted({folds[at] for at in have}):
+            rest = [at for at in have if folds[at] != fold] or have
+            least = span_threshold([scores[at] or [] for at in rest],
+                                   [found[at].gold for at in rest], RECALL)  # fmt: skip
+            for at in have:
+                if folds[at] == fold and data in (found[at].data, "both"):
+                    # in units of its fold's threshold, so that one threshold serves all folds
+                    logits = (np.asarray(scores[at]) / -np.log(least)).tolist()
+                    sizes = [len(sentence.split()) for sentence in found[at].sentences]
+                    parts.append(Judged(logits, found[at].gold, sizes))
+        if parts:
+            told[data] = span_measures(
+                [one.logits for one in parts],
+                [one.gold for one in parts],
+                [one.sizes for one in parts],
+                float(np.exp(-1.0)),
+            )
+    return told
+
+
+def trained(
+    options: argparse.Namespace, found: Sequence[Passage], folds: Sequence[int]
+) -> Iterator[tuple[str, Scores, dict[str, float]]]:
+    """Yield the ways that are trained, each after each of its folds."""
+    ways = options.only.split(",") + (["cross-encoder"] if options.cross_encoder else [])
+    base, rows = "minilm", silver(options.silver.split(","), found)[0]
+    if {"silver", "further"} & set(ways):
+        folder, took = train("silver", rows, "span-encoder", epochs=1.0)
+        base = str(folder)
+        if "silver" in ways:
+            yield "silver", list(part_scores("silver", folder, found)), {"training": took}
+    for way in [one for one in ("further", "gold", "cross-encoder") if one in ways]:
+        scores: Scores = [None] * len(found)
+        minutes = []
+        for fold in map(int, options.run.split(",")):
+            name = f"{way}-{fold}"
+            others = [one.row for one, at in zip(found, folds, strict=True) if at != fold]
+            kind = "cross-encoder" if way == "cross-encoder" else "span-encoder"
+            more: dict[str, Any] = {"base": base} if way == "further" else {}
+            folder, took = train(name, others, kind, **more)
+            minutes.append(took)
+            mine = [at for at, one in enumerate(folds) if one == fold]
+            for at, one in zip(mine, part_scores(name, folder, [found[at] for at in mine]),
+                               strict=True):  # fmt: skip
+                scores[at] = one
+            yield way, scores, {"training": sum(minutes) / len(minutes)}
+
+
+def show(console: Console, ways: dict[str, Any]) -> None:
+    """Print a table."""
+    table = Table(title="Filters of sentences: mean [95% interval]")
+    for column in ("", "data", "n", "first", "in two", "recall", "words kept"):
+        table.add_column(column)
+    for name, way in ways.items():
+        for data, one in way["measures"].items():
+            cells = [
+                f"{one[key]['mean']:.3f} [{one[key]['low']:.3f}, {one[key]['high']:.3f}]"
+                for key in ("first", "in_two", "recall", "words_kept")
+            ]
+            table.add_row(name, data, str(one["first"]["n"]), *cells)
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folds", type=int, default=3)
+    parser.add_argument("--run", help="folds to run, such as 0,1 (all)")
+    parser.add_argument("--silver", default="squad,nq", help="squad,nq,dpr")
+    parser.add_argument("--only", default="silver,further,gold")
+    parser.add_argument("--cross-encoder", action="store_true")
+    parser.add_argument("--fresh", action="store_true", help="forget what earlier runs kept")
+    options = parser.parse_args()
+    options.run = options.run or ",".join(map(str, range(options.folds)))
+    import torch
+
+    torch.set_num_threads(1)
+    if options.fresh:
+        shutil.rmtree(KEPT, ignore_errors=True)
+    KEPT.mkdir(exist_ok=True)
+    (KEPT / ".gitignore").write_text("*\n")
+    console = Console(width=140)
+    found = passages()
+    folds = folds_of(found, options.folds)
+    told: dict[str, Any] = {
+        "goal": {"first": GOAL},
+        "folds": options.folds,
+        "folds_run": options.run,
+        "recall_wanted": RECALL,
+        "passages": {data: sum(one.data == data for one in found) for data in GOLD},
+        "silver": silver(options.silver.split(","), found)[1],
+        "ways": {},
+    }
+    console.print(told)
+    ways = told["ways"]
+    for name, scores in untrained(found):
+        ways[name] = {"measures": measured(found, scores, folds)}
+    for way, scores, minutes in trained(options, found, folds):
+        name = TRAINED[way]
+        ways[name] = {"measures": measured(found, scores, folds), "cpu_minutes": minutes}
+        RESULTS.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        best = ways[name]["measures"]
+        reached = {data: one["first"]["mean"] for data, one in best.items()}
+        console.print(f"{name}: first {reached} (goal {GOAL}), {minutes}")
+    RESULTS.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    show(console, ways)
+    for data in (*GOLD, "both"):
+        name, most = max(
+            ((name, way["measures"][data]["first"]["mean"]) for name, way in ways.items()),
+            key=lambda one: one[1],
+        )
+        word = "reached" if most >= GOAL else "missed"
+        console.print(f"goal {GOAL} first on {data}: {word} ({most:.3f}, {name})")
+
+
+if __name__ == "__main__":
+    main()
