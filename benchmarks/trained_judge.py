@@ -17,8 +17,8 @@ its reach:
 * whether a fluent draft about NaturalQuestions or TriviaQA is right is a matter of facts, and an
   encoder of 22 million parameters has not stored them;
 * the label depends on what nobody sees who judges: how many gold answers and aliases there are and
-  how long they are (in an experiment not repeated here, these alone gave 0.72), and a gold answer counts where
-  it is a substring of the draft, wherever it stands;
+  how long they are (in an experiment not repeated here, these alone gave 0.72), and a gold answer
+  counts where it is a substring of the draft, wherever it stands;
 * 641 rows are few, and the AUC still rises with more: rows from `ragweave label judge` are the
   first thing to try, the proxy's own token probabilities (not in these files) the second.
 
