@@ -12,7 +12,8 @@ from tests.training.large import tiny
 
 from ragweave.training.errors import TrainingStoppedError
 from ragweave.training.kinds import recipe_of
-from ragweave.training.large import checkpoints, fit
+from ragweave.training.large import fit
+from ragweave.training.running import checkpoints
 
 KINDS = ["seq2seq", "causal-lora"]
 FILES = {"seq2seq": "model.safetensors", "causal-lora": "adapter_model.safetensors"}

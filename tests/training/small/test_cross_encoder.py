@@ -21,7 +21,7 @@ pytest.importorskip("datasets")
 
 from ragweave.tools.parts.encoder_run import load_torch_model
 from ragweave.tools.parts.pairs import load_pair_scorer
-from ragweave.training.large.checkpoints import newest, step_of
+from ragweave.training.running.checkpoints import newest, step_of
 from ragweave.training.small.cross_encoder import RECIPE
 from ragweave.training.small.head import has_head, write_calibration
 from tiny_encoder import make_tiny_encoder

@@ -12,10 +12,10 @@ from ragweave.tools.parts.bases import find_base
 from ragweave.tools.parts.card import PartRole
 from ragweave.tools.parts.weights import adapters_over, read_model
 from ragweave.training.job import Job
-from ragweave.training.large.arguments import computes_bfloat16
 from ragweave.training.large.examples import EncodedRows
 from ragweave.training.large.fit import LargeRecipe, Learner
 from ragweave.training.large.seq2seq import MAX_OUTPUT
+from ragweave.training.running.arguments import computes_bfloat16
 from ragweave.training.settings import Settings
 
 BASES: dict[PartRole, str] = {

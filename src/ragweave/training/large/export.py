@@ -18,7 +18,7 @@ from ragweave.tools.parts.weights import (
     read_tokenizer,
     with_adapter,
 )
-from ragweave.training.large.checkpoints import is_full_disk
+from ragweave.training.running.checkpoints import is_full_disk
 
 _LLAMA_CPP = "llama.cpp"
 _QUANT = "Q4_K_M"

@@ -11,13 +11,13 @@ from ragweave.tools.parts.card import PartRole
 from ragweave.tools.parts.weights import greedy, quiet, read_tokenizer
 from ragweave.tools.parts.writers import TextWriter
 from ragweave.training.job import CHECKPOINTS, Fitted, Job, Shown
-from ragweave.training.large.arguments import arguments
-from ragweave.training.large.checkpoints import drop_broken, newest
 from ragweave.training.large.examples import Encoder, encoder, shown
-from ragweave.training.large.guard import guarded, memory_needed, room_needed
-from ragweave.training.large.looking import Looking, history
 from ragweave.training.large.measuring import measure
-from ragweave.training.large.processes import is_main, world_size
+from ragweave.training.running.arguments import arguments
+from ragweave.training.running.checkpoints import drop_broken, newest
+from ragweave.training.running.guard import guarded, memory_needed, room_needed
+from ragweave.training.running.looking import Looking, history
+from ragweave.training.running.processes import is_main, world_size
 from ragweave.training.settings import Settings
 
 

@@ -13,9 +13,9 @@ from ragweave.tools.parts.forms import KNOWN, UNKNOWN
 from ragweave.tools.parts.writers import TextWriter
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.training.large.examples import Example, example
-from ragweave.training.large.processes import any_process, gathered, share
 from ragweave.training.measures import auc
 from ragweave.training.rows import TrainingRow
+from ragweave.training.running.processes import any_process, gathered, share
 
 WRITTEN = 200
 """Most held-out rows that are written out for the exact match: writing is slow, a loss is not."""

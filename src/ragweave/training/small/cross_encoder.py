@@ -15,10 +15,10 @@ from ragweave.tools.parts.encoder_run import model_run, quiet
 from ragweave.tools.parts.pairs import PairScorer, form_of
 from ragweave.training.calibration import Platt, calibrate
 from ragweave.training.job import CHECKPOINTS, Fitted, Job, Shown
-from ragweave.training.large.checkpoints import drop_broken, newest
-from ragweave.training.large.guard import memory_needed, room_needed
-from ragweave.training.large.looking import Looking, history
-from ragweave.training.large.processes import is_main
+from ragweave.training.running.checkpoints import drop_broken, newest
+from ragweave.training.running.guard import memory_needed, room_needed
+from ragweave.training.running.looking import Looking, history
+from ragweave.training.running.processes import is_main
 from ragweave.training.settings import Settings
 from ragweave.training.small.base import Base, encoder_base
 from ragweave.training.small.head import has_head, write_calibration

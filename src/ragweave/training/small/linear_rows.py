@@ -19,8 +19,8 @@ from ragweave.tools.parts.judge.reading import COLUMNS, Read, read_pairs, texts_
 from ragweave.tools.parts.judge.reference import Array, Reference
 from ragweave.training.errors import TrainingStoppedError
 from ragweave.training.job import CHECKPOINTS, Job
-from ragweave.training.large.checkpoints import is_full_disk
 from ragweave.training.rows import JudgeRow, TrainingRow
+from ragweave.training.running.checkpoints import is_full_disk
 
 KEPT = "read.safetensors"
 """What was read, under the checkpoints."""

@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 
 from ragweave.training.errors import TrainingStoppedError
 from ragweave.training.job import Watch
-from ragweave.training.large.arguments import computes_bfloat16, device_of
-from ragweave.training.large.checkpoints import drop_broken, kept, newest
-from ragweave.training.large.guard import memory_needed, room_needed
+from ragweave.training.running.arguments import computes_bfloat16, device_of
+from ragweave.training.running.checkpoints import drop_broken, kept, newest
+from ragweave.training.running.guard import memory_needed, room_needed
 from ragweave.training.settings import Settings
 from ragweave.training.small.saved import read_checkpoint, write_checkpoint
 

@@ -22,7 +22,7 @@ from ragweave.tools.parts.encoder_run import (
     quiet,
 )
 from ragweave.tools.parts.pairs import PairScorer
-from ragweave.training.large.guard import room_needed
+from ragweave.training.running.guard import room_needed
 
 TOLERANCE = 1e-3
 """Most that a probability may differ from the torch weights'."""

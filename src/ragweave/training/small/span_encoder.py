@@ -16,8 +16,8 @@ from ragweave.tools.parts.encoder_run import quiet
 from ragweave.tools.parts.spans.scorer import SpanScorer
 from ragweave.tools.parts.spans.weights import write_model
 from ragweave.training.job import CHECKPOINTS, Fitted, Job, Shown
-from ragweave.training.large.guard import room_needed
 from ragweave.training.rows import SilverRow
+from ragweave.training.running.guard import room_needed
 from ragweave.training.settings import Settings
 from ragweave.training.small.loop import Lesson, learn
 from ragweave.training.small.sentences import sentences_of

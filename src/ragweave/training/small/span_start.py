@@ -14,7 +14,7 @@ from ragweave.tools.parts import is_part, read_card
 from ragweave.tools.parts.card import CARD
 from ragweave.tools.parts.spans.reading import Reader
 from ragweave.tools.parts.spans.weights import KIND, new_model, read_model
-from ragweave.training.large.arguments import device_of
+from ragweave.training.running.arguments import device_of
 from ragweave.training.small.base import encoder_base
 from ragweave.training.small.span_settings import SpanSettings
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ragweave.training.large.arguments import arguments
-from ragweave.training.large.guard import guarded
+from ragweave.training.running.arguments import arguments
+from ragweave.training.running.guard import guarded
 from ragweave.training.small.pairs import Pair
 from ragweave.training.small.settings import SmallSettings
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ragweave.training.job import Watch
-from ragweave.training.large.processes import any_process, is_main
+from ragweave.training.running.processes import any_process, is_main
 
 Measure = Callable[[], Mapping[str, Any] | None]
 

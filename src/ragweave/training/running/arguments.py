@@ -7,7 +7,7 @@ from typing import Any
 
 from ragweave.errors import UsageError
 from ragweave.tools.parts.weights import best_device, has_bfloat16
-from ragweave.training.large.processes import world_size
+from ragweave.training.running.processes import world_size
 from ragweave.training.settings import Settings
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.training.errors import TrainingStoppedError
-from ragweave.training.large.checkpoints import is_full_disk, kept
-from ragweave.training.large.processes import any_process
+from ragweave.training.running.checkpoints import is_full_disk, kept
+from ragweave.training.running.processes import any_process
 
 
 def guarded(trainer: Any, checkpoints: Path) -> Any:

@@ -1,0 +1,1 @@
+"""How trainers run, whatever they train: arguments, checkpoints, faults, progress, processes."""
