@@ -215,31 +215,85 @@ class StopAfterMeasures(tiny.Losses):
 
 
 class StopWhileMeasuring(tiny.Losses):
-    """Wants to stop from the moment that the first epoch's last step is told."""
+    """Wants to stop from the moment that a step is told and has been asked about."""
 
-    def __init__(self):
+    def __init__(self, asked):
         super().__init__()
-        self.asked = 0
+        self.left = asked
 
     @property
     def stop_wanted(self):
-        self.asked += 1
-        return self.asked > 5
+        self.left -= 1
+        return self.left < 0
 
     @stop_wanted.setter
     def stop_wanted(self, value):
-        """Is asked once a step, four times, and then before the rows are measured."""
+        """Is asked once a step, and then before each 64 of the rows that are measured."""
 
 
-@pytest.mark.parametrize(("watch", "epochs"), [(StopAfterMeasures, 2), (StopWhileMeasuring, 1)])
+MANY = {"held_out": tiny.silver_rows(3) * 22}
+"""Measured in two parts, with a look at the wish to stop before each."""
+
+
+@pytest.mark.parametrize(
+    ("watch", "epochs"), [(StopAfterMeasures(), 2), (StopWhileMeasuring(5), 1)]
+)
 def test_a_wish_to_stop_at_an_epochs_end_saves_what_was_learnt(base, tmp_path, watch, epochs):
-    kind, measured = "seq2seq", {"held_out": tiny.silver_rows(3) * 30}
-    looking = watch()
+    kind = "seq2seq"
     with pytest.raises(KeyboardInterrupt):
-        run(base(kind), tmp_path / "part", kind, watch=looking, **measured)
-    assert len(looking.losses) == 4
+        run(base(kind), tmp_path / "part", kind, watch=watch, **MANY)
+    assert len(watch.losses) == 4
     assert checkpoints.newest(tmp_path / "part" / "checkpoints").name == "checkpoint-4"
     rest = tiny.Losses()
-    fitted = run(base(kind), tmp_path / "part", kind, watch=rest, resume=True, **measured)
+    fitted = run(base(kind), tmp_path / "part", kind, watch=rest, resume=True, **MANY)
     assert len(rest.losses) == 4
     assert len(fitted.metrics.get("epochs", [1])) == epochs
+
+
+@pytest.fixture(scope="module")
+def measured(base, tmp_path_factory):
+    """What an undisturbed training measures, by kind and epochs."""
+    made = {}
+
+    def metrics(kind, epochs):
+        if (kind, epochs) not in made:
+            folder = tmp_path_factory.mktemp("measured")
+            made[kind, epochs] = run(base(kind), folder, kind, epochs=epochs, **MANY).metrics
+        return made[kind, epochs]
+
+    return metrics
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("epochs", [1.0, 2.0])
+@pytest.mark.parametrize("measuring", [False, True])
+def test_a_training_stopped_after_its_last_step_still_tells_what_it_came_to(
+    base, measured, tmp_path, kind, epochs, measuring
+):
+    """Stopped by the last step itself, or while its epoch is measured; then while going on, too."""
+    last, folder = round(4 * epochs), tmp_path / "part"
+    before = 2 * (epochs > 1) + (epochs > 1)
+    watch = StopWhileMeasuring(last + before + 1) if measuring else tiny.Losses(last)
+    with pytest.raises(KeyboardInterrupt):
+        run(base(kind), folder, kind, watch=watch, epochs=epochs, **MANY)
+    assert len(watch.losses) == last
+    for asked in (0, 1):
+        again = StopWhileMeasuring(asked)
+        with pytest.raises(KeyboardInterrupt):
+            run(base(kind), folder, kind, watch=again, epochs=epochs, resume=True, **MANY)
+        assert (again.losses, again.lines) == ([], [])
+        assert not (folder / FILES[kind]).exists()
+    rest = tiny.Losses()
+    fitted = run(base(kind), folder, kind, watch=rest, epochs=epochs, resume=True, **MANY)
+    assert (rest.losses, len(rest.lines)) == ([], 1)
+    assert fitted.metrics == measured(kind, epochs)
+    assert (folder / FILES[kind]).exists()
+
+
+def test_a_training_without_held_out_rows_stopped_after_its_last_step_is_finished(base, tmp_path):
+    kind = "seq2seq"
+    with pytest.raises(KeyboardInterrupt):
+        run(base(kind), tmp_path / "part", kind, watch=tiny.Losses(8))
+    fitted = run(base(kind), tmp_path / "part", kind, watch=tiny.Losses(), resume=True)
+    assert fitted.metrics == {}
+    assert (tmp_path / "part" / FILES[kind]).exists()

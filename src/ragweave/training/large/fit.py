@@ -102,6 +102,7 @@ class LargeRecipe:
         last = newest(checkpoints) if job.resume else None
         with memory_needed(checkpoints), room_needed(checkpoints):
             trainer.train(resume_from_checkpoint=str(last) if last else None)
+            looking.finish(trainer.state)
             if looking.stopped:
                 raise KeyboardInterrupt
             if is_main():

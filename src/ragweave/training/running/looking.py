@@ -65,21 +65,40 @@ class Looking:
         """Measure, and save with the measures."""
         if self.stopped:
             return
-        measured = self._measure()
-        if measured:
-            state.log_history.append(
-                {"step": state.global_step, "epoch": state.epoch, HELD_OUT: measured}
-            )
-            if is_main():
-                self._watch.say(f"epoch {state.epoch:g}: {_line(measured)}")
+        self._look(state)
         if any_process(self._watch.stop_wanted):
             self.stopped = control.should_training_stop = True
         control.should_save = True
 
+    def finish(self, state: Any) -> None:
+        """Measure the last epoch, if a wish to stop had kept it from that.
+
+        A training that was stopped after its last step has no epoch left to end when it goes on.
+        """
+        if self.stopped or _name(state.epoch) in history(state):
+            return
+        self.stopped = not self._look(state) and any_process(self._watch.stop_wanted)
+
+    def _look(self, state: Any) -> bool:
+        """Measure and tell; return whether there are measures, which is so in all processes."""
+        measured = self._measure()
+        if not measured:
+            return False
+        state.log_history.append(
+            {"step": state.global_step, "epoch": state.epoch, HELD_OUT: measured}
+        )
+        if is_main():
+            self._watch.say(f"epoch {_name(state.epoch)}: {_line(measured)}")
+        return True
+
 
 def history(state: Any) -> dict[str, Mapping[str, Any]]:
     """Return the measures by epoch."""
-    return {f"{one['epoch']:g}": one[HELD_OUT] for one in state.log_history if HELD_OUT in one}
+    return {_name(one["epoch"]): one[HELD_OUT] for one in state.log_history if HELD_OUT in one}
+
+
+def _name(epoch: float) -> str:
+    return f"{epoch:g}"
 
 
 def _line(measured: Mapping[str, Any]) -> str:
