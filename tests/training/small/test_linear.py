@@ -15,7 +15,7 @@ from tests.tiny_encoder import make_tiny_encoder
 from ragweave import build_graph
 from ragweave.errors import ModelError, UsageError
 from ragweave.tools.parts import read_card, write_card
-from ragweave.training.calibration import NEUTRAL
+from ragweave.training.calibration import NEUTRAL, calibrate
 from ragweave.training.errors import TrainingStoppedError
 from ragweave.training.job import CHECKPOINTS, Job, Watch
 from ragweave.training.kinds import DEFAULT_KIND
@@ -30,7 +30,7 @@ from ragweave.tools.parts.chat import PartChat
 from ragweave.tools.parts.judge.load import load_linear_scorer
 from ragweave.tools.parts.judge.reading import COLUMNS
 from ragweave.training.small import linear_rows
-from ragweave.training.small.linear import RECIPE
+from ragweave.training.small.linear import RECIPE, _calibrated
 
 PLACES = ["Paris", "Rome", "London", "France", "Italy", "England"]
 SURE = "William Shakespeare was born in {}. He was a poet."
@@ -309,3 +309,15 @@ def test_slimplm_branches_by_what_a_linear_judge_says(judge, draft, known):
     state = graph.invoke({"question": QUESTION})
     assert state["usage"]["retrievals"] == int(not known)
     assert state["usage"]["by_role"]["judge"]["input_tokens"] > 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_repeats_that_agree_calibrate_as_one(tmp_path, seed):
+    """With odd classes, a row's repeats would stand in both halves if each counted as a row."""
+    random = np.random.default_rng(seed)
+    labels = np.arange(101) < 51
+    logits = np.where(labels, 1.0, -1.0) + random.normal(scale=2.0, size=101)
+    settings = changed(RECIPE.defaults("judge"), {})
+    job = Job(role="judge", kind="linear", rows=Split([], []), settings=settings, folder=tmp_path)
+    found, _, _ = _calibrated(job, np.tile(logits, (4, 1)), labels)
+    assert found == calibrate(logits.tolist(), labels.tolist())

@@ -118,12 +118,16 @@ def _stop(job: Job) -> None:
 def _calibrated(
     job: Job, free: Array | None, labels: Labels
 ) -> tuple[Platt, float, dict[str, Any]]:
-    """Calibrate and choose the threshold on rows that were not fitted on, training rows all."""
+    """Calibrate and choose the threshold on rows that were not fitted on, training rows all.
+
+    A row's repeats are one logit to the calibration, their mean: as rows of their own they would
+    stand in both of its halves.
+    """
     if free is None:
         job.watch.say("too few questions to calibrate on: the threshold is 0.5")
         return Platt(), NEUTRAL, {}
     truth = np.tile(labels, len(free)).tolist()
-    platt = calibrate(free.ravel().tolist(), truth)
+    platt = calibrate(free.mean(axis=0).tolist(), labels.tolist())
     threshold = best_balanced(platt.probabilities(free.ravel().tolist()), truth)
     first = platt.probabilities(free[0].tolist())
     found = as_json(judge_measures(first, labels.tolist(), threshold))
