@@ -12,6 +12,7 @@ from ragweave.training.measures import (
     as_json,
     auc,
     auc_interval,
+    card_measures,
     filter_measures,
     hit,
     judge_measures,
@@ -116,3 +117,30 @@ def test_filter_measures_are_means_over_questions():
     )
     assert (found["first"].n, found["precision"].n, found["empty"].n) == (2, 2, 3)
     assert as_json(found)["first"] == {"mean": 0.5, "low": 0.0, "high": 1.0, "n": 2}
+
+
+def test_a_card_tells_the_best_sentence_alone_from_all_above_the_threshold():
+    questions = [
+        Marked([0.9, 0.8, 0.1], [True, True, False], [10, 30, 60]),
+        Marked([0.7, 0.6, 0.2], [False, True, False], [20, 20, 10]),
+        Marked([0.3, 0.4], [True, False], [10, 30]),
+    ]
+    means = {name: one.mean for name, one in card_measures(questions, 0.5).items()}
+    assert means == pytest.approx(
+        {
+            "first": 1 / 3,
+            "in_two": 1.0,
+            "empty": 1 / 3,
+            "recall_top_1": (0.5 + 0 + 0) / 3,
+            "precision_top_1": (1 + 0) / 2,
+            "tokens_kept_top_1": (0.1 + 0.4 + 1) / 3,
+            "recall_above_threshold": (1 + 1 + 0) / 3,
+            "precision_above_threshold": (1 + 0.5) / 2,
+            "tokens_kept_above_threshold": (0.4 + 0.8 + 1) / 3,
+        }
+    )
+
+
+def test_of_equal_sentences_the_first_is_the_best():
+    tie = [Marked([0.9, 0.9], [True, False], [1, 1])]
+    assert filter_measures(tie, 0.5, 1)["precision"].mean == 1.0

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ragweave.evaluation.metrics.statistics import Interval, bootstrap
 
 _CELLS = 4_000_000
+_OF_KEPT = ("recall", "precision", "tokens_kept")
 
 
 class Marked(NamedTuple):
@@ -116,15 +117,21 @@ def judge_measures(
     return found
 
 
-def filter_measures(questions: Sequence[Marked], threshold: float) -> dict[str, Interval]:
+def filter_measures(
+    questions: Sequence[Marked], threshold: float, top: int | None = None
+) -> dict[str, Interval]:
     """Return the filter's measures, each a mean over questions.
 
     `first` and `in_two`: a sentence to keep is the best, or among the best two (over questions
-    that have one). `recall` and `precision`: of sentences above the threshold. `tokens_kept`:
-    share of the text that goes on, all of it where nothing is above the threshold; `empty`: how
-    often that is so.
+    that have one). `recall` and `precision`: of the sentences that are kept. `tokens_kept`:
+    share of the text that goes on, all of it where nothing is kept; `empty`: how often that is so.
+
+    Args:
+        questions: Their sentences.
+        threshold: What a kept sentence's score exceeds.
+        top: Most sentences kept of a question; None: all above the threshold.
     """
-    keeps = [[score > threshold for score in one.scores] for one in questions]
+    keeps = [_kept(one.scores, threshold, top) for one in questions]
     answerable = [one for one in questions if any(one.gold)]
     both = list(zip(questions, keeps, strict=True))
     values: dict[str, list[float]] = {
@@ -138,12 +145,32 @@ def filter_measures(questions: Sequence[Marked], threshold: float) -> dict[str, 
     return {name: bootstrap(found) for name, found in values.items() if found}
 
 
+def card_measures(questions: Sequence[Marked], threshold: float) -> dict[str, Interval]:
+    """Return a filter's measures with all above the threshold kept, and with the best one alone.
+
+    The names of recall, precision and share of the text end in `_above_threshold` or in `_top_1`:
+    the method `filco` keeps the best one unless `top` says otherwise. The others do not differ.
+    """
+    every, best = (filter_measures(questions, threshold, top) for top in (None, 1))
+    return {
+        **{name: one for name, one in every.items() if name not in _OF_KEPT},
+        **{f"{name}_top_1": one for name, one in best.items() if name in _OF_KEPT},
+        **{f"{name}_above_threshold": one for name, one in every.items() if name in _OF_KEPT},
+    }
+
+
 def as_json(measures: Mapping[str, Interval], digits: int = 4) -> dict[str, Any]:
     """Return measures as plain values for a card: `{"auc": {"mean": …, "low": …, …}}`."""
     return {
         name: {key: round(value, digits) for key, value in asdict(interval).items()}
         for name, interval in measures.items()
     }
+
+
+def _kept(scores: Sequence[float], threshold: float, top: int | None) -> list[bool]:
+    order = sorted(range(len(scores)), key=lambda i: -scores[i])[:top]
+    chosen = {i for i in order if scores[i] > threshold}
+    return [i in chosen for i in range(len(scores))]
 
 
 def _grouped(

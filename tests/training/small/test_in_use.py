@@ -83,7 +83,7 @@ def test_a_trained_filter_keeps_the_sentence_before_and_after_its_export(tmp_pat
         settings=settings,
     )
     card = train_part(plan)
-    assert card.metrics["first"]["mean"] == card.metrics["recall"]["mean"] == 1.0
+    assert card.metrics["first"]["mean"] == card.metrics["recall_top_1"]["mean"] == 1.0
 
     passage = Document(TEXT, id="p", metadata={"title": "poet"})
     kept = load_part(tmp_path / "filter", "filter").keep("who wrote hamlet", [passage])

@@ -130,7 +130,7 @@ def test_the_threshold_suits_the_role():
     assert judged.threshold == pytest.approx(0.35)
     assert judged.metrics["accuracy"]["mean"] == 1.0
     sifted = measure("filter", pairs, chances)
-    assert sifted.metrics["first"]["mean"] == sifted.metrics["precision"]["mean"] == 1.0
+    assert sifted.metrics["first"]["mean"] == sifted.metrics["precision_top_1"]["mean"] == 1.0
     pairs += [pair(False, row=2)] * 3
     chances = [0.9, 0.2, 0.1, 0.3, 0.2, 0.2, 0.2]
     assert measure("filter", pairs, chances, recall=1.0).threshold < 0.1

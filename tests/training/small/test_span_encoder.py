@@ -122,8 +122,13 @@ def test_the_loss_falls_and_the_card_says_what_came_of_it(trained):
     folder, card, watch = trained
     assert sum(watch.losses[-5:]) < sum(watch.losses[:5]) / 10
     assert (card.role, card.kind) == ("filter", "span-encoder")
-    assert set(card.metrics) >= {"first", "in_two", "recall", "precision", "words_kept"}
-    assert card.metrics["recall"]["mean"] >= 0.9
+    kept = {"recall", "precision", "words_kept"}
+    ways = {f"{name}_{way}" for name in kept for way in ("top_1", "above_threshold")}
+    assert set(card.metrics) >= {"first", "in_two", *ways}
+    assert not set(card.metrics) & kept
+    assert card.metrics["recall_above_threshold"]["mean"] >= 0.9
+    left_out = {"no_sentence_kept": 0, "every_sentence_kept": 0}
+    assert card.metrics["rows_not_measured"] == left_out
     assert card.metrics["first"]["n"] == 4
     assert card.data["used"] == {"train": 4, "held_out": 4}
     assert 0 < card.threshold < 1

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ragweave.tools.parts import PartRole
 from ragweave.training.calibration import NEUTRAL, best_accuracy, best_f1, wanted_recall
-from ragweave.training.measures import Marked, as_json, filter_measures, judge_measures
+from ragweave.training.measures import Marked, as_json, card_measures, judge_measures
 from ragweave.training.small.pairs import Pair
 
 
@@ -46,7 +46,7 @@ def measure(
             if recall
             else best_f1(probabilities, labels)
         )
-    found = filter_measures(marked(pairs, probabilities), threshold)
+    found = card_measures(marked(pairs, probabilities), threshold)
     return Measured(threshold, as_json(found))
 
 

@@ -7,7 +7,7 @@ and a passage costs one run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from ragweave.errors import UsageError
@@ -20,6 +20,7 @@ from ragweave.training.rows import SilverRow
 from ragweave.training.running.guard import room_needed
 from ragweave.training.settings import Settings
 from ragweave.training.small.loop import Lesson, learn
+from ragweave.training.small.measuring import Measured
 from ragweave.training.small.sentences import sentences_of
 from ragweave.training.small.span_measuring import measure_spans
 from ragweave.training.small.span_rows import Example, Sorted, examples_of, sheet_of
@@ -109,9 +110,19 @@ def _fit(job: Job, settings: SpanSettings) -> Fitted:
         write_model(job.folder, model, tokenizer)
     return Fitted(
         threshold=final.threshold,
-        metrics={**final.metrics, "epochs": history} if len(history) > 1 else final.metrics,
+        metrics=_metrics(final, held_out, history),
         data=_data(start, train, held_out),
     )
+
+
+def _metrics(final: Measured, held_out: Sorted, history: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the measures, and how many held-out rows are not in them."""
+    left_out = {
+        "no_sentence_kept": held_out.empty,
+        "every_sentence_kept": held_out.whole,
+    }
+    told = {**final.metrics, "rows_not_measured": left_out} if final.metrics else {}
+    return {**told, "epochs": history} if len(history) > 1 else told
 
 
 def _logits(job: Job, scorer: SpanScorer, examples: Sequence[Example]) -> list[list[float]] | None:
