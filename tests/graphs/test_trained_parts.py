@@ -240,13 +240,20 @@ def test_a_generator_drafts_nothing(parts: Path) -> None:
     build_graph("slimplm", model=f"{parts}/generator", proxy="extractive")
 
 
-def test_a_trained_judge_needs_no_scorer(parts: Path) -> None:
+def test_a_trained_judge_needs_no_scorer_and_no_margin(parts: Path, tmp_path: Path) -> None:
     class Scorer:
         def score(self, pairs: Any) -> list[float]:
             return [0.0 for _ in pairs]
 
     with pytest.raises(UsageError, match="judges by itself: leave judge_scorer out"):
         build_graph("slimplm", judge=f"{parts}/judge", judge_scorer=Scorer())
+    with pytest.raises(UsageError, match=r"leave margin out, or set judge=.*/judge\?threshold="):
+        build_graph("slimplm", judge=f"{parts}/judge", margin=5.0)
+    make_writer(tmp_path / "judge", "judge", {judge_input(QUESTION, KNOWN).text: "<Known(True)>"})
+    with pytest.raises(UsageError, match=r"leave margin out$"):
+        build_graph("slimplm", judge=f"{tmp_path}/judge", margin=5.0)
+    build_graph("slimplm", judge=f"{parts}/judge", margin=0.0)
+    build_graph("slimplm", judge="extractive", margin=5.0)
 
 
 def test_an_unsafe_part_is_refused_when_the_graph_is_built(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def build_graph(
         }
     )
     check_drafts(models, chosen)
-    check_scorer(models, judge_scorer)
+    check_scorer(models, judge_scorer, chosen)
     parts = Parts[Any](
         models=models if retry_policy is None else replace(models, retry=retry_policy),
         retriever=retriever,

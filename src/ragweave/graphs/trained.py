@@ -15,6 +15,7 @@ from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import ChatModel, Models, chat_model
 from ragweave.tools.parts import PartRole
 from ragweave.tools.parts.chat import PartChat
+from ragweave.tools.parts.engines import SCORES
 from ragweave.tools.parts.filter import trained_filter
 from ragweave.tools.parts.spec import inspected, is_part_spec
 
@@ -121,15 +122,22 @@ def check_drafts(models: Models, options: Options) -> None:
         )
 
 
-def check_scorer(models: Models, judge_scorer: object) -> None:
-    """Check that no scorer is given for a judge that was trained to say its verdict.
+def check_scorer(models: Models, judge_scorer: object, options: Options) -> None:
+    """Check that no scorer or margin is given for a judge that was trained to say its verdict.
 
     Raises:
         UsageError: There is one.
     """
     part = part_of(models.by_role("judge"))
-    if part is not None and judge_scorer is not None:
+    if part is None:
+        return
+    if judge_scorer is not None:
         raise UsageError(f"{part.folder}: judges by itself: leave judge_scorer out")
+    if isinstance(options, NecessityOptions) and options.margin:
+        raise UsageError(
+            f"{part.folder}: judges by itself, without a margin: leave margin out"
+            + (f", or set judge={part.folder}?threshold=…" if part.card.kind in SCORES else "")
+        )
 
 
 def part_of(model: ChatModel | None) -> PartChat | None:
