@@ -225,3 +225,41 @@ def test_hotpot_supporting_facts_are_all_found(tmp_path: Path) -> None:
         )
     assert done.rows == 200
     assert done.total("spans") >= 0.99 * facts
+
+
+@pytest.mark.parametrize("measure", ["lexical", "cxmi"])
+def test_spans_stand_in_rank_and_reading_order(tmp_path: Path, measure: str) -> None:
+    """Not in the order of their scores, which come from the answers."""
+    row = {
+        "id": "a",
+        "question": "When was the Old Bridge opened?",
+        "answers": ["in 1932"],
+        "passages": [
+            {"title": "Museum", "text": "It opened late in 1932 to us. In 1932."},
+            {"title": "Bridge", "text": "Old Bridge, 1932. Opened in 1932, then."},
+        ],
+    }
+    scorer = Overlap() if measure == "cxmi" else None
+    maker = silver(measure, k=2, order="given", top=None, threshold=0.1, scorer=scorer)
+    (made_row,) = made(write(tmp_path / "qa.jsonl", [row]), maker)
+    scores = [span["score"] for span in made_row["spans"]]
+    assert texts(made_row)[:2] == ["It opened late in 1932 to us.", "In 1932."]
+    ranks = {one["id"]: at for at, one in enumerate(made_row["passages"])}
+    places = [(ranks[one["passage_id"]], one["start"]) for one in made_row["spans"]]
+    assert places == sorted(places)
+    assert len(places) >= 3
+    assert measure == "cxmi" or scores != sorted(scores, reverse=True)
+
+
+class Falling:
+    """A scorer that finds an output the likelier, the later in the passage a sentence stands."""
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        return [float(len(prompt)) for prompt, _ in pairs]
+
+
+def test_the_best_by_cxmi_does_not_come_first(tmp_path: Path) -> None:
+    maker = silver("cxmi", top=None, scorer=Falling())
+    row = {**ROW, "passages": [{"title": "B", "text": "Short one. A much longer sentence here."}]}
+    (made_row,) = made(write(tmp_path / "qa.jsonl", [row]), maker)
+    assert texts(made_row) == ["Short one.", "A much longer sentence here."]

@@ -12,7 +12,7 @@ from ragweave.tools.filters import ContextFilter, Span, context_filter
 from ragweave.tools.filters.oracles import CXMI_THRESHOLD, LEXICAL_THRESHOLD, LexicalFilter
 from ragweave.tools.parts import PartRole
 from ragweave.tools.scorers.protocol import LogprobScorer
-from ragweave.tools.tasks import task_passages
+from ragweave.tools.tasks import TaskPassage, task_passages
 from ragweave.training.labels.gold import only_yes_or_no
 from ragweave.training.labels.maker import Dropped, Made, Mark, Once
 from ragweave.training.labels.passages import Passages
@@ -134,12 +134,16 @@ class SilverMaker:
             spans = self._questions.keep(_claim(item.text), passages)
         else:
             spans = self._answers.keep(item.text, passages, answers=answers)
+        shown = task_passages(passages)
         row = {
             "id": item.id,
             "question": item.text,
             "answers": answers,
-            "passages": task_passages(passages),
-            "spans": [{**span, "score": round(span["score"], 6)} for span in spans],
+            "passages": shown,
+            "spans": [
+                {**span, "score": round(span["score"], 6)}
+                for span in _in_reading_order(spans, shown)
+            ],
         }
         how = {**self._how, **self._passages.told}
         if self._measure == "lexical":
@@ -185,6 +189,12 @@ def _answers(item: Item) -> list[str]:
     if question.answer_sets:
         return list(dict.fromkeys(name for one in question.answer_sets for name in one))
     return list(question.answers)
+
+
+def _in_reading_order(spans: Sequence[Span], passages: Sequence[TaskPassage]) -> list[Span]:
+    """Return spans by rank and place: an order by score could be learnt from answers alone."""
+    ranks = {one["id"]: rank for rank, one in enumerate(passages)}
+    return sorted(spans, key=lambda one: (ranks[one["passage_id"]], one["start"]))
 
 
 def _claim(question: str) -> str:
