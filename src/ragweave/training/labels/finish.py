@@ -154,14 +154,18 @@ def _lost(
 def _write(path: Path, pieces: Iterator[bytes]) -> str:
     """Write a file whole or not at all; return its SHA-256, in hex."""
     draft = path.with_name(f"{path.name}.new")
-    with draft.open("wb") as stream:
-        if path.suffix == ".gz":
-            with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
-                packed.writelines(pieces)
-        else:
-            stream.writelines(pieces)
-        stream.flush()
-        os.fsync(stream.fileno())
-    digest = hashlib.sha256(draft.read_bytes()).hexdigest()
-    draft.replace(path)
+    try:
+        with draft.open("wb") as stream:
+            if path.suffix == ".gz":
+                with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
+                    packed.writelines(pieces)
+            else:
+                stream.writelines(pieces)
+            stream.flush()
+            os.fsync(stream.fileno())
+        digest = hashlib.sha256(draft.read_bytes()).hexdigest()
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)  # on a full disk it would hold the space
+        raise
     return digest
