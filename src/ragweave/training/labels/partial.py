@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 from ragweave.errors import UsageError
 from ragweave.training.errors import TrainingStoppedError
@@ -24,6 +24,7 @@ _SYNC = 0.25
 power may cost is a quarter of a second's work."""
 
 Kind = Literal["made", "dropped", "failed"]
+_KINDS: tuple[Kind, ...] = ("made", "dropped", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Partial:
         """Whether it holds, or held, a model's reply."""
         self._settings = json.loads(json.dumps(settings))
         self._handle = -1
+        self._made: BinaryIO | None = None
         self._end = 0
         self._synced = 0.0
 
@@ -78,6 +80,9 @@ class Partial:
 
     def __exit__(self, *_: object) -> None:
         """Close the file."""
+        if self._made is not None:
+            self._made.close()
+        self._made = None
         if self._handle >= 0:
             os.close(self._handle)
         self._handle = -1
@@ -97,9 +102,10 @@ class Partial:
 
     def row(self, entry: Entry) -> dict[str, Any]:
         """Return a made row."""
-        with self.path.open("rb") as stream:
-            stream.seek(entry.offset)
-            made: dict[str, Any] = json.loads(stream.readline())["made"]
+        if self._made is None:
+            self._made = self.path.open("rb")
+        self._made.seek(entry.offset)
+        made: dict[str, Any] = json.loads(self._made.readline())["made"]
         return made
 
     def remove(self) -> None:
@@ -122,7 +128,7 @@ class Partial:
                 self._end = len(head)
             for number, line in enumerate(stream, start=2):
                 if line.endswith(b"\n"):
-                    self._take(self._record(line, number), self._end)
+                    self._take(self._record(line, number), self._end, number)
                     self._end += len(line)
         if told and (self.entries or self.paid):
             raise UsageError(
@@ -140,24 +146,33 @@ class Partial:
         try:
             record = json.loads(line)
         except ValueError as fault:
-            raise UsageError(
-                f"{self.path}:{number}: is damaged ({fault}); delete the file to begin anew"
-            ) from fault
+            raise self._damaged(number, str(fault)) from fault
         return record if isinstance(record, dict) else {}
 
-    def _take(self, record: dict[str, Any], offset: int) -> None:
-        at = int(record["at"])
-        if "reply" in record:
+    def _damaged(self, number: int, why: str) -> UsageError:
+        return UsageError(
+            f"{self.path}:{number}: is damaged ({why}); delete the file to begin anew"
+        )
+
+    def _take(self, record: dict[str, Any], offset: int, number: int) -> None:
+        at, name = record.get("at"), record.get("reply")
+        if not isinstance(at, int):
+            raise self._damaged(number, "no question's position in 'at'")
+        if isinstance(name, str) and isinstance(record.get("value"), dict):
             self.paid = True
-            self.replies.setdefault(at, {})[record["reply"]] = record["value"]
+            self.replies.setdefault(at, {})[name] = record["value"]
             return
-        for kind in ("made", "dropped", "failed"):
-            if kind in record:
-                self.entries[at] = _entry(kind, offset, record["data"], record[kind])
+        kind = next((one for one in _KINDS if one in record), None)
+        data = record.get("data")
+        if kind is None or not isinstance(data, str):
+            raise self._damaged(number, "neither a reply nor what became of a question")
+        if kind == "made" and not isinstance(record[kind], dict):
+            raise self._damaged(number, "no row in 'made'")
+        self.entries[at] = _entry(kind, offset, data, record[kind])
 
     def _other(self, head: dict[str, Any]) -> str:
         """Return in what the settings of the first line differ; "" where they are the same."""
-        if head.get("ragweave_labels") != FORMAT:
+        if head.get("ragweave_labels") != FORMAT or not isinstance(head.get("settings"), dict):
             raise UsageError(f"{self.path}: is no labelling of format {FORMAT}; delete it")
         return difference(head["settings"], self._settings)
 
