@@ -3,7 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ from tests.scripted import ScriptedChat, Seen
 from tests.training.labels.rows import label, read, write
 
 from ragweave.errors import ModelError, UsageError
+from ragweave.evaluation.datasets.rows import Row
 from ragweave.training.errors import TrainingStoppedError
-from ragweave.training.labels import JudgeMaker, RewriteMaker, Sitting
+from ragweave.training.labels import JudgeMaker, RewriteMaker, Sitting, source
+from ragweave.training.labels.faults import is_model_fault
 from ragweave.training.labels.partial import Partial
 from ragweave.training.rows import read_rows
 
@@ -205,6 +207,127 @@ def test_a_damaged_partial_is_told(file: Path, tmp_path: Path) -> None:
     (tmp_path / "out.jsonl.partial").write_text("what is this\n", "utf-8")
     with pytest.raises(UsageError, match=r"out.jsonl.partial:1: is damaged"):
         label(file, judge(ScriptedChat(replies=says)), tmp_path / "out.jsonl")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"data": "plain", "dropped": "why"}',
+        '{"at": "1", "data": "plain", "dropped": "why"}',
+        '{"at": 1, "dropped": "why"}',
+        '{"at": 1, "data": "plain", "made": []}',
+        '{"at": 1, "reply": "draft"}',
+        '{"at": 1, "data": "plain"}',
+        "[1]",
+    ],
+)
+def test_a_line_that_is_no_record_is_told_by_file_and_line(tmp_path: Path, line: str) -> None:
+    with Partial(tmp_path / "out.jsonl", {}):
+        pass
+    path = tmp_path / "out.jsonl.partial"
+    path.write_text(f"{path.read_text('utf-8')}{line}\n", "utf-8")
+    with (
+        pytest.raises(UsageError, match=r"out.jsonl.partial:2: is damaged .*delete the file"),
+        Partial(tmp_path / "out.jsonl", {}),
+    ):
+        pass
+
+
+def test_rows_are_read_back_through_one_open_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, real = [0], Path.open
+
+    def counted(self: Path, *args: Any, **named: Any) -> Any:
+        opened[0] += 1
+        return real(self, *args, **named)
+
+    with Partial(tmp_path / "out.jsonl", {}) as partial:
+        monkeypatch.setattr(Path, "open", counted)
+        for at in range(300):
+            partial.add(at, "plain", "made", {"at": at, "text": "x" * 100})
+            assert partial.row(partial.entries[at])["at"] == at
+        assert [partial.row(partial.entries[at])["at"] for at in (7, 299, 0)] == [7, 299, 0]
+    assert opened == [1]
+
+
+class ClientError(Exception):
+    """As a client library may call its own."""
+
+
+def raised_by(package: str) -> Exception:
+    space: dict[str, Any] = {"__name__": f"{package}.chat"}
+    try:
+        exec("raise ValueError('the server says: overloaded')", space)
+    except ValueError as fault:
+        return fault
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("fault", "failed"),
+    [
+        (ModelError("down"), True),
+        (ConnectionResetError("gone"), True),
+        (TimeoutError("slow"), True),
+        (ClientError("no"), True),
+        (raised_by("langchain_openai"), True),
+        (raised_by("langchain_core"), False),
+        (KeyError("text"), False),
+        (FileNotFoundError("shelf"), False),
+    ],
+)
+def test_the_models_faults_fail_a_row_and_no_others(fault: Exception, failed: bool) -> None:
+    assert is_model_fault(fault) is failed
+
+
+def test_a_bug_is_no_failed_row(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    bug = ScriptedChat(replies=failing({3}, lambda: KeyError("text")))
+    with pytest.raises(KeyError, match="text"):
+        label(file, judge(bug), out, sitting=Sitting(concurrency=1, drop_failed=True))
+    assert not out.exists()
+    done = label(file, judge(ScriptedChat(replies=says)), out)
+    assert done.rows == 12
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
+def test_a_disk_that_is_full_at_the_end_holds_no_half_file(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def full(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ragweave.training.labels.finish.os.fsync", full)
+        patch.setattr("ragweave.training.labels.partial._SYNC", float("inf"))
+        with pytest.raises(TrainingStoppedError, match=r"No space left.*all is kept in"):
+            label(file, judge(ScriptedChat(replies=says)), tmp_path / name)
+    assert {one.name for one in tmp_path.iterdir()} == {"qa.jsonl", f"{name}.partial"}
+    proxy = ScriptedChat(replies=says)
+    assert label(file, judge(proxy), tmp_path / name).rows == 12
+    assert not proxy.seen
+
+
+def test_rows_of_the_hub_name_it_and_no_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rows(name: str, _settings: dict[str, str]) -> Iterator[Row]:
+        for number, fields in enumerate(ROWS, start=1):
+            yield Row(fields, f"hf:{name}, row {number}", number)
+
+    monkeypatch.setattr(source, "hub_rows", rows)
+    for spec, told in (
+        ("hf:nq_open?split=train", {"hub": "nq_open", "split": "train"}),
+        ("hf:nq_open", {"hub": "nq_open", "split": "validation"}),
+        ("hf:nq_open?config=de", {"hub": "nq_open", "config": "de", "split": "validation"}),
+    ):
+        out = tmp_path / f"{len(spec)}.jsonl"
+        done = label(spec, judge(ScriptedChat(replies=says)), out)
+        found = read(done.path)[0]["source"]
+        assert {key: found[key] for key in found if key in {"hub", "split", "config"}} == told
+        assert "sha256" not in found
+        assert label(spec, judge(ScriptedChat(replies=says)), out).before
 
 
 def test_a_full_disk_keeps_what_is_labelled(

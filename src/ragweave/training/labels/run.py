@@ -53,7 +53,7 @@ def make_labels(
     sitting = sitting or Sitting()
     settings = {
         "labels": maker.role,
-        "source": source.hash,
+        "source": source.hash or source.hub,
         "name": source.name,
         **({"fields": dict(source.settings)} if source.settings else {}),
         **({"limit": limit} if limit else {}),

@@ -23,6 +23,9 @@ from ragweave.evaluation.datasets.plain import plain
 from ragweave.evaluation.datasets.registry import SNIFFED
 from ragweave.evaluation.datasets.rows import Row, Rows
 
+HUB_SPLIT = "validation"
+"""The split that `hub_rows` reads where none is named."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
@@ -63,9 +66,19 @@ class Source:
     forms: tuple[Format, ...]
     rows: Callable[[], Rows]
     hash: str
-    """SHA-256 of the file, in hex."""
+    """SHA-256 of the file, in hex; "" for a data set of the hub, which is no file."""
+    hub: str = ""
+    """Name of a data set of the Hugging Face hub; "" for a file."""
     settings: Mapping[str, str]
     """What stood behind `?` of the spec."""
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """What rows say of where they came from: the file's `sha256`, or `hub` and split there."""
+        if not self.hub:
+            return {"sha256": self.hash}
+        config = {"config": self.settings["config"]} if "config" in self.settings else {}
+        return {"hub": self.hub, **config, "split": self.settings.get("split", HUB_SPLIT)}
 
     def read(self, *, gold: bool = True, limit: int | None = None) -> Iterator[Item | Bad]:
         """Yield the questions in file order.
@@ -151,7 +164,16 @@ def open_source(spec: str) -> Source:
     """
     name, path, settings = parse_spec(spec)
     if name == "hf":
-        return _opened(spec, "", SNIFFED, lambda: hub_rows(path, settings), path, settings)
+        hub = Source(
+            spec=spec,
+            name="",
+            forms=SNIFFED,
+            rows=lambda: hub_rows(path, settings),
+            hash="",
+            hub=path,
+            settings=settings,
+        )
+        return _holding_rows(hub)
     file = Path(path)
     if not file.exists():
         raise UsageError(f"{path}: there is no such file")
@@ -179,6 +201,12 @@ def _opened(
     digest: str,
     settings: Mapping[str, Any],
 ) -> Source:
-    if next(iter(rows()), None) is None:
-        raise UsageError(f"{spec}: holds no rows")
-    return Source(spec=spec, name=name, forms=forms, rows=rows, hash=digest, settings=settings)
+    return _holding_rows(
+        Source(spec=spec, name=name, forms=forms, rows=rows, hash=digest, settings=settings)
+    )
+
+
+def _holding_rows(source: Source) -> Source:
+    if next(iter(source.rows()), None) is None:
+        raise UsageError(f"{source.spec}: holds no rows")
+    return source

@@ -11,6 +11,7 @@ from typing import Any
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 from ragweave.tools.models import status_of
 from ragweave.training.errors import TrainingStoppedError
+from ragweave.training.labels.faults import is_model_fault
 from ragweave.training.labels.maker import Dropped, Made, Maker, Once
 from ragweave.training.labels.partial import Partial
 from ragweave.training.labels.sitting import Sitting, Tell
@@ -93,6 +94,8 @@ class Stream:
         except (MissingExtraError, TrainingStoppedError):
             raise
         except Exception as fault:
+            if not is_model_fault(fault):
+                raise  # a fault of ours is no failed row, which --drop-failed would leave out
             first = not any(one.kind == "made" for one in partial.entries.values())
             if status_of(fault) in _REFUSED or (first and isinstance(fault, UsageError)):
                 raise  # every other row would meet it too
@@ -108,7 +111,7 @@ class Stream:
 
     def _sourced(self, item: Item, made: Made) -> dict[str, Any]:
         """Return a row that says where it came from and how it was labelled."""
-        origin = {"data": item.data, "sha256": self.source.hash, "row": item.id}
+        origin = {"data": item.data, **self.source.origin, "row": item.id}
         return {**made.row, "source": {**origin, **made.how}}
 
     def _fail(self, item: Item, partial: Partial, fault: Exception) -> None:
