@@ -115,6 +115,7 @@ class Stream:
         except (RecordingError, UsageError, MissingExtraError):
             raise
         except Exception as fault:
+            # Whatever it is, the question's record tells of it, and the run goes on with the others.
             if status_of(fault) in _REFUSED:
                 raise
             seconds = time.perf_counter() - started
