@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
@@ -70,7 +69,6 @@ class TrainedFilter:
         self.follows: frozenset[str] = frozenset()
         """Which of `top` and `threshold` a run's options decide."""
         self._engine: Scoring | SpanScorer | TextWriter | None = None
-        self._lock = threading.Lock()
 
     def load(self) -> None:
         """Load the weights now rather than at the first call.

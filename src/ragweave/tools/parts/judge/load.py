@@ -6,13 +6,11 @@ from pathlib import Path
 
 from ragweave.errors import UsageError
 from ragweave.tools.parts.card import read_card
+from ragweave.tools.parts.engines import JUDGES
 from ragweave.tools.parts.judge.encoder import load_encoder
 from ragweave.tools.parts.judge.scorer import LinearScorer
 from ragweave.tools.parts.judge.weights import read_weights
 from ragweave.tools.parts.safe import check_safe
-
-LINEAR = "linear"
-"""The kind."""
 
 
 def load_linear_scorer(folder: str | Path, device: str = "auto") -> LinearScorer:
@@ -31,8 +29,9 @@ def load_linear_scorer(folder: str | Path, device: str = "auto") -> LinearScorer
     """
     path = Path(folder)
     card = read_card(path, "judge")
-    if card.kind != LINEAR:
-        raise UsageError(f"{path}: is a {card.kind}, and a {LINEAR} judge is wanted here")
+    if card.kind not in JUDGES:
+        wanted = " or ".join(JUDGES)
+        raise UsageError(f"{path}: is a {card.kind}, and a {wanted} judge is wanted here")
     check_safe(path)
     encoder = load_encoder(card.base, path, device)
     return LinearScorer(encoder, read_weights(path, encoder.dimension))
