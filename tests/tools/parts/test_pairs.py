@@ -156,6 +156,10 @@ def write_json(name, fields):
         (lambda f: (f / "model.safetensors").unlink(), r"no model\.safetensors"),
         (write_json("config.json", {"auto_map": {"AutoModel": "x.Y"}}), "auto_map"),
         (write_json("config.json", {"attn_implementation": "who/kernels"}), "code of its own"),
+        (
+            write_json("config.json", {"text_config": {"_attn_implementation": "who/kernels"}}),
+            "code of its own",
+        ),
         (write_json("adapter_config.json", {"peft_type": "LORA"}), "asks for adapters"),
         (write_json("modules.json", [{"type": "os.system"}]), "'os.system'"),
         (write_json("modules.json", {"type": 1}), "is no list of modules"),

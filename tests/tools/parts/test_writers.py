@@ -155,6 +155,8 @@ def test_a_folder_with_code_or_a_pickle_is_refused(tmp_path, name):
         ("config.json", {"auto_map": {"AutoConfig": "evil.Config"}}),
         ("config.json", {"attn_implementation": "somebody/kernel"}),
         ("config.json", {"_attn_implementation": {"": "somebody/kernel"}}),
+        ("config.json", {"text_config": {"_attn_implementation": "somebody/kernel"}}),
+        ("config.json", {"parts": [{"inner": {"attn_implementation": "somebody/kernel"}}]}),
         ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["evil.Tok", None]}}),
     ],
 )
@@ -179,6 +181,21 @@ def test_an_adapters_configuration_imports_nothing(tmp_path):
     }
     file.write_text(json.dumps({**told, **more}))
     assert load_writer(folder).write(INPUTS[:1], 5) == wanted
+
+
+@pytest.mark.parametrize("kind", ["causal-lora", "seq2seq"])
+def test_adapters_beside_whole_weights_are_refused(tmp_path, kind):
+    """In a part's own folder, and in a base that lies within it: transformers would apply them."""
+    if kind == "seq2seq":
+        folder = whole = seq2seq_part(tmp_path / "part")
+    else:
+        folder = causal_part(tmp_path / "part", tmp_path / "base", {"base": "inner"})
+        whole = (tmp_path / "base").rename(folder / "inner")
+        assert len(load_writer(folder).write(INPUTS[:1], 2)) == 1
+    evil = {"peft_type": "LORA", "megatron_core": "antigravity", "megatron_config": {"a": 1}}
+    (whole / "adapter_config.json").write_text(json.dumps(evil))
+    with pytest.raises(UsageError, match=rf"{whole}: adapter_config\.json asks for adapters"):
+        load_writer(folder)
 
 
 def test_a_missing_base_is_named_with_what_to_download(tmp_path):

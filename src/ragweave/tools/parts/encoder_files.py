@@ -8,10 +8,10 @@ from typing import Any
 
 from ragweave.errors import UsageError
 from ragweave.tools.parts.safe import check_safe
+from ragweave.tools.parts.weights import check_kernels, check_no_adapter
 
 WEIGHTS = "model.safetensors"
 ONNX = "model.onnx"
-ADAPTER = "adapter_config.json"
 
 _OWN = "sentence_transformers."
 _ACTIVATIONS = "torch.nn.modules."
@@ -40,8 +40,7 @@ def check_configurations(folder: str | Path) -> None:
         UsageError: One does; the text names the file.
     """
     root = Path(folder)
-    if (root / ADAPTER).exists():
-        raise UsageError(f"{root}: {ADAPTER} asks for adapters, and an encoder has none")
+    check_no_adapter(root)
     for name in _classes(root / "modules.json"):
         if not name.startswith(_OWN):
             raise UsageError(
@@ -53,9 +52,7 @@ def check_configurations(folder: str | Path) -> None:
             raise UsageError(
                 f"{root}: {file} names {activation!r}, which is no activation of torch"
             )
-    for name, value in _read(root / "config.json", {}).items():
-        if "attn_implementation" in name and "/" in str(value):
-            raise UsageError(f"{root}: config.json asks for code of its own ({name})")
+    check_kernels(root, _read(root / "config.json", {}))
 
 
 def _classes(path: Path) -> list[str]:

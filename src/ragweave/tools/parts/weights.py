@@ -13,6 +13,7 @@ from typing import Any
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 
 _SAFE = {"local_files_only": True, "trust_remote_code": False}
+_ADAPTER_FILE = "adapter_config.json"
 _ADAPTER = ("r", "lora_alpha", "lora_dropout", "target_modules", "use_rslora")
 """What is taken of `adapter_config.json`: other entries can name modules to import."""
 
@@ -58,7 +59,7 @@ def read_model(folder: Path, *, causal: bool, dtype: str) -> Any:
 
     Raises:
         ModelError: It can't be read, or is of the other kind.
-        UsageError: Its configuration asks for code.
+        UsageError: Its configuration asks for code, or there are adapters beside it.
     """
     import transformers
 
@@ -86,7 +87,7 @@ def with_adapter(model: Any, folder: Path) -> Any:
     from safetensors.torch import load_file
 
     try:
-        told = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+        told = json.loads((folder / _ADAPTER_FILE).read_text(encoding="utf-8"))
         if told.get("peft_type") != "LORA":
             raise ModelError(f"{folder}: holds {told.get('peft_type')} adapters, not LORA ones")
         config = LoraConfig(
@@ -169,17 +170,44 @@ def _dtype(name: str) -> Any:
     return name if name == "auto" else getattr(torch, name)
 
 
+def check_no_adapter(folder: Path) -> None:
+    """Refuse adapters beside a model: transformers would hand their whole configuration to peft.
+
+    Raises:
+        UsageError: There are some.
+    """
+    if (folder / _ADAPTER_FILE).exists():
+        raise UsageError(
+            f"{folder}: {_ADAPTER_FILE} asks for adapters, and a whole model has none; remove it"
+        )
+
+
+def check_kernels(folder: Path, fields: Any) -> None:
+    """Refuse kernels by hub name, however deep: transformers would fetch and run them.
+
+    Args:
+        folder: The model's folder, for the error's text.
+        fields: What its config.json holds.
+
+    Raises:
+        UsageError: There is one.
+    """
+    inner = fields.values() if isinstance(fields, dict) else fields
+    for one in inner if isinstance(fields, dict | list) else ():
+        check_kernels(folder, one)
+    for name, value in fields.items() if isinstance(fields, dict) else ():
+        if "attn_implementation" in name and "/" in str(value):
+            raise UsageError(f"{folder}: config.json asks for code of its own ({name})")
+
+
 def _check_config(folder: Path) -> None:
-    """Refuse kernels by hub name: transformers would fetch and run them."""
+    """Refuse what would make transformers import or fetch code."""
+    check_no_adapter(folder)
     try:
         fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as fault:
         raise ModelError(f"{folder}: its config.json can't be read ({_line(fault)})") from fault
-    for name, value in fields.items() if isinstance(fields, dict) else ():
-        if "attn_implementation" in name and not isinstance(value, str | None):
-            raise UsageError(f"{folder}: config.json has an odd {name}")
-        if "attn_implementation" in name and "/" in (value or ""):
-            raise UsageError(f"{folder}: config.json asks for code of its own ({name})")
+    check_kernels(folder, fields)
 
 
 def _ids(value: int | Sequence[int] | None) -> list[int]:
