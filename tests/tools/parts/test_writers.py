@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -34,9 +35,9 @@ def _offline(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
-def causal_part(folder, base, card=()):
+def causal_part(folder, base, card=(), **config):
     """A part whose adapters are random, and no adapter is nothing."""
-    tiny.causal_base(base)
+    tiny.causal_base(base, **config)
     folder.mkdir()
     torch.manual_seed(3)
     config = peft.LoraConfig(task_type="CAUSAL_LM", r=4, target_modules="all-linear")
@@ -123,6 +124,63 @@ def test_a_long_draft_loses_its_end_and_the_question_stays(tmp_path):
         writer.write([PartInput("What " * 200, "")])
     with pytest.raises(UsageError, match="max_new_tokens"):
         writer.write(INPUTS, 0)
+
+
+def test_a_calls_own_limit_leaves_the_input_what_places_are_left(tmp_path):
+    """The model has 256 places: more of them for the output are fewer for the input."""
+    card = {"settings": {"max_input": 230, "max_output": 16}}
+    folder = causal_part(tmp_path / "part", tmp_path / "base", card, max_position_embeddings=256)
+    writer = load_writer(folder)
+    long = judge_input("capital of Italy?", "I am not sure. " * 90)
+    for limit, room in ((None, 230), (10, 230), (100, 156), (150, 106)):
+        (one,) = writer.write([long], limit)
+        assert one.cut
+        assert room - 20 < one.input_tokens <= room
+        assert one.output_tokens <= (limit or 16)
+    with pytest.raises(UsageError, match="question alone is longer than the 6 tokens"):
+        writer.write([long], 250)
+    with pytest.raises(UsageError, match="256 tokens of output leave no room"):
+        writer.write([long], 256)
+
+
+class Alone:
+    """A tokenizer that two threads must not use at once."""
+
+    def __init__(self, inner):
+        self.inner, self.users, self.most = inner, 0, 0
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def _used(self, use, *given, **more):
+        self.users += 1
+        self.most = max(self.most, self.users)
+        time.sleep(0.002)
+        try:
+            return use(*given, **more)
+        finally:
+            self.users -= 1
+
+    def __call__(self, *given, **more):
+        return self._used(self.inner, *given, **more)
+
+    def decode(self, *given, **more):
+        return self._used(self.inner.decode, *given, **more)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda writer: writer.write(INPUTS[:2], 2),
+        lambda writer: writer.score([(INPUTS[0], KNOWN)]),
+        lambda writer: writer.decode([5, 6]),
+    ],
+)
+def test_threads_take_turns_at_the_tokenizer_too(writer, monkeypatch, use):
+    monkeypatch.setattr(writer, "tokenizer", Alone(writer.tokenizer))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: use(writer), range(8)))
+    assert writer.tokenizer.most == 1
 
 
 def test_scores_are_log_probabilities_with_the_end_token(writer):

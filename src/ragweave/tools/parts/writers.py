@@ -88,21 +88,26 @@ class TextWriter:
         """Return what the part writes for each input, greedily.
 
         Raises:
-            UsageError: `max_new_tokens` is below 1, or a question alone is too long to read.
+            UsageError: `max_new_tokens` is below 1, a causal model's places do not hold them and
+                any input, or a question alone is too long to read.
         """
         limit = self.max_output if max_new_tokens is None else max_new_tokens
         if limit < 1:
             raise UsageError(f"max_new_tokens must be at least 1, not {limit}")
-        fitted = [fit_input(self.tokenizer, self._led(one), self.max_input) for one in inputs]
+        room = input_limit(self.model.config, self.max_input, limit)
+        with self._lock:
+            return self._written(inputs, room, limit)
+
+    def _written(self, inputs: Sequence[PartInput | str], room: int, limit: int) -> list[Written]:
+        fitted = [fit_input(self.tokenizer, self._led(one), room) for one in inputs]
         end = self.tokenizer.eos_token_id if self.causal else None
         ids = [without_end(one.tokens, end) for one in fitted]
         outputs: dict[int, list[int]] = {}
         order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
-        with self._lock:
-            for first in range(0, len(order), self.batch):
-                chosen = order[first : first + self.batch]
-                new = generate(self.model, [ids[i] for i in chosen], limit)
-                outputs.update(zip(chosen, new, strict=True))
+        for first in range(0, len(order), self.batch):
+            chosen = order[first : first + self.batch]
+            new = generate(self.model, [ids[i] for i in chosen], limit)
+            outputs.update(zip(chosen, new, strict=True))
         return [
             Written(
                 text=self.decode(outputs[i]),
@@ -121,18 +126,19 @@ class TextWriter:
         """
         from ragweave.tools.scorers import HuggingFaceScorer
 
-        texts = [
-            (fit_input(self.tokenizer, self._led(one), self.max_input).text, output)
-            for one, output in pairs
-        ]
         with self._lock:
+            texts = [
+                (fit_input(self.tokenizer, self._led(one), self.max_input).text, output)
+                for one, output in pairs
+            ]
             return HuggingFaceScorer(self.model, self.tokenizer, batch_size=self.batch).score(texts)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of output tokens; marks (`<Known …>`) lose a space that some decoders put in."""
-        text = self.tokenizer.decode(
-            list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
+        with self._lock:
+            text = self.tokenizer.decode(
+                list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
         marked = self.role in ("judge", "rewriter")
         return (_OPENED.sub("<", text) if marked else str(text)).strip()
 
@@ -195,5 +201,8 @@ def input_limit(config: Any, max_input: int, max_output: int) -> int:
         return max_input
     room = int(places) if config.is_encoder_decoder else int(places) - max_output
     if room < 1:
-        raise UsageError(f"max_output is {max_output}, and the model has only {places} places")
+        raise UsageError(
+            f"{max_output} tokens of output leave no room for an input: the model has only {places} "
+            f"places; lower max_output, or a call's own limit"
+        )
     return min(max_input, room)
