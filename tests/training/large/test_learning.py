@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+import torch
 from tests.training.large import tiny
 
 from ragweave.tools.parts import PartCard, check_safe, write_card
 from ragweave.tools.parts.writers import load_writer
 from ragweave.training.kinds import recipe_of
 from ragweave.training.large.examples import example
+from ragweave.training.running.looking import Looking
 
 CASES = [
     ("seq2seq", "generator"),
@@ -95,3 +97,26 @@ def test_held_out_rows_are_measured_as_the_loaded_part_writes_them(bases, tmp_pa
         for one in examples
     )
     assert fitted.metrics["loss"] == pytest.approx(-sum(scores) / tokens, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["seq2seq", "causal-lora"])
+def test_several_gpus_in_one_process_do_not_multiply_the_batch(bases, tmp_path, kind, monkeypatch):
+    """What transformers counts as GPUs is counted when the arguments are made."""
+    tiny.see_two_gpus(monkeypatch)
+    told = {"epochs": 1.0, "batch": 4, "micro_batch": 2}
+    _, _, watch = trained(bases, tmp_path / "part", kind, "generator", 2, **told)
+    assert len(watch.losses) == watch.total == 5
+
+
+def test_gpus_that_are_left_unused_are_told_of(monkeypatch):
+    for gpus, cpu, world, lines in (
+        (2, False, 1, 1),
+        (1, False, 1, 0),
+        (2, True, 1, 0),
+        (2, False, 2, 0),
+    ):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
+        monkeypatch.setenv("WORLD_SIZE", str(world))
+        watch = tiny.Losses()
+        Looking(watch, 1, lambda: None).began(cpu=cpu)
+        assert len(watch.lines) == lines

@@ -184,6 +184,17 @@ LEARN = {
 """Settings that overfit a tiny model on a few rows, by kind."""
 
 
+def see_two_gpus(monkeypatch):
+    """Let transformers' arguments count two GPUs, as on a machine that has them."""
+    made = transformers.TrainingArguments.__post_init__
+
+    def counted(self):
+        made(self)
+        self._n_gpu = 2
+
+    monkeypatch.setattr(transformers.TrainingArguments, "__post_init__", counted)
+
+
 class Losses(Watch):
     """Keeps what it is told; asks to stop after a step."""
 

@@ -147,6 +147,21 @@ def test_an_overfitted_filter_keeps_what_the_oracle_kept(job):
     assert 0.2 < fitted.metrics["tokens_kept_above_threshold"]["mean"] < 0.5
 
 
+def test_several_gpus_in_one_process_do_not_multiply_the_batch(job, monkeypatch):
+    from transformers import TrainingArguments
+
+    made = TrainingArguments.__post_init__
+
+    def counted(self):
+        made(self)
+        self._n_gpu = 2
+
+    monkeypatch.setattr(TrainingArguments, "__post_init__", counted)
+    watch = Looking()
+    RECIPE.fit(job(watch=watch, epochs=1.0, micro_batch=4))
+    assert len(watch.losses) == watch.total == 2
+
+
 def test_without_held_out_rows_the_threshold_is_in_the_middle(job):
     fitted = RECIPE.fit(job(held_out=[], epochs=1.0))
     assert (fitted.threshold, dict(fitted.metrics)) == (0.5, {})

@@ -15,7 +15,7 @@ from ragweave.training.job import Job
 from ragweave.training.large.examples import EncodedRows
 from ragweave.training.large.fit import LargeRecipe, Learner
 from ragweave.training.large.seq2seq import MAX_OUTPUT
-from ragweave.training.running.arguments import computes_bfloat16
+from ragweave.training.running.arguments import computes_bfloat16, one_gpu
 from ragweave.training.settings import Settings
 
 BASES: dict[PartRole, str] = {
@@ -60,8 +60,13 @@ def trainer(learner: Learner, told: dict[str, Any], guard: Any, job: Job) -> Any
     rows = EncodedRows(learner.encode, job.rows.train)
     return guard(trl.SFTTrainer)(
         model=learner.model,
-        args=trl.SFTConfig(
-            **told, max_length=None, packing=False, dataset_kwargs={"skip_prepare_dataset": True}
+        args=one_gpu(
+            trl.SFTConfig(
+                **told,
+                max_length=None,
+                packing=False,
+                dataset_kwargs={"skip_prepare_dataset": True},
+            )
         ),
         train_dataset=Dataset.from_dict(rows.columns()),
         processing_class=learner.tokenizer,

@@ -17,7 +17,7 @@ from ragweave.training.running.arguments import arguments
 from ragweave.training.running.checkpoints import drop_broken, newest
 from ragweave.training.running.guard import guarded, memory_needed, room_needed
 from ragweave.training.running.looking import Looking, history
-from ragweave.training.running.processes import is_main, world_size
+from ragweave.training.running.processes import is_main
 from ragweave.training.settings import Settings
 
 
@@ -96,7 +96,7 @@ class LargeRecipe:
         told = arguments(job.settings, checkpoints)
         looking = Looking(job.watch, job.settings.save_every, measured)
         trainer = self.trainer(learner, told, lambda kind: guarded(kind, checkpoints), job)
-        _fill(trainer, looking, job)
+        _fill(trainer, looking)
         if is_main():
             drop_broken(checkpoints)
         last = newest(checkpoints) if job.resume else None
@@ -116,13 +116,9 @@ class LargeRecipe:
         )
 
 
-def _fill(trainer: Any, looking: Looking, job: Job) -> None:
-    """Put our callback in the place of transformers' printer; keep to one GPU a process."""
+def _fill(trainer: Any, looking: Looking) -> None:
+    """Put our callback in the place of transformers' printer."""
     from transformers import PrinterCallback
 
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(looking.callback())
-    if world_size() == 1 and trainer.args.n_gpu > 1:
-        # More GPUs in one process would be transformers' DataParallel, which is slow and untested.
-        trainer.args._n_gpu = 1
-        job.watch.say("one GPU is used; `accelerate launch -m ragweave train …` uses them all")

@@ -10,6 +10,7 @@ from ragweave.tools.parts.weights import read_model
 from ragweave.training.job import Job
 from ragweave.training.large.examples import EncodedRows, add_marks
 from ragweave.training.large.fit import LargeRecipe, Learner
+from ragweave.training.running.arguments import one_gpu
 from ragweave.training.settings import Settings
 
 MAX_OUTPUT: dict[PartRole, int] = {
@@ -50,7 +51,7 @@ def trainer(learner: Learner, told: dict[str, Any], guard: Any, job: Job) -> Any
 
     return guard(Seq2SeqTrainer)(
         model=learner.model,
-        args=Seq2SeqTrainingArguments(**told),
+        args=one_gpu(Seq2SeqTrainingArguments(**told)),
         train_dataset=EncodedRows(learner.encode, job.rows.train),
         data_collator=DataCollatorForSeq2Seq(learner.tokenizer, learner.model),
         processing_class=learner.tokenizer,

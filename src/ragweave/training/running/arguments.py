@@ -83,6 +83,17 @@ def arguments(settings: Settings, checkpoints: Path) -> dict[str, Any]:
     }
 
 
+def one_gpu(told: Any) -> Any:
+    """Keep a trainer's arguments to one GPU a process; return them.
+
+    More would be transformers' DataParallel, which is slow, untested, and multiplies the batch. A
+    trainer reads the number when it is made.
+    """
+    if told.n_gpu > 1:
+        told._n_gpu = 1
+    return told
+
+
 def _recomputing() -> str:
     """Return the name of the option that computes activations again; transformers 5 renamed it."""
     from transformers import TrainingArguments

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ragweave.training.job import Watch
-from ragweave.training.running.processes import any_process, is_main
+from ragweave.training.running.processes import any_process, is_main, world_size
 
 Measure = Callable[[], Mapping[str, Any] | None]
 
@@ -36,6 +36,9 @@ class Looking:
         looking = self
 
         class Callback(TrainerCallback):
+            def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
+                looking.began(cpu=args.use_cpu)
+
             def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
                 looking.logged(state, control, more.get("logs") or {})
 
@@ -46,6 +49,15 @@ class Looking:
                 looking.ended_epoch(state, control)
 
         return Callback()
+
+    def began(self, *, cpu: bool) -> None:
+        """Tell of GPUs that are left unused (`arguments.one_gpu`)."""
+        import torch
+
+        if not cpu and world_size() == 1 and torch.cuda.device_count() > 1:
+            self._watch.say(
+                "one GPU is used; `accelerate launch -m ragweave train …` uses them all"
+            )
 
     def logged(self, state: Any, control: Any, logs: Mapping[str, Any]) -> None:
         """Tell the last step's loss; stop where that is wanted. Trainers log before they save."""

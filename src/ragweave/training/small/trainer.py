@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ragweave.training.running.arguments import arguments
+from ragweave.training.running.arguments import arguments, one_gpu
 from ragweave.training.running.guard import guarded
 from ragweave.training.small.pairs import Pair
 from ragweave.training.small.settings import SmallSettings
@@ -41,7 +41,7 @@ def make_trainer(
         model.model.gradient_checkpointing_enable()
     trainer = guarded(_trainer(), checkpoints)(
         model=model,
-        args=CrossEncoderTrainingArguments(**told),
+        args=one_gpu(CrossEncoderTrainingArguments(**told)),
         train_dataset=rows,
         loss=_weighted_loss(model),
     )
