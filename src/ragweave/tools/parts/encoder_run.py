@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
+from ragweave.tools.parts.weights import best_device
+from ragweave.tools.parts.weights import quiet as quiet
 
 Features = Mapping[str, NDArray[np.int64]]
 """`input_ids`, `attention_mask`, … of a batch, each (rows, tokens)."""
@@ -88,7 +88,7 @@ def torch_run(folder: Path, device: str) -> Run:
     model = load_torch_model(folder)
     import torch
 
-    place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    place = best_device() if device == "auto" else device
     try:
         return model_run(model.to(torch.device(place)))
     except (RuntimeError, AssertionError) as fault:
@@ -145,26 +145,6 @@ def onnx_run(file: Path) -> Run:
         return found
 
     return run
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep transformers' bars and both libraries' notes on fresh weights off the screen."""
-    from transformers.utils import logging as theirs
-
-    shown = theirs.is_progress_bar_enabled()
-    loggers = [logging.getLogger(name) for name in ("transformers", "sentence_transformers")]
-    levels = [logger.level for logger in loggers]
-    theirs.disable_progress_bar()  # type: ignore[no-untyped-call]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-        if shown:
-            theirs.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _line(fault: BaseException) -> str:

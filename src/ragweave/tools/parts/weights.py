@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -151,17 +152,24 @@ def has_bfloat16(device: str) -> bool:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers from drawing bars of its own, and from warnings that are none of ours."""
-    logging: Any = import_module("transformers.utils.logging")
-    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
+    """Keep transformers' bars, and its and sentence-transformers' warnings, off the screen."""
+    theirs: Any = import_module("transformers.utils.logging")
+    other = logging.getLogger("sentence_transformers")
+    shown, level, other_level = (
+        theirs.is_progress_bar_enabled(),
+        theirs.get_verbosity(),
+        other.level,
+    )
+    theirs.disable_progress_bar()
+    theirs.set_verbosity_error()
+    other.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        logging.set_verbosity(level)
+        other.setLevel(other_level)
+        theirs.set_verbosity(level)
         if shown:
-            logging.enable_progress_bar()
+            theirs.enable_progress_bar()
 
 
 def _dtype(name: str) -> Any:

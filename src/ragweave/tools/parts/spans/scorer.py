@@ -14,6 +14,7 @@ from ragweave.tools.parts.encoder_run import load_tokenizer
 from ragweave.tools.parts.pairs import token_limit
 from ragweave.tools.parts.spans.reading import Read, Reader, Sheet
 from ragweave.tools.parts.spans.weights import read_model
+from ragweave.tools.parts.weights import best_device
 
 if TYPE_CHECKING:
     from ragweave.tools.parts.spans.model import SpanEncoder
@@ -74,7 +75,7 @@ def load_span_scorer(folder: str | Path, device: str = "auto") -> SpanScorer:
     model = read_model(root)
     import torch
 
-    place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    place = best_device() if device == "auto" else device
     try:
         model.to(torch.device(place))
     except (RuntimeError, AssertionError) as fault:
