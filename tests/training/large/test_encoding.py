@@ -97,7 +97,8 @@ def test_limits_hold_and_neither_question_nor_end_token_is_ever_cut(
         cut = len(tokenizer(whole, add_special_tokens=False)["input_ids"]) >= room
         assert encode.counts["targets_cut"] == cut
         if not cut:
-            assert tokenizer.decode(tokens.target[:-1]).split() == whole.split() or "ü" in whole
+            known = whole if kind == "causal-lora" else whole.replace("ü", "<unk>")
+            assert tokenizer.decode(tokens.target[:-1]).split() == known.split()
 
 
 def test_an_input_keeps_as_much_as_fits(tokenizer, kind):
