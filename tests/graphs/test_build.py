@@ -32,6 +32,8 @@ def test_an_unknown_option() -> None:
         UsageError, match=r"concat has no option 'sample' \(did you mean 'samples'\?\)"
     ):
         build_graph("concat", sample=3)
+    with pytest.raises(UsageError, match=r"'top' is an option of filco, adaptive"):
+        build_graph("concat", top=2)
     with pytest.raises(UsageError, match="concat has no option 'retrieve'"):
         build_graph("concat", retrieve=True)
 

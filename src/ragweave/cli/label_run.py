@@ -73,16 +73,22 @@ def follow(
             raise
 
 
+_NEARLY_ALL = 0.95
+"""Share of kept text above which rows hardly tell what to leave out."""
+
+
 def show_judge(done: Labelled) -> None:
     """Print what SlimPLM's Table 5 prints: known, unknown and dropped, by data set."""
     _table(done, "Necessity judge", {"known": "Known", "unknown": "Unknown"})
     known, unknown = done.total("known"), done.total("unknown")
-    if not known or not unknown:
-        only = "known" if known else "unknown"
-        _warn(f"all rows are {only}: a judge cannot be trained on one class alone")
     if done.total("empty drafts"):
-        _warn(f"{done.total('empty drafts')} drafts are empty: their model said nothing")
-    _end(done, f"{known} known, {unknown} unknown", "train judge")
+        _warn(f"{done.total('empty drafts')} drafts are empty; they count as unknown")
+    if known and unknown:
+        _end(done, f"{known} known, {unknown} unknown", "train judge")
+        return
+    only = "known" if known else "unknown"
+    _warn(f"all rows are {only}: a judge cannot be trained on one class alone")
+    _end(done, f"{known} known, {unknown} unknown")
 
 
 def show_rewrite(done: Labelled) -> None:
@@ -102,6 +108,8 @@ def show_filter(done: Labelled, passages: str) -> None:
     _table(done, "Context filter", {"rows": "Rows", "spans": "Sentences kept", "empty": "Empty"})
     before, after = done.total("characters"), done.total("characters kept")
     _remark(f"passages: {passages}; {after / max(before, 1):.1%} of their text is kept")
+    if after > _NEARLY_ALL * before:
+        _warn("nearly all text is kept, so little can be learnt; more --passages show what to drop")
     empty = done.total("empty")
     if empty > done.rows / 2:
         _warn(
@@ -130,10 +138,11 @@ def _table(done: Labelled, title: str, columns: dict[str, str]) -> None:
         _remark(f"dropped, {reason}: {number}")
 
 
-def _end(done: Labelled, told: str, then: str) -> None:
+def _end(done: Labelled, told: str, then: str = "") -> None:
     before = " (finished before)" if done.before else ""
     typer.echo(f"{done.path}: {told}{before}")
-    typer.echo(f"counts and settings: {done.report}; use it: ragweave {then} {done.path}", err=True)
+    use = f"; use it: ragweave {then} {done.path}" if then else ""
+    typer.echo(f"counts and settings: {done.report}{use}", err=True)
 
 
 def _remark(text: str) -> None:

@@ -144,12 +144,22 @@ def method_options(method: Method, values: Mapping[str, Any]) -> Options:
         if name not in known:
             raise UsageError(
                 f"{method.name} has no option {name!r}{_closest(name, known)}; "
-                f"options: {', '.join(known)}"
+                f"options: {', '.join(known)}{_elsewhere(name)}"
             )
     chosen = dict(values)
     if isinstance(named := values.get("filter"), str):
         chosen["filter"] = filter_option(named)
     return method.options(**chosen)
+
+
+def _elsewhere(name: str) -> str:
+    """Return which methods have an option, where some do."""
+    having = [
+        one.name
+        for one in METHODS.values()
+        if any(field.name == name for field in dataclasses.fields(one.options))
+    ]
+    return f" ({name!r} is an option of {', '.join(having)})" if having else ""
 
 
 def _closest(name: str, known: Iterable[str]) -> str:

@@ -94,6 +94,12 @@ def test_lexical_compares_a_claim_with_itself(tmp_path: Path) -> None:
     assert texts(row) == []
 
 
+def test_gold_has_no_top() -> None:
+    with pytest.raises(UsageError, match="--top is for measures"):
+        silver("gold", top=2)
+    silver("gold", top=None)
+
+
 def test_cxmi_keeps_what_makes_the_answer_likelier(tmp_path: Path) -> None:
     file = write(tmp_path / "qa.jsonl", [ROW])
     (row,) = made(file, silver("cxmi", scorer=Overlap(), scorer_spec="hf:m?token=x"))

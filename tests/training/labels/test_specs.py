@@ -34,8 +34,9 @@ def test_no_key_is_written_down(name: str) -> None:
     assert "sk-123" not in redacted(f"openai:m?temperature=0&{name}=sk-123&top_p=1")
 
 
-def test_scorers_by_spec() -> None:
-    assert isinstance(scorer_of_spec("hf:some/folder?batch_size=4"), HuggingFaceScorer)
+def test_scorers_by_spec(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}", "utf-8")
+    assert isinstance(scorer_of_spec(f"hf:{tmp_path}?batch_size=4"), HuggingFaceScorer)
     server = scorer_of_spec("openai:m?base_url=http://127.0.0.1:1/v1")
     assert isinstance(server, ServerScorer)
     for spec in ("extractive", "hf:", "hf", "gpt:m?api_key=sk-1"):
@@ -43,7 +44,12 @@ def test_scorers_by_spec() -> None:
             scorer_of_spec(spec)
         assert "sk-1" not in str(told.value)
     with pytest.raises(UsageError, match="settings not understood"):
-        scorer_of_spec("hf:folder?colour=red")
+        scorer_of_spec(f"hf:{tmp_path}?colour=red")
+
+
+def test_a_scorer_that_is_not_here_is_told_at_once_without_a_network() -> None:
+    with pytest.raises(UsageError, match="scorer 'hf:nobody/nothing': .* not on this machine"):
+        scorer_of_spec("hf:nobody/nothing")
 
 
 @pytest.mark.parametrize("text", ["", "   \n"])

@@ -56,7 +56,9 @@ def scores_itself(model: str) -> bool:
 
 def _made(kind: str, name: str, settings: dict[str, Any]) -> LogprobScorer:
     if kind == "hf":
-        return HuggingFaceScorer(name, **settings)
+        from ragweave.tools.parts.bases import find_base
+
+        return HuggingFaceScorer(find_base(name), **settings)
     if kind == "server":
         return ServerScorer(name, **settings)
     from ragweave.tools.scorers.llamacpp import LlamaCppScorer

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
+from ragweave.tools.parts.weights import quiet
 from ragweave.tools.scorers.encode import Encoded, encode, start_token
 
 Kind = Literal["causal", "seq2seq", "auto"]
@@ -132,7 +133,8 @@ class HuggingFaceScorer:
                 )
                 if self._tokenizer is None:
                     self._tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-                model = auto.from_pretrained(model, dtype=self._dtype)
+                with quiet():
+                    model = auto.from_pretrained(model, dtype=self._dtype)
             except (OSError, ValueError) as error:
                 reason = str(error).strip().splitlines()[0]
                 raise ModelError(f"can't load the scorer model {self._source}: {reason}") from error

@@ -60,6 +60,8 @@ class SilverMaker:
                 a knowledge base's passages.
         """
         _check(measure, passages, scorer=scorer, threshold=threshold, target=target)
+        if measure == "gold" and top not in (None, 1):
+            raise UsageError("--top is for measures; gold keeps every sentence that people chose")
         self._measure, self._passages, self._target = measure, passages, target
         self._how: dict[str, Any] = {"measure": measure}
         if measure != "gold":

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
-from ragweave.errors import UsageError
+from ragweave.errors import ModelError, UsageError
 from ragweave.tools.models.specs import read_settings
 from ragweave.tools.scorers.protocol import LogprobScorer
 
@@ -53,7 +53,8 @@ def _address(text: str) -> str:
 def scorer_of_spec(spec: str) -> LogprobScorer:
     """Return a scorer for a spec string.
 
-    * `hf:PATH` — a transformers model, causal or sequence-to-sequence, by folder or hub name
+    * `hf:PATH` — a transformers model, causal or sequence-to-sequence, by folder, or by the hub name of
+      one that is on this machine
       (`?batch_size=16&max_tokens=1024&device=cuda`).
     * `llamacpp:PATH` — a GGUF file (`?n_ctx=4096&n_gpu_layers=-1`).
     * `openai:NAME` — a completion server that echoes log-probabilities
@@ -80,9 +81,14 @@ def scorer_of_spec(spec: str) -> LogprobScorer:
 
 def _scorer(kind: str, name: str, settings: dict[str, Any]) -> LogprobScorer:
     if kind == "hf":
+        from ragweave.tools.parts.bases import find_base
         from ragweave.tools.scorers import HuggingFaceScorer
 
-        return HuggingFaceScorer(name, **settings)
+        try:
+            folder = find_base(name)
+        except ModelError as fault:
+            raise UsageError(f"scorer 'hf:{name}': {fault}") from fault
+        return HuggingFaceScorer(folder, **settings)
     if kind == "openai":
         from ragweave.tools.scorers import ServerScorer
 
