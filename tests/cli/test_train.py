@@ -53,7 +53,7 @@ def test_a_judge_is_trained_shown_and_used(ragweave: Run, room: Path, kb: Path) 
     assert done.returncode == 0, done.stderr
     assert "judge: a judge (cross-encoder) from tiny" in done.stdout
     assert "accuracy" in done.stdout
-    assert "--option judge=judge" in done.stderr
+    assert "--method slimplm --option judge=judge" in done.stderr
     card = ragweave("part", "show", "judge", cwd=room)
     assert "# A judge for ragweave (cross-encoder)" in card.stdout
     assert "judge.jsonl" in card.stdout
@@ -135,6 +135,13 @@ def test_mistakes_exit_2_and_write_nothing(ragweave: Run, room: Path, case: str)
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not (room / "out").exists()
+
+
+def test_a_loss_that_is_no_number_leaves_room_for_another_try(ragweave: Run, room: Path) -> None:
+    wild = ragweave(*TRAIN, "--learning-rate", "1e30", "--batch", "2", "--out", "j", cwd=room)
+    assert wild.returncode == 1, wild.stderr
+    assert "is no number after step" in wild.stderr
+    assert not (room / "j").exists()
 
 
 def test_parts_of_other_kinds_have_no_onnx_form_or_merge(ragweave: Run, room: Path) -> None:

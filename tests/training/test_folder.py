@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from ragweave.errors import UsageError
-from ragweave.tools.parts import PartCard, read_card
-from ragweave.training.folder import begin_folder, finish_folder
+from ragweave.tools.parts import PartCard, check_safe, is_part, read_card
+from ragweave.training.folder import abandon_folder, begin_folder, finish_folder
 
 PLAN = {"role": "judge", "settings": {"epochs": 3.0, "seed": 0}, "data": {"files": ("a",)}}
 CARD = PartCard(
@@ -14,7 +14,8 @@ CARD = PartCard(
     kind="cross-encoder",
     base="minilm",
     threshold=0.25,
-    metrics={"auc": {"mean": 0.7, "low": 0.6, "high": 0.8}},
+    threshold_from="the rows below",
+    metrics={"auc": {"mean": 0.7, "low": 0.6, "high": 0.8}, "out_of_fold_auc": 0.65},
     data={"files": [{"file": "a|b.jsonl", "sha256": "00"}]},
 )
 
@@ -33,10 +34,47 @@ def test_a_training_is_begun_gone_on_with_and_finished(tmp_path: Path) -> None:
         begin_folder(folder, PLAN, resume=True)
 
 
+def test_checkpoints_are_gone_before_the_folder_is_a_part(tmp_path: Path) -> None:
+    folder = tmp_path / "judge"
+    begin_folder(folder, PLAN, resume=False)
+    (folder / "checkpoints").mkdir()
+    locked = folder / "README.md"
+    locked.mkdir()  # the model card cannot be written: the last thing that may fail
+    with pytest.raises(IsADirectoryError):
+        finish_folder(folder, CARD)
+    assert not is_part(folder)
+    locked.rmdir()
+    begin_folder(folder, PLAN, resume=True)
+    finish_folder(folder, CARD)
+    check_safe(folder)
+
+
+def test_a_plan_left_behind_by_a_kill_is_cleared(tmp_path: Path) -> None:
+    folder = tmp_path / "judge"
+    begin_folder(folder, PLAN, resume=False)
+    finish_folder(folder, CARD)
+    (folder / "training.json").write_text("{}", "utf-8")
+    with pytest.raises(UsageError, match="holds a trained part already"):
+        begin_folder(folder, PLAN, resume=True)
+    assert not (folder / "training.json").exists()
+
+
+def test_a_training_that_saved_nothing_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "judge"
+    begin_folder(folder, PLAN, resume=False)
+    (folder / "checkpoints").mkdir()
+    abandon_folder(folder)
+    assert not folder.exists()
+    begin_folder(folder, PLAN, resume=False)
+    (folder / "checkpoints" / "checkpoint-1").mkdir(parents=True)
+    abandon_folder(folder)
+    begin_folder(folder, PLAN, resume=True)
+
+
 def test_a_training_goes_on_only_as_it_began(tmp_path: Path) -> None:
     begin_folder(tmp_path / "j", PLAN, resume=False)
     other = {**PLAN, "settings": {"epochs": 4.0, "seed": 0}}
-    with pytest.raises(UsageError, match=r"another settings \(epochs: 3.0, now 4.0\)"):
+    with pytest.raises(UsageError, match=r"other settings \(epochs: 3.0, now 4.0\)"):
         begin_folder(tmp_path / "j", other, resume=True)
 
 
@@ -55,8 +93,10 @@ def test_foreign_folders_and_nothing_to_resume(tmp_path: Path) -> None:
 def test_the_model_card_says_what_the_part_is(tmp_path: Path) -> None:
     finish_folder(tmp_path, CARD)
     text = (tmp_path / "README.md").read_text("utf-8")
-    assert text.startswith("---\nbase_model: minilm\n")
+    assert text.startswith('---\nbase_model: "minilm"\n')
     assert "--option judge=" in text
-    assert "0.2500" in text
+    assert "Threshold: 0.2500, chosen on the rows below." in text
+    assert "## Measured on held-out rows\n\n| | |\n|---|---|\n| auc: mean | 0.7 |" in text
+    assert "## Measured on training rows, out of fold\n\n| | |\n|---|---|\n| out of fold" in text
     assert "| auc: low | 0.6 |" in text
     assert "a\\|b.jsonl" in text

@@ -113,7 +113,17 @@ def _tell(plan: Plan, card: PartCard) -> None:
     for name, value in card.metrics.items():
         if (shown := _metric(value)) is not None:
             typer.echo(f"  {name.replace('_', ' ')}: {shown}")
-    typer.echo(f"use it: ragweave ask … --option {card.role}={plan.folder}", err=True)
+    for what in ("inputs", "targets"):
+        if cut := card.data.get(f"{what}_cut"):
+            typer.echo(
+                f"warning: {cut} {what} were too long, and were cut "
+                f"(--set max_{'output' if what == 'targets' else 'input'}=…)",
+                err=True,
+            )
+    method = "slimplm" if card.role in ("judge", "rewriter") else "filco"
+    typer.echo(
+        f"use it: ragweave ask … --method {method} --option {card.role}={plan.folder}", err=True
+    )
 
 
 def _metric(value: object) -> str | None:

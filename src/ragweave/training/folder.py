@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from ragweave.errors import UsageError
 from ragweave.tools.parts import PartCard, is_part, write_card
 from ragweave.training.job import CHECKPOINTS
 from ragweave.training.readme import readme
+from ragweave.training.running.guard import room_needed
 
 PLAN = "training.json"
 """What is being trained: kind, settings, hashes of the data. Gone when the part is finished."""
@@ -30,6 +32,7 @@ def begin_folder(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None
             can't be written; there is nothing to resume, or the plan has changed.
     """
     if is_part(folder):
+        (folder / PLAN).unlink(missing_ok=True)
         raise UsageError(f"{folder}: holds a trained part already; name another folder")
     if (folder / PLAN).is_file():
         _go_on(folder, plan, resume=resume)
@@ -41,17 +44,36 @@ def begin_folder(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None
             raise UsageError(f"{folder}: is there already and is no training; name another folder")
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(plan, ensure_ascii=False, indent=2) + "\n"
-        (folder / PLAN).write_text(text, encoding="utf-8")
+        (folder / f".{PLAN}.new").write_text(text, encoding="utf-8")
+        (folder / f".{PLAN}.new").replace(folder / PLAN)
     except OSError as fault:
         raise UsageError(f"{folder}: cannot be written ({fault.strerror})") from fault
 
 
 def finish_folder(folder: Path, card: PartCard) -> None:
-    """Write the model card, make the folder a part, and remove the checkpoints."""
-    (folder / "README.md").write_text(readme(card), encoding="utf-8")
-    write_card(folder, card)
-    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    """Write the model card, remove the checkpoints, and make the folder a part.
+
+    The card comes last: a folder with checkpoints, which hold pickles, is never a part.
+
+    Raises:
+        TrainingStoppedError: The disk is full.
+    """
+    with room_needed(folder / CHECKPOINTS):
+        (folder / "README.md").write_text(readme(card), encoding="utf-8")
+        if (folder / CHECKPOINTS).exists():
+            shutil.rmtree(folder / CHECKPOINTS)
+        write_card(folder, card)
     (folder / PLAN).unlink(missing_ok=True)
+
+
+def abandon_folder(folder: Path) -> None:
+    """Remove the folder of a training that saved nothing, so that another may begin there."""
+    saved = folder / CHECKPOINTS
+    with contextlib.suppress(OSError):  # not empty: something was saved, and stays
+        saved.rmdir()
+    if [one.name for one in folder.iterdir()] == [PLAN]:
+        (folder / PLAN).unlink()
+        folder.rmdir()
 
 
 def _go_on(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None:
@@ -68,7 +90,7 @@ def _go_on(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None:
     for name in [*begun, *wanted]:
         if begun.get(name) != wanted.get(name):
             raise UsageError(
-                f"{folder}: was begun with another {name} ({_changed(begun, wanted, name)}); a "
+                f"{folder}: was begun with other {name} ({_changed(begun, wanted, name)}); a "
                 f"training goes on only as it began"
             )
 

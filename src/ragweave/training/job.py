@@ -58,6 +58,8 @@ class Fitted:
 
     threshold: float | None = None
     """The card's threshold; None where the part writes text."""
+    threshold_from: str = ""
+    """What the threshold was chosen on."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """Measured on held-out rows, for the card."""
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -76,6 +78,15 @@ class Recipe(Protocol):
 
     def defaults(self, role: PartRole) -> Settings:
         """Return the settings that this kind has for a role."""
+        ...
+
+    def check(self, job: Job) -> None:
+        """Look whether the base can be had, before anything is written.
+
+        Raises:
+            UsageError: The base is no model of the right kind.
+            ModelError: It is not on this machine.
+        """
         ...
 
     def show(self, job: Job) -> Iterator[Shown]:

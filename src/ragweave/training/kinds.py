@@ -19,6 +19,9 @@ KINDS = {
 }
 """Module of each kind."""
 
+ONE_PROCESS = ("linear", "span-encoder")
+"""Kinds that are trained by one process alone."""
+
 DEFAULT_KIND: dict[PartRole, str] = {
     "judge": "linear",
     "filter": "span-encoder",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ragweave.tools.parts import PartCard
 
+_INNER = "out_of_fold"
 _DOES = {
     "judge": "says whether a draft answer is known well enough to go without retrieval "
     "(SlimPLM, section 3.2)",
@@ -29,7 +31,7 @@ def readme(card: PartCard) -> str:
 
 def _lines(card: PartCard) -> Iterator[str]:
     yield "---"
-    yield f"base_model: {card.base}"
+    yield f"base_model: {json.dumps(card.base)}"
     yield "library_name: ragweave"
     yield f"tags: [ragweave, {card.role}, {card.kind}]"
     yield "---"
@@ -42,9 +44,13 @@ def _lines(card: PartCard) -> Iterator[str]:
     yield "```"
     if card.threshold is not None:
         yield ""
-        yield f"Threshold, chosen on held-out rows: {card.threshold:.4f}"
+        told = f", chosen on {card.threshold_from}" if card.threshold_from else ""
+        yield f"Threshold: {card.threshold:.4f}{told}."
+    inner = {name: one for name, one in card.metrics.items() if name.startswith(_INNER)}
+    outer = {name: one for name, one in card.metrics.items() if name not in inner}
     titles = {
-        "Measured on held-out rows": card.metrics,
+        "Measured on held-out rows": outer,
+        "Measured on training rows, out of fold": inner,
         "Data": card.data,
         "Settings": card.settings,
         "Versions": card.versions,

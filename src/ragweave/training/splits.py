@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ragweave.errors import UsageError
@@ -11,6 +11,7 @@ from ragweave.tools.text.normalize import normalize_answer
 from ragweave.training.rows import TrainingRow
 
 _NAMED = 5
+_ALL_SEEN = "the base part has learnt from all of these questions"
 
 
 class Split(NamedTuple):
@@ -25,13 +26,19 @@ def question_key(row: TrainingRow) -> str:
     return normalize_answer(row["question"]) or row["question"].strip().lower()
 
 
-def split_rows(rows: Sequence[TrainingRow], share: float, seed: int) -> Split:
+def split_rows(
+    rows: Sequence[TrainingRow],
+    share: float,
+    seed: int,
+    free: Callable[[TrainingRow], bool] = lambda row: True,  # noqa: ARG005
+) -> Split:
     """Split rows by question: about `share` of the questions are held out, at least one each side.
 
     Args:
         rows: All rows; their order is kept on both sides.
         share: Share of the questions held out, in [0, 1); 0 holds out none.
         seed: Seed of the draw; the same rows and seed give the same split.
+        free: Which rows may be held out; others are trained on.
 
     Raises:
         UsageError: `share` is out of range, or there are not two questions to part.
@@ -40,11 +47,15 @@ def split_rows(rows: Sequence[TrainingRow], share: float, seed: int) -> Split:
         raise UsageError(f"held_out must be 0 or more and below 1, not {share}")
     if share == 0:
         return Split(list(rows), [])
-    keys = sorted({question_key(row) for row in rows})
-    if len(keys) < 2:
-        raise UsageError("rows of one question alone cannot be split: give --held-out-file")
-    size = min(max(1, round(share * len(keys))), len(keys) - 1)
-    drawn = set(random.Random(seed).sample(keys, size))
+    keys = {question_key(row) for row in rows}
+    open_ = sorted({question_key(row) for row in rows if free(row)})
+    if len(keys) < 2 or not open_:
+        raise UsageError(
+            f"{'rows of one question alone cannot be split' if len(keys) < 2 else _ALL_SEEN}: "
+            f"give held-out rows by --held-out, or hold out none by --set held_out=0"
+        )
+    size = min(max(1, round(share * len(keys))), len(keys) - 1, len(open_))
+    drawn = set(random.Random(seed).sample(open_, size))
     return Split(
         [row for row in rows if question_key(row) not in drawn],
         [row for row in rows if question_key(row) in drawn],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +12,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ragweave.errors import UsageError
+from ragweave.errors import RagweaveError, UsageError
 from ragweave.evaluation.datasets.files import file_hash
-from ragweave.tools.parts import PartCard, PartRole
-from ragweave.training.folder import begin_folder, finish_folder
+from ragweave.tools.parts import PartCard, PartRole, is_part
+from ragweave.training.folder import abandon_folder, begin_folder, finish_folder
 from ragweave.training.job import Fitted, Job, Shown, Watch
-from ragweave.training.kinds import DEFAULT_KIND, recipe_of
+from ragweave.training.kinds import DEFAULT_KIND, ONE_PROCESS, recipe_of
+from ragweave.training.questions import check_unseen, mark_of, read_marks, write_marks
 from ragweave.training.rows import TrainingRow, read_rows
+from ragweave.training.running.processes import is_main, world_size
 from ragweave.training.settings import Settings, changed
 from ragweave.training.splits import Split, check_apart, split_rows
 
@@ -93,15 +94,29 @@ def plan_training(
     chosen = kind or DEFAULT_KIND[role]
     recipe = recipe_of(chosen, role)
     settled = changed(recipe.defaults(role), settings or {})
+    settled, seen = _begun_from(chosen, settled)
     read = read_rows(rows, role)
     if held_out is None:
-        split = split_rows(read, settled.held_out, settled.seed)
+        unseen = lambda row: mark_of(row) not in seen  # noqa: E731
+        split = split_rows(read, settled.held_out, settled.seed, unseen)
     else:
         split = Split(read, read_rows(held_out, role))
         check_apart(split.train, split.held_out)
+        check_unseen(split.held_out, seen, settled.base)
     _check_labels(role, split.train, rows)
     files = (Path(rows),) if held_out is None else (Path(rows), Path(held_out))
     return Plan(role=role, kind=chosen, settings=settled, rows=split, files=files, folder=Path(out))
+
+
+def _begun_from(kind: str, settings: Settings) -> tuple[Settings, frozenset[str]]:
+    """Return the settings, and the marks of the questions that the base has learnt from.
+
+    Adapters need their base wherever they are used, so a folder's path is kept whole.
+    """
+    folder = Path(settings.base).expanduser()
+    if kind == "causal-lora" and folder.is_dir():
+        return changed(settings, {"base": str(folder.resolve())}), frozenset()
+    return settings, read_marks(folder) if is_part(folder) else frozenset()
 
 
 def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) -> PartCard:
@@ -124,29 +139,35 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
     data = plan.data()
     settings = dataclasses.asdict(plan.settings)
     written = {"role": plan.role, "kind": plan.kind, "settings": settings, "data": data}
-    plan.show(1)  # a base that cannot be had must leave no folder behind
-    if _leads():
+    if world_size() > 1 and plan.kind in ONE_PROCESS:
+        raise UsageError(f"a {plan.kind} is trained by one process: leave accelerate launch out")
+    recipe, job = recipe_of(plan.kind, plan.role), plan.job(resume=resume, watch=watch)
+    recipe.check(job)
+    if is_main():
         begin_folder(plan.folder, written, resume=resume)
-    fitted: Fitted = recipe_of(plan.kind, plan.role).fit(plan.job(resume=resume, watch=watch))
+    try:
+        fitted: Fitted = recipe.fit(job)
+    except RagweaveError:
+        if is_main():
+            abandon_folder(plan.folder)
+        raise
     card = PartCard(
         role=plan.role,
         kind=plan.kind,
         base=plan.settings.base,
         threshold=fitted.threshold,
+        threshold_from=fitted.threshold_from,
         data={**data, **fitted.data},
         settings=settings,
         metrics=fitted.metrics,
         versions=dict(_versions()),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    if _leads():
+    if is_main():
+        before = _begun_from(plan.kind, plan.settings)[1]
+        write_marks(plan.folder, plan.rows.train, before)
         finish_folder(plan.folder, card)
     return card
-
-
-def _leads() -> bool:
-    """Tell whether this process is the first of those that `accelerate launch` started."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def counts(role: PartRole, rows: Sequence[TrainingRow]) -> dict[str, int]:

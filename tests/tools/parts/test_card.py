@@ -39,8 +39,16 @@ def test_what_is_no_part(tmp_path: Path) -> None:
         ({"format": FORMAT + 1}, "upgrade ragweave"),
         ({"format": 0}, "train the part again"),
         ({"format": "x"}, "is no card"),
-        ({"role": "poet"}, "poet"),
+        ({"role": "poet"}, "role"),
         ({"kind": None}, "kind"),
+        ({"settings": None}, "settings"),
+        ({"data": None}, "data"),
+        ({"metrics": [1]}, "metrics"),
+        ({"base": 3}, "base"),
+        ({"threshold": "0.6"}, "threshold"),
+        ({"threshold": float("nan")}, "threshold"),
+        ({"threshold": True}, "threshold"),
+        ({"threshold": 2}, "threshold"),
     ],
 )
 def test_cards_that_are_refused(tmp_path: Path, change: dict[str, object], said: str) -> None:

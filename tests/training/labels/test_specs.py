@@ -48,7 +48,7 @@ def test_scorers_by_spec(tmp_path: Path) -> None:
 
 
 def test_a_scorer_that_is_not_here_is_told_at_once_without_a_network() -> None:
-    with pytest.raises(UsageError, match="scorer 'hf:nobody/nothing': .* not on this machine"):
+    with pytest.raises(UsageError, match=r"scorer 'hf:nobody/nothing': .* not on this machine"):
         scorer_of_spec("hf:nobody/nothing")
 
 

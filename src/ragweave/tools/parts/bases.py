@@ -35,6 +35,8 @@ def find_base(name: str, near: Path | None = None) -> Path:
 
 
 def _missing(name: str, cache: Path) -> ModelError:
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        return ModelError(f"the base model {name} is not there: no folder with a config.json")
     return ModelError(
         f"the base model {name} is not on this machine: `hf download {name}` puts it into {cache} "
         f"(HF_HOME moves that), or give the path of a folder with its config.json, tokenizer and "

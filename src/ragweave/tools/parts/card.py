@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from ragweave.errors import UsageError
 
@@ -35,9 +35,11 @@ class PartCard:
     """The model that training began from, by the name that the user gave."""
     threshold: float | None = None
     """Probability above which a judge says known, or a filter keeps a sentence; chosen on held-out
-    rows. None: the part writes text and has none."""
+    rows, or as `threshold_from` says. None: the part writes text and has none."""
+    threshold_from: str = ""
+    """What the threshold was chosen on."""
     data: Mapping[str, Any] = field(default_factory=dict)
-    """Files with hash and rows, rows by label, duplicates dropped, targets cut."""
+    """Files with their hashes, rows by label, targets cut."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the training."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -83,6 +85,28 @@ def write_card(folder: Path, card: PartCard) -> None:
     draft.replace(folder / CARD)
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_threshold(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value is None or (number and 0 <= cast("float", value) <= 1)
+
+
+_FITS: dict[str, Callable[[object], bool]] = {
+    "role": lambda value: value in get_args(PartRole),
+    "kind": _is_text,
+    "base": _is_text,
+    "threshold": _is_threshold,
+    **dict.fromkeys(("data", "settings", "metrics", "versions"), _is_table),
+}
+
+
 def _unfinished(path: Path) -> bool:
     return (path / "training.json").is_file()
 
@@ -100,7 +124,7 @@ def _card(path: Path) -> PartCard:
             f"{'upgrade ragweave' if fields['format'] > FORMAT else 'train the part again'}"
         )
     known = {one.name for one in dataclasses.fields(PartCard)}
-    missing = {"role", "kind", "base"} - fields.keys()
-    if missing or fields["role"] not in get_args(PartRole):
-        raise UsageError(f"{path}: is damaged ({sorted(missing) or fields['role']!r})")
+    wrong = [name for name, fits in _FITS.items() if not fits(fields.get(name))]
+    if wrong:
+        raise UsageError(f"{path}: is damaged ({', '.join(wrong)})")
     return PartCard(**{name: value for name, value in fields.items() if name in known})

@@ -51,6 +51,10 @@ class LargeRecipe:
         """Return the papers' settings for a role."""
         return self.settings(role)
 
+    def check(self, job: Job) -> None:
+        """Look whether the base can be had: its first row shows."""
+        next(iter(self.show(job)), None)
+
     def show(self, job: Job) -> Iterator[Shown]:
         """Yield the training rows as the model will see them; only the tokenizer is loaded."""
         from transformers import AutoConfig

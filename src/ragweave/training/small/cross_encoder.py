@@ -22,7 +22,7 @@ from ragweave.training.running.processes import is_main
 from ragweave.training.settings import Settings
 from ragweave.training.small.base import Base, encoder_base
 from ragweave.training.small.head import has_head, write_calibration
-from ragweave.training.small.measuring import Measured, measure
+from ragweave.training.small.measuring import Measured, chosen_on, measure
 from ragweave.training.small.pairs import NAMES, Pair, balanced, pairs_of
 from ragweave.training.small.settings import SmallSettings
 from ragweave.training.small.trainer import make_trainer
@@ -41,6 +41,10 @@ class CrossEncoderRecipe:
     def defaults(self, role: PartRole) -> Settings:  # noqa: ARG002
         """Return the settings: the same for both roles."""
         return SmallSettings()
+
+    def check(self, job: Job) -> None:
+        """Look whether the base can be had: its first row shows."""
+        next(iter(self.show(job)), None)
 
     def show(self, job: Job) -> Iterator[Shown]:
         """Yield the training pairs as the model will see them; only the tokenizer is loaded."""
@@ -103,6 +107,7 @@ def _fit(job: Job, settings: SmallSettings) -> Fitted:
     epochs = history(trainer.state)
     return Fitted(
         threshold=final.threshold,
+        threshold_from=chosen_on(held_out),
         metrics={**final.metrics, "epochs": epochs} if len(epochs) > 1 else final.metrics,
         data={"pairs": _counts(job.role, pairs, held_out)},
     )

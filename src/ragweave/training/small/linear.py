@@ -49,6 +49,10 @@ class LinearRecipe:
         """Return the defaults."""
         return LinearSettings()
 
+    def check(self, job: Job) -> None:
+        """Look whether the base can be had."""
+        load_encoder(_settings(job).base, device=job.settings.device)
+
     def show(self, job: Job) -> Iterator[Shown]:
         """Yield each row as the judge reads it: features by name, and the texts of its vectors."""
         encoder = load_encoder(job.settings.base, device=job.settings.device)
@@ -96,9 +100,10 @@ def _fit(job: Job, settings: LinearSettings) -> Fitted:
     if chances:
         found = judge_measures(chances, held_out.tolist(), threshold)
         metrics = {**as_json(found), **metrics}
+    told = "training rows, out of fold" if free is not None else "nothing: rows were too few"
     with room_kept(job.folder / CHECKPOINTS / KEPT):
         write_weights(job.folder, _weights(line, platt, reference))
-    return Fitted(threshold=threshold, metrics=metrics)
+    return Fitted(threshold=threshold, threshold_from=told, metrics=metrics)
 
 
 def _labels(rows: Sequence[TrainingRow]) -> Labels:

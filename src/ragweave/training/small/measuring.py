@@ -19,6 +19,11 @@ class Measured(NamedTuple):
     metrics: Mapping[str, Any]
 
 
+def chosen_on(held_out: Sequence[object]) -> str:
+    """Return what the card says of where a threshold was chosen."""
+    return "the held-out rows measured below" if held_out else "nothing: no rows were held out"
+
+
 def measure(
     role: PartRole, pairs: Sequence[Pair], probabilities: Sequence[float], recall: float = 0.0
 ) -> Measured:

@@ -20,7 +20,7 @@ from ragweave.training.rows import SilverRow
 from ragweave.training.running.guard import room_needed
 from ragweave.training.settings import Settings
 from ragweave.training.small.loop import Lesson, learn
-from ragweave.training.small.measuring import Measured
+from ragweave.training.small.measuring import Measured, chosen_on
 from ragweave.training.small.sentences import sentences_of
 from ragweave.training.small.span_measuring import measure_spans
 from ragweave.training.small.span_rows import Example, Sorted, examples_of, sheet_of
@@ -41,6 +41,10 @@ class SpanEncoderRecipe:
     def defaults(self, role: PartRole) -> Settings:  # noqa: ARG002 - one role alone
         """Return the settings."""
         return SpanSettings()
+
+    def check(self, job: Job) -> None:
+        """Look whether the base can be had."""
+        start_of(_settings(job))
 
     def show(self, job: Job) -> Iterator[Shown]:
         """Yield the windows of the training rows as the model will see them."""
@@ -110,6 +114,7 @@ def _fit(job: Job, settings: SpanSettings) -> Fitted:
         write_model(job.folder, model, tokenizer)
     return Fitted(
         threshold=final.threshold,
+        threshold_from=chosen_on(held_out.examples),
         metrics=_metrics(final, held_out, history),
         data=_data(start, train, held_out),
     )

@@ -1,0 +1,72 @@
+"""A part that begins from another is measured on questions that neither has seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ragweave.errors import UsageError
+from ragweave.tools.parts import PartCard, write_card
+from ragweave.training.questions import QUESTIONS, mark_of, read_marks, write_marks
+from ragweave.training.rows import SilverRow, read_rows
+from ragweave.training.train import plan_training
+
+
+def row(number: int) -> SilverRow:
+    text = f"It was opened in {number}. It rained."
+    return {
+        "id": f"r{number}",
+        "question": f"When was bridge {number} opened?",
+        "answers": [str(number)],
+        "passages": [{"id": "p", "title": "", "text": text}],
+        "spans": [{"passage_id": "p", "start": 0, "end": 21, "text": text[:21], "score": 1.0}],
+    }
+
+
+def write(path: Path, *rows: SilverRow) -> Path:
+    path.write_text("\n".join(json.dumps(one) for one in rows), "utf-8")
+    return path
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A part that has learnt from the bridges 1900 to 1904."""
+    folder = tmp_path / "first"
+    folder.mkdir()
+    write_marks(folder, [row(year) for year in range(1900, 1905)], {"ffff"})
+    write_card(folder, PartCard(role="filter", kind="span-encoder", base="minilm"))
+    return folder
+
+
+def test_marks_hold_no_question_and_come_back(base: Path) -> None:
+    assert read_marks(base) == {*(mark_of(row(year)) for year in range(1900, 1905)), "ffff"}
+    assert "bridge" not in (base / QUESTIONS).read_text("utf-8")
+    (base / QUESTIONS).write_text("{}", "utf-8")
+    with pytest.raises(UsageError, match="is no list of marks"):
+        read_marks(base)
+
+
+def test_only_unseen_questions_are_held_out(tmp_path: Path, base: Path) -> None:
+    rows = write(tmp_path / "rows.jsonl", *(row(year) for year in range(1900, 1908)))
+    for seed in range(6):
+        settings = {"base": str(base), "held_out": 0.5, "seed": seed}
+        plan = plan_training("filter", rows, tmp_path / "out", settings=settings)
+        assert {one["id"] for one in plan.rows.held_out} == {"r1905", "r1906", "r1907"}
+
+
+def test_rows_that_the_base_has_all_seen_are_refused(tmp_path: Path, base: Path) -> None:
+    rows = write(tmp_path / "rows.jsonl", row(1900), row(1901))
+    with pytest.raises(UsageError, match="the base part has learnt from all of these questions"):
+        plan_training("filter", rows, tmp_path / "out", settings={"base": str(base)})
+    settings = {"base": str(base), "held_out": 0}
+    assert not plan_training("filter", rows, tmp_path / "o", settings=settings).rows.held_out
+
+
+def test_held_out_files_are_compared_with_the_base(tmp_path: Path, base: Path) -> None:
+    rows = write(tmp_path / "rows.jsonl", row(1950), row(1951))
+    held = write(tmp_path / "held.jsonl", row(1904), row(1960))
+    with pytest.raises(UsageError, match=r"first: has learnt from 1 of .* \(row r1904\)"):
+        plan_training("filter", rows, tmp_path / "out", held_out=held, settings={"base": str(base)})
+    assert len(read_rows(held, "filter")) == 2
