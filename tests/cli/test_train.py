@@ -144,6 +144,17 @@ def test_a_loss_that_is_no_number_leaves_room_for_another_try(ragweave: Run, roo
     assert not (room / "j").exists()
 
 
+def test_small_kinds_of_our_own_are_trained_by_one_process(
+    ragweave: Run, room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    done = ragweave("train", "judge", "judge.jsonl", "--kind", "linear", "--out", "j", cwd=room)
+    assert done.returncode == 2
+    assert "a linear is trained by one process" in done.stderr
+    assert not (room / "j").exists()
+
+
 def test_parts_of_other_kinds_have_no_onnx_form_or_merge(ragweave: Run, room: Path) -> None:
     done = ragweave("part", "onnx", "tiny", cwd=room)
     assert done.returncode == 2

@@ -34,19 +34,27 @@ def test_a_training_is_begun_gone_on_with_and_finished(tmp_path: Path) -> None:
         begin_folder(folder, PLAN, resume=True)
 
 
-def test_checkpoints_are_gone_before_the_folder_is_a_part(tmp_path: Path) -> None:
+def test_checkpoints_stay_until_the_folder_is_a_part(tmp_path: Path) -> None:
     folder = tmp_path / "judge"
     begin_folder(folder, PLAN, resume=False)
-    (folder / "checkpoints").mkdir()
-    locked = folder / "README.md"
-    locked.mkdir()  # the model card cannot be written: the last thing that may fail
+    (folder / "checkpoints" / "checkpoint-1").mkdir(parents=True)
+    (folder / "part.json").mkdir()  # the card cannot be written
     with pytest.raises(IsADirectoryError):
         finish_folder(folder, CARD)
     assert not is_part(folder)
-    locked.rmdir()
+    (folder / "part.json").rmdir()
     begin_folder(folder, PLAN, resume=True)
+    assert (folder / "checkpoints" / "checkpoint-1").is_dir()
     finish_folder(folder, CARD)
     check_safe(folder)
+    assert [one.name for one in tmp_path.iterdir()] == ["judge"]
+
+
+def test_a_draft_of_a_plan_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / "j").mkdir()
+    (tmp_path / "j" / ".training.json.new").write_text("{", "utf-8")
+    begin_folder(tmp_path / "j", PLAN, resume=False)
+    assert [one.name for one in (tmp_path / "j").iterdir()] == ["training.json"]
 
 
 def test_a_plan_left_behind_by_a_kill_is_cleared(tmp_path: Path) -> None:

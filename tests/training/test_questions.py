@@ -51,14 +51,18 @@ def test_marks_hold_no_question_and_come_back(base: Path) -> None:
 def test_only_unseen_questions_are_held_out(tmp_path: Path, base: Path) -> None:
     rows = write(tmp_path / "rows.jsonl", *(row(year) for year in range(1900, 1908)))
     for seed in range(6):
-        settings = {"base": str(base), "held_out": 0.5, "seed": seed}
+        settings = {"base": str(base), "held_out": 0.25, "seed": seed}
         plan = plan_training("filter", rows, tmp_path / "out", settings=settings)
-        assert {one["id"] for one in plan.rows.held_out} == {"r1905", "r1906", "r1907"}
+        held = {one["id"] for one in plan.rows.held_out}
+        assert len(held) == 2
+        assert held < {"r1905", "r1906", "r1907"}
 
 
 def test_rows_that_the_base_has_all_seen_are_refused(tmp_path: Path, base: Path) -> None:
     rows = write(tmp_path / "rows.jsonl", row(1900), row(1901))
-    with pytest.raises(UsageError, match="the base part has learnt from all of these questions"):
+    with pytest.raises(
+        UsageError, match="the base part has learnt from too many of these questions"
+    ):
         plan_training("filter", rows, tmp_path / "out", settings={"base": str(base)})
     settings = {"base": str(base), "held_out": 0}
     assert not plan_training("filter", rows, tmp_path / "o", settings=settings).rows.held_out

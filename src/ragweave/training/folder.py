@@ -15,6 +15,7 @@ from ragweave.training.job import CHECKPOINTS
 from ragweave.training.readme import readme
 from ragweave.training.running.guard import room_needed
 
+_DRAFT = ".training.json.new"
 PLAN = "training.json"
 """What is being trained: kind, settings, hashes of the data. Gone when the part is finished."""
 
@@ -33,6 +34,7 @@ def begin_folder(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None
     """
     if is_part(folder):
         (folder / PLAN).unlink(missing_ok=True)
+        shutil.rmtree(_aside(folder), ignore_errors=True)
         raise UsageError(f"{folder}: holds a trained part already; name another folder")
     if (folder / PLAN).is_file():
         _go_on(folder, plan, resume=resume)
@@ -40,20 +42,21 @@ def begin_folder(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None
     if resume:
         raise UsageError(f"{folder}: holds no training to go on with")
     try:
+        (folder / _DRAFT).unlink(missing_ok=True)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"{folder}: is there already and is no training; name another folder")
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(plan, ensure_ascii=False, indent=2) + "\n"
-        (folder / f".{PLAN}.new").write_text(text, encoding="utf-8")
-        (folder / f".{PLAN}.new").replace(folder / PLAN)
+        (folder / _DRAFT).write_text(text, encoding="utf-8")
+        (folder / _DRAFT).replace(folder / PLAN)
     except OSError as fault:
         raise UsageError(f"{folder}: cannot be written ({fault.strerror})") from fault
 
 
 def finish_folder(folder: Path, card: PartCard) -> None:
-    """Write the model card, remove the checkpoints, and make the folder a part.
+    """Write the model card, put the checkpoints aside, make the folder a part, and remove them.
 
-    The card comes last: a folder with checkpoints, which hold pickles, is never a part.
+    A folder with checkpoints, which hold pickles, is never a part; and until it is one, they stay.
 
     Raises:
         TrainingStoppedError: The disk is full.
@@ -61,9 +64,16 @@ def finish_folder(folder: Path, card: PartCard) -> None:
     with room_needed(folder / CHECKPOINTS):
         (folder / "README.md").write_text(readme(card), encoding="utf-8")
         if (folder / CHECKPOINTS).exists():
-            shutil.rmtree(folder / CHECKPOINTS)
+            (folder / CHECKPOINTS).replace(_aside(folder))
         write_card(folder, card)
     (folder / PLAN).unlink(missing_ok=True)
+    if _aside(folder).exists():
+        shutil.rmtree(_aside(folder))
+
+
+def _aside(folder: Path) -> Path:
+    """Return where checkpoints wait, beside the folder, while it becomes a part."""
+    return folder.resolve().with_name(f".{folder.resolve().name}.{CHECKPOINTS}")
 
 
 def abandon_folder(folder: Path) -> None:
@@ -87,6 +97,8 @@ def _go_on(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None:
     except (OSError, ValueError) as fault:
         raise UsageError(f"{folder / PLAN}: cannot be read ({type(fault).__name__})") from fault
     wanted = json.loads(json.dumps(plan))
+    if _aside(folder).exists() and not (folder / CHECKPOINTS).exists():
+        _aside(folder).replace(folder / CHECKPOINTS)
     for name in [*begun, *wanted]:
         if begun.get(name) != wanted.get(name):
             raise UsageError(

@@ -11,7 +11,7 @@ from ragweave.tools.text.normalize import normalize_answer
 from ragweave.training.rows import TrainingRow
 
 _NAMED = 5
-_ALL_SEEN = "the base part has learnt from all of these questions"
+_ALL_SEEN = "the base part has learnt from too many of these questions"
 
 
 class Split(NamedTuple):
@@ -49,12 +49,12 @@ def split_rows(
         return Split(list(rows), [])
     keys = {question_key(row) for row in rows}
     open_ = sorted({question_key(row) for row in rows if free(row)})
-    if len(keys) < 2 or not open_:
+    size = min(max(1, round(share * len(keys))), len(keys) - 1)
+    if len(keys) < 2 or size > len(open_):
         raise UsageError(
             f"{'rows of one question alone cannot be split' if len(keys) < 2 else _ALL_SEEN}: "
             f"give held-out rows by --held-out, or hold out none by --set held_out=0"
         )
-    size = min(max(1, round(share * len(keys))), len(keys) - 1, len(open_))
     drawn = set(random.Random(seed).sample(open_, size))
     return Split(
         [row for row in rows if question_key(row) not in drawn],

@@ -16,10 +16,11 @@ from ragweave.errors import RagweaveError, UsageError
 from ragweave.evaluation.datasets.files import file_hash
 from ragweave.tools.parts import PartCard, PartRole, is_part
 from ragweave.training.folder import abandon_folder, begin_folder, finish_folder
-from ragweave.training.job import Fitted, Job, Shown, Watch
+from ragweave.training.job import CHECKPOINTS, Fitted, Job, Shown, Watch
 from ragweave.training.kinds import DEFAULT_KIND, ONE_PROCESS, recipe_of
 from ragweave.training.questions import check_unseen, mark_of, read_marks, write_marks
 from ragweave.training.rows import TrainingRow, read_rows
+from ragweave.training.running.guard import room_needed
 from ragweave.training.running.processes import is_main, world_size
 from ragweave.training.settings import Settings, changed
 from ragweave.training.splits import Split, check_apart, split_rows
@@ -111,10 +112,11 @@ def plan_training(
 def _begun_from(kind: str, settings: Settings) -> tuple[Settings, frozenset[str]]:
     """Return the settings, and the marks of the questions that the base has learnt from.
 
-    Adapters need their base wherever they are used, so a folder's path is kept whole.
+    Adapters and linear judges need their base wherever they are used, so a folder's path is kept
+    whole.
     """
     folder = Path(settings.base).expanduser()
-    if kind == "causal-lora" and folder.is_dir():
+    if kind in ("causal-lora", "linear") and folder.is_dir():
         return changed(settings, {"base": str(folder.resolve())}), frozenset()
     return settings, read_marks(folder) if is_part(folder) else frozenset()
 
@@ -165,7 +167,8 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
     )
     if is_main():
         before = _begun_from(plan.kind, plan.settings)[1]
-        write_marks(plan.folder, plan.rows.train, before)
+        with room_needed(plan.folder / CHECKPOINTS):
+            write_marks(plan.folder, plan.rows.train, before)
         finish_folder(plan.folder, card)
     return card
 

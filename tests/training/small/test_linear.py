@@ -106,7 +106,7 @@ def test_refusals_are_learnt_to_be_unknown(judge):
 def test_a_part_is_safetensors_and_json_alone(judge):
     folder, _, _ = judge
     names = {path.name for path in folder.iterdir()}
-    assert names == {"judge.safetensors", "judge.json", "part.json", "README.md"}
+    assert names == {"judge.safetensors", "judge.json", "part.json", "questions.json", "README.md"}
 
 
 def test_scores_do_not_depend_on_their_company(judge):
@@ -195,7 +195,7 @@ class Filling(Looking):
 
 @pytest.mark.parametrize(
     ("moment", "said", "read_again"),
-    [("rows", "nothing is kept yet", [16, 32, 48]), ("part", "what was read is kept", [])],
+    [("rows", "nothing had been kept", [16, 32, 48]), ("part", "what was read is kept", [])],
 )
 def test_a_full_disk_stops_and_says_what_is_kept(base, tmp_path, moment, said, read_again):
     """Full when the rows are to be kept, or when the part is to be written."""
@@ -206,7 +206,7 @@ def test_a_full_disk_stops_and_says_what_is_kept(base, tmp_path, moment, said, r
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     rest = Looking()
-    train_part(plan, resume=True, watch=rest)
+    train_part(plan, resume=moment == "part", watch=rest)
     assert [done for done, _ in rest.steps] == read_again
     assert len(load_linear_scorer(plan.folder).score(PAIRS[:2])) == 2
 

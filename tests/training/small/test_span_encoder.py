@@ -213,7 +213,13 @@ def test_a_training_begins_from_another_part(tmp_path, trained):
         write(tmp_path / "rows.jsonl"),
         tmp_path / "next",
         kind="span-encoder",
-        settings={"base": str(folder), "frozen_layers": 0, "batch": 2, "device": "cpu"},
+        settings={
+            "base": str(folder),
+            "frozen_layers": 0,
+            "batch": 2,
+            "device": "cpu",
+            "held_out": 0,
+        },
     )
     assert (plan.settings.epochs, plan.settings.learning_rate) == (2.0, 5e-5)
     made = train_part(plan, watch=watch)
@@ -226,7 +232,7 @@ def test_a_training_begins_from_another_part(tmp_path, trained):
         tmp_path / "rows.jsonl",
         tmp_path / "more",
         kind="span-encoder",
-        settings={"base": str(folder), "epochs": 5.0},
+        settings={"base": str(folder), "epochs": 5.0, "held_out": 0},
     )
     assert (chosen.settings.epochs, chosen.settings.learning_rate) == (5.0, 5e-5)
     assert card.settings["epochs"] == 30.0

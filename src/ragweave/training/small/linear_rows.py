@@ -108,10 +108,13 @@ def room_kept(file: Path) -> Iterator[None]:
     except (OSError, SafetensorError) as fault:
         if not is_full_disk(fault):
             raise
-        left = "what was read is kept" if file.is_file() else "nothing is kept yet"
+        left = (
+            "what was read is kept: --resume goes on from there"
+            if file.is_file()
+            else "nothing had been kept: begin again"
+        )
         raise TrainingStoppedError(
-            f"the disk is full, or a limit on file sizes is reached ({file.parent.parent}); "
-            f"{left}: --resume goes on from there"
+            f"the disk is full, or a limit on file sizes is reached ({file.parent.parent}); {left}"
         ) from fault
 
 
