@@ -81,7 +81,7 @@ def test_study_filco_measures_by_cxmi_with_a_scorer(
     assert "filco cxmi" not in without.stdout
     gone = ragweave(*args, "--scorer", "hf:none/such", "--out", "gone", cwd=tmp_path)
     assert gone.returncode == 1
-    assert "can't load the scorer model" in gone.stderr
+    assert "none/such is not on this machine" in gone.stderr
 
 
 def test_compare_shows_methods_side_by_side(kb: Path, ragweave: Run) -> None:
