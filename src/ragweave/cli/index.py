@@ -94,24 +94,9 @@ def _open_or_create(path: Path, given: dict[str, Any]) -> KnowledgeBase:
 
 
 def _with_bar(base: KnowledgeBase, sources: list[Path]) -> IndexReport:
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from ragweave.cli.screen import progress_bar
 
-    from ragweave.cli.screen import progress_console
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    screen = progress_console()
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    with progress_bar() as bar:
         return base.index_paths(sources, progress=_stages(bar))
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import typer
 
-from ragweave.cli.screen import console, marked_up, progress_console
+from ragweave.cli.screen import console, marked_up, progress_bar, progress_console
 from ragweave.errors import UsageError
 from ragweave.tools.models import ChatModel, chat_model
 from ragweave.training.labels import Labelled, Maker, Sitting, make_labels, open_source
@@ -156,23 +156,7 @@ def _warn(text: str) -> None:
 @contextmanager
 def _progress() -> Iterator[Tell]:
     """Yield what shows how far it is: a bar on a terminal, nothing in a pipe."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns: Sequence[ProgressColumn] = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    screen = progress_console()
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    with progress_bar() as bar:
         task = bar.add_task("labelling", total=None)
 
         def tell(done: int, total: int, failed: int) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import unicodedata
+from typing import TYPE_CHECKING
 
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 def console() -> Console:
@@ -17,6 +21,33 @@ def console() -> Console:
 def progress_console() -> Console:
     """Return the console for progress and remarks (standard error)."""
     return _console(stderr=True)
+
+
+def progress_bar(*more: str) -> Progress:
+    """Return a bar on standard error that goes when it is done; silent in a pipe.
+
+    Args:
+        more: Texts behind the count, such as `loss {task.fields[loss]}`.
+    """
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    screen = progress_console()
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        *map(TextColumn, more),
+        TimeRemainingColumn(),
+        console=screen,
+        transient=True,
+        disable=not screen.is_terminal,
+    )
 
 
 def _console(*, stderr: bool) -> Console:

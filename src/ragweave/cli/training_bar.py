@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from ragweave.cli.screen import plain, progress_console
+from ragweave.cli.screen import plain, progress_bar
 from ragweave.training.job import Watch
 
 
@@ -21,17 +19,7 @@ class TrainingBar(Watch):
     def __init__(self) -> None:
         """Set up the bar; it shows from the first step on."""
         super().__init__()
-        console = progress_console()
-        self._bar = Progress(
-            TextColumn("training"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
+        self._bar = progress_bar("loss {task.fields[loss]}")
         self._task: Any = None
 
     def __enter__(self) -> TrainingBar:
