@@ -84,11 +84,6 @@ class Settings:
                 if not fits(getattr(self, name)):
                     raise UsageError(f"{name} must be {wanted}, not {getattr(self, name)}")
 
-    @property
-    def accumulate(self) -> int:
-        """Micro-batches a step."""
-        return max(1, -(-self.batch // self.micro_batch))
-
     def suited(self, given: Collection[str]) -> Self:  # noqa: ARG002
         """Return the settings with those that were not given suited to those that were."""
         return self

@@ -38,6 +38,8 @@ class Plan:
     rows: Split
     files: tuple[Path, ...]
     folder: Path
+    seen: frozenset[str] = frozenset()
+    """Marks of the questions that the base has learnt from (`training.questions`)."""
 
     def job(self, *, resume: bool = False, watch: Watch | None = None) -> Job:
         """Return the job that a recipe takes."""
@@ -106,7 +108,15 @@ def plan_training(
         check_unseen(split.held_out, seen, settled.base)
     _check_labels(role, split.train, rows)
     files = (Path(rows),) if held_out is None else (Path(rows), Path(held_out))
-    return Plan(role=role, kind=chosen, settings=settled, rows=split, files=files, folder=Path(out))
+    return Plan(
+        role=role,
+        kind=chosen,
+        settings=settled,
+        rows=split,
+        files=files,
+        folder=Path(out),
+        seen=seen,
+    )
 
 
 def _begun_from(kind: str, settings: Settings) -> tuple[Settings, frozenset[str]]:
@@ -166,9 +176,8 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     if is_main():
-        before = _begun_from(plan.kind, plan.settings)[1]
         with room_needed(plan.folder / CHECKPOINTS):
-            write_marks(plan.folder, plan.rows.train, before)
+            write_marks(plan.folder, plan.rows.train, plan.seen)
         finish_folder(plan.folder, card)
     return card
 

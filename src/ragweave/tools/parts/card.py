@@ -50,6 +50,11 @@ class PartCard:
     """Date and time, ISO 8601, UTC."""
     format: int = FORMAT
 
+    @property
+    def decides_at(self) -> float:
+        """The threshold; 0.5 where there is none."""
+        return 0.5 if self.threshold is None else self.threshold
+
 
 def is_part(path: str | Path) -> bool:
     """Tell whether a folder is a finished part."""

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from ragweave.tools.parts.spans.scorer import SpanScorer
     from ragweave.tools.parts.writers import TextWriter
 
-HALF = 0.5
-"""Where a judge's card names no threshold."""
-
 
 class PartChat(BaseChatModel):
     """Does what a part was trained for, and nothing else.
@@ -99,8 +96,7 @@ class PartChat(BaseChatModel):
 
     @property
     def _least(self) -> float:
-        own = HALF if self._card.threshold is None else self._card.threshold
-        return own if self.threshold is None else self.threshold
+        return self._card.decides_at if self.threshold is None else self.threshold
 
     def load(self) -> None:
         """Load the weights now rather than at the first call.

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
-from ragweave.tools.parts.weights import best_device
-from ragweave.tools.parts.weights import quiet as quiet
+from ragweave.tools.parts.weights import best_device, quiet
 
 Features = Mapping[str, NDArray[np.int64]]
 """`input_ids`, `attention_mask`, … of a batch, each (rows, tokens)."""
@@ -38,7 +37,7 @@ def load_tokenizer(folder: Path) -> Any:
             str(folder), trust_remote_code=False, local_files_only=True
         )
     except (OSError, ValueError, KeyError, TypeError) as fault:
-        raise ModelError(f"{folder}: its tokenizer cannot be read ({_line(fault)})") from fault
+        raise ModelError(f"{folder}: its tokenizer cannot be read ({in_short(fault)})") from fault
     if not tokenizer.is_fast:
         raise ModelError(
             f"{folder}: its tokenizer gives no offsets; a fast one (tokenizer.json) does"
@@ -53,15 +52,33 @@ def load_torch_model(folder: Path) -> Any:
         MissingExtraError: transformers or torch is not installed.
         ModelError: The weights can't be read or are not whole, or have more than one label.
     """
+    model = read_encoder(folder, "AutoModelForSequenceClassification")
+    if model.config.num_labels != 1:
+        raise ModelError(f"{folder}: has {model.config.num_labels} labels where one is needed")
+    return model.eval()
+
+
+def read_encoder(folder: Path, auto: str, *, new: str | None = None) -> Any:
+    """Read an encoder's weights, from safetensors alone, by one of transformers' auto classes.
+
+    Args:
+        folder: The model's folder.
+        auto: Name of the class.
+        new: How the names of weights begin that the folder may lack.
+
+    Raises:
+        MissingExtraError: transformers or torch is not installed.
+        ModelError: The weights can't be read or are not whole.
+    """
     try:
         import torch
+        import transformers
         from safetensors import SafetensorError
-        from transformers import AutoModelForSequenceClassification
     except ImportError as error:
         raise MissingExtraError(_FEATURE, "hf") from error
     with quiet():
         try:
-            model, told = AutoModelForSequenceClassification.from_pretrained(
+            model, told = getattr(transformers, auto).from_pretrained(
                 str(folder),
                 trust_remote_code=False,
                 use_safetensors=True,
@@ -70,13 +87,11 @@ def load_torch_model(folder: Path) -> Any:
                 output_loading_info=True,
             )
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as fault:
-            raise ModelError(f"{folder}: its weights cannot be read ({_line(fault)})") from fault
-    if told["missing_keys"]:
-        named = ", ".join(sorted(told["missing_keys"])[:3])
-        raise ModelError(f"{folder}: its weights are not whole (no {named})")
-    if model.config.num_labels != 1:
-        raise ModelError(f"{folder}: has {model.config.num_labels} labels where one is needed")
-    return model.eval()
+            raise ModelError(f"{folder}: its weights cannot be read ({in_short(fault)})") from fault
+    missing = sorted(one for one in told["missing_keys"] if new is None or not one.startswith(new))
+    if missing:
+        raise ModelError(f"{folder}: its weights are not whole (no {', '.join(missing[:3])})")
+    return model
 
 
 def torch_run(folder: Path, device: str) -> Run:
@@ -92,7 +107,7 @@ def torch_run(folder: Path, device: str) -> Run:
     try:
         return model_run(model.to(torch.device(place)))
     except (RuntimeError, AssertionError) as fault:
-        raise UsageError(f"device {device!r} is not to be had ({_line(fault)})") from fault
+        raise UsageError(f"device {device!r} is not to be had ({in_short(fault)})") from fault
 
 
 def model_run(model: Any) -> Run:
@@ -136,7 +151,7 @@ def onnx_run(file: Path) -> Run:
         told.NotImplemented,
         told.RuntimeException,
     ) as fault:
-        raise ModelError(f"{file}: cannot be read ({_line(fault)})") from fault
+        raise ModelError(f"{file}: cannot be read ({in_short(fault)})") from fault
     names = [one.name for one in session.get_inputs()]
 
     def run(features: Features) -> NDArray[np.float32]:
@@ -147,5 +162,6 @@ def onnx_run(file: Path) -> Run:
     return run
 
 
-def _line(fault: BaseException) -> str:
+def in_short(fault: BaseException) -> str:
+    """Return a fault's text on one line, cut where it is long."""
     return " ".join(str(fault).split())[:200]

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from ragweave.tools.parts.spans.scorer import SpanScorer
     from ragweave.tools.parts.writers import TextWriter
 
-HALF = 0.5
-"""Where a filter's card names no threshold."""
-
 
 class TrainedFilter:
     """Keeps what a trained part says helps; it never looks at answers.
@@ -144,8 +141,7 @@ class TrainedFilter:
         return chosen(spans, scorer.logits([Sheet(question, texts)])[0], self._least(), self.top)
 
     def _least(self) -> float:
-        own = HALF if self.card.threshold is None else self.card.threshold
-        return own if self.threshold is None else self.threshold
+        return self.card.decides_at if self.threshold is None else self.threshold
 
     def _written(
         self, writer: TextWriter, question: str, passages: Sequence[Document]

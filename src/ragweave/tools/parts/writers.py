@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ragweave.errors import UsageError
 from ragweave.tools.parts.bases import find_base
 from ragweave.tools.parts.card import PartRole, read_card
+from ragweave.tools.parts.engines import WRITES
 from ragweave.tools.parts.fitting import fit_input
 from ragweave.tools.parts.forms import LEADS, PartInput
 from ragweave.tools.parts.generation import ends, generate, without_end
@@ -24,9 +25,6 @@ from ragweave.tools.parts.weights import (
     read_tokenizer,
     with_adapter,
 )
-
-WRITERS = ("seq2seq", "causal-lora")
-"""The kinds of parts that `load_writer` takes."""
 
 _OPENED = re.compile(r"<\s+(?=/?[A-Z])")
 
@@ -166,8 +164,8 @@ def load_writer(
     """
     path = Path(folder)
     card = read_card(path, role)
-    if card.kind not in WRITERS:
-        raise UsageError(f"{path}: is a {card.kind}, which writes no text ({', '.join(WRITERS)})")
+    if card.kind not in WRITES:
+        raise UsageError(f"{path}: is a {card.kind}, which writes no text ({', '.join(WRITES)})")
     check_safe(path)
     causal = card.kind == "causal-lora"
     need_transformers("A trained part", "train", *(["peft"] if causal else []))

@@ -19,9 +19,9 @@ from ragweave.tools.parts.encoder_run import (
     load_torch_model,
     model_run,
     onnx_run,
-    quiet,
 )
 from ragweave.tools.parts.pairs import PairScorer
+from ragweave.tools.parts.weights import quiet
 from ragweave.training.running.guard import room_needed
 
 TOLERANCE = 1e-3

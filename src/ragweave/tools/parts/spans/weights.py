@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ragweave.errors import MissingExtraError, ModelError
 from ragweave.tools.parts.encoder_files import WEIGHTS, check_encoder
-from ragweave.tools.parts.encoder_run import quiet
+from ragweave.tools.parts.encoder_run import in_short, read_encoder
+from ragweave.tools.parts.weights import quiet
 
 if TYPE_CHECKING:
     from ragweave.tools.parts.spans.model import SpanEncoder
@@ -19,29 +20,13 @@ def new_model(base: Path, dropout: float) -> SpanEncoder:
     """Return an encoder's weights under a new head.
 
     Raises:
+        MissingExtraError: torch or transformers is not installed.
         ModelError: The weights can't be read or are not whole.
     """
-    import torch
-    from safetensors import SafetensorError
-    from transformers import AutoModel
+    encoder = read_encoder(base, "AutoModel", new="pooler")
 
     from ragweave.tools.parts.spans.model import SpanEncoder
 
-    with quiet():
-        try:
-            encoder, told = AutoModel.from_pretrained(
-                str(base),
-                trust_remote_code=False,
-                use_safetensors=True,
-                local_files_only=True,
-                dtype=torch.float32,
-                output_loading_info=True,
-            )
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as fault:
-            raise ModelError(f"{base}: its weights cannot be read ({_line(fault)})") from fault
-    missing = sorted(name for name in told["missing_keys"] if not name.startswith("pooler"))
-    if missing:
-        raise ModelError(f"{base}: its weights are not whole (no {missing[0]})")
     return SpanEncoder(encoder, dropout)
 
 
@@ -71,7 +56,7 @@ def read_model(folder: Path, dropout: float = 0.0) -> SpanEncoder:
             model = SpanEncoder(maker.from_config(config, trust_remote_code=False), dropout)
             model.load_state_dict(load_file(folder / WEIGHTS))
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as fault:
-            raise ModelError(f"{folder}: its weights cannot be read ({_line(fault)})") from fault
+            raise ModelError(f"{folder}: its weights cannot be read ({in_short(fault)})") from fault
     return model.float().eval()
 
 
@@ -82,7 +67,3 @@ def write_model(folder: Path, model: SpanEncoder, tokenizer: Any) -> None:
     model.encoder.config.save_pretrained(str(folder))
     tokenizer.save_pretrained(str(folder))
     save_model(model, str(folder / WEIGHTS))
-
-
-def _line(fault: BaseException) -> str:
-    return " ".join(str(fault).split())[:200]
