@@ -14,41 +14,6 @@ from ragweave.graphs.method import Method
 from ragweave.graphs.picture import drawable
 from ragweave.tools.drawing import draw_svg, shape_of
 
-WHEN = {
-    "direct": "To know what the model knows by itself: the baseline of any comparison. With "
-    "`retrieve=True` it is the plainest RAG there is.",
-    "cot": "A baseline for questions that take several steps of reasoning, with a model that "
-    "can reason.",
-    "concat": "The everyday choice where calls are dear: one prompt, one call. It may say Unknown "
-    "though the answer stands in a passage.",
-    "post_fusion": "Where passages are long or distract from one another, and k calls a question "
-    "are acceptable. A wrong majority can vote a right answer down.",
-    "pruning": "One call, with a model that follows a worked example: it first rules passages out.",
-    "summary": "One call, with a model that follows a worked example: it first sums up what helps.",
-    "concat_pf": "The recommended start: Concat's price on most questions, and k more calls only "
-    "where there would be no answer at all.",
-    "pf_concat": "Where quality is worth k + 1 calls on each question: passages that gave no "
-    "answer are dropped, and the candidates help to decide.",
-    "blendfilter": "Multi-hop questions, and retrievers that bring much that is off-topic. Eleven "
-    "calls a question, of which five in sequence.",
-    "slimplm": "Many easy questions, a dear model and a small one at hand: the small one decides "
-    "when and what to retrieve, and the big one is called once.",
-    "filco": "Long passages of which a sentence helps. The paper's scores need a filter trained "
-    "on its labels; without one, sentences are scored against the question.",
-    "adaptive": "As a laboratory: every part of the four papers, each of which can be switched "
-    "off. Start with all of it, look at the trace, switch off what does not earn its calls.",
-    "iter_retgen": "Questions whose answer's words find better passages than the question's; a "
-    "baseline of BlendFilter and SlimPLM.",
-    "self_ask": "Multi-hop questions, with a model that asks good follow-up questions.",
-    "react": "Multi-hop questions, with a model that keeps to the Thought and Action format.",
-    "flare": "Long answers, with a model that reports log-probabilities: it looks up what it is "
-    "unsure of while it writes.",
-    "self_eval": "Where some questions need no retrieval and the model can tell which.",
-    "skr_knn": "Where you have training questions labelled with whether retrieval helped "
-    "(`ragweave label needed`).",
-}
-"""When to use each method; a test says that none is missing."""
-
 
 def methods_page() -> str:
     """Return the page that lists the methods."""
@@ -89,7 +54,7 @@ def method_page(name: str) -> str:
             "",
             "## When to use it",
             "",
-            WHEN[name],
+            method.when,
             "",
             "## Cost",
             "",

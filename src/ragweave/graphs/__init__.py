@@ -1,8 +1,20 @@
 """The methods: one file each, wiring and nothing else."""
 
 from ragweave.graphs.build import build_graph
-from ragweave.graphs.frame import CompiledGraph, Parts
-from ragweave.graphs.method import Method
-from ragweave.graphs.registry import METHODS
+from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
+from ragweave.graphs.method import Method, answer_prompts
+from ragweave.graphs.registry import METHODS, register_method
 
-__all__ = ["METHODS", "CompiledGraph", "Method", "Parts", "build_graph"]
+__all__ = [
+    # a graph by its method's name
+    "METHODS",
+    "build_graph",
+    "CompiledGraph",
+    # a method of one's own
+    "Method",
+    "Parts",
+    "answer_prompts",
+    "draft",
+    "finish",
+    "register_method",
+]

@@ -235,6 +235,10 @@ METHOD = Method(
     name="adaptive",
     summary="All four papers' parts in one graph; each can be switched off.",
     paper="SlimPLM, BlendFilter, FILCO, Post-fusion as Fallback",
+    when=(
+        "As a laboratory: every part of the four papers, each of which can be switched off. "
+        "Start with all of it, look at the trace, switch off what does not earn its calls."
+    ),
     best="p, and 2 small",
     worst="9 + hops + 2·(claims + rewrites) + 3p + k'·p, and 3 + claims small",
     options=AdaptiveOptions,

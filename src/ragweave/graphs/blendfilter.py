@@ -123,6 +123,10 @@ METHOD = Method(
     name="blendfilter",
     summary="Three blended queries, each one's passages filtered by the model itself.",
     paper="Wang et al. 2024, BlendFilter",
+    when=(
+        "Multi-hop questions, and retrievers that bring much that is off-topic. Eleven calls "
+        "a question, of which five in sequence."
+    ),
     best="9 + 2p, 5 in sequence",
     worst="8 + hops + 2p, 4 + hops in sequence",
     options=BlendFilterOptions,

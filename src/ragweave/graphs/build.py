@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +26,7 @@ from ragweave.graphs.trained import (
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompt import with_overrides
 from ragweave.nodes.retrieve import Retriever
+from ragweave.registry import closest
 from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import ChatModel
 from ragweave.tools.scorers.protocol import LogprobScorer
@@ -124,13 +124,10 @@ def method_named(name: str) -> Method:
     """Return the method called `name`.
 
     Raises:
-        UsageError: There is none; the text lists the methods and the closest name.
+        UsageError: There is none (the text lists the methods and the closest name), or the
+            package that brings it can't be loaded.
     """
-    if name in METHODS:
-        return METHODS[name]
-    raise UsageError(
-        f"unknown method {name!r}{_closest(name, METHODS)}; methods: {', '.join(METHODS)}"
-    )
+    return METHODS.named(name)
 
 
 def method_options(method: Method, values: Mapping[str, Any]) -> Options:
@@ -143,7 +140,7 @@ def method_options(method: Method, values: Mapping[str, Any]) -> Options:
     for name in values:
         if name not in known:
             raise UsageError(
-                f"{method.name} has no option {name!r}{_closest(name, known)}; "
+                f"{method.name} has no option {name!r}{closest(name, known)}; "
                 f"options: {', '.join(known)}{_elsewhere(name)}"
             )
     chosen = dict(values)
@@ -156,15 +153,10 @@ def _elsewhere(name: str) -> str:
     """Return which methods have an option, where some do."""
     having = [
         one.name
-        for one in METHODS.values()
+        for one in METHODS.ours()
         if any(field.name == name for field in dataclasses.fields(one.options))
     ]
     return f" ({name!r} is an option of {', '.join(having)})" if having else ""
-
-
-def _closest(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _checked_scorer(name: str, given: object) -> LogprobScorer | None:

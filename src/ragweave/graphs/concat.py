@@ -29,6 +29,10 @@ METHOD = Method(
     name="concat",
     summary="All passages in one prompt.",
     paper=FUSION,
+    when=(
+        "The everyday choice where calls are dear: one prompt, one call. It may say Unknown "
+        "though the answer stands in a passage."
+    ),
     best="p",
     worst="p",
     options=ConcatOptions,

@@ -72,6 +72,10 @@ METHOD = Method(
     name="concat_pf",
     summary="Concat; where it says Unknown, Post-Fusion as the fallback.",
     paper=FUSION,
+    when=(
+        "The recommended start: Concat's price on most questions, and k more calls only where "
+        "there would be no answer at all."
+    ),
     best="p",
     worst="(1 + k)·p",
     options=ConcatPfOptions,

@@ -31,6 +31,10 @@ METHOD = Method(
     name="cot",
     summary="Ask the model to think step by step, without retrieval unless retrieve=True.",
     paper="Wei et al. 2022, Chain-of-Thought",
+    when=(
+        "A baseline for questions that take several steps of reasoning, with a model that can "
+        "reason."
+    ),
     best="p",
     worst="p",
     options=CotOptions,

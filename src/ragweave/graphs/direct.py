@@ -31,6 +31,10 @@ METHOD = Method(
     name="direct",
     summary="Ask the model, without retrieval unless retrieve=True.",
     paper="baseline of all four papers",
+    when=(
+        "To know what the model knows by itself: the baseline of any comparison. With "
+        "`retrieve=True` it is the plainest RAG there is."
+    ),
     best="p",
     worst="p",
     options=DirectOptions,

@@ -71,6 +71,10 @@ METHOD = Method(
     name="filco",
     summary="Only the sentences that help stand in the prompt.",
     paper="Wang et al. 2023, FILCO",
+    when=(
+        "Long passages of which a sentence helps. The paper's scores need a filter trained on "
+        "its labels; without one, sentences are scored against the question."
+    ),
     best="p",
     worst="p + 1",
     options=FilcoOptions,

@@ -56,6 +56,10 @@ METHOD = Method(
     name="flare",
     summary="Look up each sentence that the model is unsure of, and write it anew.",
     paper="Jiang et al. 2023, FLARE",
+    when=(
+        "Long answers, with a model that reports log-probabilities: it looks up what it is "
+        "unsure of while it writes."
+    ),
     best="1",
     worst="rounds + 1",
     options=FlareOptions,

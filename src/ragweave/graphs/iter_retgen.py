@@ -78,6 +78,10 @@ METHOD = Method(
     name="iter_retgen",
     summary="Retrieve and answer in rounds; each searches with the last one's text.",
     paper="Shao et al. 2023, ITER-RETGEN",
+    when=(
+        "Questions whose answer's words find better passages than the question's; a baseline "
+        "of BlendFilter and SlimPLM."
+    ),
     best="rounds·p",
     worst="rounds·p",
     options=IterRetgenOptions,

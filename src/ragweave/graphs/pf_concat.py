@@ -74,6 +74,10 @@ METHOD = Method(
     name="pf_concat",
     summary="Post-Fusion; then Concat as the distiller over what gave an answer.",
     paper=FUSION,
+    when=(
+        "Where quality is worth k + 1 calls on each question: passages that gave no answer "
+        "are dropped, and the candidates help to decide."
+    ),
     best="k·p",
     worst="(k + 1)·p",
     options=PfConcatOptions,

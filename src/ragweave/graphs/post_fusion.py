@@ -30,6 +30,10 @@ METHOD = Method(
     name="post_fusion",
     summary="Each passage alone, then a majority vote.",
     paper=FUSION,
+    when=(
+        "Where passages are long or distract from one another, and k calls a question are "
+        "acceptable. A wrong majority can vote a right answer down."
+    ),
     best="k·p",
     worst="k·p",
     options=PostFusionOptions,

@@ -29,6 +29,7 @@ METHOD = Method(
     name="pruning",
     summary="One prompt that first rules out the passages that cannot answer.",
     paper=FUSION,
+    when=("One call, with a model that follows a worked example: it first rules passages out."),
     best="p",
     worst="p",
     options=PruningOptions,

@@ -54,6 +54,7 @@ METHOD = Method(
     name="react",
     summary="Thoughts and actions in turns: search, observe, finish.",
     paper="Yao et al. 2022, ReAct",
+    when="Multi-hop questions, with a model that keeps to the Thought and Action format.",
     best="1",
     worst="max_steps",
     options=ReactOptions,

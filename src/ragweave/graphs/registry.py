@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from ragweave.graphs import (
     adaptive,
     blendfilter,
@@ -26,6 +23,7 @@ from ragweave.graphs import (
     summary,
 )
 from ragweave.graphs.method import Method
+from ragweave.registry import Registry
 
 _MODULES = (
     direct,
@@ -48,7 +46,10 @@ _MODULES = (
     skr_knn,
 )
 
-METHODS: Mapping[str, Method] = MappingProxyType(
-    {module.METHOD.name: module.METHOD for module in _MODULES}
+METHODS: Registry[Method] = Registry(
+    "ragweave.methods", Method, "method", lambda: (module.METHOD for module in _MODULES)
 )
-"""Every method by name."""
+"""Every method by name: ours, then those of other packages (entry points `ragweave.methods`)."""
+
+register_method = METHODS.register
+"""Add a method for the time of this process: `register_method(METHOD)`, in a notebook or script."""

@@ -57,6 +57,7 @@ METHOD = Method(
     name="self_ask",
     summary="The model asks follow-up questions, reads what each finds, then answers.",
     paper="Press et al. 2022, Self-Ask",
+    when="Multi-hop questions, with a model that asks good follow-up questions.",
     best="1",
     worst="2·rounds + 1",
     options=SelfAskOptions,

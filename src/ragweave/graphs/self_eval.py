@@ -31,6 +31,7 @@ METHOD = Method(
     name="self_eval",
     summary="The model itself says first whether it needs to retrieve.",
     paper="Kadavath et al. 2022, Self-Eval",
+    when="Where some questions need no retrieval and the model can tell which.",
     best="1 + p",
     worst="1 + p",
     options=SelfEvalOptions,

@@ -28,6 +28,10 @@ METHOD = Method(
     name="skr_knn",
     summary="Retrieve where most of the nearest training questions needed it.",
     paper="Wang et al. 2023, SKR",
+    when=(
+        "Where you have training questions labelled with whether retrieval helped (`ragweave "
+        "label needed`)."
+    ),
     best="p",
     worst="p",
     options=SkrKnnOptions,

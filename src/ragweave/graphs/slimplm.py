@@ -112,6 +112,10 @@ METHOD = Method(
     name="slimplm",
     summary="A small proxy model decides when and what to retrieve; one call to the big one.",
     paper="Tan et al. 2024, SlimPLM",
+    when=(
+        "Many easy questions, a dear model and a small one at hand: the small one decides "
+        "when and what to retrieve, and the big one is called once."
+    ),
     best="p, and 2 small",
     worst="p, and 3 + claims small",
     options=SlimPlmOptions,

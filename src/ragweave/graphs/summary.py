@@ -29,6 +29,7 @@ METHOD = Method(
     name="summary",
     summary="One prompt that first sums up what helps.",
     paper=FUSION,
+    when=("One call, with a model that follows a worked example: it first sums up what helps."),
     best="p",
     worst="p",
     options=SummaryOptions,

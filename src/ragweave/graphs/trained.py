@@ -11,7 +11,7 @@ from ragweave.errors import UsageError
 from ragweave.nodes.context_filter import FilterName
 from ragweave.nodes.necessity import NecessityOptions
 from ragweave.nodes.options import Options
-from ragweave.tools.filters import ContextFilter
+from ragweave.tools.filters import FILTERS, ContextFilter, RegisteredFilter
 from ragweave.tools.models import ChatModel, Models, chat_model
 from ragweave.tools.parts import PartRole
 from ragweave.tools.parts.chat import PartChat
@@ -68,6 +68,10 @@ def context_filter_of(given: object) -> ContextFilter | None:
         return given
     if not isinstance(given, str):
         raise UsageError(f"filter must be a name or have a keep method, not {type(given).__name__}")
+    if given in get_args(FilterName):
+        return None
+    if given in FILTERS:
+        return RegisteredFilter(FILTERS[given])
     if not _is_trained(given):
         return None
     found = trained_filter(given)
@@ -81,14 +85,14 @@ def filter_option(given: str) -> str:
     Raises:
         UsageError: It is a text that is neither a name nor a path.
     """
-    if _is_trained(given):
+    if given in get_args(FilterName):
+        return given
+    if given in FILTERS or _is_trained(given):
         return "own"
-    if given not in get_args(FilterName):
-        names = ", ".join(get_args(FilterName))
-        raise UsageError(
-            f"filter must be one of {names}, or the folder of a trained filter, not {given!r}"
-        )
-    return given
+    names = ", ".join(dict.fromkeys([*get_args(FilterName), *FILTERS.names()]))
+    raise UsageError(
+        f"filter must be one of {names}, or the folder of a trained filter, not {given!r}"
+    )
 
 
 def part_for(argument: str, spec: str) -> str:

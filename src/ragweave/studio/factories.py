@@ -30,8 +30,16 @@ from ragweave.tools.parts.spec import PREFIX
 Factory = Callable[[ServerRuntime[Any]], Awaitable[CompiledGraph]]
 
 
-def factory(method: Method) -> Factory:
-    """Return the graph factory of a method."""
+def factory(method: Method | str) -> Factory:
+    """Return the graph factory of a method, by its name or declaration.
+
+    A `langgraph.json` of one's own names it as `ragweave.studio.graphs:METHOD`, for methods of
+    other packages too.
+
+    Raises:
+        UsageError: No method has that name.
+    """
+    method = METHODS.named(method) if isinstance(method, str) else method
 
     async def make(runtime: ServerRuntime[Any]) -> CompiledGraph:
         running = runtime.execution_runtime
@@ -121,4 +129,4 @@ def _retriever(kb: str, search: str) -> Retriever:
         return Bm25Retriever.from_documents(corpus_documents())
     from ragweave.tools.knowledge import KnowledgeBase
 
-    return KnowledgeBase.open(kb).as_retriever(mode=search)  # type: ignore[arg-type]
+    return KnowledgeBase.open(kb).as_retriever(mode=search)

@@ -1,4 +1,4 @@
-"""The factories by name, as `langgraph.json` names them."""
+"""The factories by name, as `langgraph.json` names them: other packages' methods among them."""
 
 from __future__ import annotations
 

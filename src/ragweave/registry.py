@@ -1,0 +1,259 @@
+"""Things by name: ours from one list, other packages' from their entry points.
+
+A thing (a method, a metric, a data set format, …) is one declaration in its own file: a frozen
+dataclass with a `name`. A package that brings one names the declaration in its `pyproject.toml`:
+
+    [project.entry-points."ragweave.methods"]
+    draft_check = "my_package:METHOD"
+
+The entry point's name is the thing's name, so that nothing of a package is imported before
+somebody asks for what it brings.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Generic, Protocol, TypeVar
+
+from ragweave.errors import UsageError
+
+OURS = "ragweave"
+"""What `package` says of the things that ragweave itself brings."""
+
+SESSION = "this session"
+"""What `package` says of things added by `register`."""
+
+_LOGGER = logging.getLogger("ragweave")
+
+
+class Named(Protocol):
+    """What a registry holds."""
+
+    @property
+    def name(self) -> str:
+        """The name it is asked for by."""
+        ...
+
+
+ThingT = TypeVar("ThingT", bound=Named)
+
+
+class Registry(Mapping[str, ThingT], Generic[ThingT]):
+    """The things of one kind by name: ours in the order of the list, then other packages'.
+
+    A mapping. Looking a name up imports the package that brings it, and no other; going through
+    all of them imports every package, and leaves out one that can't be loaded with one warning.
+    """
+
+    def __init__(
+        self, group: str, kind: type[ThingT], word: str, ours: Callable[[], Iterable[ThingT]]
+    ) -> None:
+        """Describe the registry; nothing is loaded yet.
+
+        Args:
+            group: The entry-point group, such as `ragweave.methods`.
+            kind: The class of the declarations.
+            word: What one is called in messages, such as `method`.
+            ours: Returns ragweave's own declarations, in the order in which they are listed.
+        """
+        self.group = group
+        self.word = word
+        self._kind = kind
+        self._list = ours
+        self._ours: dict[str, ThingT] | None = None
+        self._session: dict[str, ThingT] = {}
+        self._loaded: dict[str, ThingT] = {}
+        self._broken: dict[str, str] = {}
+        self._warned: set[str] = set()
+        self._lock = threading.RLock()
+
+    def __getitem__(self, name: str) -> ThingT:
+        """Return the thing called `name`.
+
+        Raises:
+            KeyError: There is none.
+            UsageError: Its package can't be loaded, or two packages bring the name.
+        """
+        with self._lock:
+            self._check_taken(name)
+            for known in (self._own, self._session, self._loaded):
+                if name in known:
+                    return known[name]
+            if name not in self._points:
+                raise KeyError(name)
+            reason = self._load(name)
+            if reason:
+                raise UsageError(f"{self.word} {reason}")
+            return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Tell whether there is a thing of this name; its package is not loaded."""
+        return name in self._own or name in self._session or name in self._points
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of all that can be loaded.
+
+        Raises:
+            UsageError: Two packages bring one name.
+        """
+        for name in self._points:
+            self._check_taken(name)
+            with self._lock:
+                if self._load(name) and name not in self._warned:
+                    self._warned.add(name)
+                    _LOGGER.warning("%s %s; it is left out", self.word, self._broken[name])
+        yield from list(self._own)
+        yield from [name for name in self._session if name not in self._own]
+        yield from [name for name in self._points if name in self._loaded]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        """Return the names that are known without loading anything."""
+        return f"<Registry {self.group}: {', '.join(self.names())}>"
+
+    def names(self) -> list[str]:
+        """Return every name, those too whose package is not loaded or broken."""
+        return list(dict.fromkeys([*self._own, *self._session, *self._points]))
+
+    def ours(self) -> list[ThingT]:
+        """Return what ragweave itself brings."""
+        return list(self._own.values())
+
+    def package(self, name: str) -> str:
+        """Return the package that brings `name`, with its version; `ragweave` for ours."""
+        if name in self._own:
+            return OURS
+        if name in self._session:
+            return SESSION
+        return _package(self._points[name][0])
+
+    def others(self) -> dict[str, str]:
+        """Return the names that ragweave doesn't bring itself, each with its package."""
+        return {name: self.package(name) for name in self if name not in self._own}
+
+    def named(self, name: str) -> ThingT:
+        """Return the thing called `name`.
+
+        Raises:
+            UsageError: There is none (the text lists the names and the closest one), its package
+                can't be loaded, or two packages bring the name.
+        """
+        if name in self:
+            return self[name]
+        names = self.names()
+        raise UsageError(
+            f"unknown {self.word} {name!r}{closest(name, names)}; {self.word}s: {', '.join(names)}"
+        )
+
+    def register(self, thing: ThingT) -> ThingT:
+        """Add a thing for the time of this process, and return it: for notebooks and scripts.
+
+        The same declaration may be registered again (a notebook's cell that is run twice replaces
+        what it registered before).
+
+        Raises:
+            UsageError: ragweave or another package brings something of this name.
+        """
+        self._check_kind(thing)
+        taken = [OURS] * (thing.name in self._own)
+        taken += [_package(point) for point in self._points.get(thing.name, ())]
+        if taken:
+            raise UsageError(self._twice(thing.name, [*taken, SESSION]))
+        self._session[thing.name] = thing
+        return thing
+
+    def unregister(self, name: str) -> None:
+        """Take away what `register` added; a name that it did not add is no error."""
+        self._session.pop(name, None)
+
+    @property
+    def _own(self) -> dict[str, ThingT]:
+        if self._ours is None:
+            with self._lock:
+                listed: dict[str, ThingT] = {}
+                for thing in self._list():
+                    if thing.name in listed:
+                        raise UsageError(self._twice(thing.name, [OURS, OURS]))
+                    listed[thing.name] = thing
+                self._ours = listed
+        return self._ours
+
+    @property
+    def _points(self) -> dict[str, list[EntryPoint]]:
+        return _entry_points(self.group)
+
+    def _check_taken(self, name: str) -> None:
+        packages = [OURS] * (name in self._own) + [SESSION] * (name in self._session)
+        packages += [_where(point) for point in self._points.get(name, ())]
+        if len(packages) > 1:
+            raise UsageError(self._twice(name, packages))
+
+    def _twice(self, name: str, packages: list[str]) -> str:
+        return (
+            f"the {self.word} name {name!r} is taken twice, by {' and by '.join(packages)}: "
+            "rename one, or uninstall its package"
+        )
+
+    def _load(self, name: str) -> str:
+        """Load the entry point called `name` once; return what is wrong with it, or ""."""
+        if name not in self._loaded and name not in self._broken:
+            point = self._points[name][0]
+            try:
+                thing = point.load()
+                self._check_kind(thing)
+                if thing.name != name:
+                    raise UsageError(f"it is declared as {thing.name!r}")
+            except Exception as error:  # noqa: BLE001 - anything may be wrong in another's package
+                text = " ".join(str(error).split()) or "no message"
+                self._broken[name] = (
+                    f"{name!r} of the package {_where(point)} can't be loaded: "
+                    f"{type(error).__name__}: {text}"
+                )
+            else:
+                self._loaded[name] = thing
+        return self._broken.get(name, "")
+
+    def _check_kind(self, thing: object) -> None:
+        if not isinstance(thing, self._kind):
+            raise UsageError(
+                f"a {self.word} is declared as a {self._kind.__name__}, not {type(thing).__name__}"
+            )
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return ` (did you mean …?)` with the name of `known` that is closest, or ""."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def forget_packages() -> None:
+    """Look installed packages up anew, after one was installed while the process runs."""
+    _entry_points.cache_clear()
+
+
+@cache
+def _entry_points(group: str) -> dict[str, list[EntryPoint]]:
+    """Return a group's entry points by name; a package that is found twice on the path counts once."""
+    found: dict[str, list[EntryPoint]] = {}
+    for point in sorted(entry_points(group=group), key=lambda one: (one.name, _package(one))):
+        same = found.setdefault(point.name, [])
+        if all(_package(one) != _package(point) or one.value != point.value for one in same):
+            same.append(point)
+    return found
+
+
+def _package(point: EntryPoint) -> str:
+    dist = point.dist
+    return "an unknown package" if dist is None else f"{dist.name} {dist.version}"
+
+
+def _where(point: EntryPoint) -> str:
+    return f"{_package(point)} ({point.value})"
