@@ -47,6 +47,9 @@ Rerank = Annotated[str, typer.Option(help="Cross-encoder, by local path or hub n
 Scorer = Annotated[
     str, typer.Option(help="What scores outputs for CXMI: hf:NAME, llamacpp:PATH, server:NAME?…")
 ]
+Metrics = Annotated[
+    str, typer.Option(help="What to compute, em,f1,my_metric; empty: all of ours that apply.")
+]
 Limit = Annotated[int | None, typer.Option(help="Only the first so many questions.")]
 Sample = Annotated[int | None, typer.Option(help="Only so many questions, drawn with --seed.")]
 Seed = Annotated[int, typer.Option(help="Seed of samples and of gold passages' places.")]
@@ -92,6 +95,7 @@ def evaluate(
     retriever: Retriever = "auto",
     rerank: Rerank = "",
     scorer: Scorer = "",
+    metrics: Metrics = "",
     k: K = None,
     option: OptionTexts = None,
     limit: Limit = None,
@@ -146,6 +150,7 @@ def evaluate(
             retriever=retriever,
             rerank=rerank,
             scorer=scorer,
+            metrics=[one.strip() for one in metrics.split(",") if one.strip()],
             limit=limit,
             sample=sample,
             seed=seed,

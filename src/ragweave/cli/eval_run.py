@@ -13,9 +13,8 @@ from typing import Any
 from ragweave.cli.faults import explain
 from ragweave.cli.screen import console, progress_console
 from ragweave.errors import ModelError, UsageError
-from ragweave.evaluation.metrics import read_prices
+from ragweave.evaluation.metrics import metric_info, read_prices
 from ragweave.evaluation.report import Table, read_runs, tables_of
-from ragweave.evaluation.report.table import SHOWN
 from ragweave.evaluation.runs import (
     Ended,
     RunDirectory,
@@ -218,7 +217,7 @@ def status_line(tally: Tally) -> str:
     running = tally.running
     if running:
         names = {name for name, _ in running.values()}
-        head = SHOWN[names.pop()] if len(names) == 1 else "score"
+        head = metric_info(names.pop(), tally.metrics).label if len(names) == 1 else "score"
         scores = " ".join(f"{label} {mean * 100:.1f}" for label, (_, mean) in running.items())
         parts.append(f"{head}: {scores}")
     return " · ".join(parts)

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from ragweave.cli import eval as eval_
-from ragweave.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -111,13 +110,13 @@ def _run(
 ) -> None:
     from ragweave.cli.eval_run import conclude, follow, planned, show_tables, with_options
     from ragweave.cli.screen import progress_console
+    from ragweave.evaluation.metrics import METRICS
     from ragweave.evaluation.report import can_plot, read_runs, tables_of, write_report
-    from ragweave.evaluation.report.table import SHOWN
     from ragweave.evaluation.studies import STUDIES, plot_study, runs_of, values_of
 
     study, remarks = STUDIES[name], progress_console()
-    if score and score not in SHOWN:
-        raise UsageError(f"unknown score {score!r}; choose of: {', '.join(SHOWN)}")
+    if score:
+        METRICS.named(score)
     values, left_out = values_of(study, values, settings["models"]["answer"], settings["scorer"])
     if left_out:
         remarks.print(left_out, markup=False, soft_wrap=True)

@@ -11,7 +11,6 @@ from typing import Any
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import Interval
 from ragweave.evaluation.report import Experiment, Line, plot_bars, plot_lines
-from ragweave.evaluation.report.table import SHOWN
 from ragweave.evaluation.runs import System, system
 from ragweave.evaluation.runs.scorers import KINDS, scores_itself
 
@@ -225,10 +224,11 @@ def plot_study(
         folder: Where to.
         study: The study.
         experiments: Its runs by folder, finished.
-        score: The score to draw; "": the headline score.
+        score: The score to draw; "": the primary metric.
     """
-    shown = score or next(iter(experiments.values())).headline
-    label = f"{SHOWN.get(shown, shown)} (%), 95% interval"
+    first = next(iter(experiments.values()))
+    shown = score or first.primary
+    label = f"{first.metric(shown).label} (%), 95% interval"
     found = [
         (f"{column.label} {name}" if study.runs else column.label, column.scores[shown].interval())
         for name, experiment in experiments.items()

@@ -9,7 +9,7 @@ import pytest
 from tests.evaluation.files import write_json, write_lines
 
 from ragweave.errors import UsageError
-from ragweave.evaluation.datasets import open_dataset
+from ragweave.evaluation.datasets import DATASETS, open_dataset
 
 GOOD = {"question": "q", "answers": ["x"]}
 
@@ -23,7 +23,9 @@ def fault_of(spec: str) -> str:
 
 
 def test_unknown_name_lists_the_names() -> None:
-    assert "unknown data set 'hotpot'; name one of nq, triviaqa" in fault_of("hotpot:dev.json")
+    told = fault_of("hotpot:dev.json")
+    assert f"unknown data set 'hotpot'; name one of {', '.join(DATASETS)}, jsonl, " in told
+    assert {"nq", "triviaqa", "hotpotqa", "beir"} <= set(DATASETS)
 
 
 def test_missing_file(tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ def _fits(fields: Mapping[str, Any]) -> bool:
 
 ASQA = Format(
     name="asqa",
+    summary="ASQA: long answers that cover several short ones.",
+    datasets=("asqa",),
     expects="one object by split and id, or lines, with ambiguous_question and qa_pairs",
     fits=_fits,
     read=_read,

@@ -74,8 +74,12 @@ def _read(row: Row) -> Iterator[Question]:
 
 BEIR = Format(
     name="beir",
+    summary="BEIR: a folder of corpus, queries and judgements.",
+    datasets=("beir",),
     expects="a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv",
     fits=has("_id", "text", "relevant"),
     read=_read,
+    corpus=corpus,
+    sniffed=False,
     rows=_rows,
 )

@@ -60,10 +60,17 @@ def _evidence(row: Row) -> Iterator[Document]:
 
 
 FEVER = Format(
-    name="fever", expects="id, claim, label", fits=has("claim", "label"), read=_read_fever
+    name="fever",
+    summary="FEVER: claims to verify.",
+    datasets=("fever",),
+    expects="id, claim, label",
+    fits=has("claim", "label"),
+    read=_read_fever,
 )
 FOOL_ME_TWICE = Format(
     name="fool_me_twice",
+    summary="Fool Me Twice: claims with evidence.",
+    datasets=("fool_me_twice",),
     expects="id, text, label, gold_evidence, retrieved_evidence",
     fits=has("text", "label", "gold_evidence"),
     read=_read_fool_me_twice,

@@ -13,14 +13,14 @@ from urllib.parse import parse_qsl
 from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
-from ragweave.evaluation.datasets import beir
+from ragweave.evaluation.datasets.beir import BEIR
 from ragweave.evaluation.datasets.files import file_hash
 from ragweave.evaluation.datasets.format import Format
 from ragweave.evaluation.datasets.hub import hub_rows
 from ragweave.evaluation.datasets.open_qa import NQ_OPEN
 from ragweave.evaluation.datasets.plain import plain
 from ragweave.evaluation.datasets.question import Question
-from ragweave.evaluation.datasets.registry import DATASETS, SNIFFED
+from ragweave.evaluation.datasets.registry import DATASETS, nameless
 from ragweave.evaluation.datasets.rows import Row, Rows
 from ragweave.state import unique
 
@@ -71,8 +71,8 @@ class Dataset:
         Which passage is gold depends on the question, so a corpus that many questions share
         can't say it.
         """
-        if self.form.name == "beir":
-            return list(beir.corpus(self.path))
+        if self.form.corpus is not None:
+            return list(self.form.corpus(self.path))
         passages = chain.from_iterable(question.passages for question in self)
         return unique(_unmarked(doc) for doc in passages)
 
@@ -104,7 +104,7 @@ def open_dataset(spec: str) -> Dataset:
     """
     name, path, settings = parse_spec(spec)
     if name == "hf":
-        return _opened("", Path(f"hf:{path}"), SNIFFED, settings, hub_rows(path, settings))
+        return _opened("", Path(f"hf:{path}"), nameless(), settings, hub_rows(path, settings))
     if name in PLAIN:
         form = plain(name, settings)
         return _opened(name, Path(path), (form,), settings)
@@ -113,7 +113,7 @@ def open_dataset(spec: str) -> Dataset:
     if name:
         return _opened(name, Path(path), DATASETS[name], settings)
     if Path(path).is_dir():
-        return _opened("beir", Path(path), (DATASETS["beir"][0],), settings)
+        return _opened("beir", Path(path), (BEIR,), settings)
     return _opened("", Path(path), sniffed(), settings)
 
 
@@ -125,7 +125,7 @@ def sniffed() -> tuple[Format, ...]:
     """
     own = plain("jsonl", {})
     fuller = replace(own, fits=lambda fields: own.fits(fields) and any(map(fields.get, _MORE)))
-    return (*(one for one in SNIFFED if one is not NQ_OPEN), fuller, NQ_OPEN, own)
+    return (*(one for one in nameless() if one is not NQ_OPEN), fuller, NQ_OPEN, own)
 
 
 _MORE = ("passages", "answer_type")
@@ -139,19 +139,22 @@ def parse_spec(spec: str) -> tuple[str, str, dict[str, str]]:
         UsageError: The name before the colon is unknown and no such file exists.
     """
     name, colon, rest = spec.partition(":")
-    if not colon or (name not in _NAMES and Path(spec).exists()):
+    if not colon or (not _is_name(name) and Path(spec).exists()):
         return "", spec, {}
-    if name not in _NAMES:
-        raise UsageError(
-            f"unknown data set {name!r}; name one of {', '.join(_NAMES)}, or give a file's path"
-        )
+    if not _is_name(name):
+        names = ", ".join((*DATASETS, *_OTHERS))
+        raise UsageError(f"unknown data set {name!r}; name one of {names}, or give a file's path")
     path, _, query = rest.partition("?")
     if not path:
         raise UsageError(f"{spec!r}: name the file behind the colon")
     return name, path, dict(parse_qsl(query, keep_blank_values=True))
 
 
-_NAMES = (*DATASETS, *PLAIN, "hf")
+_OTHERS = (*PLAIN, "hf")
+
+
+def _is_name(name: str) -> bool:
+    return name in _OTHERS or name in DATASETS
 
 
 def _opened(

@@ -1,11 +1,22 @@
-"""What a data set's format says about itself."""
+"""What a data set's format says about itself.
+
+A format is declared by one value in its own file, ours and other people's alike:
+
+    FORMAT = Format(name="riddles", summary="…", expects="riddle, solution",
+                    fits=has("riddle", "solution"), read=_read)
+
+A package names it as an entry point of the group `ragweave.datasets`; its questions are then
+opened by `riddles:FILE`, or by the file alone, whose first row says what it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from langchain_core.documents import Document
 
 from ragweave.evaluation.datasets.files import rows_of
 from ragweave.evaluation.datasets.question import Question
@@ -17,6 +28,11 @@ class Format:
     """A published file format."""
 
     name: str
+    summary: str = ""
+    """What comes in it, in a line."""
+    datasets: tuple[str, ...] = ()
+    """The data sets that come in it, each a name before the colon of `name:path`; none: its own
+    name."""
     expects: str
     """The fields that its rows have, for people."""
     fits: Callable[[Mapping[str, Any]], bool]
@@ -25,6 +41,15 @@ class Format:
     """The questions of a row; one, but for formats that nest them."""
     rows: Callable[[Path], Rows] = rows_of
     """The rows of a path."""
+    corpus: Callable[[Path], Iterable[Document]] | None = None
+    """The passages of a path that keeps them apart from its questions; None: the questions'."""
+    sniffed: bool = True
+    """Whether a file without a name is tried for it."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The data sets that come in it."""
+        return self.datasets or (self.name,)
 
 
 def has(*names: str) -> Callable[[Mapping[str, Any]], bool]:

@@ -68,6 +68,8 @@ def _fits(fields: Mapping[str, Any]) -> bool:
 
 KILT = Format(
     name="kilt",
+    summary="KILT: knowledge tasks over Wikipedia, with provenance.",
+    datasets=("nq", "triviaqa", "webquestions", "hotpotqa", "eli5", "fever", "wow", "kilt"),
     expects="id, input, output (a list of objects with answer and provenance)",
     fits=_fits,
     read=_read,

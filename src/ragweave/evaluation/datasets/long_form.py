@@ -52,12 +52,16 @@ def _read_clapnq(row: Row) -> Iterator[Question]:
 
 ELI5 = Format(
     name="eli5",
+    summary="ELI5: long answers, without passages.",
+    datasets=("eli5",),
     expects="q_id, title, answers",
     fits=has("q_id", "title", "answers"),
     read=_read_eli5,
 )
 CLAPNQ = Format(
     name="clapnq",
+    summary="CLAPNQ: long answers over passages.",
+    datasets=("clapnq",),
     expects="id, input, passages (title, text, sentences), output (answer, selected_sentences)",
     fits=has("input", "passages", "output"),
     read=_read_clapnq,

@@ -70,12 +70,16 @@ def _read_musique(row: Row) -> Iterator[Question]:
 
 HOTPOTQA = Format(
     name="hotpotqa",
+    summary="HotpotQA and 2WikiMultihopQA: paragraphs and supporting facts.",
+    datasets=("hotpotqa", "2wiki"),
     expects="_id, question, answer, context ([title, sentences] pairs), supporting_facts",
     fits=has("question", "answer", "context", "supporting_facts"),
     read=_read_hotpot,
 )
 MUSIQUE = Format(
     name="musique",
+    summary="MuSiQue: paragraphs and the question's decomposition.",
+    datasets=("musique",),
     expects="id, question, answer, paragraphs (title, paragraph_text, is_supporting)",
     fits=has("question", "answer", "paragraphs", "question_decomposition"),
     read=_read_musique,

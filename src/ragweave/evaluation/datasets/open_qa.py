@@ -75,12 +75,16 @@ def _passage(row: Row, *, gold: bool) -> Document:
 
 NQ_OPEN = Format(
     name="nq_open",
+    summary="Natural Questions, open: question and answers alone.",
+    datasets=("nq", "triviaqa", "webquestions"),
     expects="question, answer (a list of texts)",
     fits=_fits_nq_open,
     read=_read_nq_open,
 )
 DPR = Format(
     name="dpr",
+    summary="The retriever outputs of DPR, Contriever and ALCE.",
+    datasets=("nq", "triviaqa", "webquestions", "squad", "dpr"),
     expects="question, answers, and ctxs (each with title and text) or positive_ctxs",
     fits=_fits_dpr,
     read=_read_dpr,

@@ -58,12 +58,16 @@ def _titled(row: Row, value: object) -> Iterator[Document]:
 
 QED = Format(
     name="qed",
+    summary="QED: Natural Questions over one paragraph.",
+    datasets=("qed",),
     expects="example_id, question_text, paragraph_text, sentence_starts, original_nq_answers",
     fits=has("question_text", "paragraph_text", "original_nq_answers"),
     read=_read_qed,
 )
 SKR = Format(
     name="skr",
+    summary="The released questions of SKR, with passages.",
+    datasets=("skr",),
     expects="Id, Question, Gold answer, passages",
     fits=has("Question", "Gold answer", "passages"),
     read=_read_skr,

@@ -36,6 +36,8 @@ def _read(row: Row) -> Iterator[Question]:
 
 POPQA = Format(
     name="popqa",
+    summary="PopQA: long-tail entities with their popularity.",
+    datasets=("popqa",),
     expects="id, question, possible_answers (a JSON list), s_pop",
     fits=has("question", "possible_answers"),
     read=_read,

@@ -35,6 +35,8 @@ def _read(row: Row) -> Iterator[Question]:
 
 SQUAD = Format(
     name="squad",
+    summary="SQuAD 1.1 and 2.0: questions nested below paragraphs.",
+    datasets=("squad",),
     expects="one object with data, a list of articles with paragraphs (context, qas)",
     fits=has("data"),
     read=_read,

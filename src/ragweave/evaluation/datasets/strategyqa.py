@@ -31,6 +31,8 @@ def _read(row: Row) -> Iterator[Question]:
 
 STRATEGYQA = Format(
     name="strategyqa",
+    summary="StrategyQA: yes or no, with the decomposition.",
+    datasets=("strategyqa",),
     expects="qid, question, answer (true or false), facts",
     fits=lambda fields: has("qid", "question")(fields) and isinstance(fields.get("answer"), bool),
     read=_read,

@@ -40,12 +40,16 @@ def _read_web(row: Row) -> Iterator[Question]:
 
 TRIVIAQA = Format(
     name="triviaqa",
+    summary="TriviaQA: answers with aliases.",
+    datasets=("triviaqa",),
     expects="one object with Data, a list of Question, QuestionId and Answer",
     fits=has("Data"),
     read=_read_trivia,
 )
 WEBQUESTIONS = Format(
     name="webquestions",
+    summary="WebQuestions, in either form.",
+    datasets=("webquestions",),
     expects="utterance and targetValue, or qText and answers",
     fits=lambda fields: (
         {"utterance", "targetValue"} <= fields.keys() or {"qText", "answers"} <= fields.keys()

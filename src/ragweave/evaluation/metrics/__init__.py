@@ -2,6 +2,8 @@
 
 from ragweave.evaluation.metrics.cost import Price, Prices, cost, read_prices
 from ragweave.evaluation.metrics.coverage import accuracy, contains, coverage_em, hit_at_1
+from ragweave.evaluation.metrics.metric import Metric, MetricInfo, given_answer, primary_metric
+from ragweave.evaluation.metrics.registry import METRICS, chosen_metrics, infos_of, metric_info
 from ragweave.evaluation.metrics.retrieval import (
     answer_recall,
     filter_recall,
@@ -23,6 +25,15 @@ from ragweave.evaluation.metrics.statistics import Comparison, Interval, bootstr
 from ragweave.evaluation.metrics.votes import Right, not_majority, unknown
 
 __all__ = [
+    # declarations
+    "METRICS",
+    "Metric",
+    "MetricInfo",
+    "chosen_metrics",
+    "given_answer",
+    "infos_of",
+    "metric_info",
+    "primary_metric",
     # answers
     "accuracy",
     "contains",

@@ -6,8 +6,11 @@ share of short answers that stand in the text, Hit@1 whether at least one does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from ragweave.evaluation.datasets.question import Question
+from ragweave.evaluation.metrics.metric import Metric, given_answer
 from ragweave.evaluation.metrics.squad import squad_normalize
 
 
@@ -36,3 +39,58 @@ def accuracy(answer: str, golds: Iterable[str]) -> float:
     """
     given = squad_normalize(answer).split()[:1]
     return float(bool(given) and any(given == squad_normalize(one).split()[:1] for one in golds))
+
+
+def _contains(question: Question, state: Mapping[str, Any]) -> float | None:
+    if question.scoring != "short" or not question.answers:
+        return None
+    return contains(given_answer(state), question.answers)
+
+
+def _accuracy(question: Question, state: Mapping[str, Any]) -> float | None:
+    if question.scoring != "accuracy":
+        return None
+    said = given_answer(state)
+    return accuracy(said, question.answers) if question.answers else float(not said)
+
+
+def _coverage_em(question: Question, state: Mapping[str, Any]) -> float | None:
+    if question.scoring != "coverage":
+        return None
+    return coverage_em(given_answer(state), question.answer_sets)
+
+
+def _hit_at_1(question: Question, state: Mapping[str, Any]) -> float | None:
+    if question.scoring != "coverage":
+        return None
+    return hit_at_1(given_answer(state), question.answer_sets)
+
+
+CONTAINS = Metric(
+    name="contains",
+    label="Contains",
+    summary="A gold answer stands in the answer, both normalised.",
+    compute=_contains,
+)
+ACCURACY = Metric(
+    name="accuracy",
+    label="Accuracy",
+    summary="The answer's first word is that of a gold answer, such as Yes.",
+    compute=_accuracy,
+    primary=("accuracy",),
+)
+COVERAGE_EM = Metric(
+    name="coverage_em",
+    label="EM (ASQA)",
+    summary="Share of the short answers that stand in the text.",
+    compute=_coverage_em,
+    primary=("coverage",),
+    source="Stelmakh et al. 2022, ASQA",
+)
+HIT_AT_1 = Metric(
+    name="hit_at_1",
+    label="Hit@1",
+    summary="At least one of the short answers stands in the text.",
+    compute=_hit_at_1,
+    source="Tan et al. 2024, SlimPLM, section 4.2",
+)

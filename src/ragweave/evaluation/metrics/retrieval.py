@@ -7,9 +7,14 @@ Kekäläinen 2002 (nDCG). Passages are told by their ids; ranked lists come best
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
+from langchain_core.documents import Document
+
+from ragweave.evaluation.datasets.question import Question
 from ragweave.evaluation.metrics.coverage import contains
+from ragweave.evaluation.metrics.metric import Compute, Metric
 
 
 def recall(found: Iterable[str], gold: Collection[str]) -> float:
@@ -51,3 +56,127 @@ def answer_recall(texts: Iterable[str], answers: Collection[str]) -> float:
     Source: Karpukhin et al. 2020 (DPR), top-k retrieval accuracy.
     """
     return float(any(contains(text, answers) for text in texts))
+
+
+def _ids(docs: Iterable[Document]) -> list[str]:
+    return [doc.id or "" for doc in docs]
+
+
+def _of_gold(
+    measure: Callable[[set[str], Mapping[str, Any]], float | None],
+) -> Compute:
+    """Return a metric against the gold passages, where there are any and a search was made."""
+
+    def compute(question: Question, state: Mapping[str, Any]) -> float | None:
+        gold = set(_ids(question.gold))
+        if not gold or not (state["passages"] or state["retrieved"]):
+            return None
+        return measure(gold, state)
+
+    return compute
+
+
+def _ranked(state: Mapping[str, Any]) -> list[str]:
+    return _ids(state["retrieved"].get("question", ()))
+
+
+def _at(measure: Callable[[Sequence[str], Collection[str], int], float], k: int) -> Compute:
+    """Return a metric of the first `k` passages of the question's own search, if so many came."""
+
+    def of(gold: set[str], state: Mapping[str, Any]) -> float | None:
+        ranked = _ranked(state)
+        return measure(ranked, gold, k) if len(ranked) >= k else None
+
+    return _of_gold(of)
+
+
+def _all_of(found: Mapping[str, Sequence[Document]]) -> list[str]:
+    return _ids(doc for docs in found.values() for doc in docs)
+
+
+def _filter_precision(gold: set[str], state: Mapping[str, Any]) -> float | None:
+    return precision(_all_of(state["kept"]), gold) if state["kept"] else None
+
+
+def _filter_recall(gold: set[str], state: Mapping[str, Any]) -> float | None:
+    if not state["kept"]:
+        return None
+    there = _all_of(state["retrieved"]) or _ids(state["passages"])
+    return filter_recall(_all_of(state["kept"]), there, gold)
+
+
+def _answer_recall(question: Question, state: Mapping[str, Any]) -> float | None:
+    if question.scoring != "short" or not question.answers:
+        return None
+    if not (state["passages"] or state["retrieved"]):
+        return None
+    return answer_recall([doc.page_content for doc in state["passages"]], question.answers)
+
+
+_BLENDFILTER = "Wang et al. 2024, BlendFilter, section 4.4"
+
+RECALL = Metric(
+    name="recall",
+    label="Recall",
+    summary="Share of the gold passages that stood in the prompt.",
+    compute=_of_gold(lambda gold, state: recall(_ids(state["passages"]), gold)),
+    group="passages",
+    primary=("retrieval",),
+    source=_BLENDFILTER,
+)
+PRECISION = Metric(
+    name="precision",
+    label="Precision",
+    summary="Share of the prompt's passages that are gold.",
+    compute=_of_gold(lambda gold, state: precision(_ids(state["passages"]), gold)),
+    group="passages",
+    source=_BLENDFILTER,
+)
+S_PRECISION = Metric(
+    name="s_precision",
+    label="S-Precision",
+    summary="The prompt's passages are exactly the gold ones.",
+    compute=_of_gold(lambda gold, state: s_precision(_ids(state["passages"]), gold)),
+    group="passages",
+    source=_BLENDFILTER,
+)
+FILTER_PRECISION = Metric(
+    name="filter_precision",
+    label="Filter precision",
+    summary="Share of the passages that a filter kept which are gold.",
+    compute=_of_gold(_filter_precision),
+    group="passages",
+)
+FILTER_RECALL = Metric(
+    name="filter_recall",
+    label="Filter recall",
+    summary="Share of the gold passages found that a filter kept.",
+    compute=_of_gold(_filter_recall),
+    group="passages",
+)
+RECALL_AT = tuple(
+    Metric(
+        name=f"recall@{k}",
+        label=f"Recall@{k}",
+        summary=f"Share of the gold passages among the first {k} found.",
+        compute=_at(recall_at, k),
+        group="passages",
+    )
+    for k in (1, 5, 10, 20)
+)
+NDCG_AT_10 = Metric(
+    name="ndcg@10",
+    label="nDCG@10",
+    summary="Discounted gain of the gold passages among the first 10 found.",
+    compute=_at(ndcg_at, 10),
+    group="passages",
+    source="Järvelin & Kekäläinen 2002",
+)
+ANSWER_RECALL = Metric(
+    name="answer_recall",
+    label="Answer recall",
+    summary="A gold answer stands in a passage of the prompt.",
+    compute=_answer_recall,
+    group="passages",
+    source="Karpukhin et al. 2020, DPR",
+)

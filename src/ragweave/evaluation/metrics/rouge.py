@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ragweave.evaluation.datasets.question import Question
+from ragweave.evaluation.metrics.metric import Compute, Metric, given_answer
 
 _OTHER = re.compile(r"[^a-z0-9]+")
 
@@ -59,3 +63,38 @@ def _sequence_f1(given: list[str], reference: list[str]) -> float:
 
 def _f1(common: int, given: int, reference: int) -> float:
     return 2 * common / (given + reference) if common else 0.0
+
+
+def _of(rouge: Callable[[str, Iterable[str]], float]) -> Compute:
+    def compute(question: Question, state: Mapping[str, Any]) -> float | None:
+        if question.scoring not in ("long", "coverage") or not question.answers:
+            return None
+        return rouge(given_answer(state), question.answers)
+
+    return compute
+
+
+ROUGE = (
+    Metric(
+        name="rouge_1",
+        label="ROUGE-1",
+        summary="Words shared with the best reference.",
+        compute=_of(lambda text, references: rouge_n(text, references, 1)),
+        source="Lin 2004",
+    ),
+    Metric(
+        name="rouge_2",
+        label="ROUGE-2",
+        summary="Pairs of words shared with the best reference.",
+        compute=_of(lambda text, references: rouge_n(text, references, 2)),
+        source="Lin 2004",
+    ),
+    Metric(
+        name="rouge_l",
+        label="ROUGE-L",
+        summary="The longest common subsequence with the best reference.",
+        compute=_of(rouge_l),
+        primary=("long",),
+        source="Lin 2004",
+    ),
+)

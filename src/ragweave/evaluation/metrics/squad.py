@@ -10,7 +10,11 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ragweave.evaluation.datasets.question import Question
+from ragweave.evaluation.metrics.metric import Metric, given_answer
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -71,3 +75,58 @@ def _f1(answer: str, gold: str) -> float:
 
 def _common(one: list[str], other: list[str]) -> int:
     return sum((Counter(one) & Counter(other)).values())
+
+
+def _em(question: Question, state: Mapping[str, Any]) -> float | None:
+    if question.scoring != "short":
+        return None
+    return exact_match(given_answer(state), question.answers)
+
+
+def _short_f1(question: Question, state: Mapping[str, Any]) -> float | None:
+    return f1(given_answer(state), question.answers) if question.scoring == "short" else None
+
+
+def _unigram_f1(question: Question, state: Mapping[str, Any]) -> float | None:
+    if question.scoring not in ("long", "coverage") or not question.answers:
+        return None
+    return unigram_f1(given_answer(state), question.answers)
+
+
+def _output_precision(question: Question, state: Mapping[str, Any]) -> float | None:
+    if not question.answers or not (state["passages"] or state["retrieved"]):
+        return None
+    context = "\n".join(doc.page_content for doc in state["passages"])
+    return output_precision(context, question.answers)
+
+
+EM = Metric(
+    name="em",
+    label="EM",
+    summary="The answer equals a gold answer, normalised.",
+    compute=_em,
+    primary=("short",),
+    source="Rajpurkar et al. 2016, SQuAD",
+)
+F1 = Metric(
+    name="f1",
+    label="F1",
+    summary="Tokens shared with the best gold answer.",
+    compute=_short_f1,
+    source="Rajpurkar et al. 2016, SQuAD",
+)
+UNIGRAM_F1 = Metric(
+    name="unigram_f1",
+    label="Unigram F1",
+    summary="Tokens shared with the best reference, for long answers.",
+    compute=_unigram_f1,
+    source="Petroni et al. 2021, KILT",
+)
+OUTPUT_PRECISION = Metric(
+    name="output_precision",
+    label="Output precision",
+    summary="Share of the context's tokens that stand in a gold answer.",
+    compute=_output_precision,
+    group="passages",
+    source="Wang et al. 2023, FILCO, table 3",
+)

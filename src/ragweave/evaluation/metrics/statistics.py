@@ -6,7 +6,7 @@ randomisation, the sign flip of each question's difference).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,15 +28,21 @@ class Interval:
 
 
 def bootstrap(
-    values: Sequence[float], *, level: float = 0.95, resamples: int = 2000, seed: int = 0
+    values: Sequence[float],
+    *,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+    aggregate: Callable[[Sequence[float]], float] | None = None,
 ) -> Interval:
-    """Return the mean with its percentile-bootstrap interval.
+    """Return the mean (or what `aggregate` makes of the values) with its percentile-bootstrap interval.
 
     Args:
         values: One value a question.
         level: Confidence level.
         resamples: Samples drawn with replacement.
         seed: Seed of the random numbers; the same seed gives the same interval.
+        aggregate: Makes one number of the values; None: their mean.
 
     Raises:
         ValueError: There are no values.
@@ -47,13 +53,24 @@ def bootstrap(
     random = np.random.default_rng(seed)
     means = np.concatenate(
         [
-            data[random.integers(0, data.size, (rows, data.size))].mean(axis=1)
+            _aggregated(data[random.integers(0, data.size, (rows, data.size))], aggregate)
             for rows in _blocks(resamples, data.size)
         ]
     )
     tail = (1 - level) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
-    return Interval(float(data.mean()), float(low), float(high), int(data.size))
+    whole = float(_aggregated(data[np.newaxis], aggregate)[0])
+    return Interval(whole, float(low), float(high), int(data.size))
+
+
+def _aggregated(
+    rows: NDArray[np.float64], aggregate: Callable[[Sequence[float]], float] | None
+) -> NDArray[np.float64]:
+    """Return one number a row."""
+    if aggregate is None:
+        means: NDArray[np.float64] = rows.mean(axis=1)
+        return means
+    return np.asarray([aggregate(row.tolist()) for row in rows], dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ragweave.evaluation.report.printed import Printed, differences, printed_for
 from ragweave.evaluation.report.summary import Column, Experiment
-from ragweave.evaluation.report.table import SHOWN, Table
+from ragweave.evaluation.report.table import Table
 
 
 def printed_table(experiment: Experiment) -> Table | None:
@@ -36,8 +36,12 @@ def _printed_row(column: Column, listed: Sequence[Printed], experiment: Experime
     ]
     return [
         column.label,
-        _cells([SHOWN[one.metric] for one in listed], [value * 100 for value in ours]),
-        _cells([SHOWN[one.metric] for one in listed], [one.value for one in listed]),
+        _cells(
+            [experiment.metric(one.metric).label for one in listed], [value * 100 for value in ours]
+        ),
+        _cells(
+            [experiment.metric(one.metric).label for one in listed], [one.value for one in listed]
+        ),
         f"{first.paper}, table {first.table}: {first.row}, {first.model}",
         "; ".join(told) or "nothing named",
     ]

@@ -7,12 +7,12 @@ from itertools import combinations
 
 from ragweave.evaluation.metrics import Comparison
 from ragweave.evaluation.report.summary import Experiment, holm, paired, pairs
-from ragweave.evaluation.report.table import SHOWN, Table
+from ragweave.evaluation.report.table import Table
 
 
 def pairs_table(experiment: Experiment) -> Table | None:
-    """Return the paired tests between systems on the headline score."""
-    score = experiment.headline
+    """Return the paired tests between systems on the primary metric."""
+    score = experiment.primary
     rows = [
         [
             f"{pair.first} − {pair.second}",
@@ -24,7 +24,14 @@ def pairs_table(experiment: Experiment) -> Table | None:
     ]
     if not rows:
         return None
-    head = ["pair", f"difference in {SHOWN[score]}", "95% interval", "p", "p (Holm)", "n"]
+    head = [
+        "pair",
+        f"difference in {experiment.metric(score).label}",
+        "95% interval",
+        "p",
+        "p (Holm)",
+        "n",
+    ]
     return Table("Differences", head, rows, [_PAIRED])
 
 
@@ -35,14 +42,14 @@ def between_table(experiments: Sequence[Experiment]) -> Table | None:
     for first, second in combinations(experiments, 2):
         if first.settings.dataset_hash != second.settings.dataset_hash:
             continue
-        score = first.headline
+        score = first.primary
         for label, column in first.columns.items():
             other = second.columns.get(label)
             if other is None or score not in column.scores or score not in other.scores:
                 continue
             found = paired(column.scores[score], other.scores[score])
             if found is not None:
-                cells = [f"{label}: {first.name} − {second.name}", SHOWN[score]]
+                cells = [f"{label}: {first.name} − {second.name}", first.metric(score).label]
                 rows.append([*cells, *_difference(found), str(found.n)])
                 ps.append(found.p)
     if not rows:

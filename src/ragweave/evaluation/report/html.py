@@ -9,10 +9,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from ragweave.evaluation.metrics import metric_info
 from ragweave.evaluation.report.differences import between_table
 from ragweave.evaluation.report.markdown import settings_lines
 from ragweave.evaluation.report.summary import Experiment
-from ragweave.evaluation.report.table import SHOWN, Table
+from ragweave.evaluation.report.table import Table
 from ragweave.evaluation.report.tables import tables_of
 from ragweave.evaluation.runs.outcome import Record
 
@@ -76,7 +77,7 @@ def question_page(records: Sequence[Record]) -> str:
 
 def _answered(record: Record) -> Iterable[str]:
     scores = ", ".join(
-        f"{SHOWN.get(name, name)} {value * 100:.0f}" for name, value in record["scores"].items()
+        f"{metric_info(name).label} {value * 100:.0f}" for name, value in record["scores"].items()
     )
     usage = record["usage"]
     yield f"<p>Answer: <b>{escape(record['answer'])}</b> <span class=dim>({escape(scores)})</span>"

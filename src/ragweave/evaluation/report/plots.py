@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ragweave.errors import MissingExtraError
 from ragweave.evaluation.metrics import Interval
 from ragweave.evaluation.report.summary import Experiment
-from ragweave.evaluation.report.table import SHOWN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +74,7 @@ def plot_bars(
 
 
 def _scores(folder: Path, experiment: Experiment) -> list[Path]:
-    score = experiment.headline
+    score = experiment.primary
     found = [
         (column.label, column.scores[score].interval())
         for column in experiment.columns.values()
@@ -83,13 +82,13 @@ def _scores(folder: Path, experiment: Experiment) -> list[Path]:
     ]
     if not found:
         return []
-    label = f"{SHOWN[score]} (%), 95% interval"
+    label = f"{experiment.metric(score).label} (%), 95% interval"
     labels, values = [one for one, _ in found], [one for _, one in found]
     return plot_bars(folder, f"{experiment.name}-{_file(score)}", labels, values, label)
 
 
 def _tokens(folder: Path, experiment: Experiment) -> list[Path]:
-    score = experiment.headline
+    score = experiment.primary
     columns = [one for one in experiment.columns.values() if score in one.scores]
     if len(columns) < 2:
         return []
@@ -112,7 +111,7 @@ def _tokens(folder: Path, experiment: Experiment) -> list[Path]:
             column.label, (mean, found.mean * 100), textcoords="offset points", xytext=(6, 4)
         )
     axes.set_xlabel("tokens a question, in and out (mean)")
-    axes.set_ylabel(f"{SHOWN[score]} (%), 95% interval")
+    axes.set_ylabel(f"{experiment.metric(score).label} (%), 95% interval")
     axes.set_xlim(left=0)
     axes.margins(x=0.15)
     return _saved(figure, folder, f"{experiment.name}-tokens")

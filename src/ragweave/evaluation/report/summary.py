@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, get_args
 
 from ragweave.errors import UsageError
-from ragweave.evaluation.metrics import Comparison, Interval, bootstrap, compare
+from ragweave.evaluation.datasets import Scoring
+from ragweave.evaluation.metrics import (
+    METRICS,
+    Comparison,
+    Interval,
+    MetricInfo,
+    bootstrap,
+    compare,
+    infos_of,
+    metric_info,
+    primary_metric,
+)
 from ragweave.evaluation.runs.directory import RunDirectory
 from ragweave.evaluation.runs.ledger import Ledger
 from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.results import records_of
-from ragweave.evaluation.runs.scoring import HEADLINE
 from ragweave.evaluation.runs.settings import RunSettings
 from ragweave.evaluation.runs.systems import System
 
@@ -26,6 +37,8 @@ class Values:
 
     at: array[int] = field(default_factory=lambda: array("q"))
     values: array[float] = field(default_factory=lambda: array("d"))
+    aggregate: Callable[[Sequence[float]], float] | None = None
+    """Makes one number of the values; None: their mean."""
 
     def add(self, at: int, value: float) -> None:
         """Take a question in."""
@@ -38,8 +51,8 @@ class Values:
         return sum(self.values) / len(self.values)
 
     def interval(self) -> Interval:
-        """Return the mean with its 95% bootstrap interval."""
-        return bootstrap(self.values)
+        """Return the mean (or the metric's own aggregate) with its 95% bootstrap interval."""
+        return bootstrap(self.values, aggregate=self.aggregate)
 
 
 COSTS = ("calls", "input_tokens", "output_tokens", "seconds", "cost")
@@ -51,6 +64,8 @@ class Column:
     """One system of one experiment."""
 
     system: System
+    metrics: Sequence[MetricInfo] = field(default_factory=METRICS.ours)
+    """What the run computes, in its order."""
     answered: int = 0
     failed: int = 0
     scores: dict[str, Values] = field(default_factory=dict)
@@ -73,12 +88,14 @@ class Column:
         return self.system.label
 
     @property
-    def headline(self) -> str:
-        """The score that counts first."""
-        for scoring, name in HEADLINE.items():
-            if scoring in self.scorings and name in self.scores:
-                return name
-        return next(iter(self.scores), "em")
+    def primary(self) -> str:
+        """The name of the primary metric."""
+        for scoring in get_args(Scoring):
+            if scoring in self.scorings:
+                name = primary_metric(scoring, self.scores, self.metrics)
+                if name is not None:
+                    return name
+        return next(iter(self.scores), METRICS.ours()[0].name)
 
     def add(self, record: Record) -> None:
         """Take a record in."""
@@ -92,7 +109,9 @@ class Column:
         self.scorings.add(record["scoring"])
         at, usage = record["at"], record["usage"]
         for name, value in record["scores"].items():
-            self.scores.setdefault(name, Values()).add(at, value)
+            if name not in self.scores:
+                self.scores[name] = Values(aggregate=_aggregate(name))
+            self.scores[name].add(at, value)
         costs = {**usage, "seconds": record["seconds"], "cost": record["cost"]}
         for name in COSTS:
             if costs[name] is not None:
@@ -123,9 +142,20 @@ class Experiment:
         return sum(RunDirectory(path).settings.planned for path in self.directories)
 
     @property
-    def headline(self) -> str:
-        """The score that counts first."""
-        return next(iter(self.columns.values())).headline
+    def primary(self) -> str:
+        """The name of the primary metric."""
+        return next(iter(self.columns.values())).primary
+
+    def metric(self, name: str) -> MetricInfo:
+        """Return what the report says of a metric: its label, direction and group."""
+        return metric_info(name, self.settings.metrics)
+
+    def metrics(self, group: str) -> list[MetricInfo]:
+        """Return the metrics of a group that were computed, in the order of the report."""
+        there = dict.fromkeys(name for column in self.columns.values() for name in column.scores)
+        order = dict.fromkeys([one.name for one in infos_of(self.settings.metrics)])
+        names = [*(name for name in order if name in there), *(n for n in there if n not in order)]
+        return [one for one in map(self.metric, names) if one.group == group]
 
 
 def read_runs(paths: Sequence[Path]) -> list[Experiment]:
@@ -145,7 +175,8 @@ def read_runs(paths: Sequence[Path]) -> list[Experiment]:
         if key in found:
             found[key].directories.append(path)
         else:
-            columns = {one.label: Column(one) for one in settings.systems}
+            infos = tuple(infos_of(settings.metrics))
+            columns = {one.label: Column(one, infos) for one in settings.systems}
             found[key] = Experiment(settings, [path], columns)
     for experiment in found.values():
         for record in records(experiment):
@@ -204,6 +235,12 @@ def holm(ps: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, ps[at] * (len(ps) - place)))
         found[at] = largest
     return found
+
+
+def _aggregate(name: str) -> Callable[[Sequence[float]], float] | None:
+    """Return how a metric of another package is aggregated; None: by the mean, as ours are."""
+    metric = METRICS.get(name)
+    return None if metric is None or metric.aggregate is fmean else metric.aggregate
 
 
 def _same(settings: RunSettings) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ragweave.evaluation.metrics import Interval
+from ragweave.evaluation.metrics import Interval, MetricInfo
 from ragweave.evaluation.report.beside import printed_table
 from ragweave.evaluation.report.differences import pairs_table
 from ragweave.evaluation.report.summary import Column, Experiment
-from ragweave.evaluation.report.table import SHOWN, Table
+from ragweave.evaluation.report.table import Table
 
-_FIRST = tuple(SHOWN)[: tuple(SHOWN).index("recall")]
 _COSTS = {
     "calls": "Calls",
     "input_tokens": "Tokens in",
@@ -36,13 +35,16 @@ def tables_of(experiment: Experiment) -> list[Table]:
 
 def answers_table(experiment: Experiment) -> Table:
     """Return the answers' scores with their 95% intervals."""
-    names = _names(experiment, _FIRST)
+    metrics = experiment.metrics("answers")
     rows = [
-        [column.label, str(column.answered), str(column.failed), *_scores(column, names)]
+        [column.label, str(column.answered), str(column.failed), *_scores(column, metrics)]
         for column in experiment.columns.values()
     ]
     planned = experiment.planned
     remarks = ["Percent; in brackets the 95% bootstrap interval."]
+    lower = [one.label for one in metrics if not one.higher_is_better]
+    if lower:
+        remarks.append(f"Lower is better: {', '.join(lower)}.")
     for column in experiment.columns.values():
         left = planned - column.answered - column.failed
         if left:
@@ -52,18 +54,18 @@ def answers_table(experiment: Experiment) -> Table:
             remarks.append(f"{column.label}: failed, and in no score: {listed}.")
     if experiment.settings.oracle:
         remarks.append("Methods were handed the gold answers: filters are oracles (SILVER).")
-    head = ["method", "n", "failed", *(SHOWN[name] for name in names)]
+    head = ["method", "n", "failed", *(one.label for one in metrics)]
     return Table(_title(experiment), head, rows, remarks)
 
 
 def passages_table(experiment: Experiment) -> Table | None:
     """Return how well passages were found and filtered, or None where no gold is known."""
-    names = _names(experiment, [name for name in SHOWN if name not in _FIRST])
-    if not names:
+    metrics = experiment.metrics("passages")
+    if not metrics:
         return None
-    rows = [[column.label, *_scores(column, names)] for column in experiment.columns.values()]
+    rows = [[column.label, *_scores(column, metrics)] for column in experiment.columns.values()]
     remarks = ["Recall, precision and S-Precision are of the passages that stood in the prompt."]
-    return Table("Passages", ["method", *(SHOWN[name] for name in names)], rows, remarks)
+    return Table("Passages", ["method", *(one.label for one in metrics)], rows, remarks)
 
 
 def costs_table(experiment: Experiment) -> Table:
@@ -125,14 +127,10 @@ def _title(experiment: Experiment) -> str:
     return f"{experiment.name}: {settings.dataset_name}, {settings.models['answer']}"
 
 
-def _names(experiment: Experiment, order: Sequence[str]) -> list[str]:
-    columns = experiment.columns.values()
-    return [name for name in order if any(name in column.scores for column in columns)]
-
-
-def _scores(column: Column, names: Sequence[str]) -> list[str]:
+def _scores(column: Column, metrics: Sequence[MetricInfo]) -> list[str]:
     return [
-        percent(column.scores[name].interval()) if name in column.scores else "–" for name in names
+        percent(column.scores[one.name].interval()) if one.name in column.scores else "–"
+        for one in metrics
     ]
 
 

@@ -69,7 +69,7 @@ def _pages(folder: Path, experiment: Experiment, most: int) -> list[tuple[str, s
 
 def _mark(listed: Sequence[Record], experiment: Experiment) -> str:
     """Say how each system did on a question, in a word."""
-    score = experiment.headline
+    score = experiment.primary
     told = []
     for record in listed:
         value = record["scores"].get(score)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
 
 from ragweave.evaluation.datasets import Question
-from ragweave.evaluation.metrics import Prices, cost
+from ragweave.evaluation.metrics import Metric, Prices, cost
 from ragweave.evaluation.runs.ledger import Ledger
 from ragweave.evaluation.runs.scoring import scores
 from ragweave.evaluation.runs.systems import System
@@ -29,6 +29,7 @@ def answered(
     spent: Ledger,
     seconds: float,
     prices: Prices,
+    metrics: Sequence[Metric] | None = None,
 ) -> Record:
     """Return the record of an answered question.
 
@@ -40,6 +41,7 @@ def answered(
         spent: Calls and tokens paid for, or had from the cache.
         seconds: Wall time.
         prices: Dollars a million tokens, by role.
+        metrics: What is computed; None: all of ours.
     """
     usage = state["usage"]
     return {
@@ -48,7 +50,7 @@ def answered(
         "status": state["status"],
         "stopped": state["stopped"],
         "error": None,
-        "scores": scores(question, state),
+        "scores": scores(question, state, metrics),
         "usage": usage,
         "spent": spent.plain(),
         "cost": cost(spent.paid, prices),

@@ -12,7 +12,8 @@ from langchain_core.documents import Document
 from ragweave.errors import UsageError
 from ragweave.evaluation.datasets import Dataset, Question
 from ragweave.evaluation.runs.settings import Gold, RunSettings
-from ragweave.tools.knowledge import KnowledgeBase
+from ragweave.tools.knowledge import KnowledgeBase, retriever_of
+from ragweave.tools.knowledge.retrievers import needs_kb
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.tools.retrieval.rerank import RerankRetriever
 
@@ -26,6 +27,8 @@ def retriever_for(settings: RunSettings, dataset: Dataset) -> PassageRetriever |
     """
     if settings.corpus == "kb":
         return _of_knowledge_base(settings)
+    if settings.corpus != "given" and not needs_kb(settings.retriever):
+        return retriever_of(settings.retriever, None, reranker=settings.rerank or None)
     if settings.corpus != "file":
         return None
     if settings.retriever not in ("auto", "bm25"):
@@ -51,7 +54,7 @@ def _of_knowledge_base(settings: RunSettings) -> PassageRetriever:
             f"{settings.kb_generation}, now {generation}); begin a new run"
         )
     reranker = settings.rerank or None
-    return base.as_retriever(mode=settings.retriever, reranker=reranker)  # type: ignore[arg-type]
+    return base.as_retriever(mode=settings.retriever, reranker=reranker)
 
 
 async def handed(

@@ -10,10 +10,12 @@ from urllib.parse import urlencode
 from ragweave.errors import UsageError
 from ragweave.evaluation.datasets import Dataset, open_dataset
 from ragweave.evaluation.datasets.dataset import parse_spec
+from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.runs.parts import digests, settled_models, settled_systems
 from ragweave.evaluation.runs.scorers import settled_scorer
-from ragweave.evaluation.runs.settings import RunSettings
+from ragweave.evaluation.runs.settings import RunSettings, versions
 from ragweave.evaluation.runs.systems import System
+from ragweave.graphs import METHODS
 from ragweave.tools.knowledge import KnowledgeBase
 
 
@@ -25,6 +27,7 @@ def plan(
     kb: Path | None = None,
     corpus: str = "",
     scorer: str = "",
+    metrics: Sequence[str | Metric] = (),
     **settings: Any,
 ) -> RunSettings:
     """Return the settings of a new run; reads the data set through once and checks every row.
@@ -38,10 +41,13 @@ def plan(
         corpus: Where passages come from; "": the knowledge base where one is named, else the
             file where its questions have passages, else nowhere.
         scorer: Spec of what scores outputs for CXMI (`hf:NAME`); "": the answering model.
+        metrics: What is computed, by name or declaration; none: all of ours that apply. A
+            declaration that no package brings is handed to `evaluate` too.
         **settings: More of `RunSettings`.
 
     Raises:
-        UsageError: The data set is bad or empty, or a setting or trained part is.
+        UsageError: The data set is bad or empty, a setting or trained part is, or a metric is
+            unknown.
     """
     dataset = open_dataset(spec)
     models, systems = settled_models(models), settled_systems(systems)
@@ -54,11 +60,21 @@ def plan(
         models=models,
         parts=digests(models, systems),
         scorer=settled_scorer(scorer),
+        metrics=tuple(one.info for one in chosen_metrics(metrics)) if metrics else (),
+        versions=versions() | _packages(systems, metrics),
         corpus=_corpus(corpus, kb, dataset),
         kb=str(kb.resolve()) if kb else "",
         kb_generation=_generation(kb) if kb else 0,
         **settings,
     )
+
+
+def _packages(systems: Sequence[System], metrics: Sequence[str | Metric]) -> dict[str, str]:
+    """Return the versions of the packages that bring the methods and metrics, but for ours."""
+    listed = [METHODS.package(one.method) for one in systems]
+    listed += [METRICS.package(one) for one in metrics if isinstance(one, str)]
+    named = [one.rpartition(" ") for one in listed]
+    return {name: version for name, _, version in named if version[:1].isdigit()}
 
 
 def _absolute(spec: str) -> str:

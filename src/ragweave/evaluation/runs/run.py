@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.datasets import Dataset, open_dataset
+from ragweave.evaluation.metrics import Metric, chosen_metrics, infos_of
 from ragweave.evaluation.runs.checkpoints import RunCheckpoints
 from ragweave.evaluation.runs.clients import models_of
 from ragweave.evaluation.runs.desk import Desk
@@ -52,6 +53,7 @@ async def evaluate(
     *,
     models: Mapping[str, ChatModel] | None = None,
     retriever: PassageRetriever | None = None,
+    metrics: Sequence[Metric] = (),
     tell: Tell = lambda _tally, _record: None,
 ) -> Ended:
     """Answer what is left of a run.
@@ -62,6 +64,8 @@ async def evaluate(
         models: Chat models by role (as in the settings), in the place of those that the
             settings' specs name.
         retriever: A retriever in the place of the settings'.
+        metrics: Metrics of one's own that no package brings: those that the settings name are
+            found here; where the settings name none, these are computed beside ours.
         tell: Called with where the run stands, at the start and with each result.
 
     Raises:
@@ -73,7 +77,13 @@ async def evaluate(
     dataset = checked(directory.settings, sitting)
     with hold(directory):
         return await answer(
-            directory, sitting, dataset, models=models, retriever=retriever, tell=tell
+            directory,
+            sitting,
+            dataset,
+            models=models,
+            retriever=retriever,
+            metrics=metrics,
+            tell=tell,
         )
 
 
@@ -85,6 +95,7 @@ async def answer(
     part: tuple[int, int] = (1, 1),
     models: Mapping[str, ChatModel] | None = None,
     retriever: PassageRetriever | None = None,
+    metrics: Sequence[Metric] = (),
     tell: Tell = lambda _tally, _record: None,
     enough: Callable[[], bool] = lambda: False,
 ) -> Ended:
@@ -97,10 +108,12 @@ async def answer(
         part: Which of how many workers this is.
         models: Chat models by role in the place of the settings'.
         retriever: A retriever in the place of the settings'.
+        metrics: Metrics of one's own that no package brings.
         tell: Called with where the run stands, at the start and with each result.
         enough: Says whether no further question is to be begun.
     """
     settings = directory.settings
+    computed = chosen_metrics([one.name for one in settings.metrics], metrics)
     done, tally = so_far(directory, settings, retry_failed=sitting.retry_failed)
     tell(tally, None)
     if tally.finished >= tally.planned:
@@ -127,6 +140,7 @@ async def answer(
                 checkpoints=checkpoints,
                 desk=desk,
                 done=done,
+                metrics=computed,
                 concurrency=sitting.concurrency,
                 part=part,
                 retry_failed=sitting.retry_failed,
@@ -161,7 +175,7 @@ def so_far(
     """Read back what is finished: a line at a time."""
     labels = [one.label for one in settings.systems]
     done = Done(labels, settings.questions)
-    tally = Tally(planned=settings.planned * len(labels))
+    tally = Tally(planned=settings.planned * len(labels), metrics=tuple(infos_of(settings.metrics)))
     for record in lines_of(directory.results):
         at, label = record["at"], record["system"]
         if done.has(at, label, retry_failed=False):

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from ragweave.errors import UsageError
+from ragweave.evaluation.metrics.metric import MetricInfo
 from ragweave.evaluation.runs.systems import System
 
 FORMAT = 1
@@ -59,6 +60,8 @@ class RunSettings:
     gold: Gold = "as_found"
     scorer: str = ""
     """Spec of what scores outputs for CXMI; "": the answering model where it can."""
+    metrics: tuple[MetricInfo, ...] = ()
+    """What is computed; empty: all of ours, of which each applies where it can."""
     oracle: bool = False
     """Whether methods are handed the gold answers: FILCO's filters then are oracles (SILVER)."""
     seed: int = 0
@@ -97,7 +100,13 @@ class RunSettings:
         """Return the settings as JSON values."""
         systems = [one.plain() for one in self.systems]
         prices = {role: list(pair) for role, pair in self.prices.items()}
-        return asdict(self) | {"systems": systems, "shard": list(self.shard), "prices": prices}
+        metrics = [one.plain() for one in self.metrics]
+        return asdict(self) | {
+            "systems": systems,
+            "shard": list(self.shard),
+            "prices": prices,
+            "metrics": metrics,
+        }
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> RunSettings:
@@ -108,7 +117,13 @@ class RunSettings:
         )
         prices = {role: (pair[0], pair[1]) for role, pair in values["prices"].items()}
         part, parts = values["shard"]
-        rest = dict(values) | {"systems": systems, "shard": (part, parts), "prices": prices}
+        metrics = tuple(MetricInfo.from_plain(one) for one in values.get("metrics", ()))
+        rest = dict(values) | {
+            "systems": systems,
+            "shard": (part, parts),
+            "prices": prices,
+            "metrics": metrics,
+        }
         return cls(**rest)
 
     @property

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.evaluation.datasets import Dataset, Question
-from ragweave.evaluation.metrics import Price, Prices
+from ragweave.evaluation.metrics import Metric, Price, Prices
 from ragweave.evaluation.runs.checkpoints import RunCheckpoints
 from ragweave.evaluation.runs.desk import Desk
 from ragweave.evaluation.runs.node_seconds import Stopwatch
@@ -46,6 +46,8 @@ class Stream:
     desk: Desk
     done: Done
     concurrency: int
+    metrics: Sequence[Metric] | None = None
+    """What is computed; None: all of ours."""
     part: tuple[int, int] = (1, 1)
     """Which of how many workers this is: every n-th question is its own."""
     retry_failed: bool = False
@@ -127,7 +129,14 @@ class Stream:
             seconds = time.perf_counter() - started
             spent = self.desk.end(thread)
             record = answered(
-                at, question, system, state, spent=spent, seconds=seconds, prices=self._prices
+                at,
+                question,
+                system,
+                state,
+                spent=spent,
+                seconds=seconds,
+                prices=self._prices,
+                metrics=self.metrics,
             )
         record["node_seconds"] = watch.plain()
         line = json.dumps(record, ensure_ascii=False, default=str)

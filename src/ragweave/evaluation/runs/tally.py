@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ragweave.evaluation.metrics import METRICS, MetricInfo, primary_metric
 from ragweave.evaluation.runs.ledger import Ledger
 from ragweave.evaluation.runs.outcome import Record
-from ragweave.evaluation.runs.scoring import HEADLINE
 
 
 @dataclass
@@ -16,6 +17,8 @@ class Tally:
 
     planned: int
     """Questions × systems in all."""
+    metrics: Sequence[MetricInfo] = field(default_factory=METRICS.ours)
+    """What the run computes."""
     answered: int = 0
     failed: int = 0
     spent: Ledger = field(default_factory=Ledger)
@@ -35,9 +38,10 @@ class Tally:
             self.failed += 1
             return
         self.answered += 1
-        name = HEADLINE[record["scoring"]]
-        value = record["scores"].get(name)
-        if value is not None:
+        scores = record["scores"]
+        name = primary_metric(record["scoring"], scores, self.metrics)
+        if name is not None:
+            value = scores[name]
             _, total, count = self._sums.get(record["system"], (name, 0.0, 0))
             self._sums[record["system"]] = (name, total + value, count + 1)
 
@@ -48,7 +52,7 @@ class Tally:
 
     @property
     def running(self) -> dict[str, tuple[str, float]]:
-        """The mean of the headline score so far, and its name, by system."""
+        """The mean of the primary metric so far, and its name, by system."""
         return {label: (name, total / count) for label, (name, total, count) in self._sums.items()}
 
     @property

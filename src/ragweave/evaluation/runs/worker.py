@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from ragweave.errors import RagweaveError
+from ragweave.evaluation.metrics import infos_of, primary_metric
 from ragweave.evaluation.runs.directory import RunDirectory
 from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.run import answer, checked
-from ragweave.evaluation.runs.scoring import HEADLINE
 from ragweave.evaluation.runs.sitting import Sitting
 from ragweave.evaluation.runs.tally import Tally
 from ragweave.tools.models import status_of
@@ -56,11 +56,12 @@ async def _answer(task: dict[str, Any], told: IO[str], enough: asyncio.Event) ->
     directory = RunDirectory(Path(task["directory"]))
     sitting = Sitting.from_plain(task["sitting"])
     part, parts = task["part"]
+    metrics = infos_of(directory.settings.metrics)
 
     def tell(_tally: Tally, record: Record | None) -> None:
         if record is not None:
-            headline = HEADLINE[record["scoring"]]
-            scores = {name: v for name, v in record["scores"].items() if name == headline}
+            primary = primary_metric(record["scoring"], record["scores"], metrics)
+            scores = {name: v for name, v in record["scores"].items() if name == primary}
             _say(told, {"record": {key: record[key] for key in _KEPT} | {"scores": scores}})
 
     dataset = checked(directory.settings, sitting)

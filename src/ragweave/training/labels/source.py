@@ -20,7 +20,7 @@ from ragweave.evaluation.datasets.format import Format
 from ragweave.evaluation.datasets.hub import hub_rows
 from ragweave.evaluation.datasets.open_qa import NQ_OPEN
 from ragweave.evaluation.datasets.plain import plain
-from ragweave.evaluation.datasets.registry import SNIFFED
+from ragweave.evaluation.datasets.registry import nameless
 from ragweave.evaluation.datasets.rows import Row, Rows
 
 HUB_SPLIT = "validation"
@@ -167,7 +167,7 @@ def open_source(spec: str) -> Source:
         hub = Source(
             spec=spec,
             name="",
-            forms=SNIFFED,
+            forms=nameless(),
             rows=lambda: hub_rows(path, settings),
             hash="",
             hub=path,

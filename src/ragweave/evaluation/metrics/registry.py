@@ -1,0 +1,81 @@
+"""The metrics by name, in the order in which reports show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.metrics import coverage, retrieval, rouge, squad, votes
+from ragweave.evaluation.metrics.metric import Metric, MetricInfo
+from ragweave.registry import Registry
+
+_OURS = (
+    squad.EM,
+    squad.F1,
+    coverage.ACCURACY,
+    coverage.COVERAGE_EM,
+    coverage.HIT_AT_1,
+    *rouge.ROUGE,
+    squad.UNIGRAM_F1,
+    coverage.CONTAINS,
+    votes.UNKNOWN,
+    votes.NM,
+    retrieval.RECALL,
+    retrieval.PRECISION,
+    retrieval.S_PRECISION,
+    retrieval.FILTER_PRECISION,
+    retrieval.FILTER_RECALL,
+    *retrieval.RECALL_AT,
+    retrieval.NDCG_AT_10,
+    retrieval.ANSWER_RECALL,
+    squad.OUTPUT_PRECISION,
+)
+
+METRICS: Registry[Metric] = Registry("ragweave.metrics", Metric, "metric", lambda: _OURS)
+"""Every metric by name: ours, then those of other packages (entry points `ragweave.metrics`)."""
+
+
+def chosen_metrics(
+    wanted: Sequence[str | MetricInfo], own: Sequence[Metric] = ()
+) -> tuple[Metric, ...]:
+    """Return the metrics that a run computes.
+
+    Args:
+        wanted: Names or declarations; none: all of ours, of which each applies where it can.
+        own: Declarations that no package brings: those named in `wanted` are found here, and with
+            nothing wanted they join ours.
+
+    Raises:
+        UsageError: A name is unknown or stands for two metrics.
+    """
+    given = {one.name: one for one in [*own, *(one for one in wanted if isinstance(one, Metric))]}
+    for name, one in given.items():
+        if name in METRICS and METRICS[name] is not one:
+            raise UsageError(
+                f"the metric name {name!r} is taken twice, by {METRICS.package(name)} and by the "
+                "metric given: rename it"
+            )
+    if not wanted:
+        return (*METRICS.ours(), *own)
+    names = [one if isinstance(one, str) else one.name for one in wanted]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"metrics: {name!r} comes twice")
+    return tuple(given[name] if name in given else METRICS.named(name) for name in names)
+
+
+def metric_info(name: str, known: Sequence[MetricInfo] = ()) -> MetricInfo:
+    """Return what a report says of a metric: as the run kept it, as declared, or its bare name.
+
+    A report may be written where the package that brought the metric isn't installed.
+    """
+    kept = next((one for one in known if one.name == name), None)
+    if kept is not None:
+        return kept
+    declared = {one.name: one for one in METRICS.ours()}.get(name)
+    return declared.info if declared is not None else MetricInfo(name=name, label=name)
+
+
+def infos_of(known: Sequence[MetricInfo]) -> Sequence[MetricInfo]:
+    """Return the metrics that a run names, or all of ours where it names none."""
+    return known or METRICS.ours()
