@@ -102,8 +102,8 @@ def _graph(
 
 
 def _retriever(kb: Path | None, mode: str, rerank: str | None) -> Any:
-    if kb is None:
-        return None
-    from ragweave.tools.knowledge import KnowledgeBase
+    from ragweave.tools.knowledge import RETRIEVERS, KnowledgeBase, retriever_of
 
-    return KnowledgeBase.open(kb).as_retriever(mode=mode, reranker=rerank)  # type: ignore[arg-type]
+    if kb is None and RETRIEVERS.named(mode).needs_kb:
+        return None
+    return retriever_of(mode, KnowledgeBase.open(kb) if kb else None, reranker=rerank)

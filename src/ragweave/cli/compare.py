@@ -109,9 +109,8 @@ def _show(question: str, results: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _retriever(kb: Path | None, mode: str, rerank: str) -> Any:
-    if kb is None:
-        return None
-    from ragweave.tools.knowledge import KnowledgeBase
+    from ragweave.tools.knowledge import RETRIEVERS, KnowledgeBase, retriever_of
 
-    base = KnowledgeBase.open(kb)
-    return base.as_retriever(mode=mode, reranker=rerank or None)  # type: ignore[arg-type]
+    if kb is None and RETRIEVERS.named(mode).needs_kb:
+        return None
+    return retriever_of(mode, KnowledgeBase.open(kb) if kb else None, reranker=rerank or None)

@@ -24,7 +24,14 @@ from ragweave.nodes.prompt import Templates
 from ragweave.nodes.sentence_ids import sentence_ids
 from ragweave.nodes.step import Call, Step, Work
 from ragweave.state import Update
-from ragweave.tools.filters import ContextFilter, apply_spans, context_filter, saved_tokens
+from ragweave.tools.filters import (
+    FILTERS,
+    ContextFilter,
+    FilterSettings,
+    RegisteredFilter,
+    apply_spans,
+    saved_tokens,
+)
 from ragweave.tools.models import Models
 from ragweave.tools.parts.filter import TrainedFilter
 from ragweave.tools.scorers.protocol import LogprobScorer
@@ -83,20 +90,24 @@ class Filters:
             UsageError: It is the caller's own and none was given.
         """
         if name != "own":
-            return context_filter(
-                name,
-                scorer=self.scorer,
-                granularity=options.granularity,
-                top=options.top,
-                threshold=options.threshold,
-                unit=options.unit,
-                lead=options.lead,
-            )
+            return FILTERS.named(name).make(self._settings(options))
         if self.own is None:
             raise UsageError("filter='own' needs a filter object: build_graph(…, filter=my_filter)")
         if isinstance(self.own, TrainedFilter):
             return self.own.followed(top=options.top, threshold=options.threshold)
+        if isinstance(self.own, RegisteredFilter):
+            return self.own.followed(self._settings(options))
         return self.own
+
+    def _settings(self, options: ContextFilterOptions) -> FilterSettings:
+        return FilterSettings(
+            scorer=self.scorer,
+            granularity=options.granularity,
+            top=options.top,
+            threshold=options.threshold,
+            unit=options.unit,
+            lead=options.lead,
+        )
 
 
 def context_filter_step(

@@ -296,7 +296,7 @@ def test_open_or_create_and_settings(tmp_path: Path) -> None:
 def test_modes_and_k_are_checked(kb: KnowledgeBase) -> None:
     with pytest.raises(UsageError, match="k must"):
         kb.as_retriever(0)
-    with pytest.raises(UsageError, match="Unknown mode 'best'"):
+    with pytest.raises(UsageError, match="unknown retriever 'best'"):
         kb.as_retriever(mode="best")  # type: ignore[arg-type]
     for mode in ("dense", "hybrid"):
         with pytest.raises(KnowledgeBaseError, match="no embeddings"):

@@ -9,7 +9,13 @@ from ragweave.tools.filters.forms import (
     question_line,
 )
 from ragweave.tools.filters.measures import Unit, cxmi, lexical, strinc
-from ragweave.tools.filters.named import FILTERS, context_filter
+from ragweave.tools.filters.named import (
+    FILTERS,
+    FilterKind,
+    FilterSettings,
+    RegisteredFilter,
+    context_filter,
+)
 from ragweave.tools.filters.oracles import (
     CxmiFilter,
     FullFilter,
@@ -41,6 +47,9 @@ __all__ = [
     "CxmiFilter",
     "lead_of",
     "FILTERS",
+    "FilterKind",
+    "FilterSettings",
+    "RegisteredFilter",
     "context_filter",
     # text forms
     "question_line",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Self
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -18,6 +18,7 @@ from ragweave.tools.knowledge.folder import claim, new_collection, resettle, sam
 from ragweave.tools.knowledge.intake import Intake, take_documents
 from ragweave.tools.knowledge.manifest import NAME, Manifest, read_manifest, write_manifest
 from ragweave.tools.knowledge.report import IndexReport, Progress
+from ragweave.tools.knowledge.retrievers import retriever_of
 from ragweave.tools.knowledge.searching import bm25_search, dense_search
 from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.knowledge.snapshot import Snapshots
@@ -25,7 +26,7 @@ from ragweave.tools.knowledge.splitting import Tokens, simple_tokens
 from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.vectors import Vectors
 from ragweave.tools.knowledge.writing import Writer, told
-from ragweave.tools.retrieval.base import PassageRetriever, check_k
+from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.bm25 import Bm25Retriever
 from ragweave.tools.retrieval.dense import DenseRetriever
 from ragweave.tools.retrieval.embedding import (
@@ -33,9 +34,7 @@ from ragweave.tools.retrieval.embedding import (
     check_embedding_model,
 )
 from ragweave.tools.retrieval.fusion import HybridRetriever
-from ragweave.tools.retrieval.rerank import PairScorer, RerankRetriever
-
-Mode = Literal["auto", "bm25", "dense", "hybrid"]
+from ragweave.tools.retrieval.rerank import PairScorer
 
 
 class KnowledgeBase:
@@ -236,15 +235,15 @@ class KnowledgeBase:
     def as_retriever(
         self,
         k: int = 5,
-        mode: Mode = "auto",
+        mode: str = "auto",
         reranker: str | PairScorer | None = None,
     ) -> PassageRetriever:
         """Return a retriever over the current generation, whichever that is at each query.
 
         Args:
             k: Passages a query; a call may ask for another number.
-            mode: `bm25`, `dense`, `hybrid` (both, fused), or `auto`: hybrid where the knowledge
-                base has embeddings, else BM25.
+            mode: One of `RETRIEVERS`: `bm25`, `dense`, `hybrid` (both, fused), `auto` (hybrid
+                where the knowledge base has embeddings, else BM25), or what a package brings.
             reranker: Hub name or local path of a cross-encoder, or an object with `predict`.
 
         Raises:
@@ -252,11 +251,7 @@ class KnowledgeBase:
             KnowledgeBaseError: The mode needs embeddings that the knowledge base has not.
             MissingExtraError: The mode needs Chroma, and it is not installed.
         """
-        check_k(k)
-        if mode not in get_args(Mode):
-            raise UsageError(f"Unknown mode {mode!r}; choose one of: {', '.join(get_args(Mode))}")
-        found = self._retriever(k, mode)
-        return found if reranker is None else RerankRetriever.over(found, reranker, k=k)
+        return retriever_of(mode, self, k, reranker)
 
     def close(self) -> None:
         """Close the files; a later query opens them again."""
@@ -283,7 +278,12 @@ class KnowledgeBase:
         vectors = None if self.manifest.embedding_name is None else self._vectors
         return Writer(self.path, self._store, vectors, self._embeddings, progress, self._collection)
 
-    def _retriever(self, k: int, mode: Mode) -> PassageRetriever:
+    def search_by(self, mode: str, k: int) -> PassageRetriever:
+        """Return a retriever of one of ragweave's own modes; `as_retriever` takes any.
+
+        Raises:
+            KnowledgeBaseError: The mode needs embeddings that the knowledge base has not.
+        """
         name = self.manifest.embedding_name
         bm25 = Bm25Retriever(search=bm25_search(self.path, self._snapshots, self._store), k=k)
         if mode == "bm25" or (mode == "auto" and name is None):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 from ragweave.tools.models.roles import ChatModel
 from ragweave.tools.parts.spec import is_part_spec
+from ragweave.tools.providers import MODELS, ModelProvider
 
 
 def chat_model(spec: str | ChatModel) -> ChatModel:
@@ -25,6 +27,7 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
       given by `base_url` may go without one.
     * `llamacpp:PATH` — a GGUF file (`?n_gpu_layers=-1&n_ctx=8192`).
     * `FOLDER/` or `part:FOLDER` — a trained judge, rewriter or generator (`?threshold=0.6`).
+    * what a package brings by an entry point of the group `ragweave.models`.
     * `provider:NAME` — any other provider of LangChain's `init_chat_model`, where `langchain` and
       the provider's package are installed.
 
@@ -46,16 +49,27 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
     head, _, query = spec.strip().partition("?")
     kind, _, name = head.partition(":")
     settings = read_settings(query)
-    if kind in _MAKERS:
-        return _MAKERS[kind](name, settings)
+    if kind in MODELS:
+        return _made(kind, head, name, settings)
     if is_part_spec(head):
         return _part(head, settings)
     if not name:
+        forms = ", ".join(repr(one.spec) for one in MODELS.values() if one is not PART)
         raise UsageError(
-            f"unknown model {head!r}: use 'extractive', 'openai:NAME', 'llamacpp:PATH', "
-            f"'provider:NAME' or the folder of a trained part"
+            f"unknown model {head!r}: use {forms}, 'provider:NAME' or the folder of a trained part"
         )
     return _other(kind, name, settings)
+
+
+def _made(kind: str, head: str, name: str, settings: dict[str, Any]) -> ChatModel:
+    make = partial(MODELS[kind].make, name, settings)
+    model = _checked(head, {}, make)
+    if not isinstance(model, Runnable):
+        raise UsageError(
+            f"model {head!r}: {MODELS.package(kind)} must make a LangChain chat model, not "
+            f"{type(model).__name__}"
+        )
+    return model
 
 
 def read_settings(query: str) -> dict[str, Any]:
@@ -73,7 +87,7 @@ def _value(name: str, text: str) -> Any:
     return value if isinstance(value, int | float | bool) or value is None else text
 
 
-def _checked(spec: str, settings: dict[str, Any], make: Callable[..., object]) -> ChatModel:
+def _checked(spec: str, settings: Mapping[str, Any], make: Callable[..., object]) -> ChatModel:
     try:
         return cast("ChatModel", make(**settings))
     except (TypeError, ValueError) as fault:
@@ -91,7 +105,7 @@ def _reason(fault: Exception) -> str:
     return f"{name}{first['msg']}"
 
 
-def _known(kind: str, settings: dict[str, Any], model: type[BaseModel]) -> None:
+def _known(kind: str, settings: Mapping[str, Any], model: type[BaseModel]) -> None:
     """Raise `UsageError` for a setting that `model` does not have by name or alias."""
     fields = model.model_fields
     unknown = settings.keys() - fields.keys() - {one.alias for one in fields.values()}
@@ -99,7 +113,7 @@ def _known(kind: str, settings: dict[str, Any], model: type[BaseModel]) -> None:
         raise UsageError(f"{kind!r} has no setting {sorted(unknown)[0]!r}")
 
 
-def _extractive(name: str, settings: dict[str, Any]) -> ChatModel:
+def _extractive(name: str, settings: Mapping[str, Any]) -> ChatModel:
     from ragweave.tools.models.extractive import ExtractiveChat
 
     if name:
@@ -108,7 +122,7 @@ def _extractive(name: str, settings: dict[str, Any]) -> ChatModel:
     return _checked("extractive", settings, ExtractiveChat)
 
 
-def _openai(name: str, settings: dict[str, Any]) -> ChatModel:
+def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
     if importlib.util.find_spec("langchain_openai") is None:
         raise MissingExtraError("The OpenAI client", "openai")
     import os
@@ -132,7 +146,7 @@ def _openai(name: str, settings: dict[str, Any]) -> ChatModel:
     return _checked(f"openai:{name}", {"model": name, "temperature": 0.0, **settings}, ChatOpenAI)
 
 
-def _llamacpp(path: str, settings: dict[str, Any]) -> ChatModel:
+def _llamacpp(path: str, settings: Mapping[str, Any]) -> ChatModel:
     from ragweave.tools.models.llamacpp import LlamaCppChat
 
     if not path:
@@ -140,7 +154,7 @@ def _llamacpp(path: str, settings: dict[str, Any]) -> ChatModel:
     return _checked(f"llamacpp:{path}", {"path": path, **settings}, LlamaCppChat)
 
 
-def _part(folder: str, settings: dict[str, Any]) -> ChatModel:
+def _part(folder: str, settings: Mapping[str, Any]) -> ChatModel:
     from ragweave.tools.parts.chat import PartChat
 
     if not folder:
@@ -166,9 +180,30 @@ def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
     return cast("ChatModel", model)
 
 
-_MAKERS: dict[str, Callable[[str, dict[str, Any]], ChatModel]] = {
-    "extractive": _extractive,
-    "openai": _openai,
-    "llamacpp": _llamacpp,
-    "part": _part,
-}
+EXTRACTIVE = ModelProvider(
+    name="extractive",
+    spec="extractive",
+    summary="the embedded default; quotes the passages, no language model",
+    make=_extractive,
+)
+OPENAI = ModelProvider(
+    name="openai",
+    spec="openai:NAME",
+    summary="OpenAI, or by `?base_url=http://host/v1` any compatible server (vLLM, llama-server, "
+    "Ollama); the key is read from `OPENAI_API_KEY`",
+    make=_openai,
+)
+LLAMACPP = ModelProvider(
+    name="llamacpp",
+    spec="llamacpp:PATH",
+    summary="a GGUF file in this process (extra `llamacpp`): `?n_gpu_layers=-1&n_ctx=8192`",
+    make=_llamacpp,
+)
+PART = ModelProvider(
+    name="part",
+    spec="part:FOLDER",
+    summary="a trained judge, rewriter or generator for its role; a folder alone, `judge/`, will "
+    "do",
+    make=_part,
+)
+PROVIDERS = (EXTRACTIVE, OPENAI, LLAMACPP, PART)

@@ -9,11 +9,9 @@ from typing import NamedTuple
 from ragweave.errors import UsageError
 from ragweave.tools.parts.card import CARD, PartCard, read_card
 from ragweave.tools.parts.safe import check_safe
+from ragweave.tools.providers import MODELS
 
 PREFIX = "part:"
-
-_MODELS = ("extractive", "openai", "llamacpp")
-"""Names that are a model's kind, even where a folder is called so."""
 
 
 class PartSpec(NamedTuple):
@@ -88,8 +86,13 @@ def existing(folder: Path) -> Path:
     return folder
 
 
+def _is_model(head: str) -> bool:
+    """Tell whether a name is a model provider's, even where a folder is called so."""
+    return head in MODELS and f"{head}:" != PREFIX
+
+
 def _is_path(head: str) -> bool:
     first = head.replace("\\", "/").partition("/")[0]
-    if not head or ":" in first or head in _MODELS:
+    if not head or ":" in first or _is_model(head):
         return False
     return first != head or head.startswith(("~", ".")) or Path(head).is_dir()

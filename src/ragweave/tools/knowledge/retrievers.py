@@ -1,0 +1,115 @@
+"""The ways to search, by name: over a knowledge base, or wherever a package's own search looks.
+
+A retriever is declared by one value, ours and other people's alike:
+
+    RETRIEVER = RetrieverKind(name="newest", summary="The newest passages first.",
+                              make=lambda kb, k: NewestRetriever(kb=kb, k=k))
+
+A package names it as an entry point of the group `ragweave.retrievers`; it is then what
+`--retriever newest` and `kb.as_retriever(mode="newest")` ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+
+from ragweave.errors import UsageError
+from ragweave.registry import Registry
+from ragweave.tools.retrieval import PairScorer, PassageRetriever, RerankRetriever
+from ragweave.tools.retrieval.base import check_k, find_with
+
+if TYPE_CHECKING:
+    from ragweave.tools.knowledge.base import KnowledgeBase
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrieverKind:
+    """A way to search: its name, and how a retriever is made."""
+
+    name: str
+    summary: str
+    """What it finds, in a line."""
+    make: Callable[[KnowledgeBase | None, int], BaseRetriever]
+    """Makes the retriever of a knowledge base that gives `k` passages a query. Any LangChain
+    retriever will do; a `PassageRetriever` takes another `k` a call."""
+    needs_kb: bool = True
+    """Whether it searches the knowledge base; False: it is handed None where none is named."""
+
+
+def _mode(name: str, kb: KnowledgeBase | None, k: int) -> BaseRetriever:
+    assert kb is not None  # noqa: S101 - `retriever_of` has checked it
+    return kb.search_by(name, k)
+
+
+def _ours(name: str, summary: str) -> RetrieverKind:
+    return RetrieverKind(name=name, summary=summary, make=partial(_mode, name))
+
+
+_OURS = (
+    _ours("auto", "hybrid where the knowledge base has embeddings, else bm25"),
+    _ours("bm25", "words in common, weighted (BM25)"),
+    _ours("dense", "nearness of embeddings"),
+    _ours("hybrid", "bm25 and dense, fused by reciprocal rank"),
+)
+
+RETRIEVERS: Registry[RetrieverKind] = Registry(
+    "ragweave.retrievers", RetrieverKind, "retriever", lambda: _OURS
+)
+"""Every way to search by name: ours, then those of other packages (entry points
+`ragweave.retrievers`)."""
+
+
+class AnyRetriever(PassageRetriever):
+    """A LangChain retriever, its results cut to `k` and given ids."""
+
+    inner: BaseRetriever
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        return find_with(self.inner, query, k)
+
+
+def retriever_of(
+    name: str,
+    kb: KnowledgeBase | None,
+    k: int = 5,
+    reranker: str | PairScorer | None = None,
+) -> PassageRetriever:
+    """Return the retriever called `name`.
+
+    Args:
+        name: One of `RETRIEVERS`.
+        kb: The knowledge base to search; None where the retriever needs none.
+        k: Passages a query; a call may ask for another number.
+        reranker: Hub name or local path of a cross-encoder, or an object with `predict`.
+
+    Raises:
+        UsageError: There is no such retriever, `k` is below 1, it needs a knowledge base, or it
+            made something that is no retriever.
+    """
+    check_k(k)
+    kind = RETRIEVERS.named(name)
+    if kb is None and kind.needs_kb:
+        raise UsageError(f"the retriever {name!r} searches a knowledge base: name one with --kb")
+    made = kind.make(kb, k)
+    if not isinstance(made, BaseRetriever):
+        raise UsageError(
+            f"the retriever {name!r} ({RETRIEVERS.package(name)}) must make a LangChain retriever, "
+            f"not {type(made).__name__}"
+        )
+    found = made if isinstance(made, PassageRetriever) else AnyRetriever(inner=made, k=k)
+    return found if reranker is None else RerankRetriever.over(found, reranker, k=k)
+
+
+def needs_kb(name: str) -> bool:
+    """Tell whether a retriever searches the knowledge base.
+
+    Raises:
+        UsageError: There is no such retriever.
+    """
+    return RETRIEVERS.named(name).needs_kb
