@@ -9,12 +9,13 @@ TORCH_INDEX ?=
 PORT ?= 2024
 QUESTION ?= What does BlendFilter blend?
 
-.PHONY: help demo test lint format bench notebooks studio docs clean
+.PHONY: help demo test lint format sync bench notebooks studio docs clean
 
 help:
 	@echo "make demo       set up, index the bundled articles, answer a question (QUESTION=…)"
 	@echo "make test       set up, run all tests"
 	@echo "make lint       set up, check style, types and import layers"
+	@echo "make sync       set up, write what is generated: README's table, docs, diagrams, langgraph.json"
 	@echo "make bench      set up, run every benchmark"
 	@echo "make notebooks  set up, execute every notebook into .demo/notebooks"
 	@echo "make studio     set up, start LangGraph Studio's server (PORT=2024)"
@@ -46,7 +47,12 @@ lint: $(VENV)/dev
 	$(BIN)/ruff check src tests benchmarks docs examples
 	$(BIN)/ruff format --check src tests benchmarks docs examples
 	$(BIN)/mypy
+	$(BIN)/mypy tests/typing_check.py
 	$(BIN)/lint-imports
+	$(BIN)/python docs/sync.py --check
+
+sync: $(VENV)/dev
+	$(BIN)/python docs/sync.py
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix src tests benchmarks docs examples

@@ -1,4 +1,4 @@
-"""The README's code runs, its table and its picture are what the package says."""
+"""The README's code runs; that its table and picture are current, `tests/docs/test_sync.py` says."""
 
 from __future__ import annotations
 
@@ -23,29 +23,3 @@ def test_code_runs(
     exec(compile(code, "README.md", "exec", dont_inherit=True), {})
     if "Mars" in code:
         assert capsys.readouterr().out.lower().startswith(("2 answered 1", "two answered 1"))
-
-
-def test_the_method_table_is_current() -> None:
-    from ragweave import METHODS
-
-    rows = [
-        "| name | what it does | model calls, best to worst | paper |",
-        "|---|---|---|---|",
-        *(
-            f"| `{one.name}` | {one.summary} | {calls(one.best, one.worst)} | {one.paper} |"
-            for one in METHODS.values()
-        ),
-    ]
-    written = README.read_text("utf-8").split("<!-- methods: begin -->\n")[1]
-    assert written.split("<!-- methods: end -->")[0].split("\n") == ["", *rows, "", ""]
-
-
-def calls(best: str, worst: str) -> str:
-    return best if best == worst else f"{best} to {worst}"
-
-
-def test_the_picture_is_current() -> None:
-    from ragweave import build_graph
-
-    (picture,) = blocks("mermaid")
-    assert picture.strip() == build_graph("concat_pf").get_graph().draw_mermaid().strip()

@@ -19,7 +19,7 @@ def methods_page() -> str:
     """Return the page that lists the methods."""
     rows = [
         f"| [`{one.name}`]({one.name}.md) | {one.summary} | {_cost(one)} | {one.paper} |"
-        for one in METHODS.values()
+        for one in METHODS.ours()
     ]
     return "\n".join(
         [

@@ -18,7 +18,7 @@ def on_config(config: Any) -> Any:
     """Put a page a method into the navigation."""
     from ragweave import METHODS
 
-    listed = ["methods/index.md", *(f"methods/{name}.md" for name in METHODS)]
+    listed = ["methods/index.md", *(f"methods/{one.name}.md" for one in METHODS.ours())]
     for section in config.nav:
         if "Methods" in section:
             section["Methods"] = listed
@@ -30,9 +30,9 @@ def on_files(files: Files, config: Any) -> Files:
     from ragweave import METHODS
 
     made = {"glossary.md": glossary_page(), "methods/index.md": methods_page()}
-    for name in METHODS:
-        made[f"methods/{name}.md"] = method_page(name)
-        made[f"methods/{name}.svg"] = picture(name)
+    for one in METHODS.ours():
+        made[f"methods/{one.name}.md"] = method_page(one.name)
+        made[f"methods/{one.name}.svg"] = picture(one.name)
     for path, content in made.items():
         files.append(File.generated(config, path, content=content))
     return files

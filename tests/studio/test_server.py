@@ -82,17 +82,6 @@ def ids(client: SyncLangGraphClient) -> dict[str, str]:
     return {one["graph_id"]: one["assistant_id"] for one in client.assistants.search(limit=100)}
 
 
-def test_langgraph_json_lists_every_method() -> None:
-    listed = json.loads((ROOT / "langgraph.json").read_text("utf-8"))["graphs"]
-    assert listed == {
-        name: {
-            "path": f"ragweave.studio.graphs:{name}",
-            "description": method.summary,
-        }
-        for name, method in METHODS.items()
-    }
-
-
 def test_assistants_forms_and_pictures(client: SyncLangGraphClient) -> None:
     assistants = ids(client)
     assert set(assistants) == set(METHODS)

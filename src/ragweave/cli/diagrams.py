@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from ragweave.errors import UsageError
@@ -25,7 +26,8 @@ def diagrams(root: Path) -> dict[Path, str]:
     from ragweave.graphs import METHODS
 
     folder = root / "docs" / "diagrams"
-    files = {folder / f"{name}.mmd": drawable(name).get_graph().draw_mermaid() for name in METHODS}
+    names = [method.name for method in METHODS.ours()]
+    files = {folder / f"{name}.mmd": drawable(name).get_graph().draw_mermaid() for name in names}
     readme = root / "README.md"
     text = readme.read_text("utf-8") if readme.is_file() else ""
     if len(_BLOCK.findall(text)) != 1:
@@ -38,17 +40,22 @@ def diagrams(root: Path) -> dict[Path, str]:
     return files
 
 
-def stale(root: Path) -> list[Path]:
-    """Return the files that are not as they should be, those too of methods that are gone."""
-    wanted = diagrams(root)
+def stale(root: Path, wanted: Mapping[Path, str] | None = None) -> list[Path]:
+    """Return the files that are not as they should be, those too of methods that are gone.
+
+    Args:
+        root: The repository's folder.
+        wanted: The files, as they should be; None: those that hold diagrams.
+    """
+    wanted = diagrams(root) if wanted is None else wanted
     changed = [path for path, text in wanted.items() if not _is(path, text)]
     return changed + [path for path in (root / "docs/diagrams").glob("*.mmd") if path not in wanted]
 
 
-def write(root: Path) -> list[Path]:
+def write(root: Path, wanted: Mapping[Path, str] | None = None) -> list[Path]:
     """Bring every file up to date and return those that changed."""
-    wanted = diagrams(root)
-    changed = stale(root)
+    wanted = diagrams(root) if wanted is None else wanted
+    changed = stale(root, wanted)
     (root / "docs" / "diagrams").mkdir(parents=True, exist_ok=True)
     for path in changed:
         if path in wanted:

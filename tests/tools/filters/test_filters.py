@@ -131,7 +131,7 @@ def test_options_reach_the_named_filters():
 
 
 def test_a_wrong_name_and_a_missing_scorer():
-    with pytest.raises(UsageError, match="take full, strinc, lexical, cxmi"):
+    with pytest.raises(UsageError, match="context filters: full, strinc, lexical, cxmi"):
         context_filter("magic")
     with pytest.raises(UsageError, match="needs a scorer"):
         context_filter("cxmi")

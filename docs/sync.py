@@ -1,0 +1,166 @@
+"""Write what is generated from the registries into the repository, or check that it is current.
+
+    python docs/sync.py            # what `make sync` runs
+    python docs/sync.py --check    # what `make lint` runs: fails where a file is stale, and names it
+
+Generated are `langgraph.json`, the diagrams in `docs/diagrams`, and the blocks between
+`<!-- NAME: begin -->` and `<!-- NAME: end -->` in README and docs. The site's own pages (a page a
+method, metrics, formats, glossary) are made when it is built, so that they can't be stale.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from ragweave.cli.diagrams import diagrams, stale, write
+from ragweave.errors import UsageError
+from ragweave.evaluation.datasets.registry import FORMATS
+from ragweave.evaluation.metrics import METRICS
+from ragweave.graphs import METHODS, Method
+from ragweave.tools.filters import FILTERS
+from ragweave.tools.knowledge import RETRIEVERS
+from ragweave.tools.models import MODELS
+
+ROOT = Path(__file__).parents[1]
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a Markdown table; a bar in a cell doesn't end it."""
+    heads = list(head)
+    lines = [heads, *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    shown = ["| " + " | ".join(cells) + " |" for cells in lines]
+    return "\n".join([shown[0], "|" + "---|" * len(heads), *shown[1:]])
+
+
+def calls(method: Method) -> str:
+    """Return a method's model calls, best to worst."""
+    return method.best if method.best == method.worst else f"{method.best} to {method.worst}"
+
+
+def methods_table() -> str:
+    """Return the README's table of the methods."""
+    return table(
+        ["name", "what it does", "model calls, best to worst", "paper"],
+        [[f"`{one.name}`", one.summary, calls(one), one.paper] for one in METHODS.ours()],
+    )
+
+
+def metrics_table() -> str:
+    """Return the table of the metrics."""
+    return table(
+        ["name", "label", "what it says", "better", "source"],
+        [
+            [
+                f"`{one.name}`",
+                one.label + (" (primary)" if one.primary else ""),
+                one.summary,
+                "higher" if one.higher_is_better else "lower",
+                one.source,
+            ]
+            for one in METRICS.ours()
+        ],
+    )
+
+
+def formats_table() -> str:
+    """Return the table of the data set formats."""
+    return table(
+        ["format", "what comes in it", "data sets", "fields"],
+        [
+            [
+                f"`{one.name}`",
+                one.summary,
+                ", ".join(f"`{name}`" for name in one.names),
+                one.expects,
+            ]
+            for one in FORMATS.ours()
+        ],
+    )
+
+
+def models_table() -> str:
+    """Return the table of the model providers."""
+    rows = [[f"`{one.spec}`", one.summary] for one in MODELS.ours()]
+    rows.append(
+        ["`provider:NAME`", "whatever LangChain's `init_chat_model` knows, where it is installed"]
+    )
+    return table(["text", "model"], rows)
+
+
+def retrievers_table() -> str:
+    """Return the table of the ways to search."""
+    return table(["name", "what it finds"], [[f"`{o.name}`", o.summary] for o in RETRIEVERS.ours()])
+
+
+def filters_table() -> str:
+    """Return the table of the context filters."""
+    return table(["name", "what it keeps"], [[f"`{o.name}`", o.summary] for o in FILTERS.ours()])
+
+
+BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "README.md": {"methods": methods_table},
+    "docs/evaluation.md": {"metrics": metrics_table, "formats": formats_table},
+    "docs/models.md": {"models": models_table},
+    "docs/howto/retriever.md": {"retrievers": retrievers_table, "filters": filters_table},
+}
+"""Files with generated blocks: what stands between `<!-- NAME: begin -->` and its end."""
+
+
+def langgraph_json(text: str) -> str:
+    """Return `langgraph.json` with our methods as its graphs; all else in it stays."""
+    settings = json.loads(text)
+    settings["graphs"] = {
+        one.name: {"path": f"ragweave.studio.graphs:{one.name}", "description": one.summary}
+        for one in METHODS.ours()
+    }
+    return json.dumps(settings, ensure_ascii=False, indent=2) + "\n"
+
+
+def with_block(text: str, name: str, content: str, where: str) -> str:
+    """Return `text` with a block's content replaced.
+
+    Raises:
+        UsageError: It has no such block, or several.
+    """
+    block = re.compile(f"(?<=<!-- {name}: begin -->\n).*?(?=<!-- {name}: end -->)", re.DOTALL)
+    if len(block.findall(text)) != 1:
+        raise UsageError(
+            f"{where}: must have one block <!-- {name}: begin --> … <!-- {name}: end -->"
+        )
+    return block.sub(lambda _: f"\n{content}\n\n", text)
+
+
+def generated(root: Path) -> dict[Path, str]:
+    """Return every generated file, as it should be."""
+    files = diagrams(root)
+    for path, blocks in BLOCKS.items():
+        text = files.get(root / path) or (root / path).read_text("utf-8")
+        for name, content in blocks.items():
+            text = with_block(text, name, content(), path)
+        files[root / path] = text
+    settings = root / "langgraph.json"
+    files[settings] = langgraph_json(settings.read_text("utf-8"))
+    return files
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the command line asks for; return the exit code."""
+    if arguments not in ([], ["--check"]):
+        sys.stderr.write("usage: python docs/sync.py [--check]\n")
+        return 2
+    check, wanted = bool(arguments), generated(ROOT)
+    changed = stale(ROOT, wanted) if check else write(ROOT, wanted)
+    files = [str(path.relative_to(ROOT)) for path in changed]
+    if check and files:
+        sys.stderr.write(f"stale: {', '.join(files)}: run `make sync` and commit the result\n")
+        return 1
+    sys.stderr.write("\n".join(files) + "\n" if files else "everything generated is current\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
