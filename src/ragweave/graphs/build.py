@@ -53,7 +53,7 @@ def build_graph(
     """Build the graph of a method.
 
     The graph takes `{"question": …}` (and optionally `passages` and `answer_type`) and gives
-    `question`, `answer`, `status`, `stopped`, `passages`, `candidates` and `usage`, sync and
+    `question`, `answer`, `status`, `truncated`, `passages`, `candidates` and `usage`, sync and
     async. Options may be overridden for one run: `graph.invoke(x, context={"k": 8})`.
 
     Args:
