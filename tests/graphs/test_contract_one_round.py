@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from ragweave.testing import MethodTests, ModelCall
+from ragweave.testing import MethodTests, ModelCall, OptionCase, Setting
 
+RETRIEVING = Setting(options={"retrieve": True})
+RETRIEVAL = {"k": OptionCase(2, RETRIEVING), "order": OptionCase("reversed", RETRIEVING)}
+REASONED = {"constrain": "what reasons first is held to no form"}
 REASONING = "The card on the bridge names her. So the answer is Ada Brenner."
 
 
 def read_alone(call: ModelCall) -> str:
-    """Answer from the passage that says it, and from no other."""
-    return "Ada Brenner" if "built by Ada Brenner" in call.last else "Unknown"
+    """Answer from two passages, and from no other."""
+    telling = "built by Ada Brenner", "The river Sorre runs"
+    return "Ada Brenner" if any(one in call.last for one in telling) else "Unknown"
 
 
 class TestDirect(MethodTests):
     method = "direct"
+    option_cases = RETRIEVAL
     replies = ["Ada Brenner"]
 
 
 class TestCot(MethodTests):
     method = "cot"
+    option_cases = RETRIEVAL
+    idle_options = REASONED
     replies = [REASONING]
 
 
@@ -29,6 +36,7 @@ class TestConcat(MethodTests):
 
 class TestPostFusion(MethodTests):
     method = "post_fusion"
+    idle_options = {"order": "each prompt shows one passage"}
 
     def reply(self, call: ModelCall) -> str:
         return read_alone(call)
@@ -36,11 +44,13 @@ class TestPostFusion(MethodTests):
 
 class TestPruning(MethodTests):
     method = "pruning"
+    idle_options = REASONED
     replies = [REASONING]
 
 
 class TestSummary(MethodTests):
     method = "summary"
+    idle_options = REASONED
     replies = [REASONING]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,8 +15,10 @@ from ragweave.testing import MethodTests, OptionCase, Setting
 PROXY = {
     "draft": "An engineer from Norhaven put it up.",
     "judge": "<Known(False)>",
-    "rewrite": "<Claim> Ada Brenner put it up <Query> builder of the bridge <Claim> It is of granite"
-    " <Query> granite from Veld",
+    "rewrite": "<Questions> <Question(Whose work is it?)> <NeedSearch(True)> <Query(ferry bell)> "
+    "<Question(Since when?)> <NeedSearch(True)> <Query(school of engineering)> </Questions> "
+    "<Claim> Ada Brenner put it up <Query> builder of the bridge "
+    "<Claim> It is of granite <Query> granite from Veld",
     "judge_claim": "<Known(False)>",
 }
 BLENDING = {
@@ -24,6 +27,16 @@ BLENDING = {
     "topic": "bridges",
     "knowledge_filter": "0, 1",
 }
+
+
+class Scores:
+    """Scores both verdicts alike, but for a lead of one for the first."""
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        return [0.0 if "True" in verdict else -1.0 for _text, verdict in pairs]
+
+
+MARGIN = {"margin": OptionCase(5.0, Setting(parts={"judge_scorer": Scores()}))}
 
 
 class TestBlendFilter(MethodTests):
@@ -38,16 +51,14 @@ class TestBlendFilter(MethodTests):
 class TestSlimPlm(MethodTests):
     method = "slimplm"
     replies = {**PROXY, "answer": "Ada Brenner", "direct": "Ada Brenner"}
-
-
-class TestSlimPlmKnowing(MethodTests):
-    method = "slimplm"
-    replies = {**TestSlimPlm.replies, "judge": "<Known(True)>"}
+    option_cases = MARGIN
+    more_settings = [Setting(replies={**replies, "judge": "<Known(True)>"})]
 
 
 class TestFilco(MethodTests):
     method = "filco"
     replies = {"generate": "Ada Brenner", "filter_context": "0"}
+    option_cases = {"order": OptionCase("reversed", Setting(options={"filter": "full"}))}
 
 
 class TestAdaptive(MethodTests):
@@ -56,29 +67,39 @@ class TestAdaptive(MethodTests):
         **PROXY,
         **BLENDING,
         "direct": "Unknown",
+        "filter_context": "0",
         "answer": "Ada Brenner",
         "short_answer": "Ada Brenner",
         "post_fusion": "Ada Brenner",
     }
+    option_cases = MARGIN
+    more_settings = [
+        Setting(replies={**replies, "judge": "<Known(True)>"}),
+        Setting(replies={**replies, "judge": "<Known(True)>", "direct": "Ada Brenner"}),
+        Setting(replies={**replies, "answer": "Unknown"}),
+    ]
 
 
 class TestSelfEval(MethodTests):
     method = "self_eval"
     replies = {"need": "Yes", "answer": "Ada Brenner"}
+    more_settings = [Setting(replies={**replies, "need": "No"})]
 
 
 class TestSkrKnn(MethodTests):
     method = "skr_knn"
     replies = ["Ada Brenner"]
+    idle_options = {"embedding": "the embeddings object takes its place"}
     training: ClassVar[str] = ""
 
     @pytest.fixture(autouse=True, scope="class")
-    def _training(self, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    @classmethod
+    def _training(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
         path: Path = tmp_path_factory.mktemp("skr") / "training.jsonl"
         asked = {"Who built the bridge at Norhaven?": True, "Who built it?": False, "Why?": False}
         rows = [{"question": text, "needed": needed} for text, needed in asked.items()]
         path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
-        type(self).training = str(path)
+        cls.training = str(path)
 
     @property
     def setting(self) -> Setting:

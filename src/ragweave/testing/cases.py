@@ -10,6 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ragweave.errors import UsageError
 from ragweave.nodes.options import Options
+from ragweave.testing.scripted import Script
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,20 @@ class Setting:
     """More of the graph's input: `passages`, `answer_type`, `gold_answers`."""
     model: Mapping[str, Any] = field(default_factory=dict)
     """More of the scripted models: `profile`, `offers_grammar`."""
+    replies: Script = ()
+    """What the models reply in this setting; empty: what the suite's script says."""
+    finds: bool = True
+    """Whether the retriever finds anything."""
+
+    def joined(self, more: Setting) -> Setting:
+        """Return this setting with what `more` says, which goes first."""
+        tables = {
+            name: {**getattr(self, name), **getattr(more, name)}
+            for name in ("options", "parts", "input", "model")
+        }
+        return Setting(
+            **tables, replies=more.replies or self.replies, finds=self.finds and more.finds
+        )
 
     def with_options(self, **values: Any) -> Setting:
         """Return this setting with more options."""

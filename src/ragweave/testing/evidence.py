@@ -72,24 +72,32 @@ def _place(document: Document, text: str) -> int | None:
 
 
 def rests_on(call: ModelCall, calls: Sequence[ModelCall]) -> list[ModelCall]:
-    """Return the earlier calls whose replies a call's prompt quotes, directly or through others."""
+    """Return the earlier calls whose replies a call's prompt quotes, directly or through others.
+
+    A sentence that several nodes' replies have tells nothing.
+    """
+    nodes: dict[str, set[str]] = {}
+    for one in calls:
+        for sentence in _telling(one.reply):
+            nodes.setdefault(sentence, set()).add(one.node)
     found: list[ModelCall] = []
     open_calls = [call]
     while open_calls:
         text = folded(open_calls.pop().text)
         for one in calls:
-            if one is not call and one not in found and _quotes(text, one.reply):
+            quoted = [said for said in _telling(one.reply) if len(nodes[said]) == 1 and said in text]
+            if quoted and one is not call and one not in found:
                 found.append(one)
                 open_calls.append(one)
     return found
 
 
-def _quotes(text: str, reply: str) -> bool:
-    return any(
-        one in text and not is_unknown(one)
+def _telling(reply: str) -> list[str]:
+    return [
+        one
         for one in sentences(reply)
-        if len(one.split()) >= _QUOTED
-    )
+        if len(one.split()) >= _QUOTED and not is_unknown(one)
+    ]
 
 
 def sentences(text: str) -> list[str]:
@@ -122,7 +130,7 @@ def misread(
         return f"the passages are {told}, and the final prompts showed {direct or indirect}"
     if len(told) != len(set(told)):
         return f"the passages repeat: {told}"
-    if len(behind) == 1 and set(told) == set(direct) and told != direct:
+    if len(behind) == 1 and not earlier and told != direct:
         return f"the passages are in the order {told}, and the prompt's order is {direct}"
     return _altered(output["passages"], [*behind, *earlier])
 

@@ -69,11 +69,16 @@ class Run:
         )
 
     @property
+    def asked(self) -> tuple[object, object]:
+        """Prompts and searches, in an order that no timing changes."""
+        return tuple(self.prompts), tuple(sorted(self.record.searches))
+
+    @property
     def trace(self) -> tuple[object, ...]:
         """All that the run did that anyone could see."""
         if self.error is not None:
             return type(self.error).__name__, str(self.error)
-        return tuple(self.prompts), tuple(sorted(map(str, self.record.searches))), as_json(self.output)
+        return *self.asked, as_json(self.output)
 
 
 def as_json(value: Any) -> str:
@@ -118,18 +123,18 @@ class Harness:
         setting: Setting,
         record: Record,
         *,
-        script: Script | None = None,
         prompts: Mapping[str, ChatPromptTemplate] | None = None,
         checkpointer: BaseCheckpointSaver[Any] | None = None,
     ) -> CompiledGraph:
         """Build the method; its models and its retriever write to `record`."""
         parts: dict[str, Any] = {
             name: ScriptedModel(
-                script=self.script if script is None else script, role=role, **setting.model
+                script=setting.replies or self.script, role=role, **setting.model
             ).recording(record)
             for name, role in ROLES.items()
         }
-        finder = RecordingRetriever(documents=list(self.documents)).recording(record)
+        found = list(self.documents) if setting.finds else []
+        finder = RecordingRetriever(documents=found).recording(record)
         parts |= {"retriever": self.retriever(finder), **setting.parts}
         return build_graph(
             self.method, **parts, prompts=prompts, checkpointer=checkpointer, **setting.options
@@ -143,7 +148,6 @@ class Harness:
         self,
         setting: Setting,
         *,
-        script: Script | None = None,
         prompts: Mapping[str, ChatPromptTemplate] | None = None,
         config: Any = None,
         invoke: Invoke = final_state,
@@ -151,7 +155,7 @@ class Harness:
         """Build and run the method once; an error of ragweave's is part of what it did."""
         done = Run(setting, Record())
         try:
-            graph = self.build(setting, done.record, script=script, prompts=prompts)
+            graph = self.build(setting, done.record, prompts=prompts)
             done.state = invoke(graph, self.given(setting), config)
         except RagweaveError as error:
             done.error = error

@@ -70,7 +70,7 @@ class Record:
     """What the models and the retriever of one run were asked."""
 
     calls: list[ModelCall] = field(default_factory=list)
-    searches: list[tuple[str, int | None]] = field(default_factory=list)
+    searches: list[tuple[str, int]] = field(default_factory=list)
     """Query and `k` of each retrieval."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     taken: int = 0
