@@ -223,3 +223,16 @@ def test_a_browser_shows_the_page_and_runs_no_script(recorded: Record, tmp_path:
     kinds = [found.get("class") or "" for _, found in parsed.tags]
     assert sum(kind == "box on" for kind in kinds) == 7
     assert sum(kind.startswith("line") and kind.endswith(" off") for kind in kinds) == 3
+
+
+@pytest.mark.parametrize(("stopped", "truncated"), [("rounds", True), ("", False)])
+def test_a_record_of_an_earlier_version_is_read(
+    recorded: Record, tmp_path: Path, stopped: str, truncated: bool
+) -> None:
+    recorded()
+    stored = json.loads((tmp_path / "run.json").read_text("utf-8"))
+    del stored["truncated"]
+    (tmp_path / "run.json").write_text(json.dumps({**stored, "stopped": stopped}), "utf-8")
+    record = read_run(tmp_path / "run.json")
+    assert (record["truncated"], "stopped" in record) == (truncated, False)
+    assert ("ended by a limit on rounds" in trace_page(record)) is truncated

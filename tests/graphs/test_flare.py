@@ -28,7 +28,7 @@ def built(*replies: str, retriever: Any = None, **options: Any) -> tuple[Compile
 def test_a_sure_answer_is_one_call() -> None:
     graph, model, retriever = built("A hexagon has six sides. So the answer is six.")
     out = graph.invoke({"question": "How many sides has a hexagon?"})
-    assert (out["answer"], out["status"], out["stopped"]) == ("six", "answered", "")
+    assert (out["answer"], out["status"], out["truncated"]) == ("six", "answered", False)
     assert (len(model.seen), retriever.queries, out["passages"]) == (1, [], [])
     assert model.seen[0].settings["logprobs"] is True
     assert "Search results" not in model.seen[0].text
@@ -46,7 +46,7 @@ def test_a_doubtful_sentence_is_looked_up_and_written_anew() -> None:
     assert model.seen[1].passages == [doc.page_content for doc in DOCS]
     written = "The light is old. Ada Brenner built it. So the answer is Ada Brenner."
     assert state["written"] == state["candidates"]["flare:0"]["reply"] == written
-    assert (state["answer"], state["stopped"]) == ("Ada Brenner", "")
+    assert (state["answer"], state["truncated"]) == ("Ada Brenner", False)
     assert (state["usage"]["calls"], state["usage"]["retrievals"]) == (2, 1)
     assert [doc.id for doc in state["passages"]] == ["p0", "p1"]
 
@@ -104,14 +104,14 @@ def test_three_retrievals_at_most() -> None:
     model, retriever = UnsureChat(replies=always_unsure), ListRetriever(documents=DOCS)
     graph = build_graph("flare", model=model, retriever=retriever)
     out = graph.invoke({"question": "Who?"})
-    assert (out["answer"], out["stopped"]) == ("Ada", "rounds")
+    assert (out["answer"], out["truncated"]) == ("Ada", True)
     assert (len(model.seen), len(retriever.queries)) == (4, 3)
 
 
 def test_an_answer_that_is_sure_at_the_limit_was_not_stopped() -> None:
     graph, model, _ = built("It is Bob~0.1.", "So the answer is Ada.", rounds=1)
     out = graph.invoke({"question": "Who?"})
-    assert (out["answer"], out["stopped"], len(model.seen)) == ("Ada", "", 2)
+    assert (out["answer"], out["truncated"], len(model.seen)) == ("Ada", False, 2)
 
 
 @pytest.mark.parametrize("reply", ["", " \n", "Unknown", "I don't know."])
@@ -244,7 +244,7 @@ def test_over_a_real_client_and_protocol(streams: bool) -> None:
         graph = build_graph("flare", model=model, retriever=retriever)
         out = graph.invoke({"question": "Who built the light?"})
     assert retriever.queries == ["The builder of the light was Bob."]
-    assert (out["answer"], out["stopped"], server.count) == ("Ada Brenner", "", 2)
+    assert (out["answer"], out["truncated"], server.count) == ("Ada Brenner", False, 2)
     assert all(request.body["logprobs"] is True for request in server.requests)
     assert not out["usage"]["estimated"] or streams
 

@@ -29,7 +29,7 @@ def test_each_round_searches_with_the_last_text_and_the_question() -> None:
         "Ada Brenner built it. So the answer is Norland. Where is its builder from?",
         "She came from Eastport. So the answer is **Eastport**. Where is its builder from?",
     ]
-    assert (out["answer"], out["status"], out["stopped"]) == ("Eastport City", "answered", "")
+    assert (out["answer"], out["status"], out["truncated"]) == ("Eastport City", "answered", False)
     assert out["usage"]["calls"] == 3 == len(model.seen)
     assert out["usage"]["retrievals"] == 3
     assert [one["round"] for one in out["candidates"].values()] == [0, 1, 2]
@@ -70,7 +70,7 @@ def test_one_round_is_direct_retrieval() -> None:
     retriever = ListRetriever(documents=DOCS)
     graph = build_graph("iter_retgen", model=model, retriever=retriever, rounds=1)
     out = graph.invoke({"question": "Who?"})
-    assert (out["answer"], out["stopped"], len(model.seen)) == ("Ada", "", 1)
+    assert (out["answer"], out["truncated"], len(model.seen)) == ("Ada", False, 1)
     assert retriever.queries == ["Who?"]
 
 
@@ -86,7 +86,7 @@ def test_given_passages_are_answered_from_once() -> None:
     out = build_graph("iter_retgen", model=model).invoke(
         {"question": "Who?", "passages": ["Ada Brenner built it."]}
     )
-    assert (out["answer"], out["stopped"], len(model.seen)) == ("Ada", "", 1)
+    assert (out["answer"], out["truncated"], len(model.seen)) == ("Ada", False, 1)
     assert [doc.page_content for doc in out["passages"]] == ["Ada Brenner built it."]
 
 

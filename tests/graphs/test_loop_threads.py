@@ -39,7 +39,7 @@ def test_the_next_question_of_a_thread_starts_anew(method: str) -> None:
     first = graph.invoke({"question": "Where is the light?"}, thread)
     second = graph.invoke({"question": "Where is the light?"}, thread)
     assert first == second
-    assert (first["answer"], first["status"], first["stopped"]) == ("Norland", "answered", "")
+    assert (first["answer"], first["status"], first["truncated"]) == ("Norland", "answered", False)
     assert first["usage"]["retrievals"] >= 1
     assert len(first["passages"]) == 2
 

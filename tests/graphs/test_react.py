@@ -31,7 +31,7 @@ def asked(seen: Seen) -> str:
 def test_finish_at_once_is_one_call() -> None:
     graph, model, retriever = built("Action 1: Finish[six]")
     out = graph.invoke({"question": "How many sides has a hexagon?"})
-    assert (out["answer"], out["status"], out["stopped"]) == ("six", "answered", "")
+    assert (out["answer"], out["status"], out["truncated"]) == ("six", "answered", False)
     assert (len(model.seen), retriever.queries, out["passages"]) == (1, [], [])
     assert asked(model.seen[0]) == "How many sides has a hexagon?\nThought 1:"
 
@@ -51,7 +51,7 @@ def test_a_search_is_observed() -> None:
     )
     assert model.seen[1].task["task"] == "step"
     assert model.seen[1].passages == [doc.page_content for doc in DOCS]
-    assert (out["answer"], out["stopped"], out["usage"]["calls"]) == ("Norland", "", 2)
+    assert (out["answer"], out["truncated"], out["usage"]["calls"]) == ("Norland", False, 2)
     assert [doc.id for doc in out["passages"]] == ["p0", "p1"]
 
 
@@ -80,7 +80,7 @@ def test_a_second_search_observes_what_is_new() -> None:
 def test_the_last_step_must_finish() -> None:
     graph, model, retriever = built(SEARCH, SEARCH, "Finish[Eastport]", max_steps=3)
     out = graph.invoke({"question": "Where?"})
-    assert (out["answer"], out["stopped"], len(model.seen)) == ("Eastport", "", 3)
+    assert (out["answer"], out["truncated"], len(model.seen)) == ("Eastport", False, 3)
     assert len(retriever.queries) == 2
     assert "No search is left" not in model.seen[1].text
     assert "No search is left" in model.seen[2].text
@@ -90,7 +90,7 @@ def test_the_last_step_must_finish() -> None:
 def test_at_the_cap_without_an_answer(reply: str) -> None:
     graph, model, _ = built(SEARCH, reply, max_steps=2)
     out = graph.invoke({"question": "Where?"})
-    assert (out["answer"], out["status"], out["stopped"]) == ("Unknown", "unknown", "rounds")
+    assert (out["answer"], out["status"], out["truncated"]) == ("Unknown", "unknown", True)
     assert len(model.seen) == 2
 
 
@@ -112,7 +112,7 @@ def test_a_last_reply_without_an_answer_is_noted(reply: str, noted: list[str]) -
 
 def test_the_default_cap() -> None:
     graph, model, _ = built(SEARCH)
-    assert graph.invoke({"question": "Where?"})["stopped"] == "rounds"
+    assert graph.invoke({"question": "Where?"})["truncated"] is True
     assert len(model.seen) == 7
 
 
@@ -147,7 +147,7 @@ def test_a_later_reply_without_an_action_is_asked_again() -> None:
 def test_unknown_after_a_search_is_the_answer() -> None:
     graph, _, _ = built(SEARCH, "Finish[Unknown]")
     out = graph.invoke({"question": "Where?"})
-    assert (out["answer"], out["status"], out["stopped"]) == ("Unknown", "unknown", "")
+    assert (out["answer"], out["status"], out["truncated"]) == ("Unknown", "unknown", False)
 
 
 def test_nothing_found_is_observed() -> None:
@@ -229,5 +229,5 @@ def test_the_loop_is_drawn() -> None:
 def test_extractive_over_the_demo_corpus(demo_corpus: Bm25Retriever) -> None:
     graph = build_graph("react", model="extractive?similarity=lexical", retriever=demo_corpus)
     out = graph.invoke({"question": "Which LangChain class holds a passage in ragweave?"})
-    assert (out["answer"], out["stopped"]) == ("LangChain Document", "")
+    assert (out["answer"], out["truncated"]) == ("LangChain Document", False)
     assert (out["usage"]["calls"], out["usage"]["retrievals"]) == (2, 1)

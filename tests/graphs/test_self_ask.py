@@ -26,7 +26,7 @@ def built(*replies: str, retriever: Any = None, **options: Any) -> tuple[Compile
 def test_no_follow_up_is_one_call() -> None:
     graph, model, retriever = built("No.\nSo the final answer is: six")
     out = graph.invoke({"question": "How many sides has a hexagon?"})
-    assert (out["answer"], out["status"], out["stopped"]) == ("six", "answered", "")
+    assert (out["answer"], out["status"], out["truncated"]) == ("six", "answered", False)
     assert (len(model.seen), retriever.queries, out["passages"]) == (1, [], [])
     assert model.seen[0].text.endswith(
         "Question: How many sides has a hexagon?\nAre follow up questions needed here:"
@@ -45,7 +45,7 @@ def test_a_follow_up_is_retrieved_read_and_shown() -> None:
         "Are follow up questions needed here: Yes.\n"
         "Follow up: Who built the light?\nIntermediate answer: Ada Brenner built it."
     )
-    assert (state["answer"], state["stopped"], state["usage"]["calls"]) == ("Norland", "", 3)
+    assert (state["answer"], state["truncated"], state["usage"]["calls"]) == ("Norland", False, 3)
     assert [doc.id for doc in state["passages"]] == ["p0", "p1"]
     assert state["candidates"]["self_ask:0"]["passages"] == ["p0", "p1"]
     assert state["usage"]["retrievals"] == 1
@@ -54,7 +54,7 @@ def test_a_follow_up_is_retrieved_read_and_shown() -> None:
 def test_at_the_limit_the_prompt_itself_concludes() -> None:
     graph, model, retriever = built(FOLLOW, "Ada.", FOLLOW, "Ada.", FOLLOW, "Ada.", "Eastport")
     out = graph.invoke({"question": "Where?"})
-    assert (out["answer"], out["stopped"], len(model.seen)) == ("Eastport", "", 7)
+    assert (out["answer"], out["truncated"], len(model.seen)) == ("Eastport", False, 7)
     assert len(retriever.queries) == 3
     assert model.seen[-1].text.endswith("Intermediate answer: Ada.\nSo the final answer is:")
     assert out["usage"]["by_node"]["self_ask"]["calls"] == 4
@@ -65,7 +65,7 @@ def test_at_the_limit_the_prompt_itself_concludes() -> None:
 def test_at_the_limit_without_an_answer(reply: str) -> None:
     graph, model, _ = built(FOLLOW, "Ada.", reply, rounds=1)
     out = graph.invoke({"question": "Where?"})
-    assert (out["answer"], out["status"], out["stopped"]) == ("Unknown", "unknown", "rounds")
+    assert (out["answer"], out["status"], out["truncated"]) == ("Unknown", "unknown", True)
     assert len(model.seen) == 3
 
 
@@ -97,7 +97,7 @@ def test_a_last_reply_that_asks_on_is_noted(reply: str, noted: list[str]) -> Non
 def test_an_unreadable_later_step_ends_unknown() -> None:
     graph, model, _ = built(FOLLOW, "Ada.", "")
     state = final_state(graph, "Where?")
-    assert (state["answer"], state["stopped"], len(model.seen)) == ("Unknown", "", 3)
+    assert (state["answer"], state["truncated"], len(model.seen)) == ("Unknown", False, 3)
     assert "step_unparsed" in events(state)
 
 

@@ -28,7 +28,11 @@ def test_yes_retrieves() -> None:
     assert [doc.id for doc in state["passages"]] == ["p0", "p1"]
     assert model.seen[0].task["task"] == "need"
     assert model.seen[1].passages == [doc.page_content for doc in DOCS]
-    assert (state["usage"]["calls"], state["usage"]["retrievals"], state["stopped"]) == (2, 1, "")
+    assert (state["usage"]["calls"], state["usage"]["retrievals"], state["truncated"]) == (
+        2,
+        1,
+        False,
+    )
 
 
 def test_no_answers_closed_book() -> None:

@@ -44,7 +44,7 @@ def built(training: str, **options: Any) -> tuple[CompiledGraph, ScriptedChat, L
 def test_neighbours_that_needed_it_retrieve(training: str) -> None:
     graph, model, retriever = built(training)
     state = final_state(graph, "Who built the light?")
-    assert (state["answer"], state["known"], state["stopped"]) == ("Ada", False, "")
+    assert (state["answer"], state["known"], state["truncated"]) == ("Ada", False, False)
     assert retriever.queries == ["Who built the light?"]
     assert model.seen[0].passages == ["Ada Brenner built the light."]
     (note,) = state["notes"]

@@ -63,10 +63,16 @@ class RunRecord(TypedDict):
     question: str
     answer: NotRequired[str]
     status: NotRequired[str]
+    truncated: NotRequired[bool]
     usage: NotRequired[dict[str, Any]]
     trace: list[StepRecord]
     notes: list[dict[str, Any]]
     graph: GraphRecord
+
+
+class _StoredRecord(RunRecord):
+    stopped: NotRequired[str]
+    """What an earlier version wrote for `truncated`: `rounds`, or ""."""
 
 
 def run_record(graph: CompiledGraph, question: str, watch: Watch) -> dict[str, Any]:
@@ -114,7 +120,7 @@ def read_run(path: Path) -> RunRecord:
         reason = getattr(fault, "strerror", None) or "not UTF-8 text"
         raise UsageError(f"{path} cannot be read: {reason}") from fault
     try:
-        record = TypeAdapter(RunRecord).validate_json(text)
+        record = TypeAdapter(_StoredRecord).validate_json(text)
     except ValidationError as fault:
         first = fault.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"
@@ -123,6 +129,8 @@ def read_run(path: Path) -> RunRecord:
     for edge in record["graph"]["edges"]:
         if not {edge["source"], edge["target"]} <= nodes:
             raise _no_run(path, f"an edge leads to no node: {edge['source']} → {edge['target']}")
+    if "stopped" in record:
+        record["truncated"] = bool(record.pop("stopped"))
     return record
 
 

@@ -26,10 +26,8 @@ def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None
     for event in dict.fromkeys(note["event"] for note in watch.notes):
         if event in _TOLD:
             screen.print(_TOLD[event], style="yellow")
-    if result["stopped"]:
-        screen.print(
-            f"Stopped at the limit of {result['stopped']}, short of its end.", style="yellow"
-        )
+    if result["truncated"]:
+        screen.print("A limit on rounds ended the method before it was done.", style="yellow")
     _show_sources(screen, result)
     screen.print(_cost(result, watch), style="dim")
 

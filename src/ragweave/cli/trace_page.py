@@ -93,7 +93,8 @@ def _cost(record: RunRecord) -> str:
     made = sum(step["output_tokens"] for step in steps)
     seconds = sum(step["seconds"] for step in steps)
     about = "about " if (record.get("usage") or {}).get("estimated") else ""
-    return f"{calls} calls · {about}{tokens} tokens in, {made} out · {seconds:.2f} s of work"
+    limit = " · ended by a limit on rounds" if record.get("truncated") else ""
+    return f"{calls} calls · {about}{tokens} tokens in, {made} out · {seconds:.2f} s of work{limit}"
 
 
 def _anchor(node: str) -> str:

@@ -127,6 +127,13 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
     answer = styled_step(STYLES, lambda opts: str(opts.answer), models, prompts, options)
     knowledge_filter = knowledge_filter_step(models, prompts, options)
     context_filter = context_filter_step(parts.filters, models, prompts, options)
+    answer_vote = vote_step(
+        "answer_vote",
+        POOLS,
+        options,
+        falls_back=lambda opts: opts.fallback,
+        reader="short_answer",
+    )
 
     graph = draft(options)
     graph.add_node("begin", begin_step(options))
@@ -152,7 +159,7 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
     graph.add_node("answer", answer, retry_policy=retry)
     graph.add_node("reasoned", join_step("reasoned", options))
     graph.add_node("short_answer", parts.answers(SHORT_ANSWER), retry_policy=retry)
-    graph.add_node("answer_vote", vote_step("answer_vote", POOLS, options, reader="short_answer"))
+    graph.add_node("answer_vote", answer_vote)
     graph.add_node("post_fusion", parts.answers(POST_FUSION), retry_policy=retry)
     graph.add_node("vote", vote_step("vote", "post_fusion", options))
     graph.add_edge(START, "begin")

@@ -33,7 +33,7 @@ from ragweave.tools.scorers.protocol import LogprobScorer
 
 
 def build_graph(
-    name: str,
+    name: str | Method,
     *,
     model: str | ChatModel = "extractive",
     retriever: Retriever | None = None,
@@ -53,11 +53,11 @@ def build_graph(
     """Build the graph of a method.
 
     The graph takes `{"question": …}` (and optionally `passages` and `answer_type`) and gives
-    `question`, `answer`, `status`, `stopped`, `passages`, `candidates` and `usage`, sync and
+    `question`, `answer`, `status`, `truncated`, `passages`, `candidates` and `usage`, sync and
     async. Options may be overridden for one run: `graph.invoke(x, context={"k": 8})`.
 
     Args:
-        name: Name of the method, one of `METHODS`.
+        name: Name of the method, one of `METHODS`, or a `Method` of one's own.
         model: The model that answers: a LangChain chat model or a spec string
             (`ragweave.tools.models.chat_model`), a trained generator's folder among them.
         retriever: A ragweave retriever or any LangChain retriever.
@@ -90,7 +90,7 @@ def build_graph(
         >>> out["status"]
         'answered'
     """
-    method = method_named(name)
+    method = name if isinstance(name, Method) else method_named(name)
     if filter is not None:
         options["filter"] = filter if isinstance(filter, str) else "own"
     chosen = method_options(method, options)

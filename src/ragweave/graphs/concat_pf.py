@@ -52,7 +52,9 @@ def build(parts: Parts[ConcatPfOptions]) -> CompiledGraph:
     graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=parts.retry)
     graph.add_node("collect", collect_step(options))
     graph.add_node("concat", parts.answers(concat), retry_policy=parts.retry)
-    graph.add_node("concat_vote", vote_step("concat_vote", "concat", options))
+    graph.add_node(
+        "concat_vote", vote_step("concat_vote", "concat", options, falls_back=lambda _opts: True)
+    )
     graph.add_node("post_fusion", parts.answers(post_fusion), retry_policy=parts.retry)
     graph.add_node("vote", vote_step("vote", "post_fusion", options))
     graph.add_edge(START, "begin")

@@ -22,7 +22,6 @@ from ragweave.nodes.retrieve import collect_step, retrieve_step, to_retrieval
 from ragweave.nodes.rounds import RoundOptions
 from ragweave.nodes.step import Route
 from ragweave.nodes.vote import vote_step
-from ragweave.state import Stopped
 
 _STEPS = 6
 """Supersteps from an answer through another round to the end."""
@@ -45,9 +44,9 @@ def to_next_round(state: Mapping[str, Any], options: IterRetgenOptions) -> str:
     return "next round" if state["remaining_steps"] >= _STEPS else "done"
 
 
-def cut_short(state: Mapping[str, Any], options: IterRetgenOptions) -> Stopped:
+def left_rounds_out(state: Mapping[str, Any], options: IterRetgenOptions) -> bool:
     """Say whether the recursion limit left rounds out; the option's own count is the method."""
-    return "rounds" if state["retrieved"] and state["round"] + 1 < options.rounds else ""
+    return bool(state["retrieved"]) and state["round"] + 1 < options.rounds
 
 
 def build(parts: Parts[IterRetgenOptions]) -> CompiledGraph:
@@ -61,7 +60,7 @@ def build(parts: Parts[IterRetgenOptions]) -> CompiledGraph:
     graph.add_node("collect", collect_step(options))
     graph.add_node("answer", parts.answers(answer), retry_policy=parts.retry)
     graph.add_node("requery", requery_step("answer", options))
-    graph.add_node("vote", vote_step("vote", "answer", options, cut_short))
+    graph.add_node("vote", vote_step("vote", "answer", options, truncated=left_rounds_out))
     graph.add_edge(START, "begin")
     graph.add_conditional_edges("begin", Route(to_retrieval, options), ["retrieve", "collect"])
     graph.add_edge("retrieve", "collect")

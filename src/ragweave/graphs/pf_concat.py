@@ -56,7 +56,7 @@ def build(parts: Parts[PfConcatOptions]) -> CompiledGraph:
     graph.add_node("post_fusion", parts.answers(post_fusion), retry_policy=parts.retry)
     graph.add_node("sift", sift_step("post_fusion", options))
     graph.add_node("distill", parts.answers(distill), retry_policy=parts.retry)
-    graph.add_node("vote", vote_step("vote", "distill", options))
+    graph.add_node("vote", vote_step("vote", ("post_fusion", "distill"), options))
     graph.add_edge(START, "begin")
     graph.add_conditional_edges("begin", Route(to_retrieval, options), ["retrieve", "collect"])
     graph.add_edge("retrieve", "collect")

@@ -109,7 +109,7 @@ class AnswerStep:
             "round": branch.get("round", self.round),
             "rank": min((doc.metadata.get("rank", 0) for doc in reply.passages), default=0),
             "sample": branch["sample"],
-            "passages": [doc.id or "" for doc in reply.passages],
+            "passages": [doc.id or "" for doc in reply.passages] or branch.get("read", []),
         }
         return {"candidates": {self._key(branch): candidate}}
 
@@ -178,7 +178,14 @@ def branches(
 def short_answers(state: Mapping[str, Any], node: str, pool: str) -> list[Send]:
     """Return a branch to `node` for each reasoning of a pool that says anything."""
     return [
-        Send(node, {**_branch(state, [], one["sample"], [], None), "draft": said})
+        Send(
+            node,
+            {
+                **_branch(state, [], one["sample"], [], None),
+                "draft": said,
+                "read": one["passages"],
+            },
+        )
         for one in state["candidates"].values()
         if one["pool"] == pool and (said := bare_text(one["reply"]))
     ]

@@ -15,7 +15,7 @@ from ragweave.nodes.flare_sentence import first_doubtful, masked
 from ragweave.nodes.notes import note
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.replies import parse_answer
-from ragweave.nodes.rounds import RoundOptions, ended, refuse_samples, search_for
+from ragweave.nodes.rounds import RoundOptions, ended, ids_of, refuse_samples, search_for
 from ragweave.nodes.step import Step, Work
 from ragweave.state import Update
 from ragweave.tools.confidence import Token, gives_logprobs, token_probabilities
@@ -107,6 +107,7 @@ def flare_update(
 ) -> Update:
     """Keep what is sure and start the search for the first doubt; else end with the answer."""
     number, text = state["round"], reply.text
+    read = [*state["read"], *ids_of(reply.passages)]
     tokens = _tokens(reply)
     begin = _begin(text, state["written"])
     doubt = first_doubtful(text, tokens, options.threshold, begin=begin, trusted=1 if number else 0)
@@ -117,7 +118,7 @@ def flare_update(
         notes = [] if query else [note(config, NAME, "query_all_masked", sentence=doubt.text)]
         kept = _joined(state["written"], text[begin : doubt.start])
         search = search_for(state, key, query or state["question"])
-        return {"written": kept, "round": number + 1, "notes": notes, **search}
+        return {"written": kept, "round": number + 1, "read": read, "notes": notes, **search}
     written = _joined(state["written"], text[begin:])
     end = ended(
         state,
@@ -126,7 +127,8 @@ def flare_update(
         answer=parse_answer(written, state["answer_kind"]),
         reply=written,
         keys=[f"round_{one}" for one in range(number)],
-        stopped="" if doubt is None else "rounds",
+        read=read,
+        truncated=doubt is not None,
     )
     return {"written": written, **end}
 

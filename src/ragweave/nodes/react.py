@@ -16,7 +16,7 @@ from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.react_reply import ReactReply, last_answer, parse_react
 from ragweave.nodes.replies import bare_text
-from ragweave.nodes.rounds import all_found, ended, made_to_end, refuse_samples, search_for
+from ragweave.nodes.rounds import all_found, ended, ids_of, limit_ended, refuse_samples, search_for
 from ragweave.nodes.step import Step, Work
 from ragweave.state import AnswerType, Hop, Update
 from ragweave.state.passages import INPUT
@@ -141,7 +141,10 @@ def react_update(
             answer=said.argument,
             reply=reply.text,
             keys=_searched(hops),
-            stopped=made_to_end(said.argument, last=last, early=len(hops) + 1 < options.max_steps),
+            read=ids_of(reply.passages),
+            truncated=limit_ended(
+                said.argument, last=last, early=len(hops) + 1 < options.max_steps
+            ),
         )
         event = _no_finish(reply.text, state["answer_kind"]) if last else ""
         return {**end, "notes": [note(config, NAME, event)] if event else []}

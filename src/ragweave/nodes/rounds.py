@@ -17,7 +17,7 @@ from ragweave.errors import UsageError
 from ragweave.nodes.conclude import conclude
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.retrieve import arranged
-from ragweave.state import Candidate, Stopped, Update
+from ragweave.state import Candidate, Update
 from ragweave.state.passages import by_query
 from ragweave.tools.text.unknown import UNKNOWN
 
@@ -42,6 +42,11 @@ def refuse_samples(options: Options, method: str) -> None:
             f"{method} takes no samples: its calls form one chain, each reading the last one's "
             f"reply; run the graph {options.samples} times instead"
         )
+
+
+def ids_of(passages: Iterable[Document]) -> list[str]:
+    """Return the passages' ids."""
+    return [doc.id or "" for doc in passages]
 
 
 def search_for(state: Mapping[str, Any], key: str, text: str) -> Update:
@@ -69,8 +74,8 @@ def all_found(state: Mapping[str, Any], keys: Iterable[str], order: str) -> list
     return by_query([arranged(found.get(key, []), order) for key in names])
 
 
-def made_to_end(answer: str, *, last: bool, early: bool) -> Stopped:
-    """Say whether a limit cut a chain of calls off, and not its own last reply.
+def limit_ended(answer: str, *, last: bool, early: bool) -> bool:
+    """Say whether a limit ended a chain of calls, and not its own last reply.
 
     An answer to the last call that the method allows is the method's own end. No answer there is
     the limit's doing, and so is any end that the recursion limit brings before that call.
@@ -80,7 +85,7 @@ def made_to_end(answer: str, *, last: bool, early: bool) -> Stopped:
         last: Whether the model was told to finish.
         early: Whether the method's own limit allows for more calls.
     """
-    return "rounds" if last and (early or answer == UNKNOWN) else ""
+    return last and (early or answer == UNKNOWN)
 
 
 def ended(
@@ -91,7 +96,8 @@ def ended(
     answer: str,
     reply: str,
     keys: Iterable[str],
-    stopped: Stopped,
+    read: Iterable[str],
+    truncated: bool,
 ) -> Update:
     """Return the update that ends a chain of calls with its one candidate.
 
@@ -101,10 +107,13 @@ def ended(
         pool: Name of the node that answered.
         answer: The answer as parsed.
         reply: What it was parsed from.
-        keys: Names of the queries whose passages the answer was read from, in prompt order.
-        stopped: What cut the chain short.
+        keys: Names of the queries that were looked up for it.
+        read: Ids of the passages that stood in the prompts behind the answer, in prompt order.
+        truncated: Whether a limit ended the chain.
     """
-    passages = all_found(state, keys, options.order)
+    shown = list(dict.fromkeys(read))
+    found = all_found(state, keys, options.order)
+    passages = [doc for doc in found if doc.id in shown]
     candidate: Candidate = {
         "answer": answer,
         "reply": reply,
@@ -112,9 +121,9 @@ def ended(
         "round": state["round"],
         "rank": min((doc.metadata.get("rank", 0) for doc in passages), default=0),
         "sample": 0,
-        "passages": [doc.id or "" for doc in passages],
+        "passages": shown,
     }
     return {
         "candidates": {f"{pool}:0": candidate},
-        **conclude({**state, "passages": passages}, answer, stopped),
+        **conclude({**state, "passages": passages}, answer, [candidate], truncated=truncated),
     }

@@ -14,7 +14,14 @@ from ragweave.nodes.ask import Ask, Reply, ask
 from ragweave.nodes.notes import note
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.replies import parse_answer
-from ragweave.nodes.rounds import RoundOptions, ended, made_to_end, refuse_samples, search_for
+from ragweave.nodes.rounds import (
+    RoundOptions,
+    ended,
+    ids_of,
+    limit_ended,
+    refuse_samples,
+    search_for,
+)
 from ragweave.nodes.self_ask_reply import SelfAskReply, final_answer, parse_self_ask
 from ragweave.nodes.step import Step, Work, pure
 from ragweave.state import Hop, Update
@@ -134,7 +141,8 @@ def chain_update(
         answer=said.text or UNKNOWN,
         reply=reply.text,
         keys=[hop["key"] for hop in hops],
-        stopped=made_to_end(said.text or UNKNOWN, last=last, early=len(hops) < options.rounds),
+        read=state["read"],
+        truncated=limit_ended(said.text or UNKNOWN, last=last, early=len(hops) < options.rounds),
     )
     return {**end, "notes": notes}
 
@@ -174,4 +182,8 @@ def read_update(state: Mapping[str, Any], _options: SelfAskOptions, reply: Reply
     """Add the intermediate answer to the dialogue; Unknown where nothing was found or said."""
     *before, hop = state["hops"]
     answer = " ".join(parse_answer(reply.text, "long").split())
-    return {"hops": [*before, {**hop, "result": answer}], "round": len(state["hops"])}
+    return {
+        "hops": [*before, {**hop, "result": answer}],
+        "round": len(state["hops"]),
+        "read": [*state["read"], *ids_of(reply.passages)],
+    }

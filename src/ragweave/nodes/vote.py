@@ -12,7 +12,7 @@ from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.step import Step, Work, pure
-from ragweave.state import Candidate, Stopped
+from ragweave.state import Candidate
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import UNKNOWN
 
@@ -26,19 +26,25 @@ def majority_vote(candidates: Iterable[Candidate]) -> str:
 
     Source: Liu et al. 2024 (Modeling Uncertainty and Using Post-fusion as Fallback), eq. 2.
     """
-    best: dict[str, tuple[tuple[int, int, str], str]] = {}
-    votes: dict[str, int] = {}
-    for one in candidates:
-        if one["answer"] == UNKNOWN:
-            continue
-        key = normalize_answer(one["answer"]) or one["answer"]
-        votes[key] = votes.get(key, 0) + 1
-        place = (one["rank"], one["sample"], one["answer"])
-        best[key] = min(best.get(key, (place, one["answer"])), (place, one["answer"]))
-    if not votes:
-        return UNKNOWN
-    winner = min(votes, key=lambda key: (-votes[key], best[key]))
-    return best[winner][1]
+    winners = elected(candidates)
+    return winners[0]["answer"] if winners else UNKNOWN
+
+
+def elected(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return the candidates that give the answer of the majority, the best-ranked one first."""
+    votes: dict[str, list[Candidate]] = {}
+    for one in sorted(candidates, key=_place):
+        if one["answer"] != UNKNOWN:
+            votes.setdefault(_compared(one), []).append(one)
+    return min(votes.values(), key=lambda pool: (-len(pool), _place(pool[0])), default=[])
+
+
+def _compared(one: Candidate) -> str:
+    return normalize_answer(one["answer"]) or one["answer"]
+
+
+def _place(one: Candidate) -> tuple[int, int, str]:
+    return one["rank"], one["sample"], one["answer"]
 
 
 def pool_of(state: Mapping[str, Any], *pools: str) -> list[Candidate]:
@@ -57,8 +63,9 @@ def vote_step(
     name: str,
     pool: str | tuple[str, ...],
     options: OptionsT,
-    stopped: Callable[[Mapping[str, Any], OptionsT], Stopped] = lambda _state, _options: "",
     *,
+    truncated: Callable[[Mapping[str, Any], OptionsT], bool] = lambda _state, _options: False,
+    falls_back: Callable[[OptionsT], bool] = lambda _options: False,
     reader: str = "",
 ) -> Step[OptionsT]:
     """Return a node that votes over the latest round of a pool, or of several, joined.
@@ -67,7 +74,9 @@ def vote_step(
         name: The node's name.
         pool: The pool or pools.
         options: The build's options.
-        stopped: Says of state and options whether a limit cut the method short.
+        truncated: Says of state and options whether a limit on rounds ended the method.
+        falls_back: Whether the method goes on with the same passages where the answer is Unknown:
+            they are left as they are then.
         reader: The one of the pools that reads answers off reasonings of the round before: where
             it says nothing at all, what those reasonings say counts, noted `short_answer_empty`.
     """
@@ -80,7 +89,12 @@ def vote_step(
         if read and not any(bare_text(one["reply"]) for one in read):
             candidates = [one for one in candidates if one["pool"] != reader]
             notes.append(note(config, name, "short_answer_empty", replies=len(read)))
-        winner = majority_vote(last_round(candidates))
-        return pure({**conclude(state, winner, stopped(state, opts)), "notes": notes})
+        last = last_round(candidates)
+        winners = elected(last)
+        answer = winners[0]["answer"] if winners else UNKNOWN
+        update = conclude(state, answer, winners or last, truncated=truncated(state, opts))
+        if update["status"] == "unknown" and falls_back(opts):
+            del update["passages"]
+        return pure({**update, "notes": notes})
 
     return Step(name, body, options)

@@ -16,7 +16,6 @@ from ragweave.state.records import (
     Hop,
     Note,
     Status,
-    Stopped,
     Tokens,
     Usage,
 )
@@ -43,7 +42,6 @@ __all__ = [
     "Hop",
     "Note",
     "Status",
-    "Stopped",
     "Tokens",
     "Usage",
     # passages

@@ -9,7 +9,7 @@ from langgraph.channels import EphemeralValue, UntrackedValue
 from langgraph.managed import RemainingSteps
 from typing_extensions import TypedDict
 
-from ragweave.state.records import Candidate, Claim, Hop, Note, Status, Stopped, Usage
+from ragweave.state.records import Candidate, Claim, Hop, Note, Status, Usage
 from ragweave.state.reducers import (
     add_usage,
     merge_by_key,
@@ -46,10 +46,13 @@ class RAGOutput(TypedDict):
     """The answer, or the literal `Unknown`."""
     status: Status
     """`answered` or `unknown`."""
-    stopped: Stopped
-    """`rounds` where a limit on rounds ended a looping method before it ended itself, else ""."""
+    truncated: bool
+    """Whether a limit on rounds (the option's, or LangGraph's recursion limit) ended a looping
+    method: its last reply still asked for more, was still in doubt, or had no answer. `answer` is
+    then the best that the method could give by that time."""
     passages: Passages
-    """The passages that the answer was read from, in prompt order."""
+    """The passages that the candidates behind the answer read, in prompt order; where none gave
+    an answer, those that the last ones asked had read."""
     candidates: Annotated[dict[str, Candidate], merge_candidates]
     """Every answer that a model gave, by key, in order of round, rank and sample."""
     usage: Annotated[Usage, add_usage]
@@ -87,6 +90,8 @@ class RAGState(RAGInput, RAGOutput):  # type: ignore[misc]
     """Which round a looping method is in, from 0."""
     hops: list[Hop]
     """What a method that asks and looks up in turns has asked so far, in order."""
+    read: list[str]
+    """Ids of the passages that a chain of calls has read so far, in prompt order."""
     written: str
     """The part of the answer that stands, in a method that writes bit by bit (FLARE)."""
     notes: Annotated[list[Note], merge_notes]
@@ -110,6 +115,8 @@ class Branch(TypedDict):
     """Candidate answers of an earlier round, best first."""
     draft: NotRequired[str]
     """The reasoning that a short answer is read off."""
+    read: NotRequired[list[str]]
+    """Ids of the passages that this reasoning read."""
     round: NotRequired[int]
     """Which round this is, in a method that asks the same node again."""
     deadline: NotRequired[float]

@@ -10,12 +10,6 @@ Status = Literal["answered", "unknown"]
 """`unknown` when the method has no answer; `answer` is then the literal `Unknown`."""
 
 
-Stopped = Literal["", "rounds"]
-"""What cut a run short: nothing, or the limit on rounds (the option's, or LangGraph's recursion
-limit): the method's last reply still asked for more, was still in doubt, or had no answer. A run
-that was cut short still has the best answer that its method could give by then."""
-
-
 class Hop(TypedDict):
     """One step of a method that asks and looks up in turns (Self-Ask, ReAct)."""
 
@@ -45,7 +39,8 @@ class Candidate(TypedDict):
     sample: int
     """Which self-consistency sample it is, from 0."""
     passages: list[str]
-    """Ids of the passages that stood in the prompt."""
+    """Ids of the passages that it was read from, in prompt order: they stood in its own prompt, or
+    in those of the calls whose text it sums up."""
 
 
 class Claim(TypedDict):

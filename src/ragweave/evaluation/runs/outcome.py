@@ -48,7 +48,7 @@ def answered(
         **_head(at, question, system),
         "answer": state["answer"],
         "status": state["status"],
-        "stopped": state["stopped"],
+        "truncated": state["truncated"],
         "error": None,
         "scores": scores(question, state, metrics),
         "usage": usage,

@@ -28,9 +28,17 @@ def lines_of(path: Path) -> Iterator[Record]:
             if not line.endswith(b"\n"):
                 return
             try:
-                yield json.loads(line)
+                record: Record = json.loads(line)
             except ValueError as fault:
                 raise UsageError(f"{path}:{number}: is damaged: {fault}") from fault
+            yield _of_today(record)
+
+
+def _of_today(record: Record) -> Record:
+    """Return a record with `truncated` where an earlier version wrote `stopped`."""
+    if "stopped" in record:
+        record["truncated"] = bool(record.pop("stopped"))
+    return record
 
 
 def records_of(paths: Sequence[Path]) -> Iterator[Record]:

@@ -1,0 +1,35 @@
+"""Contract suites: what a method, a retriever, a metric or a model spec of anyone's must keep.
+
+Subclass one in your tests and pytest runs it; `pytest` itself is all that they need beside
+ragweave.
+
+    from ragweave.testing import MethodTests
+
+    class TestMine(MethodTests):
+        method = METHOD
+        replies = ["Ada Brenner"]
+"""
+
+from ragweave.testing.cases import OptionCase, Setting
+from ragweave.testing.method import MethodTests
+from ragweave.testing.scripted import (
+    ModelCall,
+    RecordingRetriever,
+    Script,
+    ScriptedModel,
+    unsure,
+)
+
+__all__ = [
+    # suites
+    "MethodTests",
+    # what a method's suite is told
+    "OptionCase",
+    "Setting",
+    # scripts
+    "ModelCall",
+    "RecordingRetriever",
+    "Script",
+    "ScriptedModel",
+    "unsure",
+]
