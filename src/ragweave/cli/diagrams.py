@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ragweave.errors import UsageError
 from ragweave.graphs.picture import drawable
+from ragweave.tools.files import write_atomic
 
 README_METHOD = "concat_pf"
 _BLOCK = re.compile(r"(?<=```mermaid\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
@@ -52,7 +53,7 @@ def write(root: Path) -> list[Path]:
     (root / "docs" / "diagrams").mkdir(parents=True, exist_ok=True)
     for path in changed:
         if path in wanted:
-            path.write_text(wanted[path], "utf-8")
+            write_atomic(path, wanted[path])
         else:
             path.unlink()
     return changed
