@@ -6,7 +6,12 @@ import pytest
 
 from ragweave.errors import UsageError
 from ragweave.tools.parts import PartCard, check_safe, is_part, read_card
-from ragweave.training.folder import abandon_folder, begin_folder, finish_folder
+from ragweave.training.folder import (
+    abandon_folder,
+    begin_folder,
+    finish_folder,
+    only_training,
+)
 
 PLAN = {"role": "judge", "settings": {"epochs": 3.0, "seed": 0}, "data": {"files": ("a",)}}
 CARD = PartCard(
@@ -108,3 +113,15 @@ def test_the_model_card_says_what_the_part_is(tmp_path: Path) -> None:
     assert "## Measured on training rows, out of fold\n\n| | |\n|---|---|\n| out of fold" in text
     assert "| auc: low | 0.6 |" in text
     assert "a\\|b.jsonl" in text
+
+
+def test_two_processes_do_not_train_into_one_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "judge"
+    begin_folder(folder, PLAN, resume=False)
+    with (
+        only_training(folder),
+        pytest.raises(UsageError, match=r"process \d+ is training into it"),
+        only_training(folder),
+    ):
+        pass
+    assert [one.name for one in tmp_path.iterdir()] == ["judge"]

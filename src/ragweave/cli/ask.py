@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragweave.errors import ModelError, UsageError
+from ragweave.tools.files import write_atomic
 
 if TYPE_CHECKING:
     from ragweave.graphs import CompiledGraph
@@ -78,7 +79,7 @@ def ask(
         result = asyncio.run(follow(graph, {"question": question}, watch))
     finally:
         if trace_file is not None:
-            trace_file.write_text(to_json(run_record(graph, question, watch)), "utf-8")
+            write_atomic(trace_file, to_json(run_record(graph, question, watch)))
     if json:
         typer.echo(to_json(run_record(graph, question, watch) if trace else plain_output(result)))
     else:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragweave.errors import MissingExtraError, UsageError
+from ragweave.tools.files import write_atomic
 
 if TYPE_CHECKING:
     from langchain_core.runnables.graph import Graph
@@ -75,7 +76,7 @@ def _svg(graph: Graph, method: str, target: Path) -> None:
 
     if not target.parent.is_dir():
         raise UsageError(f"no such folder: {target.parent}")
-    target.write_text(draw_svg(shape_of(graph), title=f"The graph of {method}"), "utf-8")
+    write_atomic(target, draw_svg(shape_of(graph), title=f"The graph of {method}"))
 
 
 def _picture(mermaid: str, graph: Graph, target: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ragweave.errors import UsageError
+from ragweave.tools.files import write_atomic
 
 
 def trace(
@@ -29,5 +30,5 @@ def trace(
         return
     if not html.parent.is_dir():
         raise UsageError(f"no such folder: {html.parent}")
-    html.write_text(trace_page(record), "utf-8")
+    write_atomic(html, trace_page(record))
     typer.echo(f"wrote {html}", err=True)

@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
 from ragweave.tools.claims import check_theta, known_label
+from ragweave.tools.files import write_atomic
 
 
 class TrainingQuestion(TypedDict):
@@ -105,7 +106,7 @@ def write_training(
         raise UsageError(f"{source}: no question in it")
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in labelled]
     try:
-        Path(target).write_text("".join(lines), encoding="utf-8")
+        write_atomic(Path(target), "".join(lines))
     except OSError as fault:
         raise UsageError(f"{target}: cannot be written ({fault.strerror})") from fault
     return Written(Path(target), len(labelled), sum(row["needed"] for row in labelled))

@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ragweave.errors import UsageError
+from ragweave.errors import LockedError, UsageError
+from ragweave.tools.files import remove_leftovers, sync_tree, write_atomic
+from ragweave.tools.locks import hold
 from ragweave.tools.parts import PartCard, is_part, write_card
 from ragweave.training.job import CHECKPOINTS
 from ragweave.training.readme import readme
 from ragweave.training.running.guard import room_needed
 
-_DRAFT = ".training.json.new"
 PLAN = "training.json"
 """What is being trained: kind, settings, hashes of the data. Gone when the part is finished."""
 
@@ -42,15 +43,32 @@ def begin_folder(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None
     if resume:
         raise UsageError(f"{folder}: holds no training to go on with")
     try:
-        (folder / _DRAFT).unlink(missing_ok=True)
+        remove_leftovers(folder / PLAN)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"{folder}: is there already and is no training; name another folder")
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(plan, ensure_ascii=False, indent=2) + "\n"
-        (folder / _DRAFT).write_text(text, encoding="utf-8")
-        (folder / _DRAFT).replace(folder / PLAN)
+        write_atomic(folder / PLAN, text)
     except OSError as fault:
         raise UsageError(f"{folder}: cannot be written ({fault.strerror})") from fault
+
+
+@contextlib.contextmanager
+def only_training(folder: Path) -> Iterator[None]:
+    """Keep other processes from training into the folder meanwhile.
+
+    Raises:
+        UsageError: Another process is at work on it.
+    """
+    lock = folder.resolve().with_name(f".{folder.resolve().name}.lock")
+    try:
+        with hold(lock, remove=True):
+            yield
+    except LockedError as fault:
+        raise UsageError(
+            f"{folder}: process {fault.holder or 'unknown'} is training into it; wait until it has "
+            "finished, or name another folder"
+        ) from None
 
 
 def finish_folder(folder: Path, card: PartCard) -> None:
@@ -62,7 +80,8 @@ def finish_folder(folder: Path, card: PartCard) -> None:
         TrainingStoppedError: The disk is full.
     """
     with room_needed(folder / CHECKPOINTS):
-        (folder / "README.md").write_text(readme(card), encoding="utf-8")
+        write_atomic(folder / "README.md", readme(card))
+        sync_tree(folder)  # a card promises that the weights are there
         if (folder / CHECKPOINTS).exists():
             (folder / CHECKPOINTS).replace(_aside(folder))
         write_card(folder, card)

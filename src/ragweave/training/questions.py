@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from ragweave.errors import UsageError
+from ragweave.tools.files import write_atomic
 from ragweave.training.rows import TrainingRow
 from ragweave.training.splits import question_key
 
@@ -45,7 +46,7 @@ def read_marks(folder: Path) -> frozenset[str]:
 def write_marks(folder: Path, rows: Iterable[TrainingRow], before: Collection[str]) -> None:
     """Write the marks of these rows' questions, and of those learnt before."""
     marks = sorted({*map(mark_of, rows), *before})
-    (folder / QUESTIONS).write_text(json.dumps(marks) + "\n", encoding="utf-8")
+    write_atomic(folder / QUESTIONS, json.dumps(marks) + "\n")
 
 
 def check_unseen(held_out: Sequence[TrainingRow], seen: Collection[str], base: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -15,8 +16,8 @@ from typing import Any
 from ragweave.errors import RagweaveError, UsageError
 from ragweave.evaluation.datasets.files import file_hash
 from ragweave.tools.parts import PartCard, PartRole, is_part
-from ragweave.training.folder import abandon_folder, begin_folder, finish_folder
-from ragweave.training.job import CHECKPOINTS, Fitted, Job, Shown, Watch
+from ragweave.training.folder import abandon_folder, begin_folder, finish_folder, only_training
+from ragweave.training.job import CHECKPOINTS, Fitted, Job, Recipe, Shown, Watch
 from ragweave.training.kinds import DEFAULT_KIND, ONE_PROCESS, recipe_of
 from ragweave.training.questions import check_unseen, mark_of, read_marks, write_marks
 from ragweave.training.rows import TrainingRow, read_rows
@@ -157,6 +158,12 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
     recipe.check(job)
     if is_main():
         begin_folder(plan.folder, written, resume=resume)
+    with only_training(plan.folder) if is_main() else nullcontext():
+        return _trained(plan, recipe, job, data)
+
+
+def _trained(plan: Plan, recipe: Recipe, job: Job, data: Mapping[str, Any]) -> PartCard:
+    """Train, and finish the folder; what saved nothing leaves nothing."""
     try:
         fitted: Fitted = recipe.fit(job)
     except RagweaveError:
@@ -170,7 +177,7 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
         threshold=fitted.threshold,
         threshold_from=fitted.threshold_from,
         data={**data, **fitted.data},
-        settings=settings,
+        settings=dataclasses.asdict(plan.settings),
         metrics=fitted.metrics,
         versions=dict(_versions()),
         created=datetime.now(UTC).isoformat(timespec="seconds"),

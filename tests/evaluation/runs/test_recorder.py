@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
-import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from tests.evaluation.towns import planned, records
 from tests.scripted import ScriptedChat
 
 from ragweave.evaluation.runs import Sitting, evaluate
-from ragweave.evaluation.runs.lines import append_lines, mend
 from ragweave.evaluation.runs.recorder import Recorder
+from ragweave.tools.journal import Journal, line_of, mend
 
 PUT = "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?)"
 
@@ -47,7 +46,7 @@ def test_only_what_is_still_needed_is_made_and_written(tmp_path: Path) -> None:
                 recorder.put("a", PUT, lambda key=key: make("a", key))
             recorder.put("b", PUT, lambda: make("b", "1"))
             recorder.put("c", PUT, lambda: None)
-            await recorder.append("b", "done", forget=True)
+            await recorder.append("b", b"done\n", forget=True)
 
     asyncio.run(write())
     assert made == ["a3"]
@@ -69,10 +68,11 @@ def test_a_checkpoint_is_written_though_nobody_waits_for_it(tmp_path: Path) -> N
 
 
 def append_many(path: str, name: str) -> None:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    journal = Journal(Path(path))
+    journal.open()
     for at in range(100):
-        append_lines(handle, b"".join(b'"%s %d %d"\n' % (name.encode(), at, n) for n in range(5)))
-    os.close(handle)
+        journal.append(b"".join(line_of(f"{name} {at} {n}") for n in range(5)))
+    journal.close()
 
 
 def test_processes_append_to_one_file_in_turn_after_one_was_killed_in_a_line(

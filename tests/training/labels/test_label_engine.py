@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -236,14 +237,15 @@ def test_a_line_that_is_no_record_is_told_by_file_and_line(tmp_path: Path, line:
 def test_rows_are_read_back_through_one_open_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened, real = [0], Path.open
+    opened, real = [0], os.fdopen
 
-    def counted(self: Path, *args: Any, **named: Any) -> Any:
+    def counted(*args: Any, **named: Any) -> Any:
         opened[0] += 1
-        return real(self, *args, **named)
+        return real(*args, **named)
 
+    monkeypatch.setattr(Path, "open", counted)
+    monkeypatch.setattr(os, "fdopen", counted)
     with Partial(tmp_path / "out.jsonl", {}) as partial:
-        monkeypatch.setattr(Path, "open", counted)
         for at in range(300):
             partial.add(at, "plain", "made", {"at": at, "text": "x" * 100})
             assert partial.row(partial.entries[at])["at"] == at
@@ -299,8 +301,7 @@ def test_a_disk_that_is_full_at_the_end_holds_no_half_file(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ragweave.training.labels.finish.os.fsync", full)
-        patch.setattr("ragweave.training.labels.partial._SYNC", float("inf"))
+        patch.setattr("ragweave.tools.files._sync", full)
         with pytest.raises(TrainingStoppedError, match=r"No space left.*all is kept in"):
             label(file, judge(ScriptedChat(replies=says)), tmp_path / name)
     assert {one.name for one in tmp_path.iterdir()} == {"qa.jsonl", f"{name}.partial"}
@@ -333,15 +334,15 @@ def test_rows_of_the_hub_name_it_and_no_hash(
 def test_a_full_disk_keeps_what_is_labelled(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import os
+    out, wrote, real = tmp_path / "out.jsonl", [0], os.write
 
-    out, wrote, real = tmp_path / "out.jsonl", [0], os.pwrite
-
-    def full(handle: int, line: bytes, offset: int) -> int:
+    def full(handle: int, line: bytes) -> int:
         wrote[0] += 1
-        return real(handle, line if wrote[0] < 8 else line[:5], offset)
+        if wrote[0] > 8:
+            raise OSError(28, "No space left on device")
+        return real(handle, line if wrote[0] < 8 else line[:5])
 
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(os, "write", full)
     with pytest.raises(TrainingStoppedError, match="No space left"):
         label(file, judge(ScriptedChat(replies=says)), out)
     monkeypatch.undo()

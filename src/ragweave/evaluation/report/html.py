@@ -16,6 +16,7 @@ from ragweave.evaluation.report.summary import Experiment
 from ragweave.evaluation.report.table import Table
 from ragweave.evaluation.report.tables import tables_of
 from ragweave.evaluation.runs.outcome import Record
+from ragweave.tools.files import write_atomic
 
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#222}
@@ -61,7 +62,7 @@ def write_html(
             for address, text, mark in pages
         )
         parts.append(f"<h2>Questions</h2><ol>{rows}</ol>")
-    path.write_text(_page("Evaluation report", parts), "utf-8")
+    write_atomic(path, _page("Evaluation report", parts))
 
 
 def question_page(records: Sequence[Record]) -> str:

@@ -10,6 +10,7 @@ from ragweave.evaluation.report.differences import between_table
 from ragweave.evaluation.report.summary import Experiment
 from ragweave.evaluation.report.table import Table
 from ragweave.evaluation.report.tables import tables_of
+from ragweave.tools.files import replacing, write_atomic
 
 
 def write_markdown(path: Path, experiments: Sequence[Experiment], plots: Sequence[Path]) -> None:
@@ -25,7 +26,7 @@ def write_markdown(path: Path, experiments: Sequence[Experiment], plots: Sequenc
     for plot in plots:
         if plot.suffix == ".png":
             parts += [f"![{plot.stem}]({plot.relative_to(path.parent).as_posix()})", ""]
-    path.write_text("\n".join(parts), "utf-8")
+    write_atomic(path, "\n".join(parts))
 
 
 def settings_lines(experiment: Experiment) -> list[str]:
@@ -46,7 +47,7 @@ def settings_lines(experiment: Experiment) -> list[str]:
 
 def write_csv(path: Path, experiments: Sequence[Experiment]) -> None:
     """Write every mean with its interval, a row each, in the metrics' own units."""
-    with path.open("w", encoding="utf-8", newline="") as stream:
+    with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="") as stream:
         out = csv.writer(stream)
         out.writerow(
             ["run", "dataset", "model", "system", "method", "metric", "mean", "low", "high", "n"]

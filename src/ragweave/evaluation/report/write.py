@@ -11,6 +11,7 @@ from ragweave.evaluation.report.markdown import write_csv, write_markdown
 from ragweave.evaluation.report.plots import can_plot, plot_experiment
 from ragweave.evaluation.report.summary import Experiment, records
 from ragweave.evaluation.runs.outcome import Record
+from ragweave.tools.files import write_atomic
 
 
 def write_report(
@@ -62,7 +63,7 @@ def _pages(folder: Path, experiment: Experiment, most: int) -> list[tuple[str, s
         address = f"questions/{experiment.name}-{at}.html"
         path = folder / address
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(question_page(listed), "utf-8")
+        write_atomic(path, question_page(listed), sync=False)
         found.append((address, listed[0]["question"], _mark(listed, experiment)))
     return found
 

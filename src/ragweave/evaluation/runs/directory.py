@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragweave.errors import UsageError
-from ragweave.evaluation.runs.results import NAME, mend
+from ragweave.errors import LockedError, UsageError
+from ragweave.evaluation.runs.results import NAME
 from ragweave.evaluation.runs.settings import FORMAT, RunSettings
+from ragweave.tools import locks
+from ragweave.tools.files import remove_leftovers, write_atomic
+from ragweave.tools.journal import mend
 
 SETTINGS = "run.json"
 PATIENCE = 5.0
@@ -69,9 +69,11 @@ def claim_directory(path: Path, settings: RunSettings) -> RunDirectory:
         return directory
     try:
         path.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(path / SETTINGS)
         if any(path.iterdir()):
             raise UsageError(f"{path}: holds other files; name a new or empty directory")
-        _write(path / SETTINGS, settings.plain())
+        text = json.dumps(settings.plain(), ensure_ascii=False, indent=2)
+        write_atomic(path / SETTINGS, f"{text}\n")
     except OSError as fault:
         raise UsageError(f"{path}: cannot be written: {fault}") from fault
     return directory
@@ -117,39 +119,18 @@ def hold(directory: RunDirectory) -> Iterator[int]:
     Raises:
         UsageError: Another process holds it, or the directory cannot be written.
     """
-    try:
-        handle = os.open(directory.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as fault:
-        raise UsageError(f"{directory.path}: cannot be written: {fault}") from fault
-    try:
-        until = time.monotonic() + PATIENCE
-        while not _locked(handle):
-            if time.monotonic() > until:
-                raise UsageError(f"{directory.path}: another process is at work on this run")
-            time.sleep(0.05)
+    with ExitStack() as stack:
+        try:
+            handle = stack.enter_context(locks.hold(directory.path / "lock", wait=PATIENCE))
+        except LockedError as fault:
+            who = f" (process {fault.holder})" if fault.holder else ""
+            raise UsageError(
+                f"{directory.path}: another process is at work on this run{who}"
+            ) from None
+        except OSError as fault:
+            raise UsageError(f"{directory.path}: cannot be written: {fault}") from fault
         mend(directory.results)
         yield handle
-    finally:
-        os.close(handle)
-
-
-def _locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _write(path: Path, value: Any) -> None:
-    """Write a JSON file whole or not at all."""
-    draft = path.with_suffix(".new")
-    with draft.open("w", encoding="utf-8") as stream:
-        json.dump(value, stream, ensure_ascii=False, indent=2)
-        stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    draft.replace(path)
 
 
 def _short(value: Any) -> str:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.errors import RagweaveError
-from ragweave.evaluation.runs.lines import append_lines
-from ragweave.evaluation.runs.turns import in_turn
+from ragweave.tools.journal import Journal
+from ragweave.tools.locks import in_turn, open_file
 
 _BATCH = 512
 _PATIENCE = 0.05
@@ -60,7 +60,7 @@ class Recorder:
 
     def __init__(self, results: Path, state: Path) -> None:
         """Name the file of results (JSON lines) and of the state (SQLite)."""
-        self._results_path, self._state_path = results, state
+        self._results, self._state_path = Journal(results), state
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="ragweave-recorder", daemon=True)
         self._fault: Exception | None = None
@@ -73,8 +73,8 @@ class Recorder:
         """
         self._loop = asyncio.get_running_loop()
         try:
-            self._results = os.open(self._results_path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            self._turn = os.open(self._state_path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
+            self._results.open()
+            self._turn = open_file(self._state_path.with_suffix(".lock"))
             self._state = connect(self._state_path)
         except (OSError, sqlite3.Error) as fault:
             raise self._told(fault) from fault
@@ -85,7 +85,7 @@ class Recorder:
         """Write what is left and close the files."""
         self._jobs.put(None)
         self._thread.join()
-        os.close(self._results)
+        self._results.close()
         os.close(self._turn)
         self._state.close()
 
@@ -105,19 +105,19 @@ class Recorder:
         """
         self._jobs.put(_Job(thread, sql=sql, make=make))
 
-    async def append(self, thread: str, line: str, *, forget: bool = False) -> None:
+    async def append(self, thread: str, line: bytes, *, forget: bool = False) -> None:
         """Append a line to the results; return once it is on the disk.
 
         Args:
             thread: The question and system that it is about.
-            line: The line, without its break.
+            line: The line with its break (`line_of`).
             forget: Whether to drop the question's state then.
 
         Raises:
             RecordingError: It could not be written; the file then ends at the line before.
         """
         done = self._loop.create_future()
-        await self._await(_Job(thread, done, line=line.encode() + b"\n", forget=forget))
+        await self._await(_Job(thread, done, line=line, forget=forget))
 
     def forget(self, thread: str) -> None:
         """Drop the state of a question that is finished, after all that was given before."""
@@ -165,7 +165,7 @@ class Recorder:
         self._change([job for job in jobs if job.rows or last.get(job.thread) is job])
         lines = b"".join(job.line for job in jobs)
         if lines:
-            append_lines(self._results, lines)
+            self._results.append(lines)
         self._drop([(job.thread,) for job in jobs if job.forget])
 
     def _change(self, jobs: Sequence[_Job]) -> None:
@@ -187,7 +187,7 @@ class Recorder:
 
     def _told(self, fault: BaseException) -> RecordingError:
         return RecordingError(
-            f"{self._results_path.parent}: cannot be written ({fault}); what is recorded stands, "
+            f"{self._results.path.parent}: cannot be written ({fault}); what is recorded stands, "
             "and the run can be resumed once there is room"
         )
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ragweave.errors import UsageError
-from ragweave.evaluation.runs.lines import mend
 from ragweave.evaluation.runs.outcome import Record
+from ragweave.tools.journal import read_lines
 
 NAME = "results.jsonl"
-
-__all__ = ["NAME", "Done", "lines_of", "mend", "records_of"]
 
 
 def lines_of(path: Path) -> Iterator[Record]:
@@ -21,17 +17,8 @@ def lines_of(path: Path) -> Iterator[Record]:
     Raises:
         UsageError: A line is damaged; the text names it.
     """
-    if not path.exists():
-        return
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                record: Record = json.loads(line)
-            except ValueError as fault:
-                raise UsageError(f"{path}:{number}: is damaged: {fault}") from fault
-            yield _of_today(record)
+    for line in read_lines(path):
+        yield _of_today(line.record)
 
 
 def _of_today(record: Record) -> Record:

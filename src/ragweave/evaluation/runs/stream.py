@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,12 +22,14 @@ from ragweave.evaluation.runs.systems import System
 from ragweave.graphs import CompiledGraph
 from ragweave.nodes.clock import timing
 from ragweave.state import RAGState
+from ragweave.tools.journal import line_of
 from ragweave.tools.models import status_of
 from ragweave.tools.retrieval import PassageRetriever
+from ragweave.tools.stream import REFUSED, Slot, run_bounded
 
 _OUTPUTS = [key for key in RAGState.__annotations__ if key not in ("deadline", "remaining_steps")]
-_REFUSED = frozenset({401, 403, 404})
-"""HTTP statuses that every other question would meet too: no key, no right, no such model."""
+
+_Job = tuple[int, Question, System]
 
 
 @dataclass(kw_only=True)
@@ -58,18 +58,12 @@ class Stream:
     _prices: Prices = field(init=False)
     _k: Mapping[str, int] = field(init=False)
     """Passages a query, by the systems' labels."""
-    _gate: asyncio.Semaphore = field(init=False)
-    """Room for questions being answered."""
-    _room: asyncio.Semaphore = field(init=False)
-    """Room for those, and for as many again on their way to the disk."""
 
     def __post_init__(self) -> None:
         """Read the prices and the systems' options."""
         pairs = self.settings.prices.items()
         self._prices = {role: Price(*pair) for role, pair in pairs}
         self._k = {one.label: one.resolved().k for one in self.settings.systems}
-        self._gate = asyncio.Semaphore(self.concurrency)
-        self._room = asyncio.Semaphore(2 * self.concurrency)
 
     async def run(self) -> bool:
         """Answer what is left; return whether all is done (False: a budget ran out).
@@ -78,20 +72,15 @@ class Stream:
             RagweaveError: The run cannot go on: the directory cannot be written, a setting is
                 wrong, the server refuses. What is recorded stands.
         """
-        try:
-            async with asyncio.TaskGroup() as group:
-                for at, question, system in self._jobs():
-                    await self._room.acquire()
-                    await self._gate.acquire()
-                    if not self.spare():
-                        return False
-                    work = group.create_task(self._one(at, question, system))
-                    work.add_done_callback(lambda _work: self._room.release())
-        except ExceptionGroup as faults:
-            raise first_fault(faults) from None
-        return True
+        return await run_bounded(
+            self._jobs(),
+            self._one,
+            concurrency=self.concurrency,
+            finishing=self.concurrency,
+            may_begin=self.spare,
+        )
 
-    def _jobs(self) -> Iterator[tuple[int, Question, System]]:
+    def _jobs(self) -> Iterator[_Job]:
         settings = self.settings
         drawn = None
         if settings.sample is not None:
@@ -104,21 +93,23 @@ class Stream:
                 if not self.done.has(at, system.label, retry_failed=self.retry_failed):
                     yield at, question, system
 
-    async def _one(self, at: int, question: Question, system: System) -> None:
+    async def _one(self, job: _Job, slot: Slot) -> None:
+        at, question, system = job
         thread = f"{at}/{system.label}"
         started = time.perf_counter()
         unfinished = thread in self.checkpoints.unfinished
         self.desk.begin(thread, unfinished=unfinished)
         watch = Stopwatch()
         try:
-            asked = self._state(question, system, thread, unfinished=unfinished)
             with timing(watch):
-                state = await self._leaving_room(asked)
+                state = await self._state(question, system, thread, unfinished=unfinished)
+            slot.leave()  # scoring and recording hold no other question up
         except (RecordingError, UsageError, MissingExtraError):
             raise
         except Exception as fault:
             # Whatever it is, the question's record tells of it, and the run goes on with the others.
-            if status_of(fault) in _REFUSED:
+            slot.leave()
+            if status_of(fault) in REFUSED:
                 raise
             seconds = time.perf_counter() - started
             spent = self.desk.end(thread)
@@ -139,17 +130,10 @@ class Stream:
                 metrics=self.metrics,
             )
         record["node_seconds"] = watch.plain()
-        line = json.dumps(record, ensure_ascii=False, default=str)
+        line = line_of(record, default=str)
         await self.recorder.append(thread, line, forget=record["error"] is None)
         self.done.mark(at, system.label, ok=record["error"] is None)
         self.tell(record)
-
-    async def _leaving_room(self, work: Awaitable[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Await a question's answer; scoring and recording it holds no other question up."""
-        try:
-            return await work
-        finally:
-            self._gate.release()
 
     async def _state(
         self, question: Question, system: System, thread: str, *, unfinished: bool
@@ -195,11 +179,3 @@ def chosen(
         if taken % parts == part - 1:
             yield at, question
         taken += 1
-
-
-def first_fault(faults: BaseExceptionGroup[Any]) -> BaseException:
-    """Return the first fault of a group that is no group itself."""
-    fault: BaseException = faults
-    while isinstance(fault, BaseExceptionGroup):
-        fault = fault.exceptions[0]
-    return fault

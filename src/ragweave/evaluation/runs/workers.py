@@ -23,8 +23,8 @@ from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.recorder import RecordingError
 from ragweave.evaluation.runs.run import Ended, Tell, checked, evaluate, so_far
 from ragweave.evaluation.runs.sitting import Sitting
-from ragweave.evaluation.runs.stream import first_fault
 from ragweave.evaluation.runs.tally import Tally
+from ragweave.tools.stream import first_error
 
 _KINDS: dict[str, type[RagweaveError]] = {
     "KnowledgeBaseError": KnowledgeBaseError,
@@ -77,6 +77,8 @@ async def evaluate_in_workers(
         raise UsageError(f"--workers must be at least 1, not {workers}")
     sitting = sitting or Sitting()
     workers = min(workers, sitting.concurrency)
+    if workers > 1 and os.name == "nt":
+        raise UsageError("several workers need Linux or macOS: on Windows take --workers 1")
     if workers == 1:
         return await evaluate(directory, sitting, tell=tell)
     settings = directory.settings
@@ -108,7 +110,7 @@ class _Crew:
                 parts = range(1, self.workers + 1)
                 found = [group.create_task(self._follow(part)) for part in parts]
         except ExceptionGroup as faults:
-            raise first_fault(faults) from None
+            raise first_error(faults) from None
         return all(one.result() for one in found)
 
     async def _follow(self, part: int) -> bool:

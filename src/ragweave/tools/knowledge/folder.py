@@ -12,7 +12,11 @@ from ragweave.tools.knowledge.manifest import NAME, read_manifest, write_manifes
 from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.knowledge.writing import told
 
-_OURS = ("passages.sqlite", f"{NAME}.tmp", "write.lock", "vectors.lock", "bm25", "chroma")
+_OURS = (
+    *("passages.sqlite", f".{NAME}.", f"{NAME}.tmp"),
+    *("write.lock", "vectors.lock", "bm25", "chroma"),
+)
+"""How the names of our files begin, temporary ones of earlier versions among them."""
 
 
 def claim(folder: Path) -> None:

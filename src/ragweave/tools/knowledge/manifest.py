@@ -6,13 +6,13 @@ Replacing this one file is the commit of every write.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ragweave import __version__
 from ragweave.errors import KnowledgeBaseError, UsageError
+from ragweave.tools.files import write_atomic
 from ragweave.tools.knowledge.settings import Settings
 
 FORMAT = "ragweave-knowledge-base"
@@ -53,23 +53,8 @@ class Manifest:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step that a crash cannot halve."""
-    temporary = folder / f"{NAME}.tmp"
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(manifest.to_json(), file, indent=2, ensure_ascii=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(folder / NAME)
-    sync_folder(folder)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    text = json.dumps(manifest.to_json(), indent=2, ensure_ascii=False)
+    write_atomic(folder / NAME, f"{text}\n")
 
 
 def read_manifest(folder: Path) -> Manifest:

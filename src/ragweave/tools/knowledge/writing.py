@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -15,10 +14,11 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError
+from ragweave.tools.files import sync_tree
 from ragweave.tools.knowledge.draft import Draft, purge, titled
 from ragweave.tools.knowledge.embedder import check_dimension
 from ragweave.tools.knowledge.lock import write_lock
-from ragweave.tools.knowledge.manifest import Manifest, read_manifest, sync_folder, write_manifest
+from ragweave.tools.knowledge.manifest import Manifest, read_manifest, write_manifest
 from ragweave.tools.knowledge.report import Progress
 from ragweave.tools.knowledge.snapshot import BM25, ROWS
 from ragweave.tools.knowledge.store import Store
@@ -131,10 +131,7 @@ class Writer:
         index = Bm25Index.build(terms(text) for text in _distinct(draft, rows))
         index.save(folder)
         np.save(folder / ROWS, np.array(rows, dtype=np.int64), allow_pickle=False)
-        for path in folder.iterdir():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-        sync_folder(folder)
+        sync_tree(folder)
         self._progress("index", 1, 1)
         sources = len(draft.sources("file")) + len(draft.sources("added"))
         return replace(manifest, generation=draft.generation, passages=len(rows), sources=sources)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from ragweave.errors import UsageError
+from ragweave.tools.files import write_atomic
 
 FORMAT = 1
 """Version of the folder's format; a part of another version is refused."""
@@ -85,9 +86,7 @@ def read_card(folder: str | Path, role: PartRole | None = None) -> PartCard:
 def write_card(folder: Path, card: PartCard) -> None:
     """Write the card, whole or not at all; this makes the folder a part."""
     text = json.dumps(dataclasses.asdict(card), ensure_ascii=False, indent=2) + "\n"
-    draft = folder / f".{CARD}.new"
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(folder / CARD)
+    write_atomic(folder / CARD, text)
 
 
 def _is_text(value: object) -> bool:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.datasets.files import file_hash
+from ragweave.tools.files import replacing
 from ragweave.training.errors import TrainingStoppedError
 from ragweave.training.labels.maker import Maker, Mark
 from ragweave.training.labels.partial import Partial, difference
@@ -153,19 +152,11 @@ def _lost(
 
 def _write(path: Path, pieces: Iterator[bytes]) -> str:
     """Write a file whole or not at all; return its SHA-256, in hex."""
-    draft = path.with_name(f"{path.name}.new")
-    try:
+    with replacing(path) as draft:
         with draft.open("wb") as stream:
             if path.suffix == ".gz":
                 with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
                     packed.writelines(pieces)
             else:
                 stream.writelines(pieces)
-            stream.flush()
-            os.fsync(stream.fileno())
-        digest = hashlib.sha256(draft.read_bytes()).hexdigest()
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)  # on a full disk it would hold the space
-        raise
-    return digest
+        return file_hash(draft)

@@ -6,19 +6,18 @@ row, a reason why there is none, a fault), or keeps a model's reply of a questio
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
-from ragweave.errors import UsageError
+from ragweave.errors import LockedError, UsageError
+from ragweave.tools.journal import DamagedLineError, Journal, line_of
 from ragweave.training.errors import TrainingStoppedError
 
 FORMAT = 1
+_ADVICE = "delete the file to begin anew"
 _SYNC = 0.25
 """Seconds between two calls of fsync. What is flushed survives a killed process; what a loss of
 power may cost is a quarter of a second's work."""
@@ -53,10 +52,7 @@ class Partial:
         self.paid = False
         """Whether it holds, or held, a model's reply."""
         self._settings = json.loads(json.dumps(settings))
-        self._handle = -1
-        self._made: BinaryIO | None = None
-        self._end = 0
-        self._synced = 0.0
+        self._journal = Journal(self.path, sync_every=_SYNC)
 
     def __enter__(self) -> Partial:
         """Open the file, new or begun.
@@ -67,11 +63,12 @@ class Partial:
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._journal.open(alone=True)
+        except LockedError:
+            raise UsageError(f"{self.path}: another process is at work on it") from None
         except OSError as fault:
             raise UsageError(f"{self.path}: cannot be written ({fault.strerror})") from fault
         try:
-            self._claim()
             self._read()
         except BaseException:
             self.__exit__()
@@ -80,12 +77,7 @@ class Partial:
 
     def __exit__(self, *_: object) -> None:
         """Close the file."""
-        if self._made is not None:
-            self._made.close()
-        self._made = None
-        if self._handle >= 0:
-            os.close(self._handle)
-        self._handle = -1
+        self._journal.close()
 
     def add(self, at: int, data: str, kind: Kind, value: Any) -> None:
         """Take down what became of a question: its row, or why there is none."""
@@ -102,59 +94,41 @@ class Partial:
 
     def row(self, entry: Entry) -> dict[str, Any]:
         """Return a made row."""
-        if self._made is None:
-            self._made = self.path.open("rb")
-        self._made.seek(entry.offset)
-        made: dict[str, Any] = json.loads(self._made.readline())["made"]
+        made: dict[str, Any] = self._journal.record_at(entry.offset)["made"]
         return made
 
     def remove(self) -> None:
         """Delete the file: what it holds stands in the finished one."""
-        self.path.unlink(missing_ok=True)
-
-    def _claim(self) -> None:
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"{self.path}: another process is at work on it") from None
+        self._journal.remove()
 
     def _read(self) -> None:
-        """Read what is done; a last line that a killed process left half written is no line."""
-        told = ""
-        with self.path.open("rb") as stream:
-            head = stream.readline()
-            if head.endswith(b"\n"):
-                told = self._other(self._record(head, 1))
-                self._end = len(head)
-            for number, line in enumerate(stream, start=2):
-                if line.endswith(b"\n"):
-                    self._take(self._record(line, number), self._end, number)
-                    self._end += len(line)
+        """Read what is done; the first line holds the settings."""
+        told, begun = "", False
+        try:
+            for number, offset, record in self._journal.lines():
+                if number == 1:
+                    told, begun = self._other(record), True
+                else:
+                    self._take(record, offset, number)
+        except DamagedLineError as fault:
+            raise UsageError(f"{fault}; {_ADVICE}") from fault
         if told and (self.entries or self.paid):
             raise UsageError(
                 f"{self.path}: was begun with other settings: {told}; name another --out, or "
                 "delete it to begin anew"
             )
-        self._end = 0 if told else self._end
-        os.truncate(self._handle, self._end)
-        if not self._end:
+        if told:
+            self._journal.clear()
+        if told or not begun:
             self._append({"ragweave_labels": FORMAT, "settings": self._settings})
         for at in [at for at, one in self.entries.items() if one.kind != "failed"]:
             self.replies.pop(at, None)
 
-    def _record(self, line: bytes, number: int) -> dict[str, Any]:
-        try:
-            record = json.loads(line)
-        except ValueError as fault:
-            raise self._damaged(number, str(fault)) from fault
-        return record if isinstance(record, dict) else {}
-
     def _damaged(self, number: int, why: str) -> UsageError:
-        return UsageError(
-            f"{self.path}:{number}: is damaged ({why}); delete the file to begin anew"
-        )
+        return DamagedLineError(self.path, number, why)
 
-    def _take(self, record: dict[str, Any], offset: int, number: int) -> None:
+    def _take(self, line: Any, offset: int, number: int) -> None:
+        record = line if isinstance(line, dict) else {}
         at, name = record.get("at"), record.get("reply")
         if not isinstance(at, int):
             raise self._damaged(number, "no question's position in 'at'")
@@ -170,31 +144,22 @@ class Partial:
             raise self._damaged(number, "no row in 'made'")
         self.entries[at] = _entry(kind, offset, data, record[kind])
 
-    def _other(self, head: dict[str, Any]) -> str:
+    def _other(self, line: Any) -> str:
         """Return in what the settings of the first line differ; "" where they are the same."""
+        head = line if isinstance(line, dict) else {}
         if head.get("ragweave_labels") != FORMAT or not isinstance(head.get("settings"), dict):
             raise UsageError(f"{self.path}: is no labelling of format {FORMAT}; delete it")
         return difference(head["settings"], self._settings)
 
     def _append(self, record: Mapping[str, Any]) -> int:
         """Write a line; return where it begins."""
-        line = (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "replace")
-        offset = self._end
         try:
-            done = os.pwrite(self._handle, line, offset)
-            if done < len(line):
-                raise OSError(28, "No space left on device")
-            now = time.monotonic()
-            if now - self._synced > _SYNC:
-                os.fsync(self._handle)
-                self._synced = now
+            return self._journal.append(line_of(record))
         except OSError as fault:
             raise TrainingStoppedError(
                 f"{self.path}: cannot be written ({fault.strerror}); what it holds is kept, and "
                 "the same command goes on with it"
             ) from fault
-        self._end += len(line)
-        return offset
 
 
 def difference(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:

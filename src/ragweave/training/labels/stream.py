@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,15 +9,13 @@ from typing import Any
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 from ragweave.tools.models import status_of
+from ragweave.tools.stream import REFUSED, Slot, run_bounded
 from ragweave.training.errors import TrainingStoppedError
 from ragweave.training.labels.faults import is_model_fault
 from ragweave.training.labels.maker import Dropped, Made, Maker, Once
 from ragweave.training.labels.partial import Partial
 from ragweave.training.labels.sitting import Sitting, Tell
 from ragweave.training.labels.source import Bad, Item, Source
-
-_REFUSED = frozenset({401, 403, 404})
-"""HTTP statuses that every other question would meet too: no key, no right, no such model."""
 
 _IN_A_ROW = 20
 """Failures one after the other (and at least twice the calls in flight) that end a sitting."""
@@ -60,15 +57,11 @@ class Stream:
             self._failed = sum(one.kind == "failed" for one in partial.entries.values())
             done += self._failed
         self.tell(done, self.total, self._failed)
-        gate = asyncio.Semaphore(self.sitting.concurrency)
-        try:
-            async with asyncio.TaskGroup() as group:
-                for item in self._left(partial):
-                    await gate.acquire()
-                    task = group.create_task(self._one(item, partial))
-                    task.add_done_callback(lambda _task: gate.release())
-        except ExceptionGroup as faults:
-            raise _first(faults) from None
+
+        async def one(item: Item, _slot: Slot) -> None:
+            await self._one(item, partial)
+
+        await run_bounded(self._left(partial), one, concurrency=self.sitting.concurrency)
 
     def _left(self, partial: Partial) -> Iterator[Item]:
         for one in self._read():
@@ -97,7 +90,7 @@ class Stream:
             if not is_model_fault(fault):
                 raise  # a fault of ours is no failed row, which --drop-failed would leave out
             first = not any(one.kind == "made" for one in partial.entries.values())
-            if status_of(fault) in _REFUSED or (first and isinstance(fault, UsageError)):
+            if status_of(fault) in REFUSED or (first and isinstance(fault, UsageError)):
                 raise  # every other row would meet it too
             self._fail(item, partial, fault)
         else:
@@ -135,11 +128,3 @@ def _once(item: Item, partial: Partial) -> Once:
         return kept
 
     return once
-
-
-def _first(faults: BaseExceptionGroup[Any]) -> BaseException:
-    """Return the first fault of a group that is no group itself."""
-    fault: BaseException = faults
-    while isinstance(fault, BaseExceptionGroup):
-        fault = fault.exceptions[0]
-    return fault

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from ragweave.errors import UsageError
+from ragweave.tools.files import is_full_disk
 from ragweave.tools.parts.bases import find_base
 from ragweave.tools.parts.card import PartRole, read_card
 from ragweave.tools.parts.forms import LEADS
@@ -18,7 +19,6 @@ from ragweave.tools.parts.weights import (
     read_tokenizer,
     with_adapter,
 )
-from ragweave.training.running.checkpoints import is_full_disk
 
 _LLAMA_CPP = "llama.cpp"
 _QUANT = "Q4_K_M"

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ragweave.tools.files import is_full_disk
 from ragweave.training.errors import TrainingStoppedError
-from ragweave.training.running.checkpoints import is_full_disk, kept
+from ragweave.training.running.checkpoints import kept
 from ragweave.training.running.processes import any_process
 
 

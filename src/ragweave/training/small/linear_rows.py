@@ -14,13 +14,13 @@ from typing import cast
 
 import numpy as np
 
+from ragweave.tools.files import is_full_disk, replacing
 from ragweave.tools.parts.judge.encoder import Encoder
 from ragweave.tools.parts.judge.reading import COLUMNS, Read, read_pairs, texts_of
 from ragweave.tools.parts.judge.reference import Array, Reference
 from ragweave.training.errors import TrainingStoppedError
 from ragweave.training.job import CHECKPOINTS, Job
 from ragweave.training.rows import JudgeRow, TrainingRow
-from ragweave.training.running.checkpoints import is_full_disk
 
 KEPT = "read.safetensors"
 """What was read, under the checkpoints."""
@@ -143,14 +143,9 @@ def _keep(file: Path, rows: Array) -> int:
     """Write the rows, whole or not at all; return how many there are."""
     from safetensors.numpy import save_file
 
-    draft = file.with_name(f".{file.name}.new")
     file.parent.mkdir(parents=True, exist_ok=True)
-    with room_kept(file):
-        try:
-            save_file({"rows": np.ascontiguousarray(rows)}, draft)
-            draft.replace(file)
-        finally:
-            draft.unlink(missing_ok=True)
+    with room_kept(file), replacing(file) as draft:
+        save_file({"rows": np.ascontiguousarray(rows)}, draft)
     return len(rows)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ragweave.errors import MissingExtraError, ModelError
+from ragweave.tools.files import replacing
 from ragweave.tools.parts.encoder_files import ONNX, check_encoder
 from ragweave.tools.parts.encoder_run import (
     load_tokenizer,
@@ -57,14 +58,9 @@ def export_onnx(folder: str | Path) -> Path:
         raise MissingExtraError("The ONNX form of a part", "train")
     check_encoder(root)
     tokenizer, model = load_tokenizer(root), load_torch_model(root)
-    draft = root / f".{ONNX}.new"
-    try:
-        with room_needed(root, None):
-            _write(model, tokenizer, draft)
+    with room_needed(root, None), replacing(root / ONNX) as draft:
+        _write(model, tokenizer, draft)
         _check(tokenizer, model, draft)
-        draft.replace(root / ONNX)
-    finally:
-        draft.unlink(missing_ok=True)
     return root / ONNX
 
 

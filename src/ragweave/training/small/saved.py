@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ragweave.tools.files import replacing_folder
+
 _MODEL, _REST, _STATE = "model.safetensors", "state.pt", "trainer_state.json"
 
 
@@ -25,18 +27,11 @@ def write_checkpoint(
     import torch
     from safetensors.torch import save_model
 
-    draft = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(draft, ignore_errors=True)
-    try:
-        draft.mkdir(parents=True)
+    with replacing_folder(folder) as draft:
         save_model(model, str(draft / _MODEL))
         torch.save({"optimizer": optimizer.state_dict(), "random": _random()}, draft / _REST)
         state = {"global_step": _step(folder), "history": history}
         (draft / _STATE).write_text(json.dumps(state), encoding="utf-8")
-        shutil.rmtree(folder, ignore_errors=True)
-        draft.replace(folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     for other in folder.parent.glob("checkpoint-*"):
         if other != folder:
             shutil.rmtree(other)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ragweave.errors import ModelError
+from ragweave.tools.files import replacing, write_atomic
 from ragweave.tools.parts.judge.reading import COLUMNS, Read
 from ragweave.tools.parts.judge.reference import Array, Reference
 
@@ -46,9 +47,10 @@ def write_weights(folder: Path, weights: LinearWeights) -> None:
         **{name: getattr(weights.reference, name) for name in _MOMENTS},
     }
     plain = {name: np.ascontiguousarray(one, dtype=np.float64) for name, one in arrays.items()}
-    save_file(plain, folder / WEIGHTS)
+    with replacing(folder / WEIGHTS) as draft:
+        save_file(plain, draft)
     about = {"columns": list(COLUMNS), "dimension": len(weights.meaning) // 2}
-    (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    write_atomic(folder / ABOUT, json.dumps(about, indent=2) + "\n")
 
 
 def read_weights(folder: Path, dimension: int) -> LinearWeights:

@@ -1,0 +1,233 @@
+"""Files and folders that are written whole or not at all, and outlast a kill or a loss of power.
+
+What is new is written under a temporary name beside its place, brought to the disk (fsync), and
+renamed: a reader sees the old content or the new one, never a part.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ragweave.errors import DiskFullError
+
+_STALE = 3600.0
+"""Seconds after which a temporary file that nobody touched is taken for a killed process's."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL_SIGNS = (
+    "no space left",
+    "disk quota exceeded",
+    "file too large",
+    "pytorchstreamwriter failed",
+    "iostream error",
+    "unexpected pos",
+    "(os error 28)",
+    "(os error 27)",
+    "(os error 122)",
+)
+
+
+def write_atomic(path: Path, content: str | bytes, *, sync: bool = True) -> None:
+    """Write a file whole or not at all, with the permissions of the one that it replaces.
+
+    Args:
+        path: The file. A link is followed; a device or pipe is written to directly.
+        content: Text (written as UTF-8, line breaks as they are) or bytes.
+        sync: Whether to bring it to the disk; False for what is easily made again.
+
+    Raises:
+        DiskFullError: The disk is full; the old content stands.
+        OSError: The file cannot be written; the old content stands.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    if _is_special(path):
+        path.write_bytes(data)
+        return
+    with replacing(path, sync=sync) as draft:
+        draft.write_bytes(data)
+
+
+@contextmanager
+def replacing(path: Path, *, sync: bool = True) -> Iterator[Path]:
+    """Yield a temporary file beside `path` that takes its place at the end of the block.
+
+    For writers that want a path, and for content that does not fit into memory. Should the block
+    raise, the temporary file is removed and `path` is as it was.
+
+    Args:
+        path: The file. A link is followed.
+        sync: Whether to bring the file and its name to the disk.
+
+    Raises:
+        DiskFullError: The disk is full; the old content stands.
+        OSError: The file cannot be written; the old content stands.
+    """
+    place = path.resolve() if path.is_symlink() else path
+    remove_leftovers(place, older_than=_STALE)
+    draft = _draft(place)
+    with _room(path):
+        try:
+            draft.touch()
+            _keep_mode(place, draft, or_write=0o200)  # nobody else may read it meanwhile
+            yield draft
+            if sync:
+                sync_file(draft)
+            _keep_mode(place, draft)
+            draft.replace(place)
+        finally:
+            draft.unlink(missing_ok=True)  # on a full disk it would hold the space
+        if sync:
+            sync_folder(place.parent)
+
+
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new temporary folder that takes the place of `folder` at the end of the block.
+
+    Every file in it is brought to the disk first. Should the block raise, the temporary folder is
+    removed and `folder` is as it was; a process that is killed between the two renames leaves the
+    old one as `.NAME.….old`.
+
+    Raises:
+        DiskFullError: The disk is full; the old folder stands.
+        OSError: The folder cannot be written; the old one stands.
+    """
+    remove_leftovers(folder)
+    draft = _draft(folder)
+    with _room(folder):
+        try:
+            draft.mkdir(parents=True)
+            yield draft
+            sync_tree(draft)
+            _exchange(draft, folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        sync_folder(folder.parent)
+
+
+def remove_leftovers(path: Path, *, older_than: float = 0.0) -> None:
+    """Remove temporary files and folders that a killed process left beside `path`.
+
+    Args:
+        path: The file or folder that was to be replaced.
+        older_than: Seconds that they must have been untouched; 0 only where no other process can
+            be writing there, because the caller holds its lock.
+    """
+    if not path.parent.is_dir():
+        return
+    before = time.time() - older_than
+    for one in path.parent.iterdir():
+        if not (one.name.startswith(f".{path.name}.") and one.name.endswith((".new", ".old"))):
+            continue
+        with suppress(FileNotFoundError):  # whoever wrote it has finished
+            if one.lstat().st_mtime <= before:
+                _remove(one)
+
+
+def sync_file(path: Path) -> None:
+    """Bring a file's content to the disk.
+
+    Raises:
+        OSError: The disk refuses.
+    """
+    with path.open("rb+" if os.name == "nt" else "rb") as stream:  # Windows syncs what it may write
+        _sync(stream.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk; Windows has no such call and needs none.
+
+    Raises:
+        OSError: The disk refuses.
+    """
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        _sync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """Bring a folder, its folders and their files to the disk.
+
+    Raises:
+        OSError: The disk refuses.
+    """
+    for one in folder.iterdir():
+        if one.is_dir():
+            sync_tree(one)
+        elif one.is_file():
+            sync_file(one)
+    sync_folder(folder)
+
+
+def is_full_disk(error: BaseException) -> bool:
+    """Tell whether a write failed because the disk, or a quota, is full.
+
+    torch and safetensors raise errors of their own, which say so in their text alone.
+    """
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return True
+    text = str(error).lower()
+    return any(sign in text for sign in _FULL_SIGNS)
+
+
+def _sync(handle: int) -> None:
+    os.fsync(handle)
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _keep_mode(path: Path, draft: Path, *, or_write: int = 0) -> None:
+    with suppress(FileNotFoundError):
+        draft.chmod((path.stat().st_mode & 0o7777) | or_write)
+
+
+def _exchange(draft: Path, folder: Path) -> None:
+    """Put `draft` into the place of `folder`, and `folder` back where that fails."""
+    aside = draft.with_suffix(".old")
+    if folder.exists():
+        folder.replace(aside)
+    try:
+        draft.replace(folder)
+    except BaseException:
+        if aside.exists():
+            aside.replace(folder)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _room(path: Path) -> Iterator[None]:
+    """Turn a full disk's many errors into one."""
+    try:
+        yield
+    except DiskFullError:
+        raise
+    except Exception as error:
+        if not is_full_disk(error):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise DiskFullError(path, *([reason] if reason else [])) from error

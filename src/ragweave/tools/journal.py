@@ -1,0 +1,246 @@
+"""A durable journal: JSON lines that are only appended to, so that work goes on where it stopped.
+
+A line counts once its break is there: what a killed process left half written is cut off before
+anything follows it. Whoever resumes reads the lines back and does what no line tells of.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from ragweave.errors import UsageError
+from ragweave.tools.locks import claim, close_file, in_turn, open_file
+
+
+class Line(NamedTuple):
+    """A line of a journal."""
+
+    number: int
+    """From 1."""
+    offset: int
+    """Where it begins, in bytes."""
+    record: Any
+    """The JSON value that it holds."""
+
+
+class DamagedLineError(UsageError):
+    """A line of a journal that holds no JSON, or not what belongs there."""
+
+    def __init__(self, path: Path, number: int, why: str, *, advice: str = "") -> None:
+        """Name the line, what is wrong with it, and what to do."""
+        super().__init__(f"{path}:{number}: is damaged ({why})" + (f"; {advice}" if advice else ""))
+
+
+class Journal:
+    """An append-only file of JSON lines.
+
+    Several processes may append to one, each in its turn; or one opens it `alone` and keeps the
+    others out until it closes it.
+
+    Example:
+        >>> import tempfile
+        >>> journal = Journal(Path(tempfile.mkdtemp()) / "done.jsonl")
+        >>> journal.open()
+        >>> offset = journal.append(line_of({"at": 0, "answer": "Paris"}))
+        >>> [line.record["at"] for line in journal.lines()]
+        [0]
+        >>> journal.close()
+    """
+
+    def __init__(self, path: Path, *, sync_every: float = 0.0) -> None:
+        """Name the file.
+
+        Args:
+            path: The file; made when the journal is opened.
+            sync_every: Seconds between two calls of fsync. What is appended survives a killed
+                process at once; a loss of power may cost what was appended since the last call.
+        """
+        self.path = path
+        self._sync_every = sync_every
+        self._synced = -sync_every
+        self._unsynced = False
+        self._handle = -1
+        self._alone = False
+        self._reader: BinaryIO | None = None
+
+    def open(self, *, alone: bool = False) -> None:
+        """Open the file for appending, with its last line mended.
+
+        Raises:
+            LockedError: `alone`, and another process has it open so.
+            OSError: It cannot be opened.
+        """
+        self._handle, self._alone = open_file(self.path, append=True), alone
+        try:
+            if alone:
+                claim(self._handle, self.path)
+            with self._turn():
+                _mended(self._handle)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Bring what was appended to the disk, and close the file; more than once does nothing."""
+        if self._reader is not None:
+            self._reader.close()
+        if self._handle >= 0:
+            try:
+                if self._unsynced:
+                    os.fsync(self._handle)
+            finally:
+                close_file(self._handle)
+        self._reader, self._handle = None, -1
+
+    def append(self, lines: bytes) -> int:
+        """Append lines, all of them or none; return where the first begins, in bytes.
+
+        Args:
+            lines: Whole lines with their breaks (`line_of`).
+
+        Raises:
+            OSError: They could not be written (disk full); the file ends where it did before.
+        """
+        with self._turn():
+            before = _mended(self._handle)
+            try:
+                _write(self._handle, lines)
+                self._sync()
+            except OSError:
+                os.ftruncate(self._handle, before)
+                raise
+        return before
+
+    def lines(self) -> Iterator[Line]:
+        """Yield the lines in order of writing.
+
+        Raises:
+            DamagedLineError: A line holds no JSON.
+        """
+        stream = self._opened_reader()
+        stream.seek(0)
+        yield from _parsed(stream, self.path)
+
+    def record_at(self, offset: int) -> Any:
+        """Return what the line that begins at `offset` holds."""
+        stream = self._opened_reader()
+        stream.seek(offset)
+        return json.loads(stream.readline())
+
+    def clear(self) -> None:
+        """Drop all lines."""
+        os.ftruncate(self._handle, 0)
+
+    def remove(self) -> None:
+        """Delete the file: what it holds stands elsewhere now."""
+        if os.name == "nt":
+            self.close()  # an open file cannot be deleted there
+        self.path.unlink(missing_ok=True)
+
+    def _turn(self) -> Any:
+        return nullcontext() if self._alone else in_turn(self._handle)
+
+    def _sync(self) -> None:
+        now = time.monotonic()
+        self._unsynced = now - self._synced < self._sync_every
+        if not self._unsynced:
+            os.fsync(self._handle)
+            self._synced = now
+
+    def _opened_reader(self) -> BinaryIO:
+        if self._reader is None:  # the same open file: another one might not be let in
+            self._reader = os.fdopen(os.dup(self._handle), "rb")
+        return self._reader
+
+
+def line_of(record: Any, default: Callable[[Any], Any] | None = None) -> bytes:
+    """Return a record as a line: JSON, UTF-8; half characters become question marks.
+
+    Args:
+        record: A JSON value.
+        default: Makes a JSON value of anything else, as `json.dumps` takes it.
+    """
+    text = json.dumps(record, ensure_ascii=False, default=default)
+    return f"{text}\n".encode("utf-8", "replace")
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """Yield the lines of a journal that others may be writing; none where the file is missing.
+
+    Raises:
+        DamagedLineError: A line holds no JSON.
+    """
+    if path.exists():
+        with path.open("rb") as stream:
+            yield from _parsed(stream, path)
+
+
+def mend(path: Path) -> int:
+    """Cut off a last line that a killed process left half written; return the bytes dropped."""
+    if not path.exists():
+        return 0
+    handle = open_file(path, append=True)
+    try:
+        with in_turn(handle):
+            size = os.fstat(handle).st_size
+            kept = _mended(handle)
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+    return size - kept
+
+
+def _parsed(stream: BinaryIO, path: Path) -> Iterator[Line]:
+    offset = 0
+    for number, line in enumerate(stream, start=1):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise DamagedLineError(path, number, str(error)) from error
+        yield Line(number, offset, record)
+        offset += len(line)
+
+
+def _write(handle: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        written = os.write(handle, left)
+        if not written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        left = left[written:]
+
+
+def _mended(handle: int) -> int:
+    """Cut off a half-written last line; return the file's size."""
+    size = os.fstat(handle).st_size
+    kept = _last_break(handle, size)
+    if kept != size:
+        os.ftruncate(handle, kept)
+    return kept
+
+
+def _last_break(handle: int, size: int, block: int = 1 << 16) -> int:
+    if size and _read(handle, size - 1, 1) == b"\n":
+        return size
+    end = size
+    while end > 0:
+        start = max(0, end - block)
+        found = _read(handle, start, end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def _read(handle: int, offset: int, count: int) -> bytes:
+    os.lseek(handle, offset, os.SEEK_SET)
+    return os.read(handle, count)
