@@ -9,6 +9,7 @@ from langchain_core.documents import Document
 
 from ragweave.evaluation import metrics
 from ragweave.evaluation.datasets import Question
+from ragweave.evaluation.runs.gold import GoldPassages
 
 HEADLINE = {
     "short": "em",
@@ -65,13 +66,13 @@ def _not_majority(said: str, state: Mapping[str, Any], right: metrics.Right) -> 
 
 
 def _passage_scores(question: Question, state: Mapping[str, Any]) -> dict[str, float]:
-    gold = {doc.id or "" for doc in question.gold}
     final: Sequence[Document] = state["passages"]
     found: dict[str, float] = {}
     if not final and not state["retrieved"]:
         return found
-    if gold:
-        found |= _gold_scores(gold, final, state)
+    if question.gold:
+        seen = [doc for docs in state["retrieved"].values() for doc in docs]
+        found |= _gold_scores(GoldPassages(question.gold, seen), final, state)
     if question.scoring == "short" and question.answers:
         texts = [doc.page_content for doc in final]
         found["answer_recall"] = metrics.answer_recall(texts, question.answers)
@@ -82,31 +83,28 @@ def _passage_scores(question: Question, state: Mapping[str, Any]) -> dict[str, f
 
 
 def _gold_scores(
-    gold: set[str], final: Sequence[Document], state: Mapping[str, Any]
+    gold: GoldPassages, final: Sequence[Document], state: Mapping[str, Any]
 ) -> dict[str, float]:
     retrieved: Mapping[str, Sequence[Document]] = state["retrieved"]
     kept: Mapping[str, Sequence[Document]] = state["kept"]
-    ids = _ids(final)
+    names = gold.names(final)
     found = {
-        "recall": metrics.recall(ids, gold),
-        "precision": metrics.precision(ids, gold),
-        "s_precision": metrics.s_precision(ids, gold),
+        "recall": metrics.recall(names, gold.ids),
+        "precision": gold.precision(final),
+        "s_precision": metrics.s_precision(names, gold.ids),
     }
-    ranked = _ids(retrieved.get("question", ()))
+    ranked = gold.names(retrieved.get("question", ()))
     for k in _CUTS:
         if len(ranked) >= k:
-            found[f"recall@{k}"] = metrics.recall_at(ranked, gold, k)
+            found[f"recall@{k}"] = metrics.recall_at(ranked, gold.ids, k)
     if len(ranked) >= 10:
-        found["ndcg@10"] = metrics.ndcg_at(ranked, gold, 10)
+        once = gold.names(retrieved["question"], once=True)
+        found["ndcg@10"] = metrics.ndcg_at(once, gold.ids, 10)
     if kept:
-        left = _ids(doc for docs in kept.values() for doc in docs)
-        there = _ids(doc for docs in retrieved.values() for doc in docs) or ids
-        found["filter_precision"] = metrics.precision(left, gold)
-        share = metrics.filter_recall(left, there, gold)
+        left = [doc for docs in kept.values() for doc in docs]
+        there = gold.names(doc for docs in retrieved.values() for doc in docs) or names
+        found["filter_precision"] = gold.precision(left)
+        share = metrics.filter_recall(gold.names(left), there, gold.ids)
         if share is not None:
             found["filter_recall"] = share
     return found
-
-
-def _ids(docs: Any) -> list[str]:
-    return [doc.id or "" for doc in docs]

@@ -16,7 +16,7 @@ from ragweave.evaluation.runs.checkpoints import RunCheckpoints
 from ragweave.evaluation.runs.desk import Desk
 from ragweave.evaluation.runs.node_seconds import Stopwatch
 from ragweave.evaluation.runs.outcome import Record, answered, failed
-from ragweave.evaluation.runs.passages import handed
+from ragweave.evaluation.runs.passages import asking, handed
 from ragweave.evaluation.runs.recorder import Recorder, RecordingError
 from ragweave.evaluation.runs.results import Done
 from ragweave.evaluation.runs.settings import RunSettings
@@ -25,7 +25,6 @@ from ragweave.graphs import CompiledGraph
 from ragweave.nodes.clock import timing
 from ragweave.state import RAGState
 from ragweave.tools.models import status_of
-from ragweave.tools.retrieval import PassageRetriever
 
 _OUTPUTS = [key for key in RAGState.__annotations__ if key not in ("deadline", "remaining_steps")]
 _REFUSED = frozenset({401, 403, 404})
@@ -40,7 +39,6 @@ class Stream:
     dataset: Dataset
     graphs: Mapping[str, CompiledGraph]
     """By the systems' labels."""
-    retriever: PassageRetriever | None
     recorder: Recorder
     checkpoints: RunCheckpoints
     desk: Desk
@@ -110,7 +108,7 @@ class Stream:
         watch = Stopwatch()
         try:
             asked = self._state(question, system, thread, unfinished=unfinished)
-            with timing(watch):
+            with timing(watch), asking(question):
                 state = await self._leaving_room(asked)
         except (RecordingError, UsageError, MissingExtraError):
             raise
@@ -155,11 +153,11 @@ class Stream:
             if unfinished and not saved.tasks:  # `next` leaves out tasks that have written
                 return dict(saved.values)
         if not unfinished:
-            given = await self._input(question, system)
+            given = self._input(question, system)
         state = await graph.ainvoke(given, config, output_keys=_OUTPUTS, durability="async")
         return dict(state)
 
-    async def _input(self, question: Question, system: System) -> dict[str, Any]:
+    def _input(self, question: Question, system: System) -> dict[str, Any]:
         given: dict[str, Any] = {
             "question": question.question,
             "answer_type": question.answer_type,
@@ -167,7 +165,7 @@ class Stream:
         if self.settings.oracle:
             given["gold_answers"] = list(question.answers)
         k = self._k[system.label]
-        passages = await handed(question, self.settings, self.retriever, k)
+        passages = handed(question, self.settings, k)
         return given if passages is None else {**given, "passages": passages}
 
 
