@@ -270,3 +270,11 @@ def test_where_a_run_stands_is_told_with_each_result(tmp_path: Path) -> None:
     asyncio.run(evaluate(directory, Sitting(concurrency=1), models={"answer": reader()}, tell=tell))
     assert lines[0] == "0 tokens"
     assert lines[-1] == "0:00 left · 48 tokens · EM: direct 0.0 concat[k=1] 100.0"
+
+
+def test_an_answer_type_set_on_a_method_holds_against_the_data_set(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct,direct[answer_type=long]", count=1)
+    model = reader()
+    run(directory, model)
+    kinds = sorted(str(one.task["answer_type"]) for one in model.seen if one.task)
+    assert kinds == ["long", "short"]

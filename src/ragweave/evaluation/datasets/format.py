@@ -25,6 +25,8 @@ class Format:
     """The questions of a row; one, but for formats that nest them."""
     rows: Callable[[Path], Rows] = rows_of
     """The rows of a path."""
+    settle: Callable[[Rows], Format] | None = None
+    """The format that a look at the rows decides on, where the first row alone doesn't tell."""
 
 
 def has(*names: str) -> Callable[[Mapping[str, Any]], bool]:

@@ -9,7 +9,7 @@ from ragweave.evaluation.datasets.asqa import ASQA
 from ragweave.evaluation.datasets.beir import BEIR
 from ragweave.evaluation.datasets.claims import FEVER, FOOL_ME_TWICE
 from ragweave.evaluation.datasets.format import Format
-from ragweave.evaluation.datasets.kilt import KILT
+from ragweave.evaluation.datasets.kilt import KILT, KILT_CLAIMS, KILT_LONG, KILT_SHORT
 from ragweave.evaluation.datasets.long_form import CLAPNQ, ELI5
 from ragweave.evaluation.datasets.multihop import HOTPOTQA, MUSIQUE
 from ragweave.evaluation.datasets.open_qa import DPR, NQ_OPEN
@@ -19,24 +19,24 @@ from ragweave.evaluation.datasets.squad import SQUAD
 from ragweave.evaluation.datasets.strategyqa import STRATEGYQA
 from ragweave.evaluation.datasets.trivia import TRIVIAQA, WEBQUESTIONS
 
-_OPEN_QA = (DPR, NQ_OPEN, KILT)
+_OPEN_QA = (DPR, NQ_OPEN, KILT_SHORT)
 
 DATASETS: Mapping[str, tuple[Format, ...]] = MappingProxyType(
     {
         "nq": _OPEN_QA,
         "triviaqa": (TRIVIAQA, *_OPEN_QA),
         "webquestions": (WEBQUESTIONS, *_OPEN_QA),
-        "hotpotqa": (HOTPOTQA, KILT),
+        "hotpotqa": (HOTPOTQA, KILT_SHORT),
         "2wiki": (HOTPOTQA,),
         "musique": (MUSIQUE,),
         "strategyqa": (STRATEGYQA,),
         "squad": (SQUAD, DPR),
         "asqa": (ASQA,),
-        "eli5": (ELI5, KILT),
+        "eli5": (ELI5, KILT_LONG),
         "popqa": (POPQA,),
-        "fever": (FEVER, KILT),
+        "fever": (FEVER, KILT_CLAIMS),
         "fool_me_twice": (FOOL_ME_TWICE,),
-        "wow": (KILT,),
+        "wow": (KILT_LONG,),
         "qed": (QED,),
         "clapnq": (CLAPNQ,),
         "skr": (SKR,),

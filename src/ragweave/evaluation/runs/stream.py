@@ -54,6 +54,8 @@ class Stream:
     _prices: Prices = field(init=False)
     _k: Mapping[str, int] = field(init=False)
     """Passages a query, by the systems' labels."""
+    _own_type: frozenset[str] = field(init=False)
+    """Labels of the systems whose options say what kind of answer is wanted."""
     _gate: asyncio.Semaphore = field(init=False)
     """Room for questions being answered."""
     _room: asyncio.Semaphore = field(init=False)
@@ -64,6 +66,9 @@ class Stream:
         pairs = self.settings.prices.items()
         self._prices = {role: Price(*pair) for role, pair in pairs}
         self._k = {one.label: one.resolved().k for one in self.settings.systems}
+        self._own_type = frozenset(
+            one.label for one in self.settings.systems if "answer_type" in one.options
+        )
         self._gate = asyncio.Semaphore(self.concurrency)
         self._room = asyncio.Semaphore(2 * self.concurrency)
 
@@ -158,10 +163,9 @@ class Stream:
         return dict(state)
 
     def _input(self, question: Question, system: System) -> dict[str, Any]:
-        given: dict[str, Any] = {
-            "question": question.question,
-            "answer_type": question.answer_type,
-        }
+        given: dict[str, Any] = {"question": question.question}
+        if system.label not in self._own_type:
+            given["answer_type"] = question.answer_type
         if self.settings.oracle:
             given["gold_answers"] = list(question.answers)
         k = self._k[system.label]
