@@ -35,6 +35,10 @@ class SelfAskOptions(RoundOptions):
     stop_sequences: bool = True
     """Whether to send stop sequences; some reasoning models refuse them, and none is needed."""
 
+    reader: bool = True
+    """Whether a call of its own reads what a follow-up found (SlimPLM, appendix B); else the
+    passages themselves stand as the intermediate answer (Press et al. 2022: the search's text)."""
+
     def __post_init__(self) -> None:
         """Check the values."""
         super().__post_init__()
@@ -165,6 +169,8 @@ def read_step(
     def body(state: Mapping[str, Any], opts: SelfAskOptions, config: RunnableConfig) -> Work:
         if not state["passages"]:
             return (yield from pure(read_update(state, opts, Reply("", []))))
+        if not opts.reader:
+            return (yield from pure(unread_update(state)))
         return (yield from ask(question, models, state, opts, config))
 
     return Step("read", body, options)
@@ -175,3 +181,10 @@ def read_update(state: Mapping[str, Any], _options: SelfAskOptions, reply: Reply
     *before, hop = state["hops"]
     answer = " ".join(parse_answer(reply.text, "long").split())
     return {"hops": [*before, {**hop, "result": answer}], "round": len(state["hops"])}
+
+
+def unread_update(state: Mapping[str, Any]) -> Update:
+    """Add the passages that a follow-up found to the dialogue as they are."""
+    *before, hop = state["hops"]
+    found = " ".join(one_line(doc.page_content) for doc in state["passages"])
+    return {"hops": [*before, {**hop, "result": found}], "round": len(state["hops"])}

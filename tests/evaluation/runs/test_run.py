@@ -278,3 +278,22 @@ def test_an_answer_type_set_on_a_method_holds_against_the_data_set(tmp_path: Pat
     run(directory, model)
     kinds = sorted(str(one.task["answer_type"]) for one in model.seen if one.task)
     assert kinds == ["long", "short"]
+
+
+def test_a_trained_judge_stops_no_run_that_has_self_eval_in_it(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="trained judges need the train extra")
+    from tests.tiny_parts import make_scorer
+
+    folder = tmp_path / "judge"
+    make_scorer(folder, "judge", [("Who built it?", "Ada.", True), ("Who?", "Nobody.", False)])
+    models = {"answer": "scripted", "judge": str(folder)}
+    directory = planned(tmp_path, "self_eval[k=1],slimplm[k=1]", count=1, models=models)
+
+    def replies(seen: Seen) -> str:
+        return "Yes" if seen.task and seen.task["task"] == "need" else "1900"
+
+    ended = run(directory, ScriptedChat(replies=replies))
+    assert (ended.complete, ended.tally.failed) == (True, 0)
+    with pytest.raises(UsageError, match="leave decided_by=judge out"):
+        asked = planned(tmp_path / "b", "self_eval[decided_by=judge]", count=1, models=models)
+        run(asked, ScriptedChat())
