@@ -213,3 +213,14 @@ def test_extractive_over_the_demo_corpus(demo_corpus: Bm25Retriever) -> None:
     out = graph.invoke({"question": "Which LangChain class holds a passage in ragweave?"})
     assert (out["status"], out["usage"]["calls"], out["usage"]["retrievals"]) == ("answered", 3, 1)
     assert "Document" in out["answer"]
+
+
+def test_without_a_reader_the_passages_stand_as_the_intermediate_answer() -> None:
+    replies = ["Yes.\nFollow up: Who built the light?", "So the final answer is: Ada Brenner"]
+    model = ScriptedChat(replies=replies)
+    found = ListRetriever(documents=documents("Ada Brenner built the light."))
+    out = build_graph("self_ask", model=model, retriever=found, reader=False).invoke(
+        {"question": "Who?"}
+    )
+    assert (out["answer"], len(model.seen)) == ("Ada Brenner", 2)
+    assert "Intermediate answer: Ada Brenner built the light." in model.seen[1].text

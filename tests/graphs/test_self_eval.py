@@ -44,9 +44,18 @@ def test_no_answers_closed_book() -> None:
     assert (state["usage"]["calls"], state["usage"]["retrievals"]) == (2, 0)
 
 
-def test_the_judge_decides_where_there_is_one() -> None:
+def test_the_large_model_itself_decides_also_beside_a_judge_and_a_proxy() -> None:
+    model, other = ScriptedChat(replies=["No", "six"]), ScriptedChat(replies=["Yes"])
+    graph = build_graph("self_eval", model=model, judge=other, proxy=other)
+    out = graph.invoke({"question": "?"})
+    assert (other.seen, len(model.seen), out["answer"]) == ([], 2, "six")
+    assert out["usage"]["by_role"]["answer"]["calls"] == 2
+
+
+def test_the_judge_decides_where_that_is_asked_for() -> None:
     judge, model = ScriptedChat(replies=["No"]), ScriptedChat(replies=["six"])
-    out = build_graph("self_eval", model=model, judge=judge).invoke({"question": "?"})
+    graph = build_graph("self_eval", model=model, judge=judge, decided_by="judge")
+    out = graph.invoke({"question": "?"})
     assert (len(judge.seen), len(model.seen)) == (1, 1)
     assert out["usage"]["by_role"]["judge"]["calls"] == 1
 

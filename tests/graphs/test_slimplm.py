@@ -10,6 +10,7 @@ import pytest
 from langchain_core.documents import Document
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import RetryPolicy
+from tests.loops import events, final_state
 from tests.scripted import OwnListRetriever, ScriptedChat, documents
 
 from ragweave import build_graph
@@ -449,3 +450,9 @@ def test_extractive_model_runs_it(demo_corpus: Bm25Retriever) -> None:
     out = graph.invoke({"question": "Who wrote the paper on SlimPLM?"})
     assert out["usage"]["by_role"]["answer"]["calls"] == 1
     assert out["passages"]
+
+
+def test_a_margin_that_nothing_can_read_is_noted() -> None:
+    model = ScriptedChat(replies=["Ada built it.", "<Known(True)>", "Ada"])
+    graph = build_graph("slimplm", model=model, margin=0.5)
+    assert "margin_unread" in events(final_state(graph, "Who?"))

@@ -34,6 +34,7 @@ class Special(Options):
         ({"timeout": float("nan")}, "timeout must be"),
         ({"sample_temperature": 2.1}, "sample_temperature must be"),
         ({"sample_temperature": "hot"}, "sample_temperature must be"),
+        ({"top_p": 1.5}, "top_p must be"),
         ({"order": "random"}, "order must be one of retrieved, reversed, gold_first, gold_last"),
         ({"answer_type": "poem"}, "answer_type must be one of short, long, yes_no"),
         ({"answer_type": None}, "answer_type must be one of"),
@@ -46,8 +47,25 @@ def test_a_value_out_of_range(bad: dict[str, Any], words: str) -> None:
 
 def test_the_papers_values_are_the_defaults() -> None:
     options = Options()
-    assert (options.k, options.samples, options.sample_temperature) == (5, 1, 0.7)
+    assert (options.k, options.samples, options.sampling) == (5, 1, {})
+    assert Options(samples=2).sampling == {"temperature": 0.7}
     assert (options.order, options.answer_type, options.timeout) == ("retrieved", "short", None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ({"sample_temperature": 0.2}, {"temperature": 0.2}),
+        ({"samples": 3, "sample_temperature": 1.0}, {"temperature": 1.0}),
+        ({"top_p": 0.5}, {"top_p": 0.5}),
+        ({"top_p": 0.5, "samples": 2}, {"temperature": 0.7, "top_p": 0.5}),
+        ({"top_p": 0}, {"temperature": 0.0}),
+    ],
+)
+def test_what_is_asked_of_sampling_is_sent_also_with_one_sample(
+    asked: dict[str, Any], sent: dict[str, float]
+) -> None:
+    assert Options(**asked).sampling == sent
 
 
 def test_specialised_has_the_builds_values_as_defaults() -> None:

@@ -34,7 +34,13 @@ FilterModel = Annotated[str | None, typer.Option(help="Model that filters passag
 Kb = Annotated[Path | None, typer.Option("--kb", help="Knowledge base to search.")]
 Corpus = Annotated[
     str,
-    typer.Option(help="Without --kb: file (its passages), given (each question's own), none."),
+    typer.Option(
+        help="Without --kb, searched: file (all its passages), given (each question's own), none."
+    ),
+]
+Passages = Annotated[
+    str,
+    typer.Option(help="searched, or given: hand each question's own to every method, unsearched."),
 ]
 Gold = Annotated[
     str, typer.Option(help="Gold passages: as_found, marked, with (put in), without (taken out).")
@@ -90,6 +96,7 @@ def evaluate(
     out: Out = None,
     kb: Kb = None,
     corpus: Corpus = "",
+    passages: Passages = "searched",
     gold: Gold = "as_found",
     oracle: Oracle = False,
     retriever: Retriever = "auto",
@@ -145,6 +152,7 @@ def evaluate(
             texts=[*texts, *([f"k={k}"] if k is not None else [])],
             kb=kb,
             corpus=corpus,
+            passages=passages,
             gold=gold,
             oracle=oracle,
             retriever=retriever,

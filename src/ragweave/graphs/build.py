@@ -17,6 +17,7 @@ from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method
 from ragweave.graphs.registry import METHODS
 from ragweave.graphs.trained import (
+    check_decides,
     check_drafts,
     check_scorer,
     context_filter_of,
@@ -105,6 +106,7 @@ def build_graph(
         }
     )
     check_drafts(models, chosen)
+    check_decides(models, chosen)
     check_scorer(models, judge_scorer, chosen)
     parts = Parts[Any](
         models=models if retry_policy is None else replace(models, retry=retry_policy),

@@ -7,6 +7,7 @@ Source: Kadavath et al. 2022 (Language Models (Mostly) Know What They Know), as 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method, answer_prompts
@@ -20,10 +21,13 @@ from ragweave.nodes.options import Options
 class SelfEvalOptions(Options):
     """Options of `self_eval`."""
 
+    decided_by: Literal["answer", "judge"] = "answer"
+    """Whether the large model itself decides (the paper's way), or the judge's role."""
+
 
 def build(parts: Parts[SelfEvalOptions]) -> CompiledGraph:
-    """Build `self_eval`: one call to decide, by the judge, and one to answer."""
-    decide = need_step(parts.models, parts.prompts, parts.options)
+    """Build `self_eval`: one call to decide, and one to answer, both by the large model."""
+    decide = need_step(parts.models, parts.prompts, parts.options, lambda opts: opts.decided_by)
     return on_need(parts, "self_eval", "need", decide)
 
 

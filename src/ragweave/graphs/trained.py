@@ -126,6 +126,19 @@ def check_drafts(models: Models, options: Options) -> None:
         )
 
 
+def check_decides(models: Models, options: Options) -> None:
+    """Check that a method which asks the judge's role for more than a verdict has a chat model there.
+
+    Raises:
+        UsageError: A trained judge would have to say whether retrieval is needed.
+    """
+    part = part_of(models.by_role("judge"))
+    if part is not None and getattr(options, "decided_by", "answer") == "judge":
+        raise UsageError(
+            f"{part.folder}: judges drafts and has none here: leave decided_by=judge out"
+        )
+
+
 def check_scorer(models: Models, judge_scorer: object, options: Options) -> None:
     """Check that no scorer or margin is given for a judge that was trained to say its verdict.
 

@@ -87,14 +87,13 @@ class AnswerStep:
             "draft": untrusted(branch.get("draft", "")),
             **(self.values(branch, options) if self.values else {}),
         }
-        sampled = {"temperature": options.sample_temperature} if options.samples > 1 else {}
         name = self.template if branch["passages"] else self.closed_template or self.template
         return Prompt(
             templates[name],
             task,
             values,
             branch["passages"],
-            sampled,
+            options.sampling,
             self.render,
             self._form(branch["answer_kind"]),
         )

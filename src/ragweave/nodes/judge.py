@@ -78,6 +78,8 @@ def _step(
         scores = scorer or scorer_of(judge, local=opts.proxy_profile == "released")
         if scores is None:
             told = yield from ask(question, models, state, opts, config)
+            if opts.margin:
+                told["notes"] = [*told["notes"], note(config, name, "margin_unread")]
         else:
             told = yield from _by_margin(name, scores, prompt(state, opts), opts)
         known = told.pop("known")

@@ -6,7 +6,7 @@ Source: Kadavath et al. 2022 (Language Models (Mostly) Know What They Know), as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +22,7 @@ from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.step import Step, Work
 from ragweave.state import Update
 from ragweave.tools.gbnf import one_of
-from ragweave.tools.models import Models
+from ragweave.tools.models import Models, Role
 
 _ASK = "Question: {question}\nDo you need to look something up to answer it? Say Yes or No."
 
@@ -49,10 +49,18 @@ PROMPTS = MappingProxyType(
 """The template by name; its variable is `question`."""
 
 
-def need_step(models: Models, templates: Templates, options: OptionsT) -> Step[OptionsT]:
-    """Return the node `need`: asks the judge whether the question needs retrieval.
+def need_step(
+    models: Models, templates: Templates, options: OptionsT, role: Callable[[OptionsT], Role]
+) -> Step[OptionsT]:
+    """Return the node `need`: asks whether the question needs retrieval.
 
     A reply that can't be read means yes.
+
+    Args:
+        models: The models by role.
+        templates: The prompt templates.
+        options: The build's options.
+        role: Who is asked, by the options in force.
     """
 
     def prompt(state: Mapping[str, Any], _opts: OptionsT) -> Prompt:
@@ -70,7 +78,7 @@ def need_step(models: Models, templates: Templates, options: OptionsT) -> Step[O
             notes = [] if needed is not None else [note(config, "need", "need_unparsed")]
             return {**decided(needed is False), "notes": notes}
 
-        question = Ask[OptionsT](name="need", role="judge", prompt=prompt, update=update)
+        question = Ask[OptionsT](name="need", role=role(opts), prompt=prompt, update=update)
         return (yield from ask(question, models, state, opts, config))
 
     return Step("need", body, options)

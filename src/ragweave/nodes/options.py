@@ -16,6 +16,9 @@ Order = Literal["retrieved", "reversed", "gold_first", "gold_last"]
 """Order of passages in a prompt; the gold orders move passages with `metadata["gold"]`."""
 
 
+_SAMPLES_TEMPERATURE = 0.7
+
+
 class _Named:
     """Base of dataclasses that name their fields where they are given another."""
 
@@ -42,8 +45,11 @@ class Options(_Named):
     """The kind of answer wanted, where the input does not say."""
     samples: int = 1
     """Self-consistency samples p of each answer call (Liu et al. 2024, section 4.4)."""
-    sample_temperature: float = 0.7
-    """Temperature of the samples where `samples` > 1 (Liu et al. 2024, section 4.4)."""
+    sample_temperature: float | None = None
+    """Temperature of the answer calls; None: 0.7 where `samples` > 1 (Liu et al. 2024, section
+    4.4), else what the model is set to."""
+    top_p: float | None = None
+    """Nucleus of the answer calls (BlendFilter, section 4.7); 0 is greedy; None: the model's."""
     order: Order = "retrieved"
     """Order of passages in the prompt (Liu et al. 2024, section 4.5)."""
     prompt_tokens: int | None = None
@@ -75,8 +81,21 @@ class Options(_Named):
             at_least(name, getattr(self, name), 1)
         if self.timeout is not None and self.timeout <= 0:
             raise UsageError(f"timeout must be above 0 seconds, not {self.timeout!r}")
-        if not 0 <= self.sample_temperature <= 2:
-            raise UsageError(f"sample_temperature must be 0 to 2, not {self.sample_temperature!r}")
+        for name, most in (("sample_temperature", 2), ("top_p", 1)):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= most:
+                raise UsageError(f"{name} must be 0 to {most}, not {value!r}")
+
+    @property
+    def sampling(self) -> dict[str, float]:
+        """What answer calls are told of sampling; no server takes a nucleus of 0."""
+        if self.top_p == 0:
+            return {"temperature": 0.0}
+        warm = self.sample_temperature
+        if warm is None and self.samples > 1:
+            warm = _SAMPLES_TEMPERATURE
+        chosen = {"temperature": warm, "top_p": self.top_p}
+        return {name: value for name, value in chosen.items() if value is not None}
 
 
 def at_least(name: str, value: int | None, least: int) -> None:

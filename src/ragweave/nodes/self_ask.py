@@ -42,6 +42,10 @@ class SelfAskOptions(RoundOptions):
     stop_sequences: bool = True
     """Whether to send stop sequences; some reasoning models refuse them, and none is needed."""
 
+    reader: bool = True
+    """Whether a call of its own reads what a follow-up found (SlimPLM, appendix B); else the
+    passages themselves stand as the intermediate answer (Press et al. 2022: the search's text)."""
+
     def __post_init__(self) -> None:
         """Check the values."""
         super().__post_init__()
@@ -173,6 +177,8 @@ def read_step(
     def body(state: Mapping[str, Any], opts: SelfAskOptions, config: RunnableConfig) -> Work:
         if not state["passages"]:
             return (yield from pure(read_update(state, opts, Reply("", []))))
+        if not opts.reader:
+            return (yield from pure(unread_update(state)))
         return (yield from ask(question, models, state, opts, config))
 
     return Step("read", body, options)
@@ -186,4 +192,15 @@ def read_update(state: Mapping[str, Any], _options: SelfAskOptions, reply: Reply
         "hops": [*before, {**hop, "result": answer}],
         "round": len(state["hops"]),
         "read": [*state["read"], *ids_of(reply.passages)],
+    }
+
+
+def unread_update(state: Mapping[str, Any]) -> Update:
+    """Add the passages that a follow-up found to the dialogue as they are."""
+    *before, hop = state["hops"]
+    found = " ".join(one_line(doc.page_content) for doc in state["passages"])
+    return {
+        "hops": [*before, {**hop, "result": found}],
+        "round": len(state["hops"]),
+        "read": [*state["read"], *ids_of(state["passages"])],
     }

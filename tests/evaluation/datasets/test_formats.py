@@ -259,3 +259,17 @@ def test_the_corpus_holds_each_passage_once_and_says_of_none_that_it_is_gold(
     assert len(corpus) == 3
     assert {doc.id for doc in corpus} == {doc.id for q in dataset for doc in q.passages}
     assert not any("gold" in doc.metadata for doc in corpus)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("eli5", "long"), ("kilt", "long"), ("nq", "short")])
+def test_a_kilt_file_is_of_one_kind_whatever_a_row_looks_like(
+    name: str, kind: str, tmp_path: Path
+) -> None:
+    long = "It is because " + "the light is bent by warm air over the road " * 2
+    answers = ["Yes.", long, long, "No idea, mate.", long]
+    rows = [
+        {"id": str(at), "input": "Why is that?", "output": [{"answer": text}]}
+        for at, text in enumerate(answers)
+    ]
+    found = read(write_lines(tmp_path / "file.jsonl", *rows), name)
+    assert {one.scoring for one in found} == {kind}

@@ -8,11 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
-from tests.evaluation.towns import planned, reader, records, run
+from tests.evaluation.files import write_lines
+from tests.evaluation.towns import TOWNS, planned, read_year, reader, records, run
+from tests.scripted import ScriptedChat, Seen
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.datasets import Question, passage
-from ragweave.evaluation.runs.passages import with_gold
+from ragweave.evaluation.report import read_runs, tables_of
+from ragweave.evaluation.runs import claim_directory, parse_systems, plan
+from ragweave.evaluation.runs.gold import GoldPassages, with_gold
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 
 GOLD = passage("gold text", gold=True)
@@ -36,10 +40,13 @@ def test_gold_that_was_found_keeps_its_place() -> None:
     assert [doc.metadata["gold"] for doc in put] == [False, True, False]
 
 
-def test_given_passages_take_the_place_of_retrieval(tmp_path: Path) -> None:
-    directory = planned(tmp_path, "concat[k=2]", corpus="given")
+def test_passages_handed_over_take_the_place_of_retrieval_and_the_label_says_so(
+    tmp_path: Path,
+) -> None:
+    directory = planned(tmp_path, "concat[k=2]", passages="given")
     run(directory, reader())
     for one in records(directory):
+        assert one["system"] == "concat[k=2] (passages given)"
         assert one["usage"]["retrievals"] == 0
         assert [doc["gold"] for doc in one["passages"]] == [False, True]
 
@@ -87,3 +94,118 @@ def test_gold_answers_are_handed_over_only_to_an_oracle(tmp_path: Path) -> None:
     run(oracle, reader())
     kept = [doc["text"] for one in records(oracle) for doc in one["passages"]]
     assert all("opened in" in text for text in kept)
+
+
+def test_given_passages_are_a_corpus_that_retrieving_methods_search(tmp_path: Path) -> None:
+    methods = "direct,concat[k=2],iter_retgen[k=1],slimplm[k=1],blendfilter[k=1],self_eval[k=1]"
+    directory = planned(tmp_path, methods, corpus="given", count=2)
+
+    def replies(seen: Seen) -> str:
+        task = seen.task or {"task": ""}
+        known = {"recall": "It opened in spring.", "judge": "<Known(False)>", "need": "Yes"}
+        return known.get(str(task["task"]), read_year(seen))
+
+    run(directory, ScriptedChat(replies=replies, usage=(10, 2)))
+    by = {(one["at"], one["system"]): one for one in records(directory)}
+    for at in range(2):
+        assert by[at, "direct"]["passages"] == []
+        found = by[at, "concat[k=2]"]
+        assert (found["usage"]["retrievals"], len(found["passages"])) == (1, 2)
+        assert all(f"{TOWNS[at]}" in doc["text"] for doc in found["passages"])
+        assert by[at, "iter_retgen[k=1]"]["usage"]["retrievals"] == 3
+        nodes = by[at, "slimplm[k=1]"]["usage"]["by_node"]
+        assert {"draft", "judge"} <= nodes.keys()
+        assert set(by[at, "blendfilter[k=1]"]["retrieved"]) == {
+            "question",
+            "external",
+            "internal",
+        }
+        assert "need" in by[at, "self_eval[k=1]"]["usage"]["by_node"]
+
+
+def test_gold_put_in_keeps_the_number_of_passages(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct,concat[k=2]", gold="with")
+    run(directory, reader())
+    for one in records(directory):
+        if one["system"] == "direct":
+            assert one["passages"] == []
+        else:
+            assert len(one["passages"]) == 2
+            assert any(doc["gold"] for doc in one["passages"])
+
+
+def _words(start: int, count: int) -> str:
+    return " ".join(f"word{number}" for number in range(start, start + count))
+
+
+@pytest.mark.parametrize(
+    ("found", "gold", "same"),
+    [
+        (_words(0, 30), _words(0, 30).upper() + ".", True),
+        (_words(20, 100), _words(0, 250), True),
+        (_words(0, 100), _words(60, 80), True),
+        (_words(0, 100), _words(80, 80), False),
+        (_words(0, 5), _words(0, 80), False),
+        ("Paris is in France", "Paris is in France.", True),
+        ("Varn is a village in the district of Gmina Lom, within Tesk County, in the north.",
+         "Pirra is a village in the district of Gmina Lom, within Tesk County, in the north.",
+         False),
+    ],
+)  # fmt: skip
+def test_a_passage_is_gold_by_its_text_where_ids_differ(found: str, gold: str, same: bool) -> None:
+    known = GoldPassages([passage(gold, gold.split()[0], gold=True)])
+    doc = Document(page_content=found, metadata={"title": found.split()[0]}, id="row-17")
+    if found.startswith("word"):
+        doc.metadata["title"] = gold.split()[0]
+    assert (known.match(doc) is not None) is same
+
+
+def test_cuts_of_a_long_gold_paragraph_count_as_that_paragraph(tmp_path: Path) -> None:
+    rows = [
+        {
+            "id": str(at),
+            "question": f"What is told of town{at}?",
+            "answers": ["x"],
+            "passages": [{"text": f"town{at} " + _words(1000 * at, 150), "gold": True}],
+        }
+        for at in range(2)
+    ]
+    data = write_lines(tmp_path / "long.jsonl", *rows)
+    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as base:
+        cuts = [
+            Document(page_content=" ".join(words[place : place + 100]), id=f"{row['id']}-{place}")
+            for row in rows
+            for words in [str(row["passages"][0]["text"]).split()]  # type: ignore[index]
+            for place in range(0, len(words), 100)
+        ]
+        base.add(cuts)
+    made = plan(
+        f"jsonl:{data}",
+        parse_systems("concat[k=1,order=gold_first],concat_pf[k=2]"),
+        {"answer": "scripted"},
+        kb=tmp_path / "kb",
+        gold="with",
+    )
+    directory = claim_directory(tmp_path / "run", made)
+    run(directory, ScriptedChat(replies=["x"], usage=(1, 1)))
+    for one in records(directory):
+        assert one["scores"]["recall"] == 1.0
+        assert one["gold_found"] == {"known": 1, "id": 0, "text": 1}
+        assert one["passages"][0]["gold"]
+    (experiment,) = read_runs([directory.path])
+    told = " ".join(remark for table in tables_of(experiment) for remark in table.remarks)
+    assert "of 2 gold passages, 0 were found by id, 2 by their text" in told
+
+
+def test_gold_that_no_question_names_is_refused(tmp_path: Path) -> None:
+    data = write_lines(tmp_path / "nq.jsonl", {"question": "who?", "answer": ["me"]})
+    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as base:
+        base.add([Document(page_content="It was me.")])
+    with pytest.raises(UsageError, match="names a gold passage"):
+        plan(
+            f"nq:{data}",
+            parse_systems("concat"),
+            {"answer": "scripted"},
+            kb=tmp_path / "kb",
+            gold="with",
+        )

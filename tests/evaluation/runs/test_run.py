@@ -270,3 +270,30 @@ def test_where_a_run_stands_is_told_with_each_result(tmp_path: Path) -> None:
     asyncio.run(evaluate(directory, Sitting(concurrency=1), models={"answer": reader()}, tell=tell))
     assert lines[0] == "0 tokens"
     assert lines[-1] == "0:00 left · 48 tokens · EM: direct 0.0 concat[k=1] 100.0"
+
+
+def test_an_answer_type_set_on_a_method_holds_against_the_data_set(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct,direct[answer_type=long]", count=1)
+    model = reader()
+    run(directory, model)
+    kinds = sorted(str(one.task["answer_type"]) for one in model.seen if one.task)
+    assert kinds == ["long", "short"]
+
+
+def test_a_trained_judge_stops_no_run_that_has_self_eval_in_it(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="trained judges need the train extra")
+    from tests.tiny_parts import make_scorer
+
+    folder = tmp_path / "judge"
+    make_scorer(folder, "judge", [("Who built it?", "Ada.", True), ("Who?", "Nobody.", False)])
+    models = {"answer": "scripted", "judge": str(folder)}
+    directory = planned(tmp_path, "self_eval[k=1],slimplm[k=1]", count=1, models=models)
+
+    def replies(seen: Seen) -> str:
+        return "Yes" if seen.task and seen.task["task"] == "need" else "1900"
+
+    ended = run(directory, ScriptedChat(replies=replies))
+    assert (ended.complete, ended.tally.failed) == (True, 0)
+    with pytest.raises(UsageError, match="leave decided_by=judge out"):
+        asked = planned(tmp_path / "b", "self_eval[decided_by=judge]", count=1, models=models)
+        run(asked, ScriptedChat())

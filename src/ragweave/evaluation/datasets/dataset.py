@@ -45,7 +45,7 @@ class Dataset:
             UsageError: A row is bad (with file and line), or an id comes twice.
         """
         seen: set[int] = set()
-        for row in self._rows():
+        for row in self.rows():
             for question in self.form.read(row):
                 mark = hash(question.id)
                 if mark in seen:
@@ -85,7 +85,8 @@ class Dataset:
     def _on_hub(self) -> bool:
         return str(self.path).startswith("hf:")
 
-    def _rows(self) -> Rows:
+    def rows(self) -> Rows:
+        """Yield the file's rows, unread."""
         if self._on_hub:
             return hub_rows(str(self.path)[3:], self.settings)
         return self.form.rows(self.path)
@@ -175,7 +176,8 @@ def _opened(
             f"{first.where}: found the fields {_names(first)}; "
             f"expected{f' for {name}' if name else ''} {expected}{more}"
         )
-    return Dataset(name=name or found.name, path=path, form=found, settings=settings)
+    dataset = Dataset(name=name or found.name, path=path, form=found, settings=settings)
+    return dataset if found.settle is None else replace(dataset, form=found.settle(dataset.rows()))
 
 
 def _first(path: Path, forms: tuple[Format, ...], rows: Rows | None) -> Row:

@@ -46,6 +46,9 @@ class Format:
     sniffed: bool = True
     """Whether a file without a name is tried for it."""
 
+    settle: Callable[[Rows], Format] | None = None
+    """The format that a look at the rows decides on, where the first row alone doesn't tell."""
+
     @property
     def names(self) -> tuple[str, ...]:
         """The data sets that come in it."""

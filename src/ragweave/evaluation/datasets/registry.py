@@ -8,7 +8,7 @@ from ragweave.evaluation.datasets.asqa import ASQA
 from ragweave.evaluation.datasets.beir import BEIR
 from ragweave.evaluation.datasets.claims import FEVER, FOOL_ME_TWICE
 from ragweave.evaluation.datasets.format import Format
-from ragweave.evaluation.datasets.kilt import KILT
+from ragweave.evaluation.datasets.kilt import KILT, KILT_CLAIMS, KILT_LONG, KILT_SHORT
 from ragweave.evaluation.datasets.long_form import CLAPNQ, ELI5
 from ragweave.evaluation.datasets.multihop import HOTPOTQA, MUSIQUE
 from ragweave.evaluation.datasets.open_qa import DPR, NQ_OPEN
@@ -37,6 +37,9 @@ _OURS = (
     DPR,
     NQ_OPEN,
     KILT,
+    KILT_SHORT,
+    KILT_LONG,
+    KILT_CLAIMS,
     BEIR,
 )
 

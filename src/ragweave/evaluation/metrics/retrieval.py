@@ -14,6 +14,7 @@ from langchain_core.documents import Document
 
 from ragweave.evaluation.datasets.question import Question
 from ragweave.evaluation.metrics.coverage import contains
+from ragweave.evaluation.metrics.gold import GoldPassages
 from ragweave.evaluation.metrics.metric import Compute, Metric
 
 
@@ -58,51 +59,45 @@ def answer_recall(texts: Iterable[str], answers: Collection[str]) -> float:
     return float(any(contains(text, answers) for text in texts))
 
 
-def _ids(docs: Iterable[Document]) -> list[str]:
-    return [doc.id or "" for doc in docs]
-
-
-def _of_gold(
-    measure: Callable[[set[str], Mapping[str, Any]], float | None],
-) -> Compute:
+def _of_gold(measure: Callable[[GoldPassages, Mapping[str, Any]], float | None]) -> Compute:
     """Return a metric against the gold passages, where there are any and a search was made."""
 
     def compute(question: Question, state: Mapping[str, Any]) -> float | None:
-        gold = set(_ids(question.gold))
-        if not gold or not (state["passages"] or state["retrieved"]):
+        if not question.gold or not (state["passages"] or state["retrieved"]):
             return None
-        return measure(gold, state)
+        return measure(GoldPassages(question.gold, _all_of(state["retrieved"])), state)
 
     return compute
 
 
-def _ranked(state: Mapping[str, Any]) -> list[str]:
-    return _ids(state["retrieved"].get("question", ()))
+def _recall_at(k: int) -> Compute:
+    """Return the recall of the first `k` passages of the question's own search, if so many came."""
 
-
-def _at(measure: Callable[[Sequence[str], Collection[str], int], float], k: int) -> Compute:
-    """Return a metric of the first `k` passages of the question's own search, if so many came."""
-
-    def of(gold: set[str], state: Mapping[str, Any]) -> float | None:
-        ranked = _ranked(state)
-        return measure(ranked, gold, k) if len(ranked) >= k else None
+    def of(gold: GoldPassages, state: Mapping[str, Any]) -> float | None:
+        ranked = gold.names(state["retrieved"].get("question", ()))
+        return recall_at(ranked, gold.ids, k) if len(ranked) >= k else None
 
     return _of_gold(of)
 
 
-def _all_of(found: Mapping[str, Sequence[Document]]) -> list[str]:
-    return _ids(doc for docs in found.values() for doc in docs)
+def _ndcg_at_10(gold: GoldPassages, state: Mapping[str, Any]) -> float | None:
+    ranked = gold.names(state["retrieved"].get("question", ()), once=True)
+    return ndcg_at(ranked, gold.ids, 10) if len(ranked) >= 10 else None
 
 
-def _filter_precision(gold: set[str], state: Mapping[str, Any]) -> float | None:
-    return precision(_all_of(state["kept"]), gold) if state["kept"] else None
+def _all_of(found: Mapping[str, Sequence[Document]]) -> list[Document]:
+    return [doc for docs in found.values() for doc in docs]
 
 
-def _filter_recall(gold: set[str], state: Mapping[str, Any]) -> float | None:
+def _filter_precision(gold: GoldPassages, state: Mapping[str, Any]) -> float | None:
+    return gold.precision(_all_of(state["kept"])) if state["kept"] else None
+
+
+def _filter_recall(gold: GoldPassages, state: Mapping[str, Any]) -> float | None:
     if not state["kept"]:
         return None
-    there = _all_of(state["retrieved"]) or _ids(state["passages"])
-    return filter_recall(_all_of(state["kept"]), there, gold)
+    there = gold.names(_all_of(state["retrieved"]) or state["passages"])
+    return filter_recall(gold.names(_all_of(state["kept"])), there, gold.ids)
 
 
 def _answer_recall(question: Question, state: Mapping[str, Any]) -> float | None:
@@ -119,7 +114,7 @@ RECALL = Metric(
     name="recall",
     label="Recall",
     summary="Share of the gold passages that stood in the prompt.",
-    compute=_of_gold(lambda gold, state: recall(_ids(state["passages"]), gold)),
+    compute=_of_gold(lambda gold, state: recall(gold.names(state["passages"]), gold.ids)),
     group="passages",
     primary=("retrieval",),
     source=_BLENDFILTER,
@@ -128,7 +123,7 @@ PRECISION = Metric(
     name="precision",
     label="Precision",
     summary="Share of the prompt's passages that are gold.",
-    compute=_of_gold(lambda gold, state: precision(_ids(state["passages"]), gold)),
+    compute=_of_gold(lambda gold, state: gold.precision(state["passages"])),
     group="passages",
     source=_BLENDFILTER,
 )
@@ -136,7 +131,7 @@ S_PRECISION = Metric(
     name="s_precision",
     label="S-Precision",
     summary="The prompt's passages are exactly the gold ones.",
-    compute=_of_gold(lambda gold, state: s_precision(_ids(state["passages"]), gold)),
+    compute=_of_gold(lambda gold, state: s_precision(gold.names(state["passages"]), gold.ids)),
     group="passages",
     source=_BLENDFILTER,
 )
@@ -159,7 +154,7 @@ RECALL_AT = tuple(
         name=f"recall@{k}",
         label=f"Recall@{k}",
         summary=f"Share of the gold passages among the first {k} found.",
-        compute=_at(recall_at, k),
+        compute=_recall_at(k),
         group="passages",
     )
     for k in (1, 5, 10, 20)
@@ -168,7 +163,7 @@ NDCG_AT_10 = Metric(
     name="ndcg@10",
     label="nDCG@10",
     summary="Discounted gain of the gold passages among the first 10 found.",
-    compute=_at(ndcg_at, 10),
+    compute=_of_gold(_ndcg_at_10),
     group="passages",
     source="Järvelin & Kekäläinen 2002",
 )

@@ -78,6 +78,8 @@ class Column:
     scorings: set[str] = field(default_factory=set)
     faults: dict[str, int] = field(default_factory=dict)
     """Failed questions by the kind of fault."""
+    gold_found: dict[str, int] = field(default_factory=dict)
+    """Gold passages: `known`, and found by `id` and by `text`; questions `without` any."""
     nodes: dict[str, dict[str, Values]] = field(default_factory=dict)
     """By node: executions, and seconds elapsed and in total (`NodeSeconds`), of the questions
     that it ran for."""
@@ -116,6 +118,11 @@ class Column:
         for name in COSTS:
             if costs[name] is not None:
                 self.costs.setdefault(name, Values()).add(at, costs[name])
+        for name, count in {
+            **record["gold_found"],
+            "without": int(not record["gold_found"]["known"]),
+        }.items():
+            self.gold_found[name] = self.gold_found.get(name, 0) + count
         for node, taken in record.get("node_seconds", {}).items():
             for name, value in taken.items():
                 self.nodes.setdefault(node, {}).setdefault(name, Values()).add(at, value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ragweave.evaluation.metrics import Interval, MetricInfo
 from ragweave.evaluation.report.beside import printed_table
@@ -64,8 +64,27 @@ def passages_table(experiment: Experiment) -> Table | None:
     if not metrics:
         return None
     rows = [[column.label, *_scores(column, metrics)] for column in experiment.columns.values()]
-    remarks = ["Recall, precision and S-Precision are of the passages that stood in the prompt."]
+    remarks = [
+        "Recall, precision and S-Precision are of the passages that stood in the prompt.",
+        *_gold_remarks(experiment),
+    ]
     return Table("Passages", ["method", *(one.label for one in metrics)], rows, remarks)
+
+
+def _gold_remarks(experiment: Experiment) -> Iterator[str]:
+    for column in experiment.columns.values():
+        found = column.gold_found
+        if not found.get("known"):
+            continue
+        line = (
+            f"{column.label}: of {found['known']} gold passages, {found['id']} were found by id, "
+            f"{found['text']} by their text"
+        )
+        if found["without"]:
+            line += f"; {found['without']} questions name none and have no recall"
+            if experiment.settings.gold == "with":
+                line += ", and nothing was put in for them"
+        yield f"{line}."
 
 
 def costs_table(experiment: Experiment) -> Table:

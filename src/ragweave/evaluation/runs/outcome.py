@@ -9,6 +9,7 @@ from langchain_core.documents import Document
 
 from ragweave.evaluation.datasets import Question
 from ragweave.evaluation.metrics import Metric, Prices, cost
+from ragweave.evaluation.metrics.gold import GoldPassages
 from ragweave.evaluation.runs.ledger import Ledger
 from ragweave.evaluation.runs.scoring import scores
 from ragweave.evaluation.runs.systems import System
@@ -44,6 +45,8 @@ def answered(
         metrics: What is computed; None: all of ours.
     """
     usage = state["usage"]
+    found = [doc for docs in state["retrieved"].values() for doc in docs]
+    gold = GoldPassages(question.gold, found)
     return {
         **_head(at, question, system),
         "answer": state["answer"],
@@ -55,7 +58,8 @@ def answered(
         "spent": spent.plain(),
         "cost": cost(spent.paid, prices),
         "seconds": round(seconds, 4),
-        "passages": [_passage(doc, question) for doc in state["passages"]],
+        "passages": [_passage(doc, gold) for doc in state["passages"]],
+        "gold_found": gold.counts([*found, *state["passages"]]),
         "candidates": state["candidates"],
         "trace": {key: state[key] for key in KEPT if state.get(key)},
         "retrieved": {key: [doc.id for doc in docs] for key, docs in state["retrieved"].items()},
@@ -98,13 +102,12 @@ def _head(at: int, question: Question, system: System) -> Record:
     }
 
 
-def _passage(doc: Document, question: Question) -> dict[str, Any]:
-    gold = {one.id for one in question.gold}
+def _passage(doc: Document, gold: GoldPassages) -> dict[str, Any]:
     return {
         "id": doc.id,
         "title": doc.metadata.get("title") or "",
         "text": doc.page_content,
         "rank": doc.metadata.get("rank"),
         "query": doc.metadata.get("query"),
-        "gold": doc.id in gold,
+        "gold": gold.match(doc) is not None,
     }

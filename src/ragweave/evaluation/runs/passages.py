@@ -2,24 +2,94 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property
 from pathlib import Path
 
 from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.datasets import Dataset, Question
+from ragweave.evaluation.runs.gold import with_gold
 from ragweave.evaluation.runs.settings import Gold, RunSettings
 from ragweave.tools.knowledge import KnowledgeBase, retriever_of
 from ragweave.tools.knowledge.retrievers import needs_kb
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
+from ragweave.tools.retrieval.base import find_with
 from ragweave.tools.retrieval.rerank import RerankRetriever
 
 
+class Asked:
+    """The question that is being answered, with an index of its own passages."""
+
+    def __init__(self, question: Question) -> None:
+        """Take the question; its passages are indexed at the first search."""
+        self.question = question
+
+    @cached_property
+    def passages(self) -> Bm25Retriever:
+        """BM25 over the question's own passages."""
+        return Bm25Retriever.from_documents(self.question.passages)
+
+
+_ASKED: ContextVar[Asked | None] = ContextVar("ragweave_asked", default=None)
+
+
+@contextmanager
+def asking(question: Question) -> Iterator[None]:
+    """Let searches of this context, and of tasks begun in it, belong to `question`."""
+    token = _ASKED.set(Asked(question))
+    try:
+        yield
+    finally:
+        _ASKED.reset(token)
+
+
+def _asked() -> Asked:
+    asked = _ASKED.get()
+    if asked is None:
+        raise RuntimeError("no question is being asked here")
+    return asked
+
+
+class OwnPassages(PassageRetriever):
+    """Searches the passages that the data set gives with the question, by BM25.
+
+    Those that share no term with the query stand last, in file order, as they would under a
+    retriever that scores every passage.
+    """
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        asked = _asked()
+        found = asked.passages.find(query, k)
+        there = {doc.id for doc in found}
+        rest = [doc for doc in asked.question.passages if doc.id not in there]
+        return [*found, *rest][:k]
+
+
+class GoldRetriever(PassageRetriever):
+    """Marks gold passages in what another retriever finds, puts one in or takes them out."""
+
+    base: BaseRetriever
+    gold: Gold
+    seed: int
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        question = _asked().question
+        spare = len(question.gold) if self.gold == "without" else 0
+        while True:
+            found = find_with(self.base, query, k + spare)
+            left = with_gold(found, question, self.gold, self.seed, k)
+            if self.gold != "without" or len(left) == k or len(found) < k + spare:
+                return left
+            spare = 2 * spare + k
+
+
 def retriever_for(settings: RunSettings, dataset: Dataset) -> PassageRetriever | None:
-    """Return the retriever of a run, or None where methods get their passages otherwise.
+    """Return the retriever of a run, or None where methods have nothing to search.
 
     Raises:
         UsageError: The data set's file holds no passages, the knowledge base is missing or has
@@ -27,22 +97,35 @@ def retriever_for(settings: RunSettings, dataset: Dataset) -> PassageRetriever |
     """
     if settings.corpus == "kb":
         return _of_knowledge_base(settings)
+    if settings.corpus == "none" or settings.passages == "given":
+        return None
     if settings.corpus != "given" and not needs_kb(settings.retriever):
         return retriever_of(settings.retriever, None, reranker=settings.rerank or None)
-    if settings.corpus != "file":
-        return None
     if settings.retriever not in ("auto", "bm25"):
         raise UsageError(
             f"--retriever {settings.retriever} needs a knowledge base: index the passages with "
             "`ragweave index` and name it with --kb"
         )
+    found = OwnPassages() if settings.corpus == "given" else _of_file(settings, dataset)
+    return RerankRetriever.over(found, settings.rerank) if settings.rerank else found
+
+
+def with_gold_as_asked(
+    retriever: PassageRetriever | None, settings: RunSettings
+) -> PassageRetriever | None:
+    """Return a retriever that does with gold passages what the settings ask."""
+    if retriever is None or settings.gold == "as_found":
+        return retriever
+    return GoldRetriever(base=retriever, gold=settings.gold, seed=settings.seed)
+
+
+def _of_file(settings: RunSettings, dataset: Dataset) -> PassageRetriever:
     documents = dataset.corpus()
     if not documents:
         raise UsageError(
             f"{settings.dataset}: holds no passages to search; name a knowledge base with --kb"
         )
-    found = Bm25Retriever.from_documents(documents)
-    return RerankRetriever.over(found, settings.rerank) if settings.rerank else found
+    return Bm25Retriever.from_documents(documents)
 
 
 def _of_knowledge_base(settings: RunSettings) -> PassageRetriever:
@@ -57,36 +140,11 @@ def _of_knowledge_base(settings: RunSettings) -> PassageRetriever:
     return base.as_retriever(mode=settings.retriever, reranker=reranker)
 
 
-async def handed(
-    question: Question, settings: RunSettings, retriever: PassageRetriever | None, k: int
-) -> list[Document] | None:
+def handed(question: Question, settings: RunSettings, k: int) -> list[Document] | None:
     """Return the passages that an input brings, or None where the method retrieves by itself."""
-    if settings.corpus == "given":
-        return with_gold(list(question.passages)[:k], question, settings.gold, settings.seed)
-    if settings.gold == "as_found" or retriever is None:
+    if settings.passages != "given":
         return None
-    found = await asyncio.to_thread(retriever.find, question.question, k)
-    return with_gold(found, question, settings.gold, settings.seed)
-
-
-def with_gold(
-    passages: Sequence[Document], question: Question, gold: Gold, seed: int
-) -> list[Document]:
-    """Mark the gold passages among `passages`, and put one in or take them out as asked.
-
-    Where none is among them, the first gold passage takes the place of a passage drawn at random
-    (Liu et al. 2024, section 4), the same one for the same question and seed.
-    """
-    keys = {doc.id for doc in question.gold}
-    if gold == "as_found":
-        return list(passages)
-    marked = [
-        doc.model_copy(update={"metadata": {**doc.metadata, "gold": doc.id in keys}})
-        for doc in passages
-    ]
-    if gold == "without":
-        return [doc for doc in marked if not doc.metadata["gold"]]
-    if gold == "with" and question.gold and not any(doc.metadata["gold"] for doc in marked):
-        place = random.Random(f"{seed}:{question.id}").randrange(max(len(marked), 1))
-        marked[place : place + 1] = [question.gold[0]]
-    return marked
+    own = list(question.passages)
+    if settings.gold == "without":
+        return with_gold(own, question, settings.gold, settings.seed, k)
+    return with_gold(own[:k], question, settings.gold, settings.seed, min(k, len(own)))

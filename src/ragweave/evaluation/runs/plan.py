@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -26,6 +27,8 @@ def plan(
     *,
     kb: Path | None = None,
     corpus: str = "",
+    passages: str = "searched",
+    gold: str = "as_found",
     scorer: str = "",
     metrics: Sequence[str | Metric] = (),
     **settings: Any,
@@ -40,18 +43,26 @@ def plan(
         kb: Folder of a knowledge base to search.
         corpus: Where passages come from; "": the knowledge base where one is named, else the
             file where its questions have passages, else nowhere.
+        passages: `given` hands each question's own passages to every method; labels say so.
+        gold: What becomes of gold passages.
         scorer: Spec of what scores outputs for CXMI (`hf:NAME`); "": the answering model.
         metrics: What is computed, by name or declaration; none: all of ours that apply. A
             declaration that no package brings is handed to `evaluate` too.
         **settings: More of `RunSettings`.
 
     Raises:
-        UsageError: The data set is bad or empty, a setting or trained part is, or a metric is
-            unknown.
+        UsageError: The data set is bad or empty, a setting or trained part is, a metric is unknown,
+            or gold passages are asked for where there are none.
     """
     dataset = open_dataset(spec)
     models, systems = settled_models(models), settled_systems(systems)
-    return RunSettings(
+    if passages == "given":
+        if corpus not in ("", "given") or kb is not None:
+            raise UsageError("--passages given hands over each question's own: name no corpus")
+        corpus = "given"
+        systems = tuple(replace(one, label=f"{one.label} (passages given)") for one in systems)
+    where = _corpus(corpus, kb, dataset)
+    made = RunSettings(
         dataset=_absolute(spec),
         dataset_name=dataset.name,
         dataset_hash=dataset.hash,
@@ -62,11 +73,31 @@ def plan(
         scorer=settled_scorer(scorer),
         metrics=tuple(one.info for one in chosen_metrics(metrics)) if metrics else (),
         versions=versions() | _packages(systems, metrics),
-        corpus=_corpus(corpus, kb, dataset),
+        corpus=where,
+        passages=passages,  # type: ignore[arg-type]
+        gold=gold,  # type: ignore[arg-type]
+        gold_questions=None if gold == "as_found" else sum(bool(one.gold) for one in dataset),
         kb=str(kb.resolve()) if kb else "",
         kb_generation=_generation(kb) if kb else 0,
         **settings,
     )
+    _check_passages(made, dataset)
+    return made
+
+
+def _check_passages(settings: RunSettings, dataset: Dataset) -> None:
+    """Refuse what would silently do nothing."""
+    if settings.corpus == "given" and not any(one.passages for one in dataset):
+        raise UsageError(f"{settings.dataset}: its questions come without passages to be given")
+    if settings.gold == "as_found":
+        return
+    if settings.corpus == "none":
+        raise UsageError(f"--gold {settings.gold} needs passages to search: name --kb or --corpus")
+    if not settings.gold_questions:
+        raise UsageError(
+            f"--gold {settings.gold}: no question of {settings.dataset} names a gold passage; take "
+            "a file that does, such as DPR's (positive_ctxs), or leave --gold out"
+        )
 
 
 def _packages(systems: Sequence[System], metrics: Sequence[str | Metric]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from ragweave.evaluation.runs.directory import RunDirectory, hold
 from ragweave.evaluation.runs.metered import metered
 from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.parts import check_parts, keyed
-from ragweave.evaluation.runs.passages import retriever_for
+from ragweave.evaluation.runs.passages import retriever_for, with_gold_as_asked
 from ragweave.evaluation.runs.recorder import Recorder, connect
 from ragweave.evaluation.runs.replies import ReplyCache
 from ragweave.evaluation.runs.results import Done, lines_of
@@ -118,7 +118,7 @@ async def answer(
     tell(tally, None)
     if tally.finished >= tally.planned:
         return Ended(tally=tally, complete=True)
-    retriever = retriever or retriever_for(settings, dataset)
+    retriever = with_gold_as_asked(retriever or retriever_for(settings, dataset), settings)
     scorer = await asyncio.to_thread(open_scorer, settings.scorer)
     async with models_of(settings.models, models or {}) as opened:
         with _desk(directory, sitting) as desk:
@@ -135,7 +135,6 @@ async def answer(
                 settings=settings,
                 dataset=dataset,
                 graphs=graphs,
-                retriever=retriever,
                 recorder=desk.recorder,
                 checkpoints=checkpoints,
                 desk=desk,

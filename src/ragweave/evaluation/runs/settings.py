@@ -12,7 +12,7 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.metrics.metric import MetricInfo
 from ragweave.evaluation.runs.systems import System
 
-FORMAT = 1
+FORMAT = 2
 """Version of the run directory's format."""
 
 Corpus = Literal["file", "kb", "given", "none"]
@@ -20,18 +20,26 @@ Corpus = Literal["file", "kb", "given", "none"]
 
 * `file`: all passages of the data set's file, under BM25 in memory.
 * `kb`: a knowledge base.
-* `given`: each question's own passages, in file order, in the place of retrieval.
+* `given`: each question's own passages, under BM25 in memory: a corpus of its own.
 * `none`: nowhere.
+"""
+
+Passages = Literal["searched", "given"]
+"""How methods get passages.
+
+* `searched`: a method that retrieves searches the corpus, as often as it likes.
+* `given`: each question's own passages, in file order, are handed to every method in the place
+  of retrieval; also to methods that would not retrieve, such as `direct`. Labels say so.
 """
 
 Gold = Literal["as_found", "marked", "with", "without"]
 """What becomes of gold passages (Liu et al. 2024, section 4).
 
-* `as_found`: the method retrieves by itself.
-* `marked`: the question's passages are retrieved first, and those that are gold marked, which
-  the orders `gold_first` and `gold_last` need.
-* `with`: the same, and where no gold passage was found, one takes a random place among them.
-* `without`: the same, and gold passages are taken out.
+* `as_found`: what a search finds stays as it is.
+* `marked`: gold passages are marked in what each search finds, which the orders `gold_first` and
+  `gold_last` need.
+* `with`: the same, and where a search found none, one takes a random place among its passages.
+* `without`: the same, and gold passages are taken out; others follow up.
 """
 
 _PACKAGES = ("ragweave", "langgraph", "langchain-core", "bm25s", "langchain-openai")
@@ -53,11 +61,14 @@ class RunSettings:
     parts: Mapping[str, str] = field(default_factory=dict)
     """Hash of the card of each trained part, by spec."""
     corpus: Corpus = "none"
+    passages: Passages = "searched"
     kb: str = ""
     kb_generation: int = 0
     retriever: str = "auto"
     rerank: str = ""
     gold: Gold = "as_found"
+    gold_questions: int | None = None
+    """Questions in the file that name a gold passage; None: not counted (gold as found)."""
     scorer: str = ""
     """Spec of what scores outputs for CXMI; "": the answering model where it can."""
     metrics: tuple[MetricInfo, ...] = ()
@@ -88,7 +99,11 @@ class RunSettings:
                 raise UsageError(f"--{name} must be a whole number from 1 up, not {value}")
         if self.limit is not None and self.sample is not None:
             raise UsageError("give --limit (the first questions) or --sample (random ones)")
-        for name, kinds in (("corpus", Corpus), ("gold", Gold)):
+        for name, kinds in (
+            ("corpus", Corpus),
+            ("passages", Passages),
+            ("gold", Gold),
+        ):
             if getattr(self, name) not in get_args(kinds):
                 listed = ", ".join(get_args(kinds))
                 raise UsageError(f"--{name} must be one of {listed}, not {getattr(self, name)!r}")

@@ -14,7 +14,7 @@ from ragweave.evaluation.runs.checkpoints import RunCheckpoints
 from ragweave.evaluation.runs.desk import Desk
 from ragweave.evaluation.runs.node_seconds import Stopwatch
 from ragweave.evaluation.runs.outcome import Record, answered, failed
-from ragweave.evaluation.runs.passages import handed
+from ragweave.evaluation.runs.passages import asking, handed
 from ragweave.evaluation.runs.recorder import Recorder, RecordingError
 from ragweave.evaluation.runs.results import Done
 from ragweave.evaluation.runs.settings import RunSettings
@@ -24,7 +24,6 @@ from ragweave.nodes.clock import timing
 from ragweave.state import RAGState
 from ragweave.tools.journal import line_of
 from ragweave.tools.models import status_of
-from ragweave.tools.retrieval import PassageRetriever
 from ragweave.tools.stream import REFUSED, Slot, run_bounded
 
 _OUTPUTS = [key for key in RAGState.__annotations__ if key not in ("deadline", "remaining_steps")]
@@ -40,7 +39,6 @@ class Stream:
     dataset: Dataset
     graphs: Mapping[str, CompiledGraph]
     """By the systems' labels."""
-    retriever: PassageRetriever | None
     recorder: Recorder
     checkpoints: RunCheckpoints
     desk: Desk
@@ -58,12 +56,17 @@ class Stream:
     _prices: Prices = field(init=False)
     _k: Mapping[str, int] = field(init=False)
     """Passages a query, by the systems' labels."""
+    _own_type: frozenset[str] = field(init=False)
+    """Labels of the systems whose options say what kind of answer is wanted."""
 
     def __post_init__(self) -> None:
         """Read the prices and the systems' options."""
         pairs = self.settings.prices.items()
         self._prices = {role: Price(*pair) for role, pair in pairs}
         self._k = {one.label: one.resolved().k for one in self.settings.systems}
+        self._own_type = frozenset(
+            one.label for one in self.settings.systems if "answer_type" in one.options
+        )
 
     async def run(self) -> bool:
         """Answer what is left; return whether all is done (False: a budget ran out).
@@ -101,7 +104,7 @@ class Stream:
         self.desk.begin(thread, unfinished=unfinished)
         watch = Stopwatch()
         try:
-            with timing(watch):
+            with timing(watch), asking(question):
                 state = await self._state(question, system, thread, unfinished=unfinished)
             slot.leave()  # scoring and recording hold no other question up
         except (RecordingError, UsageError, MissingExtraError):
@@ -148,19 +151,18 @@ class Stream:
             if unfinished and not saved.tasks:  # `next` leaves out tasks that have written
                 return dict(saved.values)
         if not unfinished:
-            given = await self._input(question, system)
+            given = self._input(question, system)
         state = await graph.ainvoke(given, config, output_keys=_OUTPUTS, durability="async")
         return dict(state)
 
-    async def _input(self, question: Question, system: System) -> dict[str, Any]:
-        given: dict[str, Any] = {
-            "question": question.question,
-            "answer_type": question.answer_type,
-        }
+    def _input(self, question: Question, system: System) -> dict[str, Any]:
+        given: dict[str, Any] = {"question": question.question}
+        if system.label not in self._own_type:
+            given["answer_type"] = question.answer_type
         if self.settings.oracle:
             given["gold_answers"] = list(question.answers)
         k = self._k[system.label]
-        passages = await handed(question, self.settings, self.retriever, k)
+        passages = handed(question, self.settings, k)
         return given if passages is None else {**given, "passages": passages}
 
 
