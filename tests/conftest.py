@@ -14,14 +14,23 @@ settings.register_profile("ragweave", deadline=None, max_examples=60)
 settings.load_profile("ragweave")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let `make attack` ask for the long forms."""
+    parser.addoption("--long", action="store_true", help="run the long forms of the attacks")
+
+
 def pytest_configure() -> None:
     """Take Ctrl-C: a shell starts what runs in the background with it ignored, children too."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let tests marked `loopback` connect to 127.0.0.1, and to nothing else."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let tests marked `loopback` connect to 127.0.0.1; leave out the long forms of attacks."""
+    if not config.getoption("--long"):
+        long = [one for one in items if one.get_closest_marker("attack")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [one for one in items if not one.get_closest_marker("attack")]
     for item in items:
         if item.get_closest_marker("loopback"):
             item.add_marker(pytest.mark.allow_hosts(LOOPBACK))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 
 from bs4.dammit import UnicodeDammit
 
+from ragweave.tools.knowledge.html_tags import Piece, pieces
 from ragweave.tools.knowledge.loaded import Loaded, UnreadableError, open_bytes, plausible
 from ragweave.tools.knowledge.markup import stem
 
@@ -31,7 +31,7 @@ def load_html(path: Path) -> Iterator[Loaded]:
     """Load the visible text of an HTML file; its title is `<title>`, or the first `<h1>`.
 
     Raises:
-        UnreadableError: The file is empty, binary, in an unknown encoding, or holds a broken declaration.
+        UnreadableError: The file is empty, binary, or in an unknown encoding.
     """
     with open_bytes(path) as file:
         data = file.read()
@@ -44,19 +44,15 @@ def load_html(path: Path) -> Iterator[Loaded]:
     if decoded.unicode_markup is None or decoded.contains_replacement_characters:
         raise UnreadableError("HTML in an encoding that it does not name")
     page = _Page()
-    try:
-        page.feed(plausible(decoded.unicode_markup, "utf-16" if wide else "utf-8-sig"))
-        page.close()
-    except AssertionError as error:  # so html.parser refuses a declaration, as `<![x`
-        raise UnreadableError(f"broken HTML ({error})") from error
+    for piece in pieces(plausible(decoded.unicode_markup, "utf-16" if wide else "utf-8-sig")):
+        page.take(piece)
     yield Loaded(page.text(), page.title() or stem(path))
 
 
-class _Page(HTMLParser):
+class _Page:
     """Collects what is seen, with a new line at the edges of each block."""
 
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
         self._pieces: list[str] = []
         self._headings: dict[str, list[str]] = {}
         self._open: list[str] = []
@@ -73,17 +69,20 @@ class _Page(HTMLParser):
         found = (" ".join("".join(self._headings.get(tag, ())).split()) for tag in ("title", "h1"))
         return next(filter(None, found), "")
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def take(self, piece: Piece) -> None:
+        """Take the next tag or text."""
+        {"start": self._start, "end": self._end, "text": self._data}[piece.kind](piece.text)
+
+    def _start(self, tag: str) -> None:
         """Open an element; what may not stand in the head ends it, as its end tag is optional."""
-        del attrs
         if self._count["head"] and tag not in _IN_HEAD:
-            self.handle_endtag("head")
+            self._end("head")
         self._edge(tag)
         if tag not in _VOID:
             self._open.append(tag)
             self._count[tag] += 1
 
-    def handle_endtag(self, tag: str) -> None:
+    def _end(self, tag: str) -> None:
         """Close an element and all that is open within; an end without a start is an edge."""
         if not self._count[tag]:
             self._edge(tag)
@@ -96,18 +95,13 @@ class _Page(HTMLParser):
             if last == tag:
                 return
 
-    def handle_data(self, data: str) -> None:
+    def _data(self, data: str) -> None:
         """Keep text that is seen, and that of the first title and heading."""
         for tag in ("title", "h1"):
             if self._count[tag] and tag not in self._done:
                 self._headings.setdefault(tag, []).append(data)
         if not any(self._count[tag] for tag in _UNSEEN):
             self._pieces.append(data)
-
-    def unknown_decl(self, data: str) -> None:
-        """Keep the text of a CDATA section."""
-        if data.startswith("CDATA["):
-            self.handle_data(data.removeprefix("CDATA["))
 
     def _edge(self, tag: str) -> None:
         if tag in _BLOCKS:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ragweave.tools.knowledge.loaded import Loaded, decode, open_bytes
 
 _FENCE = re.compile(r"^ {0,3}(```|~~~)")
-_HEADING = re.compile(r"^ {0,3}#{1,6}\s+(.+?)\s*#*\s*$")
+_HEADING = re.compile(r"^ {0,3}#{1,6}(?=\s)")
 _UNDERLINE = re.compile(r"^ {0,3}(=+|-+)\s*$")
 
 
@@ -42,8 +42,8 @@ def markdown_title(text: str) -> str:
         if _FENCE.match(line):
             fenced = not fenced
         elif not fenced:
-            if heading := _HEADING.match(line):
-                return heading.group(1)
+            if heading := _heading(line):
+                return heading
             if before and _UNDERLINE.match(line):
                 return before
         before = "" if fenced or line.lstrip().startswith((">", "-", "*", "`")) else line.strip()
@@ -52,10 +52,17 @@ def markdown_title(text: str) -> str:
 
 def _without_top_heading(text: str) -> str:
     top = len(text) - len(text.lstrip())
-    first, _, rest = text[top:].partition("\n")
-    if not _HEADING.match(first) or not rest.strip():
+    first = next(iter(text[top:].splitlines()), "")
+    rest = text[top + len(first) :]
+    if not _heading(first) or not rest.strip():
         return text
-    return " " * (top + len(first)) + "\n" + rest
+    return " " * (top + len(first)) + rest
+
+
+def _heading(line: str) -> str:
+    """Return the text of a heading without its marks, or nothing for any other line."""
+    mark = _HEADING.match(line)
+    return line[mark.end() :].strip().rstrip("#").rstrip() if mark else ""
 
 
 def _read(path: Path) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from ragweave.tools.knowledge.loaded import Loaded, UnreadableError, open_bytes
 from ragweave.tools.knowledge.report import Skip
@@ -54,14 +53,14 @@ def load_csv(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
     csv.field_size_limit(_LONGEST_FIELD)
     delimiter = "\t" if ".tsv" in (suffix.lower() for suffix in path.suffixes) else ","
     with open_bytes(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, delimiter=delimiter)
+        reader = csv.reader(file, delimiter=delimiter)
         try:
-            columns = reader.fieldnames or []
+            columns = next(reader, [])
             if settings.text_field not in columns:
                 named = ", ".join(columns)[:200]
                 raise UnreadableError(f"no column {settings.text_field!r} (columns: {named})")
-            for row in reader:
-                yield _csv_row(path, row, reader.line_num, settings)
+            for row in filter(None, reader):
+                yield _csv_row(path, columns, row, reader.line_num, settings)
         except UnicodeDecodeError as error:
             raise UnreadableError(f"not UTF-8 text (after line {reader.line_num})") from error
         except csv.Error as error:
@@ -69,11 +68,13 @@ def load_csv(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
 
 
 def _csv_row(
-    path: Path, row: Mapping[str | None, Any], line: int, settings: Settings
+    path: Path, columns: Sequence[str], row: Sequence[str], line: int, settings: Settings
 ) -> Loaded | Skip:
-    if None in row:
+    """Read a row by its own length: a DictReader fills every column in each short row."""
+    if len(row) > len(columns):
         return Skip(str(path), "more fields than the header has", line)
-    return _row(path, {key: value for key, value in row.items() if value}, line, settings)
+    fields = dict(zip(columns, row, strict=False))
+    return _row(path, {key: value for key, value in fields.items() if value}, line, settings)
 
 
 def _row(path: Path, row: object, line: int, settings: Settings) -> Loaded | Skip:

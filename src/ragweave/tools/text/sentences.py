@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import sentencex
+
+_WINDOW = 4_000
+"""Characters that sentencex sees at once: its time grows with the square of the quotes in them."""
 
 
 class Sentence(NamedTuple):
@@ -18,17 +22,51 @@ class Sentence(NamedTuple):
 def split_sentences(text: str, language: str = "en") -> list[Sentence]:
     """Split `text` into sentences without surrounding white space; offsets are characters.
 
+    Takes time linear in the text: a long one is read in windows, each from the start of the
+    sentence that the window before it could not end.
+
     Args:
         text: Any text; white space alone gives an empty list.
         language: ISO 639-1 code; a language that sentencex lacks falls back to its nearest.
     """
     sentences: list[Sentence] = []
-    cursor = 0
-    for piece in sentencex.segment(language, text):
-        start = text.index(piece, cursor)
-        cursor = start + len(piece)
+    for start, end in _spans(text, language):
+        piece = text[start:end]
         stripped = piece.strip()
         if stripped:
-            first = start + piece.index(stripped)
+            first = start + len(piece) - len(piece.lstrip())
             sentences.append(Sentence(stripped, first, first + len(stripped)))
     return sentences
+
+
+def _spans(text: str, language: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of the sentences, white space around them included."""
+    at = begin = 0
+    while len(text) - at > _WINDOW:
+        found = list(_segments(text[at : at + _WINDOW], at, language))
+        for start, end in found[:-1]:
+            yield min(begin, start), end
+            begin = end
+        if len(found) > 1 and found[-1][0] - at >= _WINDOW // 2:
+            at = found[-1][0]
+        else:
+            at = _cut(text, at)
+    for start, end in _segments(text[at:], at, language):
+        yield min(begin, start), end
+        begin = end
+    yield begin, len(text)
+
+
+def _segments(window: str, at: int, language: str) -> Iterator[tuple[int, int]]:
+    """Yield where in the source the sentences of a window that begins at `at` stand."""
+    cursor = 0
+    for piece in sentencex.segment(language, window):
+        start = window.index(piece, cursor)
+        cursor = start + len(piece)
+        yield at + start, at + cursor
+
+
+def _cut(text: str, at: int) -> int:
+    """Return where to read on inside a sentence longer than half a window: behind a blank."""
+    blank = text.rfind(" ", at + _WINDOW // 2, at + _WINDOW)
+    return at + _WINDOW if blank < 0 else blank + 1

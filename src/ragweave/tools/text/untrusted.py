@@ -14,9 +14,9 @@ from functools import cache
 from langchain_core.documents import Document
 
 _TAG = re.compile(
-    r"<(?=\s*/?\s*(?:passages?|knowledge|question|answer|candidates?|claim|query|context|known|"
+    r"<(?=\s*+(?:/\s*+)?(?:passages?|knowledge|question|answer|candidates?|claim|query|context|known|"
     r"reference|system|user|assistant|human|tool|s|start_of_turn|end_of_turn|im_start|im_end)\b)"
-    r"|<(?=\s*[|｜])|<(?=<\s*/?\s*SYS)",
+    r"|<(?=\s*+[|｜])|<(?=<\s*+(?:/\s*+)?SYS)",
     re.IGNORECASE,
 )
 _BRACKETS = re.compile(r"\[(?=/?INST\s*\])|\[(?=\[)|\](?=\])|\((?=\()|\)(?=\))", re.IGNORECASE)

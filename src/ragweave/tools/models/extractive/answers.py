@@ -100,14 +100,12 @@ def supported(candidates: Sequence[str], found: Sequence[Evidence]) -> str:
     Ties, as between candidates of one sentence, go to the earlier candidate.
     """
     best, best_score = "", 0.0
+    texts = [(f" {normalize_answer(one.text)} ", one.score) for one in found] if candidates else []
     for candidate in candidates:
         wanted = normalize_answer(candidate)
         if not wanted or is_unknown(candidate):
             continue
-        score = max(
-            (one.score for one in found if f" {wanted} " in f" {normalize_answer(one.text)} "),
-            default=0.0,
-        )
+        score = max((reached for text, reached in texts if f" {wanted} " in text), default=0.0)
         if score > best_score:
             best, best_score = candidate, score
     return best

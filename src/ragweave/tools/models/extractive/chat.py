@@ -17,7 +17,7 @@ from ragweave.tools.models.extractive.answers import reader
 from ragweave.tools.models.extractive.replies import reply
 from ragweave.tools.tasks import Task, task_of
 
-_PIECE = re.compile(r"\s*\S+\s*$|\s*\S+")
+_PIECE = re.compile(r"\s*\S+|\s+")
 
 
 class ExtractiveChat(BaseChatModel):

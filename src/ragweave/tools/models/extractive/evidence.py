@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,6 +16,8 @@ from ragweave.tools.text.sentences import split_sentences
 
 _TITLE = 0.8
 """Weight of a question word that stands in the passage's title only."""
+_LONGEST = 600
+"""Most characters of a sentence that are read as one: spans are compared with each other."""
 _AROUND = 0.35
 """Weight of a question word that stands elsewhere in the passage only."""
 
@@ -98,4 +100,17 @@ def _coverage(
 
 @lru_cache(maxsize=4096)
 def _sentences(text: str) -> tuple[str, ...]:
-    return tuple(sentence.text for sentence in split_sentences(text))
+    return tuple(
+        piece for sentence in split_sentences(text) for piece in _pieces(sentence.text) if piece
+    )
+
+
+def _pieces(sentence: str) -> Iterator[str]:
+    """Cut what is too long for a sentence at white space, or in a word longer than that."""
+    start = 0
+    while len(sentence) - start > _LONGEST:
+        blank = sentence.rfind(" ", start + _LONGEST // 2, start + _LONGEST)
+        end = start + _LONGEST if blank < 0 else blank
+        yield sentence[start:end].strip()
+        start = end
+    yield sentence[start:].strip()

@@ -12,6 +12,10 @@ Kind = Literal["person", "place", "date", "number", "yes_no", "definition", "lis
 """Kinds of answers; `phrase` is any other noun phrase."""
 
 
+_EDGE = 800
+"""Characters read at either end of a long question: the patterns below are not linear."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question as the extractive model reads it."""
@@ -58,7 +62,10 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
     ("place", rf"\bwhere\b|\b(?:{_PLACE})"),
     ("person", rf"\b(?:who|whom|whose)\b|\b(?:{_PERSON})"),
     ("definition", r"\bwhat (?:does|do|did|is|was) .*\b(?:mean|stand for|definition)\b"),
-    ("definition", r"^what(?:'s| is| are| was| were) (?:an? )?(?:(?!the |of )\S+ ?){1,4}$"),
+    (
+        "definition",
+        r"^what(?:'s| is| are| was| were) (?:an? )?(?!the |of )\S+(?: (?!the |of )\S+){0,3}$",
+    ),
     ("definition", r"^(?:why|how)\b"),
 )
 _RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
@@ -71,7 +78,12 @@ _HEAD = re.compile(
 
 
 def analyse(text: str) -> Question:
-    """Read the kind, head noun and content words off a question; any text gives some reading."""
+    """Read the kind, head noun and content words off a question; any text gives some reading.
+
+    Of a text longer than a question only its two ends are read.
+    """
+    if len(text) > 2 * _EDGE:
+        text = f"{text[:_EDGE]} {text[-_EDGE:]}"
     lowered = " ".join(text.lower().replace("’", "'").rstrip("?!. ").split())
     kind: Kind = next((kind for kind, rule in _RULES if rule.search(lowered)), "phrase")
     found = _HEAD.search(lowered)

@@ -72,7 +72,7 @@ def _rewrite(task: Task, _reader: Reader) -> str:
 
 def _topic(task: Task, _reader: Reader) -> str:
     """Return the name of the question, else its longest phrase."""
-    question = task["question"].strip().rstrip("?")
+    question = analyse(task["question"]).text.strip().rstrip("?")
     found = [span for span in spans(question) if span.kind in ("name", "quote", "phrase")]
     later = [span for span in found if span.start] or found
     named = [span for span in later if span.kind != "phrase"] or later

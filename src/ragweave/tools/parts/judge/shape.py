@@ -32,7 +32,7 @@ _NAMES = (
 NAMES = tuple(f"draft.{name}" for name in _NAMES)
 """Names of `draft_shape`, in order."""
 
-_ITEM = re.compile(r"^\s*(?:\d+[.)]|[*•-])\s", re.MULTILINE)
+_ITEM = re.compile(r"^[^\S\n]*+(?:\d+[.)]|[*•-])\s", re.MULTILINE)
 _ENDED = re.compile(r"[.!?)\"']$")
 _SHORT = 40
 

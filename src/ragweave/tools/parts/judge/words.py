@@ -44,8 +44,8 @@ def words(text: str) -> list[str]:
 
 def telling(found: Iterable[str], asked: Iterable[str] = ()) -> list[str]:
     """Return the words that are neither common nor among those of the question, in order."""
-    known = COMMON.union(asked)
-    return [word for word in found if word not in known]
+    known = asked if isinstance(asked, frozenset | set) else frozenset(asked)
+    return [word for word in found if word not in COMMON and word not in known]
 
 
 def names(text: str) -> list[str]:

@@ -1,0 +1,178 @@
+"""Every loader and parser of replies, passages, questions and files, as a function of one text.
+
+A new parser is added here; `test_linear` and `test_hostile` then attack it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from langchain_core.documents import Document
+
+from ragweave.nodes.knowledge_filter import read_topic
+from ragweave.nodes.need_reply import parse_need
+from ragweave.nodes.numbered import numbered
+from ragweave.nodes.react_reply import last_answer, parse_react
+from ragweave.nodes.reference import reference_text
+from ragweave.nodes.replies import bare_text, parse_answer
+from ragweave.nodes.self_ask_reply import final_answer, parse_self_ask
+from ragweave.tools.claims.endings import breaks_off, json_breaks_off
+from ragweave.tools.claims.ids import parse_ids
+from ragweave.tools.claims.judgement import parse_judgement
+from ragweave.tools.claims.labels import match_ratio
+from ragweave.tools.claims.rewrite import parse_rewrite
+from ragweave.tools.filters.measures import lexical, strinc
+from ragweave.tools.filters.spans import spans_of
+from ragweave.tools.knowledge.loaded import UnreadableError
+from ragweave.tools.knowledge.loaders import load
+from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.splitting import split
+from ragweave.tools.models.extractive.answers import reader
+from ragweave.tools.models.extractive.question import analyse
+from ragweave.tools.models.extractive.replies import reply
+from ragweave.tools.models.extractive.words import terms
+from ragweave.tools.parts.judge.asking import asking
+from ragweave.tools.parts.judge.hedges import hedging
+from ragweave.tools.parts.judge.shape import draft_shape
+from ragweave.tools.parts.judge.words import candidates
+from ragweave.tools.retrieval.analysis import analyzer_for
+from ragweave.tools.tasks import Task, TaskName
+from ragweave.tools.text.normalize import normalize_answer, words
+from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.tokens import estimate_tokens
+from ragweave.tools.text.unknown import is_unknown
+from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
+
+Parser = Callable[[str], Any]
+
+QUESTION = "What is the capital of Norland?"
+
+REPLIES: dict[str, Parser] = {
+    "bare_text": bare_text,
+    "parse_answer short": lambda text: parse_answer(text, "short"),
+    "parse_answer long": lambda text: parse_answer(text, "long"),
+    "parse_answer yes_no": lambda text: parse_answer(text, "yes_no"),
+    "parse_need": parse_need,
+    "parse_react": lambda text: parse_react(text, "short"),
+    "last_answer": lambda text: last_answer(text, "short"),
+    "parse_self_ask first": lambda text: parse_self_ask(text, "short", first=True),
+    "parse_self_ask": lambda text: parse_self_ask(text, "short", first=False),
+    "final_answer": lambda text: final_answer(text, "short"),
+    "read_topic": read_topic,
+    "parse_ids": lambda text: parse_ids(text, 10),
+    "parse_judgement": parse_judgement,
+    "parse_rewrite": lambda text: parse_rewrite(text, QUESTION),
+    "breaks_off": breaks_off,
+    "json_breaks_off": json_breaks_off,
+    "is_unknown": is_unknown,
+}
+"""What reads a model's reply."""
+
+
+def _task(name: TaskName, text: str, place: str) -> str:
+    given: Task = {"task": name, "question": QUESTION}
+    if place == "question":
+        given["question"] = text
+    passages = [{"id": "p", "title": "Norland", "text": "The capital of Norland is Eastport."}]
+    if place == "passage":
+        passages = [{"id": "p", "title": "Norland", "text": f"The capital of Norland {text}"}]
+    if place == "title":
+        passages[0]["title"] = text
+    if place == "draft":
+        given["draft"] = text
+    if place == "candidates":
+        given["candidates"] = [text, "Eastport"]
+    given["passages"] = passages  # type: ignore[typeddict-item]
+    return reply(given, reader("lexical", 0.0))
+
+
+def _extractive(name: TaskName, place: str) -> Parser:
+    return lambda text: _task(name, text, place)
+
+
+def _document(text: str) -> Document:
+    return Document(id="p", page_content=text, metadata={"title": text[:2_000]})
+
+
+def _cut(unit: str) -> Parser:
+    settings = Settings(unit=unit, embedding=None)  # type: ignore[arg-type]
+    return lambda text: split(text, settings)
+
+
+TEXTS: dict[str, Parser] = {
+    "split_sentences": split_sentences,
+    "split_sentences ja": lambda text: split_sentences(text, "ja"),
+    "normalize_answer": normalize_answer,
+    "words": words,
+    "estimate_tokens": estimate_tokens,
+    "untrusted": untrusted,
+    "one_line": one_line,
+    "render_passages": lambda text: render_passages([_document(text)]),
+    "reference_text": lambda text: reference_text([_document(text)]),
+    "numbered": lambda text: numbered("Knowledge")([_document(text)]),
+    "spans_of": lambda text: spans_of([_document(text)]),
+    "split words": _cut("words"),
+    "split sentences": _cut("sentences"),
+    "split tokens": _cut("tokens"),
+    "analyzer": lambda text: analyzer_for("english").terms(text),
+    "lexical": lambda text: lexical(text, QUESTION),
+    "strinc": lambda text: strinc(text, [QUESTION]),
+    "match_ratio": lambda text: match_ratio(text, [QUESTION, "x"]),
+    "judge draft_shape": lambda text: draft_shape(QUESTION, text),
+    "judge draft_shape question": lambda text: draft_shape(text, "It is Eastport."),
+    "judge draft_shape both": lambda text: draft_shape(text, text),
+    "judge asking": asking,
+    "judge hedging": hedging,
+    "judge candidates": lambda text: candidates(QUESTION, text),
+    "extractive analyse": analyse,
+    "extractive terms": terms,
+    "extractive answer question": _extractive("answer", "question"),
+    "extractive answer passage": _extractive("answer", "passage"),
+    "extractive answer title": _extractive("answer", "title"),
+    "extractive answer candidates": _extractive("answer", "candidates"),
+    "extractive reason passage": _extractive("reason", "passage"),
+    "extractive extract draft": _extractive("extract", "draft"),
+    "extractive rewrite draft": _extractive("rewrite", "draft"),
+    "extractive topic question": _extractive("topic", "question"),
+    "extractive filter passage": _extractive("filter", "passage"),
+}
+"""What reads passages and questions."""
+
+ROWS = {
+    "jsonl text": ("x.jsonl", lambda text: _json_row("text", text)),
+    "jsonl title": ("x.jsonl", lambda text: _json_row("title", text)),
+    "jsonl raw": ("x.jsonl", lambda text: text),
+    "csv raw": ("x.csv", lambda text: f"text,b\n{text}"),
+    "csv header": ("x.csv", lambda text: f"text,{text}\n" + "a\n" * (len(text) // 8)),
+    "tsv raw": ("x.tsv", lambda text: f"text\tb\n{text}"),
+    "txt": ("x.txt", lambda text: text),
+    "markdown": ("x.md", lambda text: text),
+    "markdown heading": ("x.md", lambda text: f"# a{text}b\nc"),
+    "html": ("x.html", lambda text: text),
+    "html body": ("x.html", lambda text: f"<html><body><p>a{text}"),
+}
+"""File name and content, by what reads them."""
+
+
+def _json_row(field: str, text: str) -> str:
+    import json
+
+    return json.dumps({"text": "a", "id": 1, field: text})
+
+
+def loader(name: str, folder: Path) -> Parser:
+    """Return what writes a file and loads it."""
+    file_name, content = ROWS[name]
+    path = folder / file_name
+    settings = Settings(embedding=None)
+
+    def read(text: str) -> object:
+        path.write_bytes(content(text).encode("utf-8", "replace"))
+        try:
+            return list(load(path, settings))
+        except UnreadableError as error:
+            return error
+
+    return read
