@@ -105,7 +105,7 @@ def transcript(hops: Sequence[Hop], passages: Sequence[Document], *, last: bool)
         seen = [doc for doc in passages if doc.metadata.get("query") in names]
         blocks.append(_block(number, hop, seen))
     if last:
-        blocks.append("No search is left: finish now with Finish[answer] or Finish[Unknown].")
+        blocks.append("No search is left: write Finish with the answer in square brackets, or Finish[Unknown].")
     return "\n".join([*blocks, f"Thought {len(hops) + 1}:"])
 
 
@@ -117,7 +117,7 @@ def _block(number: int, hop: Hop, seen: Sequence[Document]) -> str:
         lines.append(f"Action {number}: Search[{one_line(hop['query'])}]")
         lines.append(f"Observation {number}:{found}")
     else:
-        told = "No action was read. Write Search[text] or Finish[answer]."
+        told = "No action was read. Write Search or Finish, and behind it square brackets."
         lines.append(f"Observation {number}: {told}")
     return "\n".join(lines)
 
