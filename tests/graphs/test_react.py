@@ -78,7 +78,7 @@ def test_a_second_search_observes_what_is_new() -> None:
 
 
 def test_the_last_step_must_finish() -> None:
-    graph, model, retriever = built(SEARCH, SEARCH, "Finish[Eastport]", max_steps=3)
+    graph, model, retriever = built(SEARCH, "Action: Search[place]", "Finish[Eastport]", max_steps=3)
     out = graph.invoke({"question": "Where?"})
     assert (out["answer"], out["truncated"], len(model.seen)) == ("Eastport", False, 3)
     assert len(retriever.queries) == 2
@@ -137,7 +137,8 @@ def test_a_later_reply_without_an_action_is_asked_again() -> None:
     state = final_state(graph, "Where?")
     assert asked(model.seen[2]).endswith(
         "Thought 2: Hmm, Norland?\n"
-        "Observation 2: No action was read. Write Search[text] or Finish[answer].\nThought 3:"
+        "Observation 2: No action was read. Write Search or Finish, and behind it square "
+        "brackets.\nThought 3:"
     )
     assert (state["answer"], len(retriever.queries)) == ("Norland", 1)
     assert "step_unparsed" in events(state)
@@ -158,7 +159,7 @@ def test_nothing_found_is_observed() -> None:
 
 
 def test_given_passages_are_what_a_search_observes() -> None:
-    model = ScriptedChat(replies=[SEARCH, SEARCH, FINISH])
+    model = ScriptedChat(replies=[SEARCH, "Action: Search[place]", FINISH])
     out = build_graph("react", model=model).invoke(
         {"question": "Where?", "passages": ["The light is in Norland."]}
     )
@@ -202,7 +203,8 @@ def test_bad_options() -> None:
 
 def test_the_recursion_limit_ends_the_run_with_an_answer() -> None:
     def say(seen: Seen) -> str:
-        return FINISH if "No search is left" in seen.text else SEARCH
+        searches = asked(seen).count("Observation")
+        return FINISH if "No search is left" in seen.text else f"Search[light {searches}]"
 
     graph = build_graph(
         "react",
@@ -231,3 +233,30 @@ def test_extractive_over_the_demo_corpus(demo_corpus: Bm25Retriever) -> None:
     out = graph.invoke({"question": "Which LangChain class holds a passage in ragweave?"})
     assert (out["answer"], out["truncated"]) == ("LangChain Document", False)
     assert (out["usage"]["calls"], out["usage"]["retrievals"]) == (2, 1)
+
+
+def test_a_repeated_search_is_refused_with_a_hint() -> None:
+    graph, model, retriever = built(SEARCH, SEARCH.replace("builder", "the Builder"), FINISH)
+    state = final_state(graph, "Where?")
+    assert retriever.queries == ["builder of the light"]
+    assert "Builder of the light was searched before" in asked(model.seen[2])
+    assert "search_repeated" in events(state)
+    assert state["answer"] == "Norland"
+
+
+def test_what_an_example_of_the_prompt_answers_is_no_answer() -> None:
+    graph, model, _ = built("Finish[Blue Heron]", FINISH)
+    state = final_state(graph, "Where?")
+    assert (state["answer"], len(model.seen)) == ("Norland", 2)
+    assert [one["detail"] for one in state["notes"] if one["event"] == "answer_rejected"] == [
+        {"reason": "example"}
+    ]
+
+
+def test_a_statement_answers_once_something_was_observed() -> None:
+    said = "The FILCO measure for fact verification is CXMI"
+    question = "Which FILCO measure suits fact verification?"
+    graph, model, retriever = built(said, said)
+    state = final_state(graph, question)
+    assert retriever.queries == [question]
+    assert (state["answer"], len(model.seen)) == ("CXMI", 2)

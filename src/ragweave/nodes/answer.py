@@ -10,16 +10,18 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Send
 
-from ragweave.nodes.answer_prompts import ANSWER_FORMS
+from ragweave.nodes.answer_prompts import ANSWER_FORMS, EXAMPLE_ANSWERS
 from ragweave.nodes.ask import Ask, Reply, ask
+from ragweave.nodes.notes import rejected
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.prompt import Grammar, Prompt, Templates
-from ragweave.nodes.replies import bare_text, parse_answer
+from ragweave.nodes.replies import bare_text, read_answer
 from ragweave.nodes.step import Step, Work
 from ragweave.state import AnswerType, Branch, Candidate, Update
 from ragweave.tools.gbnf import one_of
 from ragweave.tools.models import Models
 from ragweave.tools.tasks import Task, TaskName
+from ragweave.tools.text.echo import Examples, PromptParts
 from ragweave.tools.text.unknown import UNKNOWN
 from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
 
@@ -51,6 +53,8 @@ class AnswerStep:
     """What `answer_form` says for each kind of answer."""
     reads: Mapping[AnswerType, AnswerType] = field(default_factory=dict)
     """As what kind of answer a reply is read, where not as the kind that was asked for."""
+    examples: tuple[str, ...] = ()
+    """The answers that the prompt's examples show, where the template is none of the answers'."""
     values: Callable[[Mapping[str, Any], Any], Mapping[str, Any]] | None = None
     """More template variables, from the branch and the options."""
     render: Callable[[Sequence[Document]], str] = render_passages
@@ -101,8 +105,14 @@ class AnswerStep:
     def update(self, branch: Mapping[str, Any], _options: Options, reply: Reply) -> Update:
         """Read the reply into a candidate."""
         kind: AnswerType = branch["answer_kind"]
+        read = read_answer(
+            reply.text,
+            self.reads.get(kind, kind),
+            self._parts(branch, reply),
+            reasons=self.reasons,
+        )
         candidate: Candidate = {
-            "answer": parse_answer(reply.text, self.reads.get(kind, kind)),
+            "answer": read.answer,
             "reply": reply.text,
             "pool": self.name,
             "round": branch.get("round", self.round),
@@ -110,7 +120,18 @@ class AnswerStep:
             "sample": branch["sample"],
             "passages": [doc.id or "" for doc in reply.passages] or branch.get("read", []),
         }
-        return {"candidates": {self._key(branch): candidate}}
+        update: Update = {"candidates": {self._key(branch): candidate}}
+        if read.rejected:
+            update["notes"] = [rejected({}, self.name, read.rejected)]
+        return update
+
+    def _parts(self, branch: Mapping[str, Any], reply: Reply) -> PromptParts:
+        """Return what of the prompt a reply may echo, and what supports an answer."""
+        titles = (str(doc.metadata.get("title") or "") for doc in reply.passages)
+        texts = (doc.page_content for doc in reply.passages)
+        seen = "\n".join([*titles, *texts, branch.get("draft", "")])
+        answers = self.examples or EXAMPLE_ANSWERS.get(self.template, ())
+        return PromptParts(branch["question"], Examples(answers=answers), seen)
 
     def _form(self, kind: AnswerType) -> Grammar | None:
         """Return the form of a yes/no answer; what reasons first has none."""

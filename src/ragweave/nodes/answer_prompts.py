@@ -19,10 +19,7 @@ from ragweave.state import AnswerType
 UNKNOWN_CLAUSE = "If you don't know the answer, just say Unknown."
 
 ANSWER_FORMS: dict[AnswerType, str] = {
-    "short": (
-        "Give the answer alone, as short as it can be: a name, a date, a number or a phrase, "
-        "not a sentence."
-    ),
+    "short": "Give only the answer, in as few words as it takes.",
     "long": "Give the answer in a few complete sentences.",
     "yes_no": "Give Yes or No as the answer, and nothing else.",
 }
@@ -99,3 +96,6 @@ PROMPTS = MappingProxyType(
     }
 )
 """The templates by name; `build_graph(…, prompts={"concat": …})` replaces any of them."""
+
+EXAMPLE_ANSWERS = MappingProxyType({"pruning": ("1891",), "summary": ("1891",)})
+"""The answers that a template's example shows: a reply may copy one."""

@@ -23,6 +23,7 @@ from ragweave.nodes.prompt import Fitted, Prompt, fit
 from ragweave.nodes.step import Call, Step, Work
 from ragweave.state import Note, Update, Usage
 from ragweave.tools.models import ChatModel, Models, Role
+from ragweave.tools.text.bound import bounded
 from ragweave.tools.text.tokens import estimate_message_tokens, estimate_tokens
 
 
@@ -31,7 +32,8 @@ class Reply:
     """What a model replied."""
 
     text: str
-    """The reply's text; empty where the model said nothing or no passage fitted."""
+    """The reply's text, bounded (`MAX_REPLY`); empty where the model said nothing or no passage
+    fitted."""
     passages: Sequence[Document]
     """The passages that stood in the prompt."""
     message: BaseMessage | None = None
@@ -81,15 +83,22 @@ def ask(
     call = Call(model, fitted.messages, settings, _labelled(question, state, config))
     message = cast("BaseMessage", (yield call))
     text = message.text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates break JSON
-    reply = Reply(text.strip(), fitted.passages, message)
+    reply = Reply(bounded(text.strip()), fitted.passages, message)
+    if len(reply.text) < len(text.strip()):
+        notes.append(note(config, question.name, "reply_cut", characters=len(text.strip())))
     if not reply.text:
         notes.append(note(config, question.name, "empty_reply"))
     update = question.update(state, options, reply)
     return {
         **update,
         "usage": _usage(question, fitted, message),
-        "notes": [*notes, *update.get("notes", [])],
+        "notes": [*notes, *(_stamped(one, config) for one in update.get("notes", []))],
     }
+
+
+def _stamped(one: Note, config: RunnableConfig) -> Note:
+    """Return a note that a pure update made with its superstep."""
+    return note(config, one["node"], one["event"], **one["detail"])
 
 
 def context_of(model: ChatModel) -> int | None:

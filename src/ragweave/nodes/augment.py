@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.ask import Ask, Reply
-from ragweave.nodes.augment_prompts import examples
+from ragweave.nodes.augment_prompts import EXAMPLE_ANSWERS, examples
 from ragweave.nodes.blending import BlendingOptions, written_now
 from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT
@@ -63,7 +63,9 @@ def shown(branch: Mapping[str, Any], options: BlendingOptions) -> dict[str, str]
 
 def reasoned_answer(name: str) -> AnswerStep:
     """Return the answer step that reasons over the knowledge that is left (section 3.4)."""
-    return AnswerStep(name, "reason", closed_template="reason_closed", reasons=True, values=shown)
+    return AnswerStep(
+        name, "reason", closed_template="reason_closed", reasons=True, examples=EXAMPLE_ANSWERS, values=shown
+    )
 
 
 def blend_step(options: OptionsT) -> Step[OptionsT]:

@@ -24,10 +24,10 @@ _READER = (
 _MULTI_HOP = (
     (
         "Cedar Bridge | Cedar Bridge was designed by the engineer Ada Moreno and opened in 1934.\n"
-        "Ada Moreno | Ada Moreno was an engineer from Lisbon who built bridges and dams.",
+        "Ada Moreno | Ada Moreno was an engineer from Portella who built bridges and dams.",
         "Where was the engineer who designed Cedar Bridge from?",
-        "Cedar Bridge was designed by Ada Moreno. Ada Moreno was from Lisbon. So the answer is "
-        "Lisbon.",
+        "Cedar Bridge was designed by Ada Moreno. Ada Moreno was from Portella. So the answer is "
+        "Portella.",
     ),
     (
         "North Star (ferry) | The ferry North Star entered service in 1962.\n"
@@ -65,6 +65,10 @@ _YES_NO = (
         "answer is Yes.",
     ),
 )
+
+
+EXAMPLE_ANSWERS = ("Portella", "Blue Heron", "Osk")
+"""What the examples of short answers arrive at: a reply may copy them."""
 
 
 def examples(answer_type: AnswerType, shots: int) -> str:

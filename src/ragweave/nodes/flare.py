@@ -12,14 +12,15 @@ from ragweave.errors import ModelError, UsageError
 from ragweave.nodes.ask import Ask, Reply, ask
 from ragweave.nodes.flare_prompts import FORMS, go_on
 from ragweave.nodes.flare_sentence import first_doubtful, masked
-from ragweave.nodes.notes import note
+from ragweave.nodes.notes import note, rejected
 from ragweave.nodes.prompt import Prompt, Templates
-from ragweave.nodes.replies import parse_answer
+from ragweave.nodes.replies import read_answer
 from ragweave.nodes.rounds import RoundOptions, ended, ids_of, refuse_samples, search_for
 from ragweave.nodes.step import Step, Work
 from ragweave.state import Update
 from ragweave.tools.confidence import Token, gives_logprobs, token_probabilities
 from ragweave.tools.models import ChatModel, Models
+from ragweave.tools.text.echo import PromptParts
 
 NAME = "flare"
 
@@ -120,17 +121,22 @@ def flare_update(
         search = search_for(state, key, query or state["question"])
         return {"written": kept, "round": number + 1, "read": read, "notes": notes, **search}
     written = _joined(state["written"], text[begin:])
+    parts = PromptParts(state["question"])
+    said = read_answer(written, state["answer_kind"], parts, reasons=True)
     end = ended(
         state,
         options,
         pool=NAME,
-        answer=parse_answer(written, state["answer_kind"]),
+        answer=said.answer,
         reply=written,
         keys=[f"round_{one}" for one in range(number)],
         read=read,
         truncated=doubt is not None,
     )
-    return {"written": written, **end}
+    update: Update = {"written": written, **end}
+    if said.rejected:
+        update["notes"] = [rejected(config, NAME, said.rejected)]
+    return update
 
 
 def _begin(text: str, written: str) -> int:

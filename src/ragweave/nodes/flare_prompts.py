@@ -22,7 +22,7 @@ _SENTENCES = (
 )
 
 FORMS: dict[AnswerType, str] = {
-    "short": f'{_SENTENCES} End with "So the answer is …". {ANSWER_FORMS["short"]}',
+    "short": f'{_SENTENCES} Begin the last sentence with "So the answer is".',
     "long": f"{_SENTENCES} {ANSWER_FORMS['long']}",
     "yes_no": f'{_SENTENCES} End with "So the answer is Yes." or "So the answer is No."',
 }

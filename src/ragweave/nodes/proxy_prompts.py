@@ -32,10 +32,20 @@ Rules:
 4. A query follows from its claim and the user's question, and helps to check the claim.
 5. Mark Search(False) where a claim has no bearing on the question or is common sense, and where \
 a question needs no facts: small talk, arithmetic, code, creative writing.
-Reply in this format and with nothing else:
-<Questions> <Question(first question)> <NeedSearch(True)> <Query(its query)> </Questions>
-<Claims> <Claim(first claim)> <Search(True)> <Query(its query)> <Claim(second claim)> \
-<Search(False)> <Query()> </Claims>"""
+Reply in the format of the example and with nothing else."""
+
+EXAMPLE_QUESTION = "Who designed Cedar Bridge, and on which river does it stand?"
+EXAMPLE_DRAFT = (
+    "Cedar Bridge was designed by Ada Moreno. It stands on the river Osk. Bridges are useful."
+)
+EXAMPLE_REWRITE = """\
+<Questions> <Question(Who designed Cedar Bridge?)> <NeedSearch(True)> <Query(Cedar Bridge \
+designer)> <Question(On which river does Cedar Bridge stand?)> <NeedSearch(True)> <Query(river of \
+Cedar Bridge)> </Questions>
+<Claims> <Claim(Cedar Bridge was designed by Ada Moreno.)> <Search(True)> <Query(Ada Moreno Cedar \
+Bridge designer)> <Claim(Cedar Bridge stands on the river Osk.)> <Search(True)> <Query(Cedar \
+Bridge river Osk)> <Claim(Bridges are useful.)> <Search(False)> <Query()> </Claims>"""
+"""The reply that the rewriter's example shows."""
 
 _GIVEN = "Draft answer: {draft}\nQuestion: {question}"
 
@@ -55,7 +65,14 @@ PROXY_PROMPTS = MappingProxyType(
         "draft": ChatPromptTemplate([("human", "{question}")]),
         "judge": ChatPromptTemplate([("system", _JUDGE), ("human", _GIVEN)]),
         "judge_released": _RELEASED,
-        "rewrite": ChatPromptTemplate([("system", _REWRITE), ("human", _GIVEN)]),
+        "rewrite": ChatPromptTemplate(
+            [
+                ("system", _REWRITE),
+                ("human", _GIVEN.format(question=EXAMPLE_QUESTION, draft=EXAMPLE_DRAFT)),
+                ("ai", EXAMPLE_REWRITE),
+                ("human", _GIVEN),
+            ]
+        ),
         "rewrite_released": _RELEASED,
     }
 )

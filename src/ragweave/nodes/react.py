@@ -11,20 +11,30 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
 
 from ragweave.nodes.ask import Ask, Reply, ask
-from ragweave.nodes.notes import note
+from ragweave.nodes.notes import note, rejected
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.prompt import Prompt, Templates
-from ragweave.nodes.react_reply import ReactReply, last_answer, parse_react
+from ragweave.nodes.react_prompts import EXAMPLES
+from ragweave.nodes.react_reply import last_answer, parse_react, read_last
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.rounds import all_found, ended, ids_of, limit_ended, refuse_samples, search_for
 from ragweave.nodes.step import Step, Work
 from ragweave.state import AnswerType, Hop, Update
 from ragweave.state.passages import INPUT
 from ragweave.tools.models import Models
+from ragweave.tools.text.echo import PromptParts
+from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 from ragweave.tools.text.untrusted import one_line, render_passages
 
 NAME = "react"
+
+NO_ACTION = "No action was read. Write Search or Finish, and behind it square brackets."
+REPEATED = (
+    "{query} was searched before. Read the observations above; then search for something else, "
+    "or write Finish with the answer in square brackets."
+)
+"""What is observed of a search that was made already."""
 
 _STEPS = 4
 """Supersteps from this call through a search to the last call's end."""
@@ -50,7 +60,8 @@ def react_step(models: Models, templates: Templates, options: ReactOptions) -> S
     """Return the node `react`: one thought and action.
 
     A search starts the next retrieval, Finish ends the run. A reply without a readable action is
-    kept as a thought, and the model is told to name one. Where the first reply has no action, or
+    kept as a thought, and the model is told to name one; a search that was made before is not made
+    again, and the model is told so. Where the first reply has no action, or
     finishes with Unknown, the question itself is looked up: nothing has been observed yet.
     """
 
@@ -105,7 +116,7 @@ def transcript(hops: Sequence[Hop], passages: Sequence[Document], *, last: bool)
         seen = [doc for doc in passages if doc.metadata.get("query") in names]
         blocks.append(_block(number, hop, seen))
     if last:
-        blocks.append("No search is left: finish now with Finish[answer] or Finish[Unknown].")
+        blocks.append("No search is left: write Finish with the answer in square brackets, or Finish[Unknown].")
     return "\n".join([*blocks, f"Thought {len(hops) + 1}:"])
 
 
@@ -117,7 +128,7 @@ def _block(number: int, hop: Hop, seen: Sequence[Document]) -> str:
         lines.append(f"Action {number}: Search[{one_line(hop['query'])}]")
         lines.append(f"Observation {number}:{found}")
     else:
-        told = "No action was read. Write Search[text] or Finish[answer]."
+        told = hop["result"] or NO_ACTION
         lines.append(f"Observation {number}: {told}")
     return "\n".join(lines)
 
@@ -128,10 +139,14 @@ def react_update(
     """Start the search that the reply asks for, or end with its answer."""
     hops: list[Hop] = state["hops"]
     last = is_last(state, options)
+    parts = PromptParts(state["question"], EXAMPLES, _observed(state, hops, options))
     if last:
-        said = ReactReply("", "finish", last_answer(reply.text, state["answer_kind"]))
+        said = read_last(reply.text, state["answer_kind"], parts)
     else:
-        said = parse_react(reply.text, state["answer_kind"])
+        said = parse_react(
+            reply.text, state["answer_kind"], parts, observed=bool(_searched(hops))
+        )
+    refused = [rejected(config, NAME, said.rejected)] if said.rejected else []
     gives_up = said.action == "finish" and said.argument == UNKNOWN and not hops and not last
     if said.action == "finish" and not gives_up:
         end = ended(
@@ -146,22 +161,34 @@ def react_update(
                 said.argument, last=last, early=len(hops) + 1 < options.max_steps
             ),
         )
-        event = _no_finish(reply.text, state["answer_kind"]) if last else ""
-        return {**end, "notes": [note(config, NAME, event)] if event else []}
+        event = _no_finish(reply.text, state["answer_kind"]) if last and not refused else ""
+        return {**end, "notes": [note(config, NAME, event)] if event else refused}
     query = said.argument if said.action == "search" else "" if hops else state["question"]
+    repeated = bool(query) and _asked(query) in {_asked(hop["query"]) for hop in hops}
     event = {"search": "", "none": "step_unparsed", "finish": "unknown_before_search"}[said.action]
+    event = "search_repeated" if repeated else "" if refused else event
     hop: Hop = {
         "key": f"round_{len(hops)}",
         "thought": "" if gives_up else said.thought,
-        "query": query,
-        "result": "",
+        "query": "" if repeated else query,
+        "result": REPEATED.format(query=one_line(query)) if repeated else "",
     }
     update: Update = {
         "hops": [*hops, hop],
         "round": len(hops) + 1,
-        "notes": [note(config, NAME, event)] if event else [],
+        "notes": [*refused, *([note(config, NAME, event)] if event else [])],
     }
-    return {**update, **search_for(state, hop["key"], query)} if query else update
+    return {**update, **search_for(state, hop["key"], hop["query"])} if hop["query"] else update
+
+
+def _observed(state: Mapping[str, Any], hops: Sequence[Hop], options: ReactOptions) -> str:
+    """Return the text of all that was found so far."""
+    found = all_found(state, _searched(hops), options.order)
+    return "\n".join(f"{doc.metadata.get('title') or ''} {doc.page_content}" for doc in found)
+
+
+def _asked(query: str) -> str:
+    return normalize_answer(query) or query
 
 
 def _no_finish(reply: str, kind: AnswerType) -> str:

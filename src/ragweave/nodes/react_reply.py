@@ -7,27 +7,58 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
-from ragweave.nodes.replies import bare_text, parse_answer
+from ragweave.nodes.replies import ReadAnswer, Rejected, bare_text, parse_answer, read_answer
 from ragweave.state import AnswerType
-from ragweave.tools.text.unknown import UNKNOWN
+from ragweave.tools.text.echo import PromptParts, is_echo
+from ragweave.tools.text.normalize import words
+from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
+# What may repeat is possessive and stays on its line: no reply can make these patterns try many
+# ways to read it.
 _LABELLED = (
-    r"(?:^|\n)[^\w\n]*action[ \t]*#?\d*[*_ \t]*[:：][*_`\" \t]*(?P<labelled>search|finish)\b"
+    r"^[^\w\n]*+action[ \t]*+#?\d*+[*_ \t]*+[:：][*_`\" \t]*+(?P<labelled>search|finish)\b"
 )
-_BARE = r"\b(?P<bare>search|finish)(?=[*_`]*[ \t]*\[)"
-_ACTION = re.compile(rf"{_LABELLED}|{_BARE}", re.IGNORECASE)
+_BARE = r"\b(?P<bare>search|finish)(?=[*_`]{0,3}[ \t]{0,9}\[)"
+_ACTION = re.compile(rf"{_LABELLED}|{_BARE}", re.IGNORECASE | re.MULTILINE)
 _INPUT = re.compile(
-    r"[*_`\" \t]*(?:[:：]|\n\W*(?:action )?input[ \t]*\d*[*_ \t]*[:：])?[*_`\" \t]*", re.IGNORECASE
+    r"[*_`\" \t]*+(?:[:：]|\n[^\w\n]*+(?:action )?input[ \t]*+\d*+[*_ \t]*+[:：])?+[*_`\" \t]*+",
+    re.IGNORECASE,
 )
-_OBSERVATION = re.compile(r"^\W*observation[ \t]*#?\d*[*_ \t]*[:：]", re.IGNORECASE | re.MULTILINE)
-_THOUGHT = re.compile(r"^\W*thought[ \t]*#?\d*[*_ \t]*[:：][*_ \t]*", re.IGNORECASE)
+_OBSERVATION = re.compile(
+    r"^[^\w\n]*+observation[ \t]*+#?\d*+[*_ \t]*+[:：]", re.IGNORECASE | re.MULTILINE
+)
+_THOUGHT = re.compile(r"\W*+thought[ \t]*+#?\d*+[*_ \t]*+[:：][*_ \t]*+", re.IGNORECASE)
 _CONCLUDES = re.compile(
     r"\bfinal answer\b\W{0,4}(?:is\b|[:：])|\b(?:so|therefore|thus|hence),? the answer is\b"
-    r"|^(?:\W*thought[ \t]*\d*[*_ \t]*[:：])?\W*(?:the )?answer(?: is\b|[*_ \t]*[:：])",
+    r"|^(?:[^\w\n]*+thought[ \t]*+\d*+[*_ \t]*+[:：])?+[^\w\n]*+(?:the )?answer(?: is\b|[*_ \t]*+[:：])",
     re.IGNORECASE | re.MULTILINE,
 )
+_INSTRUCTED = re.compile(
+    r"no action was read|no search is left|if the answer cannot be found|\btwo actions?\b"
+    r"|\bactions? is one of\b|\bwas searched before\b",
+    re.IGNORECASE,
+)
+"""How our own instructions speak of actions."""
+_PLANS = re.compile(
+    r"\?|\b(?:i|we|let me|let us|let's|need|needs|must|should|next|start|search\w*|look\w*|find"
+    r"|passages?|observations?|thought|question)\b",
+    re.IGNORECASE,
+)
+"""Words of a thought that plans, or speaks of what was read; a plain statement has none."""
+_IS = re.compile(r"\b(?:is|are|was|were)\b", re.IGNORECASE)
+_SMALL = frozenset(
+    "a an the of in on at for to by with from and or is are was were be been do does did has have"
+    " had which what who whom whose when where why how that this it its as".split()
+)
+_STATEMENT = 40
+"""Words of a thought that may be read as the answer; longer ones reason."""
+_TRIES = 20
+"""Actions that are looked at for one with an argument."""
+_ARGUMENT = 2000
+"""Characters of an argument that are read."""
 _CLOSES = {"[": "]", "(": ")"}
 _EDGES = " \t\r\n*_`\"'“”"
 
@@ -41,38 +72,113 @@ class ReactReply:
     action: Literal["search", "finish", "none"]
     argument: str
     """What to search for, or the answer as parsed; "" where no action could be read."""
+    rejected: Rejected = ""
+    """Why an answer that stands there is none."""
 
 
-def parse_react(reply: str, answer_type: AnswerType) -> ReactReply:
+def parse_react(
+    reply: str,
+    answer_type: AnswerType,
+    parts: PromptParts = PromptParts(),
+    *,
+    observed: bool = False,
+) -> ReactReply:
     """Read the thought and the first action off a reply.
 
     `Search[…]` and `Finish[…]`, also with round brackets, a colon or an "Action Input" line behind
     "Action:", and without a closing bracket. A reply without an action that says "So the answer
-    is …" finishes; any other is no action.
+    is …" finishes, and so does one plain statement that answers the question in its own words
+    ("The measure for fact verification is CXMI"), where something has been observed; any other is
+    no action. Our own instructions, given back, are no action, and neither is a search for a
+    placeholder or for what an example of the prompt searches. An answer that is an echo of the
+    prompt is `rejected`, and no action.
+
+    Args:
+        reply: The model's reply, of any text; only its bounded part is read.
+        answer_type: The kind of answer asked for.
+        parts: What the prompt said: an echo of it is neither a search nor an answer.
+        observed: Whether a search has been made, so that a statement can rest on it.
     """
     text = _own(reply)
-    actions = list(_ACTION.finditer(text))
+    actions = _actions(text)
     thought = _unlabelled(text[: actions[0].start()] if actions else text)
     for found in actions:
-        name = (found["labelled"] or found["bare"]).lower()
-        argument = _argument(text[found.end() :])
-        if name == "finish":
-            return ReactReply(thought, "finish", parse_answer(argument, answer_type))
-        if re.search(r"\w", argument):
+        argument = _argument(text[found.end() :][:_ARGUMENT])
+        if _name(found) == "finish":
+            return _finish(thought, read_answer(argument, answer_type, parts))
+        if re.search(r"\w", argument) and not is_echo(argument, parts._replace(question="")):
             return ReactReply(thought, "search", " ".join(argument.split()))
     if _CONCLUDES.search(text):
-        return ReactReply(thought, "finish", parse_answer(text, answer_type))
+        return _finish(thought, read_answer(text, answer_type, parts))
+    stated = _stated(thought, parts.question) if observed and not actions else ""
+    if stated and not is_echo(stated, parts):
+        return ReactReply(thought, "finish", parse_answer(stated, answer_type))
     return ReactReply(thought, "none", "")
 
 
 def last_answer(reply: str, answer_type: AnswerType) -> str:
     """Read a reply that had to finish: its first Finish, else the prose of one without actions."""
+    return read_last(reply, answer_type).argument
+
+
+def read_last(
+    reply: str, answer_type: AnswerType, parts: PromptParts = PromptParts()
+) -> ReactReply:
+    """Read the last reply as `last_answer` does; or Unknown, and why, where it is an echo."""
     text = _own(reply)
-    actions = list(_ACTION.finditer(text))
-    for found in actions:
-        if (found["labelled"] or found["bare"]).lower() == "finish":
-            return parse_answer(_argument(text[found.end() :]), answer_type)
-    return UNKNOWN if actions else parse_answer(_unlabelled(text), answer_type)
+    actions = _actions(text)
+    said = next((one for one in actions if _name(one) == "finish"), None)
+    if said is None and actions:
+        return ReactReply("", "finish", UNKNOWN)
+    prose = _unlabelled(text)
+    told = _stated(prose, parts.question) or prose
+    answer = _argument(text[said.end() :][:_ARGUMENT]) if said else told
+    read = read_answer(answer, answer_type, parts)
+    return ReactReply("", "finish", read.answer, read.rejected)
+
+
+def _finish(thought: str, read: ReadAnswer) -> ReactReply:
+    """Finish with an answer; an echo of the prompt is none."""
+    if read.rejected:
+        return ReactReply(thought, "none", "", read.rejected)
+    return ReactReply(thought, "finish", read.answer)
+
+
+def _actions(text: str) -> list[re.Match[str]]:
+    """Return the first actions of a text, but for those that our own instructions name."""
+    found = list(islice(_ACTION.finditer(text), _TRIES))
+    return [one for one in found if not _INSTRUCTED.search(_line_of(text, one))]
+
+
+def _line_of(text: str, found: re.Match[str]) -> str:
+    """Return the line that a match begins in, up to the match's end."""
+    begin = text.rfind("\n", 0, max(found.start(), found.start("bare"))) + 1
+    return text[begin : found.end()][-_ARGUMENT:]
+
+
+def _name(found: re.Match[str]) -> str:
+    return str(found["labelled"] or found["bare"]).lower()
+
+
+def _stated(thought: str, question: str) -> str:
+    """Return what a thought answers that is one plain statement about the question, or "".
+
+    It says the question's words again, at least half of them, and something more; where they all
+    stand before "is", what stands behind it is the answer.
+    """
+    said, asked = words(thought), set(words(question)) - _SMALL
+    told = set(said) - _SMALL
+    if not asked or not 2 < len(said) <= _STATEMENT or "\n" in thought.strip():
+        return ""
+    if _PLANS.search(thought) or is_unknown(thought):
+        return ""
+    if 2 * len(asked & told) < len(asked) or not told - asked:
+        return ""
+    verb = _IS.search(thought)
+    if verb and set(words(thought[: verb.start()])) - _SMALL <= asked:
+        rest = thought[verb.end() :].strip()
+        return rest if set(words(rest)) - asked - _SMALL else thought
+    return thought
 
 
 def _own(reply: str) -> str:
@@ -83,7 +189,8 @@ def _own(reply: str) -> str:
 
 
 def _unlabelled(text: str) -> str:
-    return _THOUGHT.sub("", text).strip()
+    label = _THOUGHT.match(text)
+    return text[label.end() if label else 0 :].strip()
 
 
 def _argument(text: str) -> str:

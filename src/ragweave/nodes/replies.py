@@ -5,27 +5,71 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from typing import Literal, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
 from ragweave.state import AnswerType
+from ragweave.tools.text.bound import bounded
+from ragweave.tools.text.echo import EchoKind, PromptParts, echo_of
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
+
+Rejected = EchoKind | Literal["no_conclusion"]
+"""Why what a reply says is no answer: an echo of the prompt, or reasoning that arrives nowhere."""
+
+
+class ReadAnswer(NamedTuple):
+    """What a reply answers."""
+
+    answer: str
+    """The answer, or the literal `Unknown`."""
+    rejected: Rejected = ""
+    """Why the answer is Unknown although the reply did not say so."""
+
 
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*$", re.MULTILINE)
 _MARKER = re.compile(
     r"(?:(?:^|(?<=[.!?:;] ))[ \t>*#_]*|\b(?:so|thus|hence|therefore|and),? )"
-    r"(?:the|my) (?:(?:final|correct|short) )?answer is\s*:?"
+    r"(?:the|my) (?:(?:final|correct|short) )?answer"
+    r"(?: to (?:the|this|that|your) question[^\n]{0,300}?)? is\s*:?"
     r"|\bso,? (?:final )?answer is\s*:?|\bfinal answer\s*:?"
     r"|\b(?:la respuesta es|die antwort (?:ist|lautet)|la réponse est|la risposta è|答案是)\s*:?"
     r"|(?:^|(?<=[.!?] ))[ \t>*#_]*(?:(?:short )?answer|antwort|respuesta|réponse|risposta|a|答案)"
-    r"[ \t]*[*_]*[ \t]*[:：]"
+    r"[ \t]*+[*_]*+[ \t]*+[:：]"
     r"|^[ \t>*#_]*(?:short )?answer[ \t*_]*$",
     re.IGNORECASE | re.MULTILINE,
 )
 _WRAPPED = re.compile(
     r"<answer>(.*?)(?:</answer>|\Z)|\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}", re.DOTALL | re.IGNORECASE
+)
+_DELIMITERS = re.compile(r"</?\s?passage\b[^>\n]{0,400}>?", re.IGNORECASE)
+_ATTRIBUTED = re.compile(
+    r"(?:,? ?[(\[]|, )(?:(?:as )?(?:stated|mentioned|given|said|found|written|described)"
+    r" (?:in|by)|(?:see|source:?|from|according to|based on)) ?(?:the )?"
+    r"(?:passage|context|text|document|article|knowledge)s?[ \d,and]{0,20}[)\]]?\.?\Z"
+    r"| ?[(\[](?:passage|document|knowledge)s? ?[\d, and]{1,20}[)\]]\.?\Z",
+    re.IGNORECASE,
+)
+_BY_SOURCE = re.compile(
+    r"(?:according to|based on|as stated in|from|in) (?:the )?(?:(?:given|provided|above|first|second"
+    r"|third) )?(?:passage|context|text|document|article|knowledge|information)s?(?: \d{1,3})?"
+    r"(?: provided| given| above)?, ?(?=\S)",
+    re.IGNORECASE,
+)
+_ABOUT_SOURCE = re.compile(
+    r"(?:this|that|it|the answer|as|see|source|the information|both|all)\b.{0,60}?\b(?:stated|mentioned"
+    r"|found|given|said|based|according|supported|comes?|described|written|passages?|context|text)\b",
+    re.IGNORECASE,
+)
+_RULES_OUT = re.compile(
+    r"\W*(?:(?:the )?(?:first|second|third|other|remaining) )?(?:passages?|documents?|knowledge)"
+    r"(?: \d{1,3})?\b|\W*useful information\b|\W*(?:neither|none|both) of the passages\b",
+    re.IGNORECASE,
+)
+_CONCLUDES = re.compile(
+    r"(?:so|therefore|thus|hence|in conclusion|overall|consequently|in short)\b,? ?", re.IGNORECASE
 )
 _TEX = re.compile(r"\\(?:text|mathrm|textbf)\{([^{}]*)\}")
 _TAG = re.compile(r"</?(?:b|i|u|em|strong|p|span|code|br)\s*/?>", re.IGNORECASE)
@@ -36,6 +80,8 @@ _ALONE = 4
 """Words of a first line that is an answer by itself."""
 _GOES_ON = 3
 """Words behind a first sentence that make it a sentence of its own."""
+_LOOKED_AT = 2000
+"""Characters of a line in which sentences are told apart."""
 _WRAPPING = " \t\n*_`\"'“”‘’"
 
 
@@ -45,18 +91,75 @@ def parse_answer(reply: str, answer_type: AnswerType) -> str:
     A reply with reasoning is read behind its last "So the answer is …" or "Answer:", or from its
     last `<answer>…</answer>`, `\boxed{…}` or `{"answer": …}`; without such a mark a short answer
     is the first line that says anything, a long one the whole reply. Code fences, emphasis,
-    quotes and a thinking block are dropped. A yes/no reply that is neither counts as unknown.
+    quotes, a thinking block and where the answer was found ("This is stated in passage 2.") are
+    dropped. A yes/no reply that is neither counts as unknown, and so does a delimiter or a
+    placeholder of the prompt. Of a long reply only `MAX_REPLY` characters are read.
+    """
+    return read_answer(reply, answer_type).answer
+
+
+def read_answer(
+    reply: str,
+    answer_type: AnswerType,
+    parts: PromptParts = PromptParts(),
+    *,
+    reasons: bool = False,
+) -> ReadAnswer:
+    """Return the answer as `parse_answer` reads it; or Unknown, and why, where it is none.
+
+    Args:
+        reply: The model's reply, of any text.
+        answer_type: The kind of answer asked for.
+        parts: What the prompt said: an echo of it is no answer.
+        reasons: Whether the reply was to reason first and then to conclude. A reasoning without
+            its "So the answer is …" is then no answer, but for a single sentence, a first line of
+            a few words, and a last sentence that begins with "So" or the like.
     """
     text = _TAG.sub("", bare_text(reply))
     wrapped = _wrapped(text)
     said = text if wrapped is None else wrapped
     if answer_type == "long":
-        return UNKNOWN if is_unknown(said) else said
+        return _unless_echo(said, UNKNOWN if is_unknown(said) else said, parts)
     marked = _behind_marker(said)
-    answer = _first_line(said) if marked is None else _first_sentence(_first_line(marked))
+    if marked is None and wrapped is None and reasons:
+        concluded = _concluded(said, answer_type)
+        if concluded is None:
+            return ReadAnswer(UNKNOWN, "" if is_unknown(said) else "no_conclusion")
+        said = concluded
+    answer = _plain_answer(said, marked)
     if is_unknown(answer) or (marked is None and not _stands_alone(answer) and is_unknown(said)):
-        return UNKNOWN
-    return _yes_or_no(answer) if answer_type == "yes_no" else _shown(answer)
+        return ReadAnswer(UNKNOWN, echo_of(_first_line(said)) if marked is None else "")
+    shown = _yes_or_no(answer) if answer_type == "yes_no" else _shown(answer)
+    return _unless_echo(answer, shown, parts)
+
+
+def _unless_echo(said: str, answer: str, parts: PromptParts) -> ReadAnswer:
+    kind = "" if answer == UNKNOWN else echo_of(said, parts)
+    return ReadAnswer(UNKNOWN, kind) if kind else ReadAnswer(answer)
+
+
+def _plain_answer(said: str, marked: str | None) -> str:
+    """Return the first line's answer, without its delimiters and where it was found."""
+    line = _first_line(said if marked is None else marked)
+    inner = _DELIMITERS.sub(" ", line).strip(_WRAPPING)
+    if inner != line and len(inner.split()) > 0:
+        line = _without_full_stop(inner)
+    cut = _first_sentence(line) if marked is not None else _before_source(line)
+    bare = _ATTRIBUTED.sub("", _BY_SOURCE.sub("", cut[:_LOOKED_AT], count=1) + cut[_LOOKED_AT:])
+    return _without_full_stop(bare.strip(_WRAPPING)).strip(_WRAPPING)
+
+
+def _concluded(said: str, answer_type: AnswerType) -> str | None:
+    """Return where a reasoning without a mark arrives; None where it arrives nowhere."""
+    first = _first_line(said)
+    sentences = split_sentences(said[-_LOOKED_AT:])
+    if _stands_alone(first) or (answer_type == "yes_no" and _YES_NO.match(first)):
+        return said
+    if len(sentences) > 1:
+        last = sentences[-1].text
+        lead = _CONCLUDES.match(last)
+        return last[lead.end() :] if lead else None
+    return None if _RULES_OUT.match(first) else said
 
 
 def _stands_alone(line: str) -> bool:
@@ -68,24 +171,32 @@ def _shown(answer: str) -> str:
     """Return a short answer that fits a screen: the whole reply stands in the candidate."""
     if len(answer) <= _LONGEST:
         return answer
-    first = split_sentences(answer)[0].text
+    first = split_sentences(answer[: _LONGEST + 1])[0].text
     return first if len(first) <= _LONGEST else first[: _LONGEST - 1] + "…"
 
 
 def _first_sentence(line: str) -> str:
     """Cut what a reply goes on to say behind the answer; "Dr. No" goes on by a word only."""
-    sentences = split_sentences(line)
+    sentences = split_sentences(line[:_LOOKED_AT])
     if len(sentences) < 2 or len(line[sentences[0].end :].split()) < _GOES_ON:
         return line
     return _without_full_stop(sentences[0].text).strip(_WRAPPING)
 
 
+def _before_source(line: str) -> str:
+    """Cut a second sentence that says only where the answer of the first one stands."""
+    sentences = split_sentences(line[:_LOOKED_AT])
+    if len(sentences) < 2 or not _ABOUT_SOURCE.match(sentences[1].text):
+        return line
+    return _first_sentence(line)
+
+
 def bare_text(reply: str) -> str:
-    """Return `reply` without thinking blocks and code fences.
+    """Return `reply`, bounded, without thinking blocks and code fences.
 
     A thinking block may lack its first mark: chat templates often write that themselves.
     """
-    spoken = _THOUGHT.sub("\n", reply).split("</think>")[-1]
+    spoken = _THOUGHT.sub("\n", bounded(reply)).split("</think>")[-1]
     return _FENCE.sub("", spoken).strip()
 
 
@@ -98,7 +209,7 @@ def cut_off(message: BaseMessage | None) -> bool:
 
 def _wrapped(text: str) -> str | None:
     if text.startswith("{"):
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             return _field(json.loads(text))
     found = [match.group(match.lastindex or 0) for match in _WRAPPED.finditer(text)]
     return _TEX.sub(r"\1", found[-1]).strip() if found else None

@@ -11,7 +11,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
 
 from ragweave.nodes.ask import Ask, Reply, ask
-from ragweave.nodes.notes import note
+from ragweave.nodes.notes import note, rejected
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.replies import parse_answer
 from ragweave.nodes.rounds import (
@@ -22,10 +22,12 @@ from ragweave.nodes.rounds import (
     refuse_samples,
     search_for,
 )
-from ragweave.nodes.self_ask_reply import SelfAskReply, final_answer, parse_self_ask
+from ragweave.nodes.self_ask_prompts import EXAMPLES
+from ragweave.nodes.self_ask_reply import SelfAskReply, parse_self_ask, read_final
 from ragweave.nodes.step import Step, Work, pure
 from ragweave.state import Hop, Update
 from ragweave.tools.models import Models
+from ragweave.tools.text.echo import PromptParts
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 from ragweave.tools.text.untrusted import one_line
 
@@ -123,14 +125,19 @@ def chain_update(
     """Start the search that the reply asks for, or end with its answer."""
     hops: list[Hop] = state["hops"]
     last = is_last(state, options)
+    seen = "\n".join(hop["result"] for hop in hops)
+    parts = PromptParts(state["question"], EXAMPLES, seen)
     if last:
-        said = SelfAskReply("final", final_answer(reply.text, state["answer_kind"]))
+        read = read_final(reply.text, state["answer_kind"], parts)
+        said = SelfAskReply("final", read.answer, read.rejected)
     else:
-        said = parse_self_ask(reply.text, state["answer_kind"], first=not hops)
+        said = parse_self_ask(reply.text, state["answer_kind"], parts, first=not hops)
     query = _to_look_up(said, "" if hops or last else state["question"])
     notes = []
     asks_on = last and said.text in ("", UNKNOWN) and not is_unknown(reply.text)
-    if said.kind == "unreadable" or asks_on:
+    if said.rejected:
+        notes = [rejected(config, NAME, said.rejected)]
+    elif said.kind == "unreadable" or asks_on:
         notes = [note(config, NAME, "step_unparsed")]
     elif said.kind == "final" and query:
         notes = [note(config, NAME, "unknown_before_search")]
