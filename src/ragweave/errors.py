@@ -35,3 +35,7 @@ class ModelError(RagweaveError):
 
 class RunTimeoutError(RagweaveError, TimeoutError):
     """A run took longer than its `timeout` option."""
+
+
+class UnusableModelError(ModelError, UsageError):
+    """A model file that cannot be used as it is (damaged, no chat model, too large); exit code 2."""
