@@ -7,7 +7,15 @@ from ragweave.tools.models.roles import ChatModel, Models, Role
 from ragweave.tools.models.specs import chat_model
 
 __all__ = [
-    *("ChatModel", "Models", "Role", "chat_model"),
-    *("Form", "offered_forms", "aoffered_forms", "reply_limit", "within_limit"),
-    *("is_transient", "status_of"),
+    "ChatModel",
+    "Form",
+    "Models",
+    "Role",
+    "aoffered_forms",
+    "chat_model",
+    "is_transient",
+    "offered_forms",
+    "reply_limit",
+    "status_of",
+    "within_limit",
 ]

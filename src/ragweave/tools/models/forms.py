@@ -52,7 +52,7 @@ def offered_forms(model: ChatModel) -> frozenset[Form]:
         return ready
     try:
         reply = target.invoke(_QUESTION, **_TRY)
-    except Exception as fault:
+    except Exception as fault:  # noqa: BLE001 - raised again where it says nothing of forms
         return _remember(target, _refused(fault))
     return _remember(target, _seen(reply))
 
@@ -65,7 +65,7 @@ async def aoffered_forms(model: ChatModel) -> frozenset[Form]:
         return ready
     try:
         reply = await target.ainvoke(_QUESTION, **_TRY)
-    except Exception as fault:
+    except Exception as fault:  # noqa: BLE001 - raised again where it says nothing of forms
         return _remember(target, _refused(fault))
     return _remember(target, _seen(reply))
 

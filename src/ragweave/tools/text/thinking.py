@@ -98,9 +98,7 @@ class ThinkingFlow:
             self.thought += thought
             self._state, self._held = "behind", rest
             return
-        keep = next(
-            n for n in range(len(self._end) - 1, -1, -1) if thought.endswith(self._end[:n])
-        )
+        keep = next(n for n in range(len(self._end) - 1, -1, -1) if thought.endswith(self._end[:n]))
         cut = len(thought) - keep
         self.thought += thought[:cut]
         self._held = thought[cut:]

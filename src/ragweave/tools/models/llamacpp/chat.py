@@ -15,7 +15,7 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel, PrivateAttr
 from typing_extensions import override
 
-from ragweave.errors import ModelError, UnusableModelError
+from ragweave.errors import UnusableModelError
 from ragweave.tools.models.llamacpp.engine import AsyncInbox, Engine, Inbox, Loader
 from ragweave.tools.models.llamacpp.fields import LlamaCppFields
 from ragweave.tools.models.llamacpp.generation import Finished, GenerationJob, Piece

@@ -30,16 +30,40 @@ _MAX_TENSORS = 1 << 17
 _ENCODERS = ("bert", "t5", "neo-bert", "eurobert", "clip", "wavtokenizer", "gemma-embedding")
 
 _TYPES = {
-    **{0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20)},
-    **{6: ("Q5_0", 32, 22), 7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34), 9: ("Q8_1", 32, 36)},
-    **{10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110), 12: ("Q4_K", 256, 144)},
-    **{13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210), 15: ("Q8_K", 256, 292)},
-    **{16: ("IQ2_XXS", 256, 66), 17: ("IQ2_XS", 256, 74), 18: ("IQ3_XXS", 256, 98)},
-    **{19: ("IQ1_S", 256, 50), 20: ("IQ4_NL", 32, 18), 21: ("IQ3_S", 256, 110)},
-    **{22: ("IQ2_S", 256, 82), 23: ("IQ4_XS", 256, 136), 24: ("I8", 1, 1), 25: ("I16", 1, 2)},
-    **{26: ("I32", 1, 4), 27: ("I64", 1, 8), 28: ("F64", 1, 8), 29: ("IQ1_M", 256, 56)},
-    **{30: ("BF16", 1, 2), 34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66), 39: ("MXFP4", 32, 17)},
-    **{40: ("NVFP4", 64, 36), 41: ("Q1_0", 128, 18)},
+    0: ("F32", 1, 4),
+    1: ("F16", 1, 2),
+    2: ("Q4_0", 32, 18),
+    3: ("Q4_1", 32, 20),
+    6: ("Q5_0", 32, 22),
+    7: ("Q5_1", 32, 24),
+    8: ("Q8_0", 32, 34),
+    9: ("Q8_1", 32, 36),
+    10: ("Q2_K", 256, 84),
+    11: ("Q3_K", 256, 110),
+    12: ("Q4_K", 256, 144),
+    13: ("Q5_K", 256, 176),
+    14: ("Q6_K", 256, 210),
+    15: ("Q8_K", 256, 292),
+    16: ("IQ2_XXS", 256, 66),
+    17: ("IQ2_XS", 256, 74),
+    18: ("IQ3_XXS", 256, 98),
+    19: ("IQ1_S", 256, 50),
+    20: ("IQ4_NL", 32, 18),
+    21: ("IQ3_S", 256, 110),
+    22: ("IQ2_S", 256, 82),
+    23: ("IQ4_XS", 256, 136),
+    24: ("I8", 1, 1),
+    25: ("I16", 1, 2),
+    26: ("I32", 1, 4),
+    27: ("I64", 1, 8),
+    28: ("F64", 1, 8),
+    29: ("IQ1_M", 256, 56),
+    30: ("BF16", 1, 2),
+    34: ("TQ1_0", 256, 54),
+    35: ("TQ2_0", 256, 66),
+    39: ("MXFP4", 32, 17),
+    40: ("NVFP4", 64, 36),
+    41: ("Q1_0", 128, 18),
 }
 """Name, values a block and bytes a block of ggml's tensor types."""
 _REMOVED = {4, 5, 31, 32, 33, 36, 37, 38}
@@ -217,8 +241,16 @@ def _check_values(header: _Header) -> None:
     architecture = header.metadata.get("general.architecture", "")
     for name in ("embedding_length", "block_count", "attention.head_count", "context_length"):
         value = header.metadata.get(f"{architecture}.{name}")
-        if value is not None and not (isinstance(value, int) and 0 <= value < 1 << 31):
+        if value is not None and not (isinstance(value, int) and 0 < value < 1 << 31):
             raise ValueError(f"impossible {name}")
+    for key, value in header.metadata.items():
+        if isinstance(value, float) and not (math.isfinite(value) and value >= 0 or _signed(key)):
+            raise ValueError(f"impossible {key[:60]}")
+
+
+def _signed(key: str) -> bool:
+    """Say whether a number may be below zero, and is none that llama.cpp insists on."""
+    return not key.endswith(("epsilon", "freq_base"))
 
 
 class _Header:

@@ -208,7 +208,9 @@ def _environment() -> dict[str, str]:
     """Return the child's environment: it imports this very ragweave."""
     home = str(Path(ragweave.__file__).parents[1])
     paths = [home, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, dict.fromkeys(paths)))}
+    path = os.pathsep.join(filter(None, dict.fromkeys(paths)))
+    # ggml would start a debugger to show where it aborted.
+    return {**os.environ, "PYTHONPATH": path, "GGML_NO_BACKTRACE": "1"}
 
 
 def _outcome(code: int, told: str) -> Outcome:

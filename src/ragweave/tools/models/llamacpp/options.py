@@ -60,7 +60,9 @@ def call_options(
     if top_logprobs < 0:
         raise UsageError(f"top_logprobs must be 0 or more, not {top_logprobs}")
     if all_of_them["overflow"] not in ("error", "drop_start", "drop_middle"):
-        raise UsageError(f"overflow must be error, drop_start or drop_middle: {all_of_them['overflow']}")
+        raise UsageError(
+            f"overflow must be error, drop_start or drop_middle: {all_of_them['overflow']}"
+        )
     if all_of_them["thinking_tokens"] < 1:
         raise UsageError(
             f"thinking_tokens must be at least 1, not {all_of_them['thinking_tokens']}"

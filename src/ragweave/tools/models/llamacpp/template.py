@@ -27,9 +27,46 @@ _MAX_ITEMS = 1 << 20
 _SECONDS = 5.0
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _FILTERS = frozenset(
-    "abs capitalize count d default dictsort e escape first float groupby indent int items join "
-    "last length list lower map max min reject rejectattr replace reverse safe select selectattr "
-    "sort string title tojson trim truncate unique upper wordcount".split()
+    [
+        "abs",
+        "capitalize",
+        "count",
+        "d",
+        "default",
+        "dictsort",
+        "e",
+        "escape",
+        "first",
+        "float",
+        "groupby",
+        "indent",
+        "int",
+        "items",
+        "join",
+        "last",
+        "length",
+        "list",
+        "lower",
+        "map",
+        "max",
+        "min",
+        "reject",
+        "rejectattr",
+        "replace",
+        "reverse",
+        "safe",
+        "select",
+        "selectattr",
+        "sort",
+        "string",
+        "title",
+        "tojson",
+        "trim",
+        "truncate",
+        "unique",
+        "upper",
+        "wordcount",
+    ]
 )
 """Filters that templates may use; the others may build values of any size."""
 
@@ -78,7 +115,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             raise SecurityError("+ on values that large")
         return super().call_binop(context, operator, left, right)
 
-    def call(self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+    def call(self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         self.budget.step()
         name = getattr(__obj, "__name__", "")
         owner = getattr(__obj, "__self__", None)
@@ -344,12 +381,8 @@ def _raise(message: str) -> NoReturn:
 
 def _refused(error: BaseException, *, tools: bool = False) -> UnusableModelError:
     wanted = " (it may want tools, which ragweave has none of; give another by chat_template=…)"
-    return UnusableModelError(
-        f"the chat template failed: {_line(error)}{wanted if tools else ''}"
-    )
+    return UnusableModelError(f"the chat template failed: {_line(error)}{wanted if tools else ''}")
 
 
 def _line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
-
-

@@ -15,9 +15,7 @@ class TextFlow:
     sequence are held back; tokens are counted elsewhere, held back or not.
     """
 
-    def __init__(
-        self, stops: Sequence[str] = (), *, marks: tuple[str, str] | None = None
-    ) -> None:
+    def __init__(self, stops: Sequence[str] = (), *, marks: tuple[str, str] | None = None) -> None:
         """Begin a reply.
 
         Args:

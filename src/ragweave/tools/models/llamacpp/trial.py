@@ -54,9 +54,7 @@ def measure(
         ModelError: The model can't be loaded, or computes no numbers.
     """
     shape = {"n_ctx": prompt + reply + 32, "n_batch": max(prompt, 32), "n_parallel": 1}
-    core = Core(
-        read_gguf(path), CoreSettings(**{**settings, **shape}), extra_buffers=extra_buffers
-    )
+    core = Core(read_gguf(path), CoreSettings(**{**settings, **shape}), extra_buffers=extra_buffers)
     words = core.vocabulary.encode(_TEXT) or [0]
     tokens = (words * (prompt // len(words) + 1))[:prompt]
     began = time.perf_counter()
