@@ -67,3 +67,7 @@ class LockedError(RagweaveError):
         super().__init__(f"{path} is locked by {by}; try again when it has finished")
         self.path = path
         self.holder = holder
+
+
+class UnusableModelError(ModelError, UsageError):
+    """A model file that cannot be used as it is (damaged, no chat model, too large); exit code 2."""

@@ -22,7 +22,7 @@ from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.prompt import Fitted, Prompt, fit
 from ragweave.nodes.step import Call, Step, Work
 from ragweave.state import Note, Update, Usage
-from ragweave.tools.models import ChatModel, Models, Role
+from ragweave.tools.models import ChatModel, Models, Role, within_limit
 from ragweave.tools.text.bound import bounded
 from ragweave.tools.text.tokens import estimate_message_tokens, estimate_tokens
 
@@ -79,7 +79,7 @@ def ask(
     notes = [_dropped(question.name, fitted, config)] if fitted.dropped else []
     if fitted.dropped and not fitted.passages:
         return {**question.update(state, options, Reply("", [])), "notes": notes}
-    settings = {**prompt.settings, **_form(model, prompt, fitted, options)}
+    settings = within_limit(model, {**prompt.settings, **_form(model, prompt, fitted, options)})
     call = Call(model, fitted.messages, settings, _labelled(question, state, config))
     message = cast("BaseMessage", (yield call))
     text = message.text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates break JSON

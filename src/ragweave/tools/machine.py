@@ -7,11 +7,13 @@ import os
 import platform
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Literal
+from typing import Any, Literal
 
-from ragweave.errors import MissingExtraError, ModelError
+from ragweave.errors import MissingExtraError, ModelError, RagweaveError
 from ragweave.tools.models.llamacpp.binding import bind
+from ragweave.tools.models.llamacpp.families import family_of, looks_base
 from ragweave.tools.models.llamacpp.gguf import GGUFFacts, read_gguf
+from ragweave.tools.models.llamacpp.guard import extra_buffers, run_trial, suspect, system_info
 from ragweave.tools.models.llamacpp.hardware import free_memory, needed_memory, physical_cores
 
 Level = Literal["ok", "note", "problem"]
@@ -25,6 +27,16 @@ _PACKAGES = (
     ("sentence-transformers", "chroma"),
     ("llama-cpp-python", "llamacpp"),
 )
+_WHEELS = (
+    ("CUDA", "cu125", "CUDA 12.5; there are cu118 to cu132"),
+    ("ROCm", "rocm72", "Linux; hip-radeon on Windows"),
+    ("Vulkan", "vulkan", "Linux and Windows, any GPU"),
+    ("Metal", "metal", "macOS"),
+)
+"""Builds of llama-cpp-python, as its README names them."""
+_INDEX = "https://abetlen.github.io/llama-cpp-python/whl"
+_READ, _WRITTEN = 256, 24
+"""Tokens that are read and written to measure a model's speed."""
 _LONG = 8192
 """Tokens; a context that most uses stay below, shown beside the model's own."""
 
@@ -34,7 +46,7 @@ class Finding:
     """One fact."""
 
     topic: str
-    """What it is about: `package`, `machine`, `gpu`, `model`."""
+    """What it is about: `package`, `machine`, `gpu`, `model`, `speed`, `faster builds`."""
     level: Level
     """`problem` keeps something that was asked for from working; `note` is worth knowing."""
     text: str
@@ -55,6 +67,60 @@ def inspect_machine(model_path: str | None = None) -> list[Finding]:
     if model_path is not None:
         found += _model(model_path)
     return found
+
+
+def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
+    """Run a model in a child process, as the engine would, and say how fast it is.
+
+    Args:
+        path: A GGUF file.
+        settings: Those of a spec; `repack`, `n_gpu_layers` and `n_threads` count here.
+
+    Returns:
+        Facts to show behind those of `inspect_machine`; a model that cannot be run is a problem.
+    """
+    repack = settings.get("repack", "auto")
+    placed = {k: settings[k] for k in ("n_gpu_layers", "n_threads") if k in settings}
+    try:
+        facts = read_gguf(path)
+        extra = extra_buffers(facts, repack, n_gpu_layers=placed.get("n_gpu_layers", -1))
+        read = min(_READ, (facts.context or _READ) // 2)
+        told = run_trial(
+            facts, {"extra_buffers": extra, "prompt": read, "reply": _WRITTEN, **placed}
+        )
+    except RagweaveError as error:
+        return [Finding("speed", "problem", str(error))]
+    if told.speed is None:
+        return [Finding("speed", "problem", f"a trial ended with {told.cause}")]
+    speed = (
+        f"prefill {told.speed.prefill:.1f} tokens a second, generation "
+        f"{told.speed.generation:.1f} ({read} tokens read, {_WRITTEN} written)"
+    )
+    return [Finding("speed", "ok", speed), _buffers(repack, extra=extra), *_wheels()]
+
+
+def _buffers(repack: str, *, extra: bool) -> Finding:
+    """Say whether weights are repacked for this processor, and why not."""
+    amx = "AMX seen" if suspect(system_info()) else "no AMX seen"
+    if extra:
+        return Finding("speed", "ok", f"extra buffers on (repack={repack}, {amx})")
+    why = "as asked for" if repack == "off" else "this build crashed with them in a trial"
+    return Finding("speed", "note", f"extra buffers off: {why} (repack={repack}, {amx})")
+
+
+def _wheels() -> list[Finding]:
+    """Name the builds for GPUs, unless this one already has its GPU."""
+    if bind().llama_supports_gpu_offload():
+        return []
+    line = "pip install --force-reinstall --no-deps --prefer-binary llama-cpp-python"
+    return [
+        Finding(
+            "faster builds",
+            "note",
+            f"{name}: {line} --extra-index-url {_INDEX}/{folder} ({where})",
+        )
+        for name, folder, where in _WHEELS
+    ]
 
 
 def _packages() -> list[Finding]:
@@ -114,7 +180,8 @@ def _model(path: str) -> list[Finding]:
             "model",
             "ok",
             f"{facts.name}: architecture {facts.architecture or 'not stated'}, "
-            f"{facts.layers or '?'} layers, {_size(facts.size)} on disk",
+            f"{facts.layers or '?'} layers, {facts.quantisation or 'no tensors'}, "
+            f"{_size(facts.size)} on disk",
         )
     ]
     if facts.embedding_only:
@@ -123,16 +190,33 @@ def _model(path: str) -> list[Finding]:
         found.append(Finding("model", "note", "it states no context length"))
     else:
         found.append(Finding("model", "ok", f"context {facts.context} tokens"))
-    found.append(_template(facts))
+    found += [_template(facts), *_family(facts)]
     contexts = sorted({min(n, facts.context or n) for n in (_LONG, facts.context or _LONG)})
     return found + [_need(facts, n_ctx) for n_ctx in contexts]
 
 
 def _template(facts: GGUFFacts) -> Finding:
     if facts.template is None:
-        text = "no chat template in the file: give one (chat_template=…) to chat with it"
+        text = (
+            "no chat template in the file: give one (chat_template=…), or chat_template=plain, "
+            "which has the model go on with the prompt's text"
+        )
         return Finding("model", "problem", text)
     return Finding("model", "ok", f"chat template of {len(facts.template)} characters")
+
+
+def _family(facts: GGUFFacts) -> list[Finding]:
+    """Say what the model's card recommends, and whether it is a base model."""
+    found: list[Finding] = []
+    family = family_of(facts)
+    if family is not None:
+        said = ", ".join(f"{name} {value}" for name, value in family.text.items())
+        text = f"family {family.name}: free text with sampling=card by {said} ({family.source})"
+        found.append(Finding("model", "ok", text))
+    if looks_base(facts):
+        text = "it looks like a base model: it goes on with texts and follows no instructions"
+        found.append(Finding("model", "note", text))
+    return found
 
 
 def _need(facts: GGUFFacts, n_ctx: int) -> Finding:

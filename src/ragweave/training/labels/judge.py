@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragweave.tools.claims import check_theta, match_ratio
-from ragweave.tools.models import ChatModel
+from ragweave.tools.models import ChatModel, within_limit
 from ragweave.tools.parts import PartRole
 from ragweave.training.labels.ask import draft_settings
 from ragweave.training.labels.balance import surplus
@@ -61,13 +61,16 @@ class JudgeMaker:
         check_theta(theta)
         check_aliases(aliases)
         self._drafts = Drafts(proxy, proxy_spec, draft)
+        self._proxy = proxy
         self._theta, self._aliases, self._gold, self._known = theta, aliases, gold, known
         self._balance, self._seed = balance, seed
         self.needs_gold = known is None and gold is None
 
     def settings(self) -> dict[str, Any]:
         """Return what bears on the rows."""
-        proxied = {"draft_settings": draft_settings()} if self._drafts.asks else {}
+        proxied: dict[str, Any] = {}
+        if self._proxy is not None:
+            proxied = {"draft_settings": within_limit(self._proxy, draft_settings())}
         named = {"gold": self._gold, "known": self._known}
         return {
             **self._drafts.told,

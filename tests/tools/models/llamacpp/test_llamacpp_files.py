@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import subprocess
 import sys
@@ -10,11 +11,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
 
 pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
 
 import tiny_gguf
-from ragweave.errors import MissingExtraError, ModelError
+from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
 from ragweave.tools.models.llamacpp import LlamaCppChat, binding
 from ragweave.tools.models.llamacpp.gguf import read_gguf
 
@@ -60,6 +62,103 @@ def test_a_file_that_is_no_model_says_so(tmp_path: Path, data: bytes | None, sai
         LlamaCppChat(path=str(path))
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, UsageError)
+
+
+def value(name: bytes, kind: int, data: bytes) -> bytes:
+    return struct.pack("<Q", len(name)) + name + struct.pack("<I", kind) + data
+
+
+def header(*pairs: bytes, tensors: bytes = b"", n_tensors: int = 0) -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", 3, n_tensors, len(pairs)) + b"".join(pairs) + tensors
+
+
+def tensor(name: bytes, shape: tuple[int, ...], kind: int, offset: int = 0) -> bytes:
+    sizes = struct.pack(f"<{len(shape)}Q", *shape)
+    told = struct.pack("<Q", len(name)) + name + struct.pack("<I", len(shape)) + sizes
+    return told + struct.pack("<IQ", kind, offset)
+
+
+TEXTS = struct.pack("<IQQ1s", 8, 1, 1, b"a")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (header(value(b"a", 8, struct.pack("<Q", 1 << 60))), "impossible text"),
+        (header(value(b"a", 8, struct.pack("<Q", 1 << 25))), "cut short"),
+        (header(value(b"a", 9, struct.pack("<IQ", 4, 1 << 60))), "impossible array"),
+        (header(value(b"a", 9, struct.pack("<IQ", 8, 1 << 22))), "cut short"),
+        (header(value(b"a", 9, struct.pack("<IQ", 9, 1))), "unknown array type"),
+        (header(value(b"a", 4, b"\0" * 4), value(b"a", 4, b"\0" * 4)), "comes twice"),
+        (header(value(b"general.alignment", 8, struct.pack("<Q1s", 1, b"x"))), "alignment"),
+        (header(value(b"general.alignment", 4, struct.pack("<I", 33))), "alignment"),
+        (header(value(b"general.alignment", 4, struct.pack("<I", 0))), "alignment"),
+        (header(value(b"tokenizer.ggml.tokens", 9, struct.pack("<IQI", 4, 1, 1))), "wrong type"),
+        (
+            header(
+                value(b"tokenizer.ggml.tokens", 9, TEXTS),
+                value(b"tokenizer.ggml.scores", 9, struct.pack("<IQ2f", 6, 2, 0, 0)),
+            ),
+            "does not fit the tokens",
+        ),
+        (
+            header(
+                value(b"general.architecture", 8, struct.pack("<Q1s", 1, b"x")),
+                value(b"x.attention.head_count", 4, struct.pack("<I", 0)),
+            ),
+            "impossible attention.head_count",
+        ),
+        (
+            header(value(b"x.attention.layer_norm_rms_epsilon", 6, struct.pack("<f", math.nan))),
+            "impossible x.attention.layer_norm_rms_epsilon",
+        ),
+        (header(tensors=tensor(b"t", (1 << 40, 1 << 40), 0), n_tensors=1), "impossible size"),
+        (header(tensors=tensor(b"t", (32,), 0, 7), n_tensors=1), "impossible size or place"),
+        (header(tensors=tensor(b"t", (33,), 8), n_tensors=1), "does not fill its blocks"),
+        (header(tensors=tensor(b"t", (1,) * 9, 0), n_tensors=1), "impossible tensor"),
+        (header(tensors=tensor(b"t", (32,), 4), n_tensors=1), "was taken out of llama.cpp"),
+        (header(tensors=tensor(b"t", (32,), 0), n_tensors=1), "incomplete, .* bytes are missing"),
+        (header(tensors=tensor(b"t", (32,), 0, 1 << 60), n_tensors=1), "incomplete"),
+    ],
+)
+def test_a_header_that_contradicts_itself_is_refused_before_llama_cpp_sees_it(
+    tmp_path: Path, data: bytes, said: str
+) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(data)
+    with pytest.raises(UnusableModelError, match=said) as caught:
+        LlamaCppChat(path=str(path))
+    assert isinstance(caught.value, UsageError)
+    assert "model.gguf" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@given(data=st.binary(max_size=400))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_random_bytes_behind_the_magic_are_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "random.gguf"
+    path.write_bytes(b"GGUF" + data)
+    with pytest.raises(UnusableModelError):
+        read_gguf(path)
+
+
+def test_a_quantisation_that_the_build_lacks_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    whole = tiny_gguf.write(tmp_path / "m.gguf").read_bytes()
+    name = b"blk.0.ffn_up.weight"
+    at = whole.index(name) + len(name) + 4 + 2 * 8
+    path = tmp_path / "new.gguf"
+    path.write_bytes(whole[:at] + struct.pack("<I", 999) + whole[at + 4 :])
+    with pytest.raises(UnusableModelError, match=r"new\.gguf: this llama-cpp-python .*type 999"):
+        LlamaCppChat(path=str(path)).invoke("hello")
+
+
+def test_a_name_with_line_breaks_is_shown_in_one_line(tmp_path: Path) -> None:
+    told = value(b"general.name", 8, struct.pack("<Q3s", 3, b"a\nb"))
+    path = tmp_path / "m.gguf"
+    path.write_bytes(header(told) + b"\0" * 32)
+    assert read_gguf(path).name == "a b"
 
 
 def test_a_folder_is_no_model(tmp_path: Path) -> None:
@@ -159,6 +258,10 @@ def test_a_file_without_template_says_how_to_give_one(tmp_path: Path) -> None:
     model = LlamaCppChat(path=str(path), n_threads=1, max_tokens=2, chat_template="{{ 'hi' }}")
     assert model.invoke("hello").usage_metadata["output_tokens"] <= 2
     model.close()
+    plain = LlamaCppChat(path=str(path), n_threads=1, max_tokens=2, chat_template="plain")
+    words = plain.engine.vocabulary
+    assert words.decode(plain._encode([HumanMessage("hello")])) == "hello\n\n"
+    plain.close()
 
 
 def test_a_missing_package_names_the_extra(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,6 +73,28 @@ def test_a_template_without_system_role_gets_it_in_the_first_message() -> None:
         "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
         "{% for %}",
         "{% unknown %}",
+        "{% for a in 'aaaaaaaaaa' * 900 %}{% for b in 'aaaaaaaaaa' * 900 %}{% endfor %}{% endfor %}",
+        "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(99) }}",
+        "{% for a in [[1]] recursive %}{{ loop(a) }}{% endfor %}",
+        "{% set n = namespace(t='aaaaaaaa') %}{% for i in range(99) %}{% set n.t = n.t ~ n.t %}"
+        "{% endfor %}",
+        "{% set n = namespace(t='aaaaaaaa') %}{% for i in range(99) %}{% set n.t = n.t + n.t %}"
+        "{% endfor %}",
+        "{% set n = namespace(t='aaaaaaaa') %}{% for i in range(99) %}"
+        "{% set n.t = n.t.replace('a', 'aa') %}{% endfor %}",
+        "{% set n = namespace(t='aaaaaaaa') %}{% for i in range(99) %}"
+        "{% set n.t %}{{ n.t }}{{ n.t }}{% endset %}{% endfor %}",
+        "{% set n = namespace(t=[1]) %}{% for i in range(99) %}{% set n.t = n.t + n.t %}{% endfor %}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ 'a'.center(10**9) }}",
+        "{{ 'a'.ljust(10**9) }}",
+        "{{ '{:1000000000}'.format(1) }}",
+        "{{ 'a' | center(10**9) }}",
+        "{{ [1] | batch(10**9, 0) | list }}",
+        "{{ 1.5 | round(10**9, 'ceil') }}",
+        "{{ lipsum(10**6) }}",
+        "{{ messages | tojson(indent=10**9) | length }}{{ raise_exception('x') }}",
+        "{% for tool in tools %}{{ tool.name }}{% endfor %}",
         "{{ " + "(" * 400 + ")" * 400 + " }}",
     ],
 )
@@ -95,3 +119,21 @@ def test_control_tokens_in_messages_stay_text(content: str) -> None:
     assert trusted.count("<|im_start|>") == 2
     assert trusted.count("<|im_end|>") == 1
     assert "<|endoftext|>" not in trusted
+
+
+def test_a_template_is_told_values_of_its_own_but_never_other_messages() -> None:
+    source = "{{ enable_thinking }} {{ messages[0].content }} {{ add_generation_prompt }}"
+    fragments = ChatTemplate(source).render(USER, {"enable_thinking": False, "messages": []})
+    assert fragments == [("False hi True", True)]
+
+
+def test_a_template_that_wants_tools_says_so() -> None:
+    with pytest.raises(ModelError, match="may want tools"):
+        rendered("{% for tool in tools %}{{ tool.name }}{% endfor %}")
+
+
+def test_a_template_renders_alike_in_many_threads() -> None:
+    template = ChatTemplate(tiny_gguf.CHATML, tiny_gguf.SPECIAL)
+    with ThreadPoolExecutor(8) as pool:
+        many = list(pool.map(lambda _: template.render(SYSTEM), range(64)))
+    assert all(one == many[0] for one in many)

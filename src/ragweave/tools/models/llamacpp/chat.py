@@ -15,19 +15,24 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel, PrivateAttr
 from typing_extensions import override
 
-from ragweave.errors import ModelError
+from ragweave.errors import UnusableModelError
 from ragweave.tools.models.llamacpp.engine import AsyncInbox, Engine, Inbox, Loader
 from ragweave.tools.models.llamacpp.fields import LlamaCppFields
 from ragweave.tools.models.llamacpp.generation import Finished, GenerationJob, Piece
 from ragweave.tools.models.llamacpp.job import Sink
 from ragweave.tools.models.llamacpp.options import Options, call_options
-from ragweave.tools.models.llamacpp.prompt import encode_prompt, fit
+from ragweave.tools.models.llamacpp.prompt import Encoded, encode_prompt, fit
 from ragweave.tools.models.llamacpp.replies import chunk, last_chunk, result
 from ragweave.tools.models.llamacpp.structured import structured
 from ragweave.tools.models.llamacpp.vocabulary import Vocabulary
+from ragweave.tools.tasks import task_of
 
 if TYPE_CHECKING:
     from ragweave.tools.models.llamacpp.template import ChatTemplate
+
+
+_FREE = frozenset({"recall", "reason"})
+"""Tasks whose replies are free text."""
 
 
 class LlamaCppChat(LlamaCppFields):
@@ -37,9 +42,10 @@ class LlamaCppChat(LlamaCppFields):
     common is computed once. The file's header is read when the object is made; the weights load
     at the first call. Copies and bindings share them.
 
-    Options that a call or `bind` may override: `temperature`, `top_p`, `top_k`, `max_tokens`,
-    `seed`, `stop`, `logprobs`, `top_logprobs`, `grammar`, `overflow`, `timeout`; and, without a
-    field, `json_schema` and `response_format`.
+    Options that a call or `bind` may override: `temperature`, `top_p`, `top_k`, `min_p`,
+    `presence_penalty`, `repetition_penalty`, `max_tokens`, `seed`, `stop`, `logprobs`,
+    `top_logprobs`, `grammar`, `overflow`, `timeout`, `thinking`, `thinking_tokens`,
+    `chat_template_kwargs`; and, without a field, `json_schema` and `response_format`.
 
     Example:
         >>> model = LlamaCppChat(path="model.gguf", n_ctx=8192)  # doctest: +SKIP
@@ -85,7 +91,7 @@ class LlamaCppChat(LlamaCppFields):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        options, inbox, engine = self._options(stop, kwargs), Inbox(), self.engine
+        options, inbox, engine = self._options(messages, stop, kwargs), Inbox(), self.engine
         job = self._job(engine, messages, options, inbox.sink, stream=False)
         with closing(inbox.events(engine, job, options.timeout)) as events:
             return result(_finished(next(events)), self._facts.name)
@@ -98,7 +104,7 @@ class LlamaCppChat(LlamaCppFields):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        options, inbox = self._options(stop, kwargs), AsyncInbox()
+        options, inbox = self._options(messages, stop, kwargs), AsyncInbox()
         engine = await asyncio.to_thread(lambda: self.engine)
         job = self._job(engine, messages, options, inbox.sink, stream=False)
         async with aclosing(inbox.events(engine, job, options.timeout)) as events:
@@ -112,7 +118,7 @@ class LlamaCppChat(LlamaCppFields):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        options, inbox, engine = self._options(stop, kwargs), Inbox(), self.engine
+        options, inbox, engine = self._options(messages, stop, kwargs), Inbox(), self.engine
         job = self._job(engine, messages, options, inbox.sink, stream=True)
         with closing(inbox.events(engine, job, options.timeout)) as events:
             for event in events:
@@ -130,7 +136,7 @@ class LlamaCppChat(LlamaCppFields):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        options, inbox = self._options(stop, kwargs), AsyncInbox()
+        options, inbox = self._options(messages, stop, kwargs), AsyncInbox()
         engine = await asyncio.to_thread(lambda: self.engine)
         job = self._job(engine, messages, options, inbox.sink, stream=True)
         async with aclosing(inbox.events(engine, job, options.timeout)) as events:
@@ -177,12 +183,25 @@ class LlamaCppChat(LlamaCppFields):
         del tools
         return len(self._encode(messages))
 
-    def _options(self, stop: list[str] | None, overrides: dict[str, Any]) -> Options:
-        return call_options(self.options(), stop, overrides)
+    def _options(
+        self, messages: Sequence[BaseMessage], stop: list[str] | None, overrides: dict[str, Any]
+    ) -> Options:
+        fields = self.options()
+        options = call_options(fields, stop, overrides)
+        if options.request.grammar is not None or not (options.thinking or _free(messages)):
+            return options
+        recommended = self.recommended(thinking=options.thinking)
+        return call_options({**fields, **recommended}, stop, overrides) if recommended else options
 
     def _encode(self, messages: Sequence[BaseMessage]) -> list[int]:
-        words = self.engine.vocabulary
-        return encode_prompt(messages, self._compiled(words), words)
+        options = self._options(messages, None, {})
+        return self._prompt(messages, self.engine.vocabulary, options).tokens
+
+    def _prompt(
+        self, messages: Sequence[BaseMessage], words: Vocabulary, options: Options
+    ) -> Encoded:
+        template, values = self._compiled(words), options.template_values
+        return encode_prompt(messages, template, words, values, thinking=options.thinking)
 
     def _job(
         self,
@@ -194,19 +213,22 @@ class LlamaCppChat(LlamaCppFields):
         stream: bool,
     ) -> GenerationJob:
         words, request = engine.vocabulary, options.request
-        tokens = encode_prompt(messages, self._compiled(words), words)
-        tokens = fit(tokens, engine.n_ctx, request.max_tokens, options.overflow)
-        return GenerationJob(tokens, request, words, sink, stream=stream)
+        prompt = self._prompt(messages, words, options)
+        tokens = fit(prompt.tokens, engine.n_ctx, request.max_tokens, options.overflow)
+        return GenerationJob(tokens, request, words, sink, stream=stream, marks=prompt.marks)
 
     def _compiled(self, words: Vocabulary) -> ChatTemplate:
         # jinja2 comes with llama-cpp-python, which is there where a model is loaded.
-        from ragweave.tools.models.llamacpp.template import ChatTemplate
+        from ragweave.tools.models.llamacpp.template import PLAIN, ChatTemplate
 
         source = self.chat_template or self._facts.template
         if source is None:
-            raise ModelError(
-                f"{self._facts.path.name} holds no chat template: give one (chat_template=…)"
+            raise UnusableModelError(
+                f"{self._facts.path.name} holds no chat template, as base models often do: take "
+                "an instruct model, give a template (chat_template=…), or chat_template=plain, "
+                "which has the model go on with the prompt's text"
             )
+        source = PLAIN if source == "plain" else source
         if self._template is None or self._template[0] != source:
             names = {
                 "bos_token": words.text(words.start) if words.start >= 0 else "",
@@ -220,3 +242,11 @@ def _finished(event: object) -> Finished:
     if not isinstance(event, Finished):
         raise TypeError(f"a reply ended with {event!r}")
     return event
+
+
+def _free(messages: Sequence[BaseMessage]) -> bool:
+    """Say whether the reply is free text: no verdict, no ids, no short answer."""
+    task = task_of(messages)
+    if task is None or task["task"] in _FREE:
+        return True
+    return task["task"] == "answer" and task.get("answer_type") == "long"

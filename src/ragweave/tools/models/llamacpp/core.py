@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragweave.errors import ModelError, UsageError
+from ragweave.errors import ModelError, UnusableModelError, UsageError
 from ragweave.tools.models.llamacpp.binding import bind, log
 from ragweave.tools.models.llamacpp.gguf import GGUFFacts
+from ragweave.tools.models.llamacpp.guard import Repack
 from ragweave.tools.models.llamacpp.hardware import fitting_context, physical_cores
 from ragweave.tools.models.llamacpp.logprobs import Row
 from ragweave.tools.models.llamacpp.vocabulary import Vocabulary
@@ -29,6 +30,7 @@ class CoreSettings:
     n_batch: int = 512
     n_threads: int | None = None
     flash_attention: bool | None = None
+    repack: Repack = "auto"
 
     def __post_init__(self) -> None:
         for name in ("n_ctx", "n_parallel", "n_batch", "n_threads"):
@@ -39,6 +41,8 @@ class CoreSettings:
             raise UsageError(f"n_kept must be 0 or more, not {self.n_kept}")
         if self.n_parallel > 64:
             raise UsageError(f"n_parallel must be at most 64, not {self.n_parallel}")
+        if self.repack not in ("auto", "on", "off"):
+            raise UsageError(f"repack must be auto, on or off, not {self.repack!r}")
         if self.n_batch < self.n_parallel:
             raise UsageError(f"n_batch ({self.n_batch}) must not be below n_parallel")
 
@@ -57,16 +61,28 @@ class Run(NamedTuple):
 class Core:
     """Weights, key-value cache and batch of one model. Not safe under threads."""
 
-    def __init__(self, facts: GGUFFacts, settings: CoreSettings) -> None:
+    def __init__(
+        self, facts: GGUFFacts, settings: CoreSettings, *, extra_buffers: bool = True
+    ) -> None:
         """Load the model.
+
+        Args:
+            facts: The model's file.
+            settings: How to load it.
+            extra_buffers: Whether llama.cpp may repack weights for this processor.
 
         Raises:
             MissingExtraError: llama-cpp-python is not installed.
-            ModelError: The model writes no text, llama.cpp can't load it, or memory is short.
+            UnusableModelError: The model writes no text, this build does not know its
+                quantisation, llama.cpp can't load it, or memory is short.
         """
         self._lib = lib = bind()
         if facts.embedding_only:
-            raise ModelError(f"{facts.path.name} ({facts.architecture}) makes embeddings, no text")
+            raise UnusableModelError(
+                f"{facts.path.name} ({facts.architecture}) makes embeddings, no text"
+            )
+        _check_types(lib, facts)
+        self._extra_buffers = extra_buffers
         offload = bool(lib.llama_supports_gpu_offload()) and settings.n_gpu_layers != 0
         self.n_ctx = fitting_context(facts, settings.n_ctx, in_memory=not offload)
         self._mark = log().mark()
@@ -133,18 +149,23 @@ class Core:
     def _load(self, facts: GGUFFacts, settings: CoreSettings) -> Any:
         params = self._lib.llama_model_default_params()
         params.n_gpu_layers = settings.n_gpu_layers
+        params.use_extra_bufts = self._extra_buffers
         model = self._lib.llama_model_load_from_file(str(facts.path).encode(), params)
         if not model:
             reason = log().error(self._mark).rpartition("error loading model: ")[2]
-            raise ModelError(f"llama.cpp can't load {facts.path.name}: {reason}")
+            raise UnusableModelError(f"llama.cpp can't load {facts.path.name}: {reason}")
         return model
 
     def _check_kind(self, facts: GGUFFacts) -> None:
         lib = self._lib
         if not lib.llama_model_has_decoder(self._model) or lib.llama_model_has_encoder(self._model):
-            raise ModelError(f"{facts.path.name} ({facts.architecture}) is no decoder-only model")
+            raise UnusableModelError(
+                f"{facts.path.name} ({facts.architecture}) is no decoder-only model"
+            )
         if lib.llama_model_is_diffusion(self._model):
-            raise ModelError(f"{facts.path.name} ({facts.architecture}) writes by diffusion")
+            raise UnusableModelError(
+                f"{facts.path.name} ({facts.architecture}) writes by diffusion"
+            )
 
     def _open(self, facts: GGUFFacts, settings: CoreSettings) -> Any:
         params = self._lib.llama_context_default_params()
@@ -159,7 +180,7 @@ class Core:
             params.flash_attn_type = int(settings.flash_attention)
         context = self._lib.llama_init_from_model(self._model, params)
         if not context:
-            raise ModelError(
+            raise UnusableModelError(
                 f"llama.cpp can't open {facts.path.name} with n_ctx={self.n_ctx}: "
                 f"{log().error(self._mark)}; a lower n_ctx needs less memory"
             )
@@ -176,6 +197,22 @@ class Core:
         return (
             f"{facts.path.name}: {where}; context {self.n_ctx} tokens, "
             f"{settings.n_parallel} at a time, {self.n_threads} threads"
+            + ("" if self._extra_buffers else ", extra buffers off")
+        )
+
+
+def _check_types(lib: Any, facts: GGUFFacts) -> None:
+    """Refuse tensors of a type that is newer than the build.
+
+    Raises:
+        UnusableModelError: There is one.
+    """
+    known = int(getattr(lib, "GGML_TYPE_COUNT", 1 << 31))
+    unknown = sorted(name for number, name in facts.tensor_types.items() if number >= known)
+    if unknown:
+        raise UnusableModelError(
+            f"can't load {facts.path.name}: this llama-cpp-python ({lib.__version__}) does not "
+            f"know its quantisation ({', '.join(unknown)}): take a newer one, or another file"
         )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from ragweave.errors import RagweaveError, RunTimeoutError
 from ragweave.tools.models.llamacpp.core import Core, CoreSettings
 from ragweave.tools.models.llamacpp.gguf import GGUFFacts, read_gguf
+from ragweave.tools.models.llamacpp.guard import extra_buffers
 from ragweave.tools.models.llamacpp.job import Job, Sink
 from ragweave.tools.models.llamacpp.scheduler import Scheduler
 
@@ -34,7 +35,8 @@ class Engine:
         """
         settings = settings or CoreSettings()
         self.facts: GGUFFacts = read_gguf(path)
-        core = Core(self.facts, settings)
+        extra = extra_buffers(self.facts, settings.repack, n_gpu_layers=settings.n_gpu_layers)
+        core = Core(self.facts, settings, extra_buffers=extra)
         self.vocabulary = core.vocabulary
         self.n_ctx = core.n_ctx
         self.placement = core.placement

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel, LangSmithParams
 from langchain_core.language_models.model_profile import ModelProfile
 from pydantic import ConfigDict, PrivateAttr
 from typing_extensions import override
 
-from ragweave.errors import ModelError
+from ragweave.errors import UnusableModelError
 from ragweave.tools.models.llamacpp.core import CoreSettings
+from ragweave.tools.models.llamacpp.families import family_of
 from ragweave.tools.models.llamacpp.gguf import GGUFFacts, read_gguf
+from ragweave.tools.models.llamacpp.guard import Repack
 from ragweave.tools.models.llamacpp.options import call_options
 from ragweave.tools.models.llamacpp.prompt import Overflow
 
 _OPTIONS = (
     *("temperature", "top_p", "top_k", "seed", "max_tokens", "stop", "logprobs"),
-    *("top_logprobs", "grammar", "overflow", "timeout"),
+    *("top_logprobs", "grammar", "overflow", "timeout", "min_p", "presence_penalty"),
+    *("repetition_penalty", "thinking", "thinking_tokens", "chat_template_kwargs"),
 )
 
 
@@ -45,11 +48,28 @@ class LlamaCppFields(BaseChatModel):
     """None takes one a physical core."""
     flash_attention: bool | None = None
     """None leaves it to llama.cpp."""
+    repack: Repack = "auto"
+    """Whether llama.cpp may repack weights for this processor: `on`, `off`, or `auto`, which tries
+    it in a child process where a build is known to crash by it."""
     chat_template: str | None = None
-    """Jinja text that replaces the file's own."""
+    """Jinja text that replaces the file's own; `plain` joins the messages' texts, which a base
+    model goes on with."""
+    chat_template_kwargs: dict[str, Any] | None = None
+    """What the template is told beside the messages, such as `{"enable_thinking": False}`."""
+    thinking: bool = False
+    """Whether a model that can think does so before it answers; the block is no part of the reply,
+    it stands in `additional_kwargs["reasoning_content"]`. Off where a grammar holds the reply."""
+    thinking_tokens: int = 2048
+    """Longest thinking block, in tokens; it does not count for `max_tokens`."""
+    sampling: Literal["greedy", "card"] = "greedy"
+    """`card` samples free text as the model's card recommends (`families.py`); verdicts, ids and
+    short answers stay greedy. What is set by name counts before either."""
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
     seed: int | None = None
     max_tokens: int | None = 1024
     """Longest reply; None goes on to the end of the context."""
@@ -81,7 +101,7 @@ class LlamaCppFields(BaseChatModel):
         self._facts = read_gguf(self.path)
         if self._facts.embedding_only:
             name, kind = self._facts.path.name, self._facts.architecture
-            raise ModelError(f"{name} ({kind}) makes embeddings, no text")
+            raise UnusableModelError(f"{name} ({kind}) makes embeddings, no text")
         call_options(self.options(), None, {})
         if self.profile is None:
             self.profile = self._resolve_model_profile()
@@ -99,6 +119,17 @@ class LlamaCppFields(BaseChatModel):
     def options(self) -> dict[str, Any]:
         """Return what a call may override, by name."""
         return {name: getattr(self, name) for name in _OPTIONS}
+
+    def recommended(self, *, thinking: bool) -> dict[str, Any]:
+        """Return the sampling of free text by the model's card, where `sampling` asks for it.
+
+        Thinking samples as the card says in any case: thought without chance turns in circles.
+        """
+        family = family_of(self._facts)
+        if family is None or (self.sampling != "card" and not thinking):
+            return {}
+        wanted = family.thinking if thinking and family.thinking else family.text
+        return {name: wanted[name] for name in wanted if name not in self.model_fields_set}
 
     def core_settings(self) -> CoreSettings:
         """Return how the model is loaded.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -29,6 +30,8 @@ class Request:
     grammar: str | None = None
     logprobs: bool = False
     top_logprobs: int = 0
+    thinking_tokens: int = 2048
+    """Most tokens of a thinking block, which `max_tokens` does not count."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Finished:
     reused_tokens: int
     pieces: tuple[Piece, ...] = ()
     """All pieces, where the job does not stream."""
+    thought: str = ""
+    """The thinking block, which is no part of the reply."""
 
 
 class GenerationJob(Job):
@@ -65,6 +70,7 @@ class GenerationJob(Job):
         sink: Sink,
         *,
         stream: bool = False,
+        marks: tuple[str, str] | None = None,
     ) -> None:
         """Take a tokenised prompt.
 
@@ -74,6 +80,7 @@ class GenerationJob(Job):
             vocabulary: The model's tokenizer.
             sink: Who hears of it.
             stream: Whether to report each piece as it comes, or all at the end.
+            marks: The marks of a thinking block that the prompt opened.
 
         Raises:
             UsageError: The grammar can't be read.
@@ -82,8 +89,12 @@ class GenerationJob(Job):
         self._request = request
         self._vocabulary = vocabulary
         self._grammar = Grammar(vocabulary, request.grammar) if request.grammar else None
-        self._sampler = Sampler(request.sampling, self._grammar)
-        self._flow = TextFlow(request.stops)
+        self._sampler = Sampler(request.sampling, self._grammar, prompt)
+        self._flow = TextFlow(request.stops, marks=marks)
+        self._thought = 0
+        """Tokens of the thinking block."""
+        self._forced: deque[int] = deque()
+        """Tokens that come next, whatever the model would say."""
         self._stream = stream
         self._pieces: list[Piece] = []
 
@@ -94,19 +105,31 @@ class GenerationJob(Job):
 
     def absorb(self, logits: Row) -> bool:
         """Choose the next token."""
-        token = self._sampler.pick(logits)
+        token = self._forced.popleft() if self._forced else self._sampler.pick(logits)
         self.tokens.append(token)
         self.wanted += 1
         if self._vocabulary.ends(token):
             return self._finish("stop")
+        thought = self._flow.thinking.thinking
         text = self._flow.push(self._vocabulary.piece(token))
-        entry = self._logprob(logits, token) if self._request.logprobs else None
+        thought = thought or self._flow.thinking.thinking
+        if thought:
+            self._think()
+        entry = None if thought or not self._request.logprobs else self._logprob(logits, token)
         if text or entry:
             self._hand_on(Piece(text, entry))
         if self._flow.stopped:
             return self._finish("stop")
         limit = self._request.max_tokens
-        return self._finish("length") if limit is not None and self.written >= limit else False
+        spoken = self.written - self._thought
+        return self._finish("length") if limit is not None and spoken >= limit else False
+
+    def _think(self) -> None:
+        """Count a token of the thinking block; end the block where it is too long."""
+        self._thought += 1
+        flow = self._flow.thinking
+        if flow.thinking and self._thought == self._request.thinking_tokens:
+            self._forced.extend(self._vocabulary.encode(f"\n{flow.end}\n\n", special=True))
 
     def overflow(self) -> None:
         """End the reply where the context ends."""
@@ -120,7 +143,8 @@ class GenerationJob(Job):
     def _finish(self, reason: Reason) -> bool:
         self._close()
         counts = len(self.prompt), self.written, self.reused
-        self.report(Finished(self._flow.flush(), reason, *counts, tuple(self._pieces)))
+        text, thought = self._flow.flush(), self._flow.thinking.thought.strip()
+        self.report(Finished(text, reason, *counts, tuple(self._pieces), thought))
         return True
 
     def _hand_on(self, piece: Piece) -> None:

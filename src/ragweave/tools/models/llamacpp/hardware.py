@@ -6,7 +6,7 @@ import math
 import os
 from pathlib import Path
 
-from ragweave.errors import ModelError
+from ragweave.errors import UnusableModelError
 from ragweave.tools.models.llamacpp.gguf import GGUFFacts
 
 _SPARE = 256 << 20
@@ -72,7 +72,7 @@ def fitting_context(facts: GGUFFacts, wanted: int | None, *, in_memory: bool) ->
         in_memory: Whether the model lives in main memory (no layer is offloaded).
 
     Raises:
-        ModelError: The file and its cache take more memory than there is.
+        UnusableModelError: The file and its cache take more memory than there is.
     """
     n_ctx = wanted or facts.context or 4096
     free = free_memory() if in_memory else None
@@ -82,7 +82,7 @@ def fitting_context(facts: GGUFFacts, wanted: int | None, *, in_memory: bool) ->
     fits = (free - needed_memory(facts, 0)) // a_token // 256 * 256
     if wanted is None and fits >= 512:
         return int(fits)
-    raise ModelError(
+    raise UnusableModelError(
         f"{facts.path.name} with n_ctx={n_ctx} needs {needed_memory(facts, n_ctx) / 1e9:.1f} GB "
         f"of memory and {free / 1e9:.1f} GB are free: "
         + (f"lower n_ctx to {fits} or less" if fits >= 512 else "take a smaller model")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ragweave.errors import UsageError
@@ -11,6 +11,12 @@ from ragweave.tools.models.llamacpp.generation import Request
 from ragweave.tools.models.llamacpp.grammar import schema_grammar
 from ragweave.tools.models.llamacpp.prompt import Overflow
 from ragweave.tools.models.llamacpp.sampling import Sampling
+
+SAMPLING = (
+    *("temperature", "top_p", "top_k", "seed", "min_p"),
+    *("presence_penalty", "repetition_penalty"),
+)
+"""Options that decide how a token is drawn."""
 
 _PASSED_ON = frozenset({"ls_structured_output_format", "stream", "stream_usage"})
 """What LangChain adds for its own use."""
@@ -23,6 +29,10 @@ class Options:
     request: Request
     overflow: Overflow
     timeout: float | None
+    thinking: bool = False
+    """Whether the model may think before it answers."""
+    template_values: Mapping[str, Any] = field(default_factory=dict)
+    """What the chat template is told beside the messages."""
 
 
 def call_options(
@@ -50,16 +60,27 @@ def call_options(
     if top_logprobs < 0:
         raise UsageError(f"top_logprobs must be 0 or more, not {top_logprobs}")
     if all_of_them["overflow"] not in ("error", "drop_start", "drop_middle"):
-        raise UsageError(f"overflow must be error, drop_start or drop_middle: {given['overflow']}")
+        raise UsageError(
+            f"overflow must be error, drop_start or drop_middle: {all_of_them['overflow']}"
+        )
+    if all_of_them["thinking_tokens"] < 1:
+        raise UsageError(
+            f"thinking_tokens must be at least 1, not {all_of_them['thinking_tokens']}"
+        )
     request = Request(
-        sampling=Sampling(*(all_of_them[k] for k in ("temperature", "top_p", "top_k", "seed"))),
+        sampling=Sampling(**{name: all_of_them[name] for name in SAMPLING}),
         max_tokens=max_tokens,
+        thinking_tokens=all_of_them["thinking_tokens"],
         stops=tuple([stops] if isinstance(stops, str) else stops or ()),
         grammar=_grammar(all_of_them),
         logprobs=all_of_them["logprobs"],
         top_logprobs=top_logprobs,
     )
-    return Options(request, all_of_them["overflow"], all_of_them["timeout"])
+    # A grammar holds the reply from its first token on, which leaves no room to think.
+    thinking = bool(all_of_them["thinking"]) and request.grammar is None
+    values = {"enable_thinking": thinking, "thinking": thinking}
+    values |= all_of_them["chat_template_kwargs"] or {}
+    return Options(request, all_of_them["overflow"], all_of_them["timeout"], thinking, values)
 
 
 def _grammar(options: Mapping[str, Any]) -> str | None:

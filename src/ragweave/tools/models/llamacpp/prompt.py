@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import BaseMessage, ChatMessage
 
 from ragweave.errors import UsageError
 from ragweave.tools.models.llamacpp.vocabulary import Vocabulary
+from ragweave.tools.text.thinking import open_mark
 
 if TYPE_CHECKING:
     from ragweave.tools.models.llamacpp.template import ChatTemplate, Message
@@ -35,23 +36,48 @@ def as_template_messages(messages: Sequence[BaseMessage]) -> list[Message]:
     return [{"role": _role(message), "content": _text(message)} for message in messages]
 
 
+class Encoded(NamedTuple):
+    """A prompt as the model reads it."""
+
+    tokens: list[int]
+    marks: tuple[str, str] | None
+    """The marks of the thinking block that the prompt leaves open."""
+
+
 def encode_prompt(
-    messages: Sequence[BaseMessage], template: ChatTemplate, vocabulary: Vocabulary
-) -> list[int]:
+    messages: Sequence[BaseMessage],
+    template: ChatTemplate,
+    vocabulary: Vocabulary,
+    values: Mapping[str, Any] | None = None,
+    *,
+    thinking: bool = True,
+) -> Encoded:
     """Render and tokenise messages; only the template's own control tokens become such.
 
+    Args:
+        messages: At least one message.
+        template: The model's chat template.
+        vocabulary: The model's tokenizer.
+        values: What the template is told beside the messages.
+        thinking: Whether a thinking block that the template opens stays open.
+
     Raises:
-        ModelError: The template refuses the messages.
+        UnusableModelError: The template refuses the messages.
         UsageError: A message holds what is no text, or the prompt is empty.
     """
+    fragments = template.render(as_template_messages(messages), values)
+    marks = open_mark(fragments[-1][0]) if fragments and fragments[-1][1] else None
+    if marks is not None and not thinking:
+        fragments = [*fragments, (f"\n{marks[1]}\n\n", True)]
+        marks = None
     tokens: list[int] = []
-    for text, trusted in template.render(as_template_messages(messages)):
+    for text, trusted in fragments:
         tokens += vocabulary.encode(text, special=trusted)
     if vocabulary.adds_start and tokens[:1] != [vocabulary.start]:
         tokens.insert(0, vocabulary.start)
     if not tokens:
         raise UsageError("the prompt is empty")
-    return tokens
+    return Encoded(tokens, marks)
 
 
 def fit(tokens: list[int], n_ctx: int, max_tokens: int | None, policy: Overflow) -> list[int]:

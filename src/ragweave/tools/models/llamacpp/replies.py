@@ -19,6 +19,7 @@ def result(finished: Finished, name: str) -> ChatResult:
         info["logprobs"] = {"content": entries}
     message = AIMessage(
         content="".join(piece.text for piece in finished.pieces) + finished.text,
+        additional_kwargs=_thought(finished),
         response_metadata=info,
         usage_metadata=usage(finished),
     )
@@ -34,7 +35,10 @@ def chunk(piece: Piece) -> ChatGenerationChunk:
 def last_chunk(finished: Finished, name: str) -> ChatGenerationChunk:
     """Return the end of a reply: what was held back, the reason, the counts."""
     message = AIMessageChunk(
-        content=finished.text, usage_metadata=usage(finished), chunk_position="last"
+        content=finished.text,
+        additional_kwargs=_thought(finished),
+        usage_metadata=usage(finished),
+        chunk_position="last",
     )
     return ChatGenerationChunk(message=message, generation_info=_info(finished, name))
 
@@ -47,6 +51,11 @@ def usage(finished: Finished) -> UsageMetadata:
         total_tokens=finished.prompt_tokens + finished.reply_tokens,
         input_token_details=InputTokenDetails(cache_read=finished.reused_tokens),
     )
+
+
+def _thought(finished: Finished) -> dict[str, Any]:
+    """Return the thinking block under the name that LangChain's packages give it."""
+    return {"reasoning_content": finished.thought} if finished.thought else {}
 
 
 def _info(finished: Finished, name: str) -> dict[str, Any]:

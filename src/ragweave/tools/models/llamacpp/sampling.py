@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,13 @@ class Sampling:
     """Only the `top_k` likeliest tokens stay; 0 keeps all."""
     seed: int | None = None
     """Makes sampling repeatable; None draws afresh."""
+    min_p: float = 0.0
+    """Only tokens at least this likely, measured against the likeliest, stay."""
+    presence_penalty: float = 0.0
+    """Subtracted from the logits of tokens that the reply has (OpenAI)."""
+    repetition_penalty: float = 1.0
+    """Divides positive logits, multiplies negative ones, of tokens that prompt or reply have
+    (Keskar et al. 2019, CTRL); 1 changes nothing."""
 
     def __post_init__(self) -> None:
         if not self.temperature >= 0.0 or np.isinf(self.temperature):
@@ -32,6 +40,16 @@ class Sampling:
             raise UsageError(f"top_p must lie between 0 and 1, not {self.top_p}")
         if self.top_k < 0:
             raise UsageError(f"top_k must be 0 or more, not {self.top_k}")
+        if not 0.0 <= self.min_p <= 1.0:
+            raise UsageError(f"min_p must lie between 0 and 1, not {self.min_p}")
+        if not -10.0 <= self.presence_penalty <= 10.0:
+            raise UsageError(
+                f"presence_penalty must lie between -10 and 10, not {self.presence_penalty}"
+            )
+        if not 0.0 < self.repetition_penalty <= 10.0:
+            raise UsageError(
+                f"repetition_penalty must be above 0, up to 10, not {self.repetition_penalty}"
+            )
         if self.seed is not None and self.seed < 0:
             raise UsageError(f"seed must be 0 or more, not {self.seed}")
 
@@ -39,9 +57,13 @@ class Sampling:
 class Sampler:
     """Chooses the tokens of one reply, one after another."""
 
-    def __init__(self, settings: Sampling, grammar: Grammar | None = None) -> None:
-        """Start a reply."""
+    def __init__(
+        self, settings: Sampling, grammar: Grammar | None = None, prompt: Sequence[int] = ()
+    ) -> None:
+        """Start a reply to a prompt of these tokens."""
         self._settings = settings
+        self._seen: set[int] = set(prompt) if settings.repetition_penalty != 1.0 else set()
+        self._said: set[int] = set()
         self._grammar = grammar
         self._random = np.random.default_rng(settings.seed)
 
@@ -57,13 +79,34 @@ class Sampler:
         """
         if not np.isfinite(logits.max()):
             raise ModelError("the model computed no numbers (NaN): its file may be damaged")
+        logits = self._penalised(logits)
         token = self._draw(logits)
-        if self._grammar is None:
-            return token
-        if not self._grammar.allows(np.array([token]))[0]:
-            token = self._constrained(logits, self._grammar)
-        self._grammar.accept(token)
+        if self._grammar is not None:
+            if not self._grammar.allows(np.array([token]))[0]:
+                token = self._constrained(logits, self._grammar)
+            self._grammar.accept(token)
+        self.note(token)
         return token
+
+    def note(self, token: int) -> None:
+        """Take a token as a part of the reply, whoever chose it."""
+        self._said.add(token)
+        self._seen.add(token)
+
+    def _penalised(self, logits: Row) -> Row:
+        """Return the logits under the penalties; the row itself where there are none."""
+        s = self._settings
+        if s.presence_penalty == 0.0 and s.repetition_penalty == 1.0:
+            return logits
+        out = logits.copy()
+        if s.repetition_penalty != 1.0 and self._seen:
+            seen = np.fromiter(self._seen, np.int64)
+            values = out[seen]
+            penalty = np.float32(s.repetition_penalty)
+            out[seen] = np.where(values > 0, values / penalty, values * penalty)
+        if s.presence_penalty and self._said:
+            out[np.fromiter(self._said, np.int64)] -= np.float32(s.presence_penalty)
+        return out
 
     def _constrained(self, logits: Row, grammar: Grammar) -> int:
         if self._settings.temperature == 0.0:
@@ -88,6 +131,8 @@ class Sampler:
         """Return the tokens that may be drawn and their cumulated weights."""
         s = self._settings
         scaled = np.exp((logits - logits.max()).astype(np.float64) / s.temperature)
+        # The likeliest token weighs 1, so that its share of a share is the share itself.
+        scaled[scaled < s.min_p] = 0.0
         if s.top_k == 0 and s.top_p == 1.0:
             return np.arange(logits.size), np.cumsum(scaled)
         if s.top_k:

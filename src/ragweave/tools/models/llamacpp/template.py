@@ -5,19 +5,70 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
-from jinja2 import Template, TemplateError
+from jinja2 import Template, TemplateError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.visitor import NodeTransformer
 
-from ragweave.errors import ModelError
+from ragweave.errors import UnusableModelError
+
+PLAIN = "{% for message in messages %}{{ message.content }}\n\n{% endfor %}"
+"""For models without a template: the messages' texts, which the model goes on with."""
 
 _MAX_RANGE = 10_000
-_MAX_OUTPUT = 1 << 24
+_MAX_STEPS = 50_000
+_MAX_TEXT = 1 << 23
+_MAX_ITEMS = 1 << 20
+_SECONDS = 5.0
 _OPEN, _CLOSE = "\ue000", "\ue001"
+_FILTERS = frozenset(
+    [
+        "abs",
+        "capitalize",
+        "count",
+        "d",
+        "default",
+        "dictsort",
+        "e",
+        "escape",
+        "first",
+        "float",
+        "groupby",
+        "indent",
+        "int",
+        "items",
+        "join",
+        "last",
+        "length",
+        "list",
+        "lower",
+        "map",
+        "max",
+        "min",
+        "reject",
+        "rejectattr",
+        "replace",
+        "reverse",
+        "safe",
+        "select",
+        "selectattr",
+        "sort",
+        "string",
+        "title",
+        "tojson",
+        "trim",
+        "truncate",
+        "unique",
+        "upper",
+        "wordcount",
+    ]
+)
+"""Filters that templates may use; the others may build values of any size."""
 
 Message = Mapping[str, str]
 Fragment = tuple[str, bool]
@@ -25,17 +76,122 @@ Fragment = tuple[str, bool]
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """A sandbox that also refuses to build giant texts or to count far."""
+    """A sandbox that also bounds how long a template runs and what it builds.
 
-    intercepted_binops = frozenset(["*", "**"])
+    Loops and joined texts are counted: each loop's sequence, each text joined by `~` and each call
+    goes through a check that is put into the template's syntax tree.
+    """
+
+    intercepted_binops = frozenset(["*", "**", "%", "+"])
+
+    def __init__(self) -> None:
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+            extensions=["jinja2.ext.loopcontrols"],
+        )
+        self.budget = _Budget()
+        self.filters = {name: one for name, one in self.filters.items() if name in _FILTERS}
+        self.filters.update(tojson=_to_json, replace=_replaced, indent=_indented, join=_joined)
+        self.filters.update(checked_=_checked, counted_=self._counted)
+        self.globals = {"namespace": self.globals["namespace"]}
+        self.globals.update(raise_exception=_raise, strftime_now=_now, range=self._range)
+
+    @staticmethod
+    def concat(parts: Iterable[str]) -> str:  # type: ignore[override]
+        """Join what a block or a whole template wrote."""
+        return _joined(parts)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        sizes = [len(v) if isinstance(v, str | list | tuple) else v for v in (left, right)]
-        if operator == "**" or all(isinstance(v, int) for v in sizes):
-            large = any(isinstance(v, int) and abs(v) > _MAX_RANGE for v in sizes)
-            if large or (operator == "**" and abs(right) > 64):
-                raise SecurityError(f"{operator} on values that large")
+        sizes = [_size(left), _size(right)]
+        if operator == "**" and (sizes[0] > _MAX_RANGE or sizes[1] > 64):
+            raise SecurityError("** on values that large")
+        if operator == "*" and (min(sizes) > _MAX_RANGE or sizes[0] * sizes[1] > _MAX_TEXT):
+            raise SecurityError("* on values that large")
+        if operator == "%" and isinstance(left, str):
+            raise SecurityError("formatting by %")
+        if operator == "+" and not isinstance(left, int) and sum(sizes) > _MAX_TEXT:
+            raise SecurityError("+ on values that large")
         return super().call_binop(context, operator, left, right)
+
+    def call(self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
+        self.budget.step()
+        name = getattr(__obj, "__name__", "")
+        owner = getattr(__obj, "__self__", None)
+        if name in _FORMATTING:
+            raise SecurityError(f"{name}() of a text")
+        if isinstance(owner, str):
+            if name in _WIDENING or any(isinstance(one, int) and one > 64 for one in args):
+                raise SecurityError(f"{name}() of a text")
+            if name == "replace":
+                return _replaced(owner, *args, **kwargs)
+            if name == "join":
+                return _joined(*args, owner)
+        return _checked(super().call(__context, __obj, *args, **kwargs))
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        """Put the checks into the tree."""
+        tree: nodes.Template = super()._parse(source, name, filename)
+        _Checks().visit(tree)
+        return tree
+
+    def _counted(self, values: Iterable[Any]) -> Iterator[Any]:
+        """Yield a loop's values as long as the budget lasts."""
+        for value in values:
+            self.budget.step()
+            yield value
+
+    def _range(self, *bounds: int) -> Iterator[int]:
+        """A `range` whose steps, all together, are bounded."""
+        for value in range(*bounds):
+            self.budget.count()
+            yield value
+
+
+_FORMATTING = {"format", "format_map"}
+_WIDENING = {"center", "ljust", "rjust", "zfill", "expandtabs"}
+
+
+class _Checks(NodeTransformer):
+    """Puts checks around the sequences of loops and around joined texts, two texts at a time."""
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - Jinja's name
+        if node.recursive:
+            raise SecurityError("recursive loops")
+        self.generic_visit(node)
+        node.iter = _filtered(node.iter, "counted_")
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802 - Jinja's name
+        self.generic_visit(node)
+        head, *rest = node.nodes
+        for part in rest:
+            head = _filtered(nodes.Concat([head, part], lineno=node.lineno), "checked_")
+        return head
+
+
+class _Budget:
+    """What one rendering may spend."""
+
+    def __init__(self) -> None:
+        self.refill()
+
+    def refill(self) -> None:
+        """Begin a rendering."""
+        self._steps = itertools.count()
+        self._numbers = itertools.count()
+        self._until = time.monotonic() + _SECONDS
+
+    def step(self) -> None:
+        """Take one step of a loop, or one call."""
+        if next(self._steps) >= _MAX_STEPS or time.monotonic() > self._until:
+            raise SecurityError("it runs too long")
+
+    def count(self) -> None:
+        """Take one number of a `range`."""
+        if next(self._numbers) >= _MAX_RANGE:
+            raise SecurityError(f"more than {_MAX_RANGE} steps of range()")
 
 
 class ChatTemplate:
@@ -55,23 +211,31 @@ class ChatTemplate:
             names: Texts that the template may use, such as `bos_token` and `eos_token`.
 
         Raises:
-            ModelError: The text is no valid Jinja.
+            UnusableModelError: The text is no valid Jinja.
         """
         self._names = names
         # Longest first, so that a name which begins with another is found whole.
         guarded = sorted({*control_texts, _OPEN, _CLOSE}, key=len, reverse=True)
         self._guarded = re.compile("|".join(map(re.escape, guarded)))
-        self._template = _compile(source)
+        self._source = source
+        self._ready = [self._compiled()]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ChatTemplate:
         """Return itself: it never changes, and a compiled template can't be copied."""
         return self
 
-    def render(self, messages: Sequence[Message]) -> list[Fragment]:
+    def render(
+        self, messages: Sequence[Message], values: Mapping[str, Any] | None = None
+    ) -> list[Fragment]:
         """Return the prompt in fragments; joined, they are the whole text.
 
+        Args:
+            messages: At least one message.
+            values: What the template is told beside them, such as `enable_thinking`.
+
         Raises:
-            ModelError: The template refuses the messages or tries what the sandbox forbids.
+            UnusableModelError: The template refuses the messages, or tries what the sandbox
+                forbids.
         """
         taken: list[str] = []
 
@@ -83,7 +247,7 @@ class ChatTemplate:
             {**message, "content": self._guarded.sub(guard, message["content"])}
             for message in messages
         ]
-        rendered = self._render(safe)
+        rendered = self._render(safe, dict(values or {}))
         if not taken:
             return [(rendered, True)]
         parts = re.split(f"{_OPEN}([0-9]+){_CLOSE}", rendered)
@@ -93,66 +257,105 @@ class ChatTemplate:
             if part
         ]
 
-    def _render(self, messages: list[dict[str, str]]) -> str:
-        try:
-            return self._run(messages)
-        except TemplateError as error:
-            if isinstance(error, SecurityError) or messages[0]["role"] != "system":
+    def _render(self, messages: list[dict[str, str]], values: dict[str, Any]) -> str:
+        """Render, and where that fails once more in the forms that some templates want."""
+        first: Exception | None = None
+        for tried in (messages, _without_system(messages)):
+            try:
+                return self._run(tried, values)
+            except SecurityError as error:
                 raise _refused(error) from error
-            merged = _without_system(messages)
-        except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
-            raise _refused(error) from error
-        except (RecursionError, MemoryError) as error:
-            raise _refused(error) from error
+            except (RecursionError, MemoryError) as error:
+                raise _refused(error) from error
+            except _FAILURES as error:
+                first = first or error
+            if messages[0]["role"] != "system" or not isinstance(first, TemplateError):
+                break
+        if first is None:
+            raise AssertionError("a template was neither rendered nor refused")
+        raise _refused(first, tools="tools" in self._source) from first
+
+    def _run(self, messages: list[dict[str, str]], values: dict[str, Any]) -> str:
+        given = {"messages": messages, "add_generation_prompt": True, "tools": None}
+        # What a rendering may spend is counted in its environment, and calls come in threads.
         try:
-            return self._run(merged)
-        except (TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
-            raise _refused(error) from error
+            environment, template = self._ready.pop()
+        except IndexError:
+            environment, template = self._compiled()
+        environment.budget.refill()
+        text = _joined(template.generate(**{**self._names, **values, **given}))
+        self._ready.append((environment, template))
+        return text
 
-    def _run(self, messages: list[dict[str, str]]) -> str:
-        budget = itertools.count()
-        pieces = self._template.generate(
-            messages=messages,
-            add_generation_prompt=True,
-            tools=None,
-            range=_bounded_range(budget),
-            **self._names,
-        )
-        out: list[str] = []
-        size = 0
-        for piece in pieces:
-            size += len(piece)
-            if size > _MAX_OUTPUT:
-                raise SecurityError(f"more than {_MAX_OUTPUT} characters of output")
-            out.append(piece)
-        return "".join(out)
+    def _compiled(self) -> tuple[_Environment, Template]:
+        """Compile the template in an environment of its own."""
+        environment = _Environment()
+        try:
+            return environment, environment.from_string(self._source)
+        except (TemplateError, RecursionError, SyntaxError, MemoryError) as error:
+            raise UnusableModelError(
+                f"the chat template is not valid Jinja: {_line(error)}"
+            ) from error
 
 
-def _compile(source: str) -> Template:
-    environment = _Environment(
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        extensions=["jinja2.ext.loopcontrols"],
+_FAILURES = (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
+
+
+def _filtered(node: Any, name: str) -> nodes.Filter:
+    return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str | list | tuple):
+        return len(value)
+    return abs(int(value)) if isinstance(value, int | float) and abs(value) < 1e300 else 0
+
+
+def _checked(value: Any) -> Any:
+    """Return a value of bearable size.
+
+    Raises:
+        SecurityError: It is too large.
+    """
+    if isinstance(value, str) and len(value) > _MAX_TEXT:
+        raise SecurityError(f"more than {_MAX_TEXT} characters of text")
+    if isinstance(value, list | tuple) and len(value) > _MAX_ITEMS:
+        raise SecurityError(f"more than {_MAX_ITEMS} items in a list")
+    return value
+
+
+def _joined(parts: Iterable[Any], between: Any = "", attribute: Any = None) -> str:
+    """Join texts, up to a bearable length."""
+    if attribute is not None:
+        raise SecurityError("join by attribute")
+    out: list[str] = []
+    size = 0
+    for part in parts:
+        out.append(str(part))
+        size += len(out[-1]) + len(str(between))
+        if size > _MAX_TEXT:
+            raise SecurityError(f"more than {_MAX_TEXT} characters of output")
+    return str(between).join(out)
+
+
+def _replaced(text: Any, old: Any, new: Any, count: int | None = None) -> str:
+    """Replace, up to a bearable length."""
+    whole, old, new = str(text), str(old), str(new)
+    if len(whole) + whole.count(old) * len(new) > _MAX_TEXT:
+        raise SecurityError(f"more than {_MAX_TEXT} characters of text")
+    return whole.replace(old, new, -1 if count is None else count)
+
+
+def _indented(text: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
+    """Indent lines as Jinja's own filter does, by a bearable width."""
+    before = " " * min(width, 64) if isinstance(width, int) else str(width)[:64]
+    lines = str(text).split("\n")
+    if len(lines) * len(before) > _MAX_TEXT:
+        raise SecurityError(f"more than {_MAX_TEXT} characters of text")
+    return "\n".join(
+        before + line if (first or at) and (line or blank) else line
+        for at, line in enumerate(lines)
     )
-    environment.filters["tojson"] = _to_json
-    environment.globals.update(raise_exception=_raise, strftime_now=_now)
-    try:
-        return environment.from_string(source)
-    except (TemplateError, RecursionError, SyntaxError) as error:
-        raise ModelError(f"the chat template is not valid Jinja: {_line(error)}") from error
-
-
-def _bounded_range(budget: Iterator[int]) -> Callable[..., Iterator[int]]:
-    """Return a `range` whose steps, all loops together, are bounded."""
-
-    def bounded(*bounds: int) -> Iterator[int]:
-        for value in range(*bounds):
-            if next(budget) >= _MAX_RANGE:
-                raise SecurityError(f"more than {_MAX_RANGE} steps of range()")
-            yield value
-
-    return bounded
 
 
 def _without_system(messages: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -165,20 +368,21 @@ def _without_system(messages: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def _to_json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+    return json.dumps(value, ensure_ascii=False, indent=None if indent is None else min(indent, 8))
 
 
 def _now(pattern: str) -> str:
-    return datetime.now(UTC).strftime(pattern)
+    return datetime.now(UTC).strftime(pattern[:200])
 
 
 def _raise(message: str) -> NoReturn:
     raise TemplateError(message)
 
 
-def _refused(error: BaseException) -> ModelError:
-    return ModelError(f"the chat template failed: {_line(error)}")
+def _refused(error: BaseException, *, tools: bool = False) -> UnusableModelError:
+    wanted = " (it may want tools, which ragweave has none of; give another by chat_template=…)"
+    return UnusableModelError(f"the chat template failed: {_line(error)}{wanted if tools else ''}")
 
 
 def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return " ".join(str(error).split())[:200] or type(error).__name__

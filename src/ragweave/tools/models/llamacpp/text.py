@@ -1,20 +1,28 @@
-"""From the bytes of tokens to text that can be shown, cut at stop sequences."""
+"""From the bytes of tokens to text that can be shown: no thinking, cut at stop sequences."""
 
 from __future__ import annotations
 
 import codecs
 from collections.abc import Sequence
 
+from ragweave.tools.text.thinking import ThinkingFlow
+
 
 class TextFlow:
     """Turns token bytes into text as it grows.
 
-    A character whose bytes are not complete and a text that may be the beginning of a stop
+    A thinking block at the beginning is kept apart; stop sequences do not count in it. A character whose bytes are not complete and a text that may be the beginning of a stop
     sequence are held back; tokens are counted elsewhere, held back or not.
     """
 
-    def __init__(self, stops: Sequence[str] = ()) -> None:
-        """Take the texts that end a reply; they are not part of it."""
+    def __init__(self, stops: Sequence[str] = (), *, marks: tuple[str, str] | None = None) -> None:
+        """Begin a reply.
+
+        Args:
+            stops: Texts that end it; they are not part of it.
+            marks: The marks of a thinking block that the prompt opened.
+        """
+        self.thinking = ThinkingFlow(marks)
         self._stops = [stop for stop in stops if stop]
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
@@ -23,11 +31,12 @@ class TextFlow:
 
     def push(self, piece: bytes) -> str:
         """Take the bytes of one token; return the text that is now certain."""
-        return self._release(self._decoder.decode(piece))
+        return self._release(self.thinking.push(self._decoder.decode(piece)))
 
     def flush(self) -> str:
         """Return what is held back: no more bytes will come."""
-        out = self._release(self._decoder.decode(b"", final=True))
+        rest = self.thinking.push(self._decoder.decode(b"", final=True)) + self.thinking.flush()
+        out = self._release(rest)
         held, self._held = self._held, ""
         return out if self.stopped else out + held
 

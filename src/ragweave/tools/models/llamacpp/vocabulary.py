@@ -10,9 +10,12 @@ from functools import cached_property
 from typing import Any
 
 from ragweave.errors import ModelError
+from ragweave.tools.text.thinking import MARKS
 
 _CONTROL = 8 | 16
 """Attribute bits of control and user-defined tokens (llama.h, `llama_token_attr`)."""
+_SHOWN = {text for begin, end in MARKS for text in (begin, begin.removesuffix("thought"), end)}
+"""Names of control tokens whose text is shown: they mark a thinking block."""
 
 
 class Vocabulary:
@@ -107,11 +110,16 @@ class Vocabulary:
                 if attribute(self.pointer, token) & _CONTROL and (name := self.text(token))
             )
 
+    def _marking(self, token: int) -> bytes:
+        """Return the text of a control token that begins or ends a thinking block."""
+        name = self.text(token)
+        return name.encode() if name in _SHOWN else b""
+
     def _read_piece(self, token: int) -> bytes:
         room = 64
         while True:
             buffer = ctypes.create_string_buffer(room)
             count = self._lib.llama_token_to_piece(self.pointer, token, buffer, room, 0, False)
             if count >= 0:
-                return buffer.raw[:count]
+                return buffer.raw[:count] or self._marking(token)
             room = -count

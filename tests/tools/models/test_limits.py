@@ -1,0 +1,78 @@
+"""The reply limit of a spec or a binding holds where a step asks for more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from tests.scripted import ListRetriever, ScriptedChat
+
+from ragweave import build_graph
+from ragweave.tools.models import ChatModel, chat_model, reply_limit, within_limit
+from ragweave.training.labels.ask import Drafter
+from ragweave.training.labels.judge import JudgeMaker
+
+
+class Limited(ScriptedChat):
+    max_tokens: int | None = 1024
+
+
+def openai(limit: str = "") -> ChatModel:
+    return chat_model(f"openai:m?base_url=http://localhost:1/v1{limit}")
+
+
+def test_only_a_wish_counts_as_a_limit() -> None:
+    assert reply_limit(Limited()) is None
+    assert reply_limit(Limited(max_tokens=60)) == 60
+    assert reply_limit(Limited(max_tokens=60).bind(max_tokens=20).bind(stop=["x"])) == 20
+    assert reply_limit(openai()) is None
+    assert reply_limit(openai("&max_tokens=60")) == 60
+    assert reply_limit(ScriptedChat()) is None
+
+
+def test_the_lower_limit_counts() -> None:
+    assert within_limit(Limited(max_tokens=60), {"max_tokens": 512}) == {"max_tokens": 60}
+    assert within_limit(Limited(max_tokens=60), {"max_tokens": 20}) == {"max_tokens": 20}
+    assert within_limit(Limited(max_tokens=60), {"top_p": 0.5}) == {"top_p": 0.5}
+    assert within_limit(Limited(), {"max_tokens": 512}) == {"max_tokens": 512}
+
+
+@pytest.mark.parametrize(
+    ("make", "limit"),
+    [
+        (lambda: Limited(max_tokens=60), 60),
+        (lambda: Limited(), 512),
+        (lambda: Limited(max_tokens=2000), 512),
+    ],
+)
+def test_a_draft_keeps_to_the_proxys_limit(make: Callable[[], Limited], limit: int) -> None:
+    proxy = make()
+    model = ScriptedChat(replies=["Unknown"])
+    retriever = ListRetriever(documents=[Document("A text.", id="a")])
+    roles = {"model": model, "proxy": proxy, "judge": model, "rewriter": model}
+    build_graph("slimplm", retriever=retriever, **roles).invoke({"question": "Who?"})
+    assert proxy.seen[0].settings["max_tokens"] == limit
+
+
+async def test_labelling_keeps_to_the_proxys_limit_and_writes_it_down() -> None:
+    proxy = Limited(max_tokens=60, replies=["a draft"])
+
+    class Item:
+        text, question = "Who?", None
+
+    assert await Drafter(proxy).draft(Item()) == {"text": "a draft"}  # type: ignore[arg-type]
+    assert proxy.seen[0].settings["max_tokens"] == 60
+    told: dict[str, Any] = JudgeMaker(proxy=proxy, proxy_spec="m").settings()
+    assert told["draft_settings"]["max_tokens"] == 60
+
+
+def test_a_local_model_keeps_to_its_specs_limit(tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+    import tiny_gguf
+
+    path = tiny_gguf.write(tmp_path / "m.gguf")
+    assert reply_limit(chat_model(f"llamacpp:{path}?max_tokens=60")) == 60
+    assert reply_limit(chat_model(f"llamacpp:{path}")) is None

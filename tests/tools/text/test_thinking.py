@@ -1,0 +1,64 @@
+"""Thinking blocks: taken off whole replies, and off replies that grow."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragweave.tools.text.thinking import MARKS, ThinkingFlow, open_mark, without_thinking
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ("Paris.", "Paris."),
+        ("<think>\nhm\n</think>\n\nParis.", "Paris."),
+        ("<THINK>hm</Think>Paris.", "Paris."),
+        ("hm, so </think> Paris.", "Paris."),
+        ("<think>hm, it never", ""),
+        ("<think></think>", ""),
+        ("a <think>b</think> c", "a \n c"),
+        ("<|channel>thought\nhm<channel|>Paris.", "Paris."),
+        ("[THINK]hm[/THINK]Paris.", "Paris."),
+    ],
+)
+def test_a_whole_reply_loses_its_thinking(reply: str, said: str) -> None:
+    assert without_thinking(reply) == said
+
+
+@given(st.text(st.sampled_from("<>think/[]THINK |channel\n ab"), max_size=60))
+def test_any_text_is_read_and_keeps_no_closed_block(text: str) -> None:
+    said = without_thinking(text)
+    assert not any(begin in said and end in said for begin, end in MARKS)
+
+
+@given(
+    st.sampled_from([None, *MARKS]),
+    st.sampled_from(["", "hm", "hm < / think, <", "a\nb "]),
+    st.sampled_from(["Paris.", "<b> Paris", "a <think> b", ""]),
+    st.integers(1, 7),
+    st.booleans(),
+)
+def test_a_growing_reply_comes_apart_wherever_it_is_cut(
+    marks: tuple[str, str] | None, thought: str, spoken: str, step: int, opened: bool
+) -> None:
+    reply = spoken
+    if marks is not None:
+        reply = f"{'' if opened else marks[0]}{thought}{marks[1]}\n\n{spoken}"
+    flow = ThinkingFlow(marks if opened else None)
+    said = "".join(flow.push(reply[at : at + step]) for at in range(0, len(reply), step))
+    said += flow.flush()
+    assert said == (spoken if marks is None else spoken.lstrip())
+    assert flow.thought == ("" if marks is None else thought)
+
+
+def test_what_is_cut_off_while_thinking_is_no_reply() -> None:
+    flow = ThinkingFlow()
+    assert flow.push("<think>The capital </thi") + flow.flush() == ""
+    assert flow.thought == "The capital </thi"
+
+
+def test_a_prompt_that_opens_a_block_is_seen() -> None:
+    assert open_mark("<|im_start|>assistant\n<think>\n") == ("<think>", "</think>")
+    assert open_mark("<|im_start|>assistant\n<think>\n\n</think>\n\n") is None
