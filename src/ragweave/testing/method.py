@@ -17,24 +17,13 @@ from langgraph.errors import GraphRecursionError
 from ragweave.graphs import METHODS, CompiledGraph, Method
 from ragweave.testing.cases import OptionCase, Setting, accepted, cases_of
 from ragweave.testing.costs import declared_calls
+from ragweave.testing.documents import CARDS
 from ragweave.testing.evidence import misread
 from ragweave.testing.harness import OUTPUTS, Harness, Run, as_json, final_state
 from ragweave.testing.scripted import ForeignRetriever, ModelCall, Record, Said, Script
 from ragweave.tools.drawing import draw_svg, shape_of
 
 NONE: Mapping[str, Any] = MappingProxyType({})
-
-DOCUMENTS = (
-    "The bridge at Alden was built by Ada Brenner in 1931. Its five arches are of grey granite.",
-    "The river Sorre runs under the bridge at Alden. In spring it carries ice from the hills.",
-    "Ada Brenner studied in Norhaven and wrote two books on stone arches.",
-    "Norhaven has had a school of engineering since 1874.",
-    "The town hall at Alden was designed by Karl Oster. It burned down in 1902.",
-    "A ferry crossed the Sorre before there was a bridge, and it was the ferryman who rang a bell.",
-    "Granite for many bridges came from the quarry at Veld. The quarry closed in 1950.",
-    "The lighthouse of Norhaven was lit in 1891.",
-)
-"""Passages that the suite's retriever finds, where a subclass has none of its own."""
 
 _ODD = {
     "empty": "",
@@ -68,10 +57,7 @@ class MethodTests:
     """The answer that the script leads to."""
     other_question: str = "Which river runs under the bridge at Alden?"
     """What a thread is asked first, where the question comes second."""
-    documents: Sequence[Document] = tuple(
-        Document(page_content=text, id=f"doc{at}", metadata={"title": f"Card {at}"})
-        for at, text in enumerate(DOCUMENTS)
-    )
+    documents: Sequence[Document] = CARDS
     """Passages to find. No reply may repeat a whole sentence of them."""
     setting: Setting = Setting()
     """How the method is built in every run, where its defaults will not do."""
