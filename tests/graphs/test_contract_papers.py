@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -30,13 +31,24 @@ BLENDING = {
 
 
 class Scores:
-    """Scores both verdicts alike, but for a lead of one for the first."""
+    """Scores one verdict above the other by one, and any other output by its text."""
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        return [0.0 if "True" in verdict else -1.0 for _text, verdict in pairs]
+        verdicts = {"<Known(True)>": 0.0, "<Known(False)>": -1.0}
+        return [verdicts.get(said, -(zlib.crc32(text.encode()) % 99)) for text, said in pairs]
 
 
 MARGIN = {"margin": OptionCase(5.0, Setting(parts={"judge_scorer": Scores()}))}
+LEAD = {
+    "lead": OptionCase(
+        " Thus: ",
+        Setting(
+            options={"filter": "cxmi"},
+            parts={"scorer": Scores()},
+            input={"gold_answers": ["Ada Brenner"]},
+        ),
+    )
+}
 
 
 class TestBlendFilter(MethodTests):
@@ -58,7 +70,7 @@ class TestSlimPlm(MethodTests):
 class TestFilco(MethodTests):
     method = "filco"
     replies = {"generate": "Ada Brenner", "filter_context": "0"}
-    option_cases = {"order": OptionCase("reversed", Setting(options={"filter": "full"}))}
+    option_cases = {**LEAD, "order": OptionCase("reversed", Setting(options={"filter": "full"}))}
 
 
 class TestAdaptive(MethodTests):
@@ -68,15 +80,22 @@ class TestAdaptive(MethodTests):
         **BLENDING,
         "direct": "Unknown",
         "filter_context": "0",
-        "answer": "Ada Brenner",
+        "answer": "The card on the bridge names her. So the answer is Ada Brenner.",
         "short_answer": "Ada Brenner",
         "post_fusion": "Ada Brenner",
     }
-    option_cases = MARGIN
+    knowing = Setting(replies={**replies, "judge": "<Known(True)>"})
+    doubting = Setting(replies={**replies, "answer": "Unknown"})
+    option_cases = {
+        **MARGIN,
+        **LEAD,
+        "second_look": OptionCase(False, knowing),
+        "fallback": OptionCase(False, doubting),
+    }
     more_settings = [
-        Setting(replies={**replies, "judge": "<Known(True)>"}),
+        knowing,
+        doubting,
         Setting(replies={**replies, "judge": "<Known(True)>", "direct": "Ada Brenner"}),
-        Setting(replies={**replies, "answer": "Unknown"}),
     ]
 
 
@@ -90,18 +109,29 @@ class TestSkrKnn(MethodTests):
     method = "skr_knn"
     replies = ["Ada Brenner"]
     idle_options = {"embedding": "the embeddings object takes its place"}
-    training: ClassVar[str] = ""
+    files: ClassVar[list[str]] = []
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
     def _training(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
-        path: Path = tmp_path_factory.mktemp("skr") / "training.jsonl"
-        asked = {"Who built the bridge at Norhaven?": True, "Who built it?": False, "Why?": False}
-        rows = [{"question": text, "needed": needed} for text, needed in asked.items()]
-        path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
-        cls.training = str(path)
+        folder = tmp_path_factory.mktemp("skr")
+        cls.files = [write_training(folder / "all.jsonl", 3), write_training(folder / "one.jsonl", 1)]
 
     @property
     def setting(self) -> Setting:
-        parts = {"embeddings": HashEmbeddings()}
-        return Setting(options={"training": self.training, "neighbours": 1}, parts=parts)
+        options = {"training": self.files[0], "neighbours": 2}
+        return Setting(options=options, parts={"embeddings": HashEmbeddings()})
+
+    @property
+    def option_cases(self) -> dict[str, OptionCase]:
+        return {
+            "training": OptionCase(self.files[1], Setting(options={"prior": 0.7})),
+            "neighbours": OptionCase(3),
+        }
+
+
+def write_training(path: Path, count: int) -> str:
+    asked = {"Who built the bridge at Norhaven?": True, "Who built it?": False, "Why?": False}
+    rows = [{"question": text, "needed": needed} for text, needed in asked.items()]
+    path.write_text("\n".join(map(json.dumps, rows[:count])), "utf-8")
+    return str(path)

@@ -11,7 +11,11 @@ ragweave.
 """
 
 from ragweave.testing.cases import OptionCase, Setting
+from ragweave.testing.chat_model import ChatModelSpecTests
+from ragweave.testing.documents import CARDS
 from ragweave.testing.method import MethodTests
+from ragweave.testing.metric import MetricTests
+from ragweave.testing.retriever import RetrieverTests
 from ragweave.testing.scripted import (
     ModelCall,
     RecordingRetriever,
@@ -22,7 +26,12 @@ from ragweave.testing.scripted import (
 
 __all__ = [
     # suites
+    "ChatModelSpecTests",
     "MethodTests",
+    "MetricTests",
+    "RetrieverTests",
+    # passages
+    "CARDS",
     # what a method's suite is told
     "OptionCase",
     "Setting",

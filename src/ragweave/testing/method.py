@@ -17,24 +17,13 @@ from langgraph.errors import GraphRecursionError
 from ragweave.graphs import METHODS, CompiledGraph, Method
 from ragweave.testing.cases import OptionCase, Setting, accepted, cases_of
 from ragweave.testing.costs import declared_calls
+from ragweave.testing.documents import CARDS
 from ragweave.testing.evidence import misread
 from ragweave.testing.harness import OUTPUTS, Harness, Run, as_json, final_state
 from ragweave.testing.scripted import ForeignRetriever, ModelCall, Record, Said, Script
 from ragweave.tools.drawing import draw_svg, shape_of
 
 NONE: Mapping[str, Any] = MappingProxyType({})
-
-DOCUMENTS = (
-    "The bridge at Alden was built by Ada Brenner in 1931. Its five arches are of grey granite.",
-    "The river Sorre runs under the bridge at Alden. In spring it carries ice from the hills.",
-    "Ada Brenner studied in Norhaven and wrote two books on stone arches.",
-    "Norhaven has had a school of engineering since 1874.",
-    "The town hall at Alden was designed by Karl Oster. It burned down in 1902.",
-    "A ferry crossed the Sorre before there was a bridge, and it was the ferryman who rang a bell.",
-    "Granite for many bridges came from the quarry at Veld. The quarry closed in 1950.",
-    "The lighthouse of Norhaven was lit in 1891.",
-)
-"""Passages that the suite's retriever finds, where a subclass has none of its own."""
 
 _ODD = {
     "empty": "",
@@ -68,10 +57,7 @@ class MethodTests:
     """The answer that the script leads to."""
     other_question: str = "Which river runs under the bridge at Alden?"
     """What a thread is asked first, where the question comes second."""
-    documents: Sequence[Document] = tuple(
-        Document(page_content=text, id=f"doc{at}", metadata={"title": f"Card {at}"})
-        for at, text in enumerate(DOCUMENTS)
-    )
+    documents: Sequence[Document] = CARDS
     """Passages to find. No reply may repeat a whole sentence of them."""
     setting: Setting = Setting()
     """How the method is built in every run, where its defaults will not do."""
@@ -237,8 +223,6 @@ class MethodTests:
             assert not run.record.searches, f"retrieved {run.record.searches}"
             assert run.output["usage"]["retrievals"] == 0
             assert {doc.id for doc in run.output["passages"]} <= {doc.id for doc in given(run)}
-            fault = misread(run.output, run.calls, given(run) or self.documents)
-            assert not fault, fault
             _well_formed(run)
 
     def test_any_retriever_will_do(self) -> None:
@@ -258,8 +242,7 @@ class MethodTests:
     def test_the_output_is_plain_json(self) -> None:
         """The output and the whole state hold JSON values and documents alone."""
         for run in self.finished():
-            as_json(run.output)
-            as_json({name: value for name, value in run.state.items() if name != "remaining_steps"})
+            _plain(run.state)
 
     def test_the_graph_draws(self) -> None:
         """The graph has a picture, in which no node stands alone."""
@@ -293,17 +276,23 @@ class MethodTests:
         return done
 
     def settings(self) -> Iterator[Setting]:
-        """Yield the setting itself, those that were added, and one for each case of an option."""
+        """Yield the setting itself, those that were added, and some for each option.
+
+        For an option of words they are all words, for any other one value.
+        """
         yield self.setting
         yield from (self.setting.joined(one) for one in self.more_settings)
         yield self.setting.joined(Setting(finds=False))
         yield _given(self)
         options = self._method().options
         for field in dataclasses.fields(options):
-            for case in cases_of(options, field.name, self.option_cases):
-                setting = self.setting.joined(case.setting).with_options(**{field.name: case.value})
-                if accepted(options, setting.options):
-                    yield setting
+            settings = [
+                (case.value, self.setting.joined(case.setting).with_options(**{field.name: case.value}))
+                for case in cases_of(options, field.name, self.option_cases)
+            ]
+            taken = [(value, one) for value, one in settings if accepted(options, one.options)]
+            words = [one for value, one in taken if isinstance(value, str | tuple)]
+            yield from words or [one for _value, one in taken[:1]]
 
     def finished(self) -> Iterator[Run]:
         """Yield the runs in every setting that came to an end."""
@@ -376,7 +365,15 @@ def _well_formed(run: Run) -> None:
     assert (output["answer"] == "Unknown") == (output["status"] == "unknown"), output["answer"]
     assert output["answer"].strip(), "the answer is empty"
     assert type(output["truncated"]) is bool, f"truncated is {output['truncated']!r}"
-    as_json(output)
+    _plain(output)
+
+
+def _plain(values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        try:
+            as_json(value)
+        except (TypeError, ValueError) as error:
+            raise AssertionError(f"{name} is no plain JSON: {error}") from error
 
 
 def _carried_on(run: Run) -> bool:
