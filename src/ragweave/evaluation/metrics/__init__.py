@@ -1,7 +1,13 @@
 """Metrics: pure functions, each with its source."""
 
 from ragweave.evaluation.metrics.cost import Price, Prices, cost, read_prices
-from ragweave.evaluation.metrics.coverage import accuracy, contains, coverage_em, hit_at_1
+from ragweave.evaluation.metrics.coverage import (
+    accuracy,
+    answer_share,
+    contains,
+    coverage_em,
+    hit_at_1,
+)
 from ragweave.evaluation.metrics.retrieval import (
     answer_recall,
     filter_recall,
@@ -25,6 +31,7 @@ from ragweave.evaluation.metrics.votes import Right, not_majority, unknown
 __all__ = [
     # answers
     "accuracy",
+    "answer_share",
     "contains",
     "coverage_em",
     "exact_match",

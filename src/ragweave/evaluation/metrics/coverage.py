@@ -24,6 +24,14 @@ def coverage_em(text: str, answer_sets: Sequence[Iterable[str]]) -> float:
     return sum(contains(text, aliases) for aliases in answer_sets) / len(answer_sets)
 
 
+def answer_share(text: str, golds: Iterable[str]) -> float:
+    """Return the share of the gold answers, aliases among them, that stand in `text`, 0 to 1.
+
+    Source: SlimPLM (Tan et al. 2024, table 1): its EM on NQ and TriviaQA, beside Hit@1.
+    """
+    return coverage_em(text, [(gold,) for gold in golds])
+
+
 def hit_at_1(text: str, answer_sets: Sequence[Iterable[str]]) -> float:
     """Return 1.0 where at least one answer set is covered, else 0.0."""
     return float(coverage_em(text, answer_sets) > 0)

@@ -16,6 +16,7 @@ SHOWN = {
     "rouge_l": "ROUGE-L",
     "unigram_f1": "Unigram F1",
     "contains": "Contains",
+    "answer_share": "EM (share)",
     "unknown": "%Unk",
     "nm": "%NM",
     "recall": "Recall",

@@ -45,6 +45,7 @@ def _answer_scores(question: Question, state: Mapping[str, Any]) -> Iterator[tup
         yield "f1", metrics.f1(said, golds)
         if golds:
             yield "contains", metrics.contains(said, golds)
+            yield "answer_share", metrics.answer_share(said, golds)
         yield "nm", _not_majority(said, state, lambda one: metrics.exact_match(one, golds))
     elif question.scoring == "accuracy":
         yield "accuracy", metrics.accuracy(said, golds) if golds else float(not said)

@@ -77,6 +77,8 @@ class RunSettings:
     """Only the first so many questions."""
     sample: int | None = None
     """Only a random sample of so many questions, drawn with `seed`."""
+    only: tuple[int, ...] | None = None
+    """Positions of the questions that are asked; None: all. `limit` and `sample` are of these."""
     shard: tuple[int, int] = (1, 1)
     """Which part of how many: every n-th question, from the i-th."""
     prices: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -124,16 +126,15 @@ class RunSettings:
         prices = {role: (pair[0], pair[1]) for role, pair in values["prices"].items()}
         part, parts = values["shard"]
         rest = dict(values) | {"systems": systems, "shard": (part, parts), "prices": prices}
+        rest["only"] = None if rest["only"] is None else tuple(rest["only"])
         return cls(**rest)
 
     @property
     def planned(self) -> int:
         """The number of questions of this run and shard."""
-        chosen = min(self.limit or self.sample or self.questions, self.questions)
+        there = self.questions if self.only is None else len(self.only)
         part, parts = self.shard
-        if self.sample is None:
-            return len(range(part - 1, chosen, parts))
-        return len(range(part - 1, chosen, parts))
+        return len(range(part - 1, min(self.limit or self.sample or there, there), parts))
 
 
 def versions() -> dict[str, str]:
