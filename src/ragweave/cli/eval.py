@@ -45,6 +45,13 @@ Passages = Annotated[
 Gold = Annotated[
     str, typer.Option(help="Gold passages: as_found, marked, with (put in), without (taken out).")
 ]
+DropAnswered = Annotated[
+    Path | None,
+    typer.Option(
+        "--drop-answered",
+        help="An earlier run with direct in it: leave out what that answered right.",
+    ),
+]
 Oracle = Annotated[
     bool, typer.Option("--oracle", help="Hand methods the gold answers (FILCO's SILVER).")
 ]
@@ -98,6 +105,7 @@ def evaluate(
     corpus: Corpus = "",
     passages: Passages = "searched",
     gold: Gold = "as_found",
+    drop_answered: DropAnswered = None,
     oracle: Oracle = False,
     retriever: Retriever = "auto",
     rerank: Rerank = "",
@@ -154,6 +162,7 @@ def evaluate(
             corpus=corpus,
             passages=passages,
             gold=gold,
+            drop_answered=drop_answered,
             oracle=oracle,
             retriever=retriever,
             rerank=rerank,

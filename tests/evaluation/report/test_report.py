@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.evaluation.files import write_lines
 from tests.evaluation.towns import planned, reader, records, run, towns
 from tests.scripted import ScriptedChat, Seen
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.report import between_table, read_runs, tables_of, write_report
+from ragweave.evaluation.report.beside import printed_table
 from ragweave.evaluation.report.printed import all_printed, differences, printed_for
-from ragweave.evaluation.report.summary import holm, paired
-from ragweave.evaluation.runs import RunDirectory, claim_directory, parse_systems, plan, system
+from ragweave.evaluation.report.summary import Experiment, holm, paired
+from ragweave.evaluation.runs import (
+    RunDirectory,
+    RunSettings,
+    claim_directory,
+    evaluate,
+    parse_systems,
+    plan,
+    system,
+)
 from ragweave.graphs import METHODS
 
 SYSTEMS = "direct,concat[k=1],concat_pf[k=2]"
@@ -143,7 +155,14 @@ def test_printed_values_stand_beside_what_matches_in_name(tmp_path: Path) -> Non
         ("unknown", 19.9),
     }
     told = differences(found[0], named, system("concat", k=10), n=200)
-    assert [text.split()[0] for text in told] == ["model", "corpus", "sample", "k"]
+    assert [text.split()[0].rstrip(":") for text in told] == [
+        "model",
+        "corpus",
+        "sample",
+        "questions",
+        "k",
+        "prompts",
+    ]
     without = type(settings)(**{**vars(named), "gold": "as_found"})
     chatgpt = [
         one for one in printed_for(without, system("concat")) if one.model.startswith("gpt-3")
@@ -193,3 +212,83 @@ def test_only_questions_that_both_answered_are_compared(tmp_path: Path) -> None:
     found = paired(one, other)
     assert found is not None
     assert found.n == 5
+
+
+def _named(tmp_path: Path, name: str, **more: Any) -> RunSettings:
+    directory = planned(tmp_path, "direct")
+    return RunSettings(**{**vars(directory.settings), "dataset_name": name, **more})
+
+
+def test_what_differs_is_named_trained_or_not_and_oracle_or_not(tmp_path: Path) -> None:
+    nq = _named(tmp_path, "nq")
+    filco = system("filco", filter="strinc")
+    row = next(one for one in printed_for(nq, filco) if one.table == "5")
+    assert "filter trained, here untrained" in differences(row, nq, filco, 6)
+    oracle = RunSettings(**{**vars(nq), "oracle": True})
+    told = differences(row, oracle, filco, 6)
+    assert {"filter trained, here an oracle", "generator trained, here untrained"} <= set(told)
+    slim = system("slimplm")
+    assert "judge trained, here untrained" in differences(printed_for(nq, slim)[0], nq, slim, 400)
+    released = system("slimplm", proxy_profile="released")
+    told = differences(printed_for(nq, released)[0], nq, released, 400)
+    assert not any("trained" in one for one in told)
+    assert "options proxy_profile=released" in told
+
+
+def test_correct_set_ups_meet_their_printed_rows(tmp_path: Path) -> None:
+    strategy = _named(tmp_path, "strategyqa")
+    blend = system("blendfilter", profile="strategyqa")
+    assert ("accuracy", 74.4) in {(one.metric, one.value) for one in printed_for(strategy, blend)}
+    nq = RunSettings(**{**vars(strategy), "dataset_name": "nq"})
+    own = system("filco", filter="own")
+    rows = printed_for(nq, own)
+    assert "FilCo, top 5" in {one.row for one in rows}
+    told = differences(next(one for one in rows if one.table == "4"), nq, own, 10)
+    assert "filter trained, here untrained" not in told
+
+
+def test_slimplm_counts_the_calls_of_the_large_model_and_the_share_of_answers(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        {
+            "id": str(at),
+            "question": f"Who built bridge {at}?",
+            "answers": ["Ada", "Ada Brenner", "Miss Lovelace"],
+            "passages": [{"title": "B", "text": "Ada Brenner built it.", "gold": True}],
+        }
+        for at in range(2)
+    ]
+    data = write_lines(tmp_path / "nq.jsonl", *rows)
+    models = {"answer": "scripted", "proxy": "small"}
+    made = plan(f"jsonl:{data}", parse_systems("slimplm"), models)
+    directory = claim_directory(tmp_path / "run", made)
+
+    def said(seen: Seen) -> str:
+        return "<Known(True)>" if seen.task and seen.task["task"] == "judge" else "Ada Brenner."
+
+    chat = {role: ScriptedChat(replies=said) for role in models}
+    asyncio.run(evaluate(directory, models=chat))
+    (experiment,) = read_runs([directory.path])
+    column = experiment.columns["slimplm"]
+    assert column.scores["answer_share"].mean == pytest.approx(2 / 3)
+    assert (column.costs["api_calls"].mean, column.costs["calls"].mean) == (1.0, 3.0)
+    tables = {table.title: table for table in tables_of(experiment)}
+    assert "#API" in tables["Cost"].head
+    assert "EM (share)" in tables["run: jsonl, scripted"].head
+    named = Experiment(
+        RunSettings(**{**vars(experiment.settings), "dataset_name": "nq"}),
+        experiment.directories,
+        experiment.columns,
+    )
+    beside = printed_table(named)
+    assert beside is not None
+    assert "#API 1.0 · EM (share) 66.7" in beside.rows[0][1]
+    assert "#API 1.0 · EM (share) 47.4" in beside.rows[0][2]
+
+
+def test_nothing_is_beside_a_table_with_gold_where_no_gold_was_put_in(tmp_path: Path) -> None:
+    some = _named(tmp_path, "nq", gold="with", gold_questions=2)
+    concat = system("concat")
+    told = differences(printed_for(some, concat)[0], some, concat, 6)
+    assert "gold passage known for 2 of 6 questions" in told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -76,9 +76,16 @@ class Dataset:
         passages = chain.from_iterable(question.passages for question in self)
         return unique(_unmarked(doc) for doc in passages)
 
-    def sample(self, size: int, seed: int) -> frozenset[int]:
-        """Return the positions of a random sample without replacement, the same for a seed."""
-        drawn = random.Random(seed).sample(range(self.size), min(size, self.size))
+    def sample(self, size: int, seed: int, among: Sequence[int] | None = None) -> frozenset[int]:
+        """Return the positions of a random sample without replacement, the same for a seed.
+
+        Args:
+            size: How many; all where there are fewer.
+            seed: The seed.
+            among: The positions to draw from; None: all.
+        """
+        there = range(self.size) if among is None else among
+        drawn = random.Random(seed).sample(there, min(size, len(there)))
         return frozenset(drawn)
 
     @property

@@ -1,7 +1,13 @@
 """Metrics: pure functions, each with its source."""
 
 from ragweave.evaluation.metrics.cost import Price, Prices, cost, read_prices
-from ragweave.evaluation.metrics.coverage import accuracy, contains, coverage_em, hit_at_1
+from ragweave.evaluation.metrics.coverage import (
+    accuracy,
+    answer_share,
+    contains,
+    coverage_em,
+    hit_at_1,
+)
 from ragweave.evaluation.metrics.metric import Metric, MetricInfo, given_answer, primary_metric
 from ragweave.evaluation.metrics.registry import METRICS, chosen_metrics, infos_of, metric_info
 from ragweave.evaluation.metrics.retrieval import (
@@ -36,6 +42,7 @@ __all__ = [
     "primary_metric",
     # answers
     "accuracy",
+    "answer_share",
     "contains",
     "coverage_em",
     "exact_match",

@@ -27,6 +27,14 @@ def coverage_em(text: str, answer_sets: Sequence[Iterable[str]]) -> float:
     return sum(contains(text, aliases) for aliases in answer_sets) / len(answer_sets)
 
 
+def answer_share(text: str, golds: Iterable[str]) -> float:
+    """Return the share of the gold answers, aliases among them, that stand in `text`, 0 to 1.
+
+    Source: SlimPLM (Tan et al. 2024, table 1): its EM on NQ and TriviaQA, beside Hit@1.
+    """
+    return coverage_em(text, [(gold,) for gold in golds])
+
+
 def hit_at_1(text: str, answer_sets: Sequence[Iterable[str]]) -> float:
     """Return 1.0 where at least one answer set is covered, else 0.0."""
     return float(coverage_em(text, answer_sets) > 0)
@@ -39,6 +47,12 @@ def accuracy(answer: str, golds: Iterable[str]) -> float:
     """
     given = squad_normalize(answer).split()[:1]
     return float(bool(given) and any(given == squad_normalize(one).split()[:1] for one in golds))
+
+
+def _answer_share(question: Question, state: Mapping[str, Any]) -> float | None:
+    if question.scoring != "short" or not question.answers:
+        return None
+    return answer_share(given_answer(state), question.answers)
 
 
 def _contains(question: Question, state: Mapping[str, Any]) -> float | None:
@@ -71,6 +85,13 @@ CONTAINS = Metric(
     label="Contains",
     summary="A gold answer stands in the answer, both normalised.",
     compute=_contains,
+)
+ANSWER_SHARE = Metric(
+    name="answer_share",
+    label="EM (share)",
+    summary="Share of the gold answers, aliases among them, that stand in the answer.",
+    compute=_answer_share,
+    source="Tan et al. 2024, SlimPLM, table 1",
 )
 ACCURACY = Metric(
     name="accuracy",

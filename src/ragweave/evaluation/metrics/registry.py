@@ -18,6 +18,7 @@ _OURS = (
     *rouge.ROUGE,
     squad.UNIGRAM_F1,
     coverage.CONTAINS,
+    coverage.ANSWER_SHARE,
     votes.UNKNOWN,
     votes.NM,
     retrieval.RECALL,

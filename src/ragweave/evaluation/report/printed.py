@@ -16,7 +16,25 @@ from typing import Any
 from ragweave.evaluation.runs.settings import RunSettings
 from ragweave.evaluation.runs.systems import System
 
-_SHARED = ("k", "samples", "answer_type", "order", "prompt_tokens", "reply_tokens", "timeout")
+_VARIANTS = frozenset(
+    {
+        "retrieve",
+        "queries",
+        "knowledge_filter",
+        "rewrite",
+        "question_judge",
+        "claim_filter",
+        "filter",
+        "granularity",
+    }
+)
+"""Options that make another row of a table; all others are named where they differ."""
+
+_TRAINED = ("slimplm", "filco")
+"""Methods of which the papers trained parts."""
+
+_LABELS = ("strinc", "lexical", "cxmi")
+"""FILCO's measures: oracles where gold answers are handed over, labels in the paper's training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +55,13 @@ class Printed:
     metric: str
     """Our name of the metric."""
     value: float
-    """In percent."""
+    """In percent, but for `api_calls`."""
+    trained: str = ""
+    """Parts that the paper trained, comma-separated."""
+    shots: int | None = None
+    """Examples in the paper's prompts; None: as our prompts have them."""
+    dropped: str = ""
+    """Questions that the paper left out."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the method that make it this row, where they are not the defaults."""
 
@@ -49,28 +73,97 @@ def printed_for(settings: RunSettings, system: System) -> list[Printed]:
         for one in all_printed()
         if one.dataset == settings.dataset_name
         and one.method == system.method
-        and _own(system) == dict(one.options)
+        and _same_row(one, _variant(system))
         and (not one.table.endswith("with gold") or settings.gold == "with")
         and (not one.table.endswith("without gold") or settings.gold != "with")
     ]
 
 
 def differences(one: Printed, settings: RunSettings, system: System, n: int) -> list[str]:
-    """Say in what our setting differs from the printed one: model, corpus, sample, k."""
+    """Say in what our setting differs from the printed one."""
+    return list(_differences(one, settings, system, n))
+
+
+def _differences(one: Printed, settings: RunSettings, system: System, n: int) -> Iterator[str]:
     ours = settings.models["answer"]
-    found = []
     if _plain(one.model) not in _plain(ours):
-        found.append(f"model {one.model}, here {ours}")
+        yield f"model {one.model}, here {ours}"
     chosen = system.resolved()
     searches = getattr(chosen, "retrieve", True)
-    here = {"file": "the data set's own passages", "given": "the passages given", "none": "none"}
     if searches:
-        found.append(f"corpus {one.corpus}, here {here.get(settings.corpus, settings.kb)}")
+        yield f"corpus {one.corpus}, here {_searched(settings)}"
     if one.n is None or one.n != n:
-        found.append(f"sample {one.n or 'not stated'}, here {n}")
+        yield f"sample {one.n or 'not stated'}, here {n}"
+    if one.dropped and settings.only is None:
+        yield f"{one.dropped} left out, here asked"
     if searches and one.k not in (None, chosen.k):
-        found.append(f"k {one.k}, here {chosen.k}")
-    return found
+        yield f"k {one.k}, here {chosen.k}"
+    yield from _gold_differences(settings)
+    yield from _training_differences(one, settings, system)
+    shots = getattr(chosen, "shots", None)
+    if one.shots is not None and shots is not None and shots != one.shots:
+        yield f"shots {one.shots}, here {shots}"
+    if others := _other_options(system):
+        yield f"options {', '.join(others)}"
+    yield "prompts: wording ours"
+
+
+def _searched(settings: RunSettings) -> str:
+    if settings.passages == "given":
+        return "each question's own passages, handed over unsearched"
+    named = {"file": "the data set's own passages", "given": "each question's own", "none": "none"}
+    where = named.get(settings.corpus, settings.kb)
+    how = "BM25" if settings.corpus in ("file", "given") else settings.retriever
+    reranked = f", reranked by {settings.rerank}" if settings.rerank else ""
+    return where if settings.corpus == "none" else f"{where}, {how}{reranked}"
+
+
+def _gold_differences(settings: RunSettings) -> Iterator[str]:
+    known = settings.gold_questions or 0
+    if settings.gold == "with" and known < settings.questions:
+        yield f"gold passage known for {known} of {settings.questions} questions"
+    if settings.gold == "without":
+        yield "gold passages taken out here"
+
+
+def _training_differences(one: Printed, settings: RunSettings, system: System) -> Iterator[str]:
+    here = {role: "trained" for role, spec in settings.models.items() if spec in settings.parts} | {
+        "generator": "trained" if settings.models["answer"] in settings.parts else "untrained"
+    }
+    chosen = system.resolved()
+    if getattr(chosen, "proxy_profile", "") == "released":
+        here |= {"judge": "trained", "rewriter": "trained"}
+    named = getattr(chosen, "filter", "")
+    oracle = settings.oracle and named in _LABELS
+    if named == "own":
+        here["filter"] = "trained"
+    for part in one.trained.split(", ") if one.trained else ():
+        if part == "filter" and oracle:
+            yield "filter trained, here an oracle"
+        elif part == "filter" and named == "own" and one.table != "4":
+            yield f"filter trained on labels of {one.row}, here on its own"
+        elif here.get(part, "untrained") != "trained":
+            yield f"{part} trained, here untrained"
+
+
+def _other_options(system: System) -> list[str]:
+    chosen = system.resolved()
+    plain = type(chosen)()
+    return [
+        f"{name}={getattr(chosen, name)}"
+        for name in system.options
+        if name not in _VARIANTS
+        and name not in ("k", "shots")
+        and getattr(chosen, name) != getattr(plain, name)
+    ]
+
+
+def _same_row(one: Printed, variant: Mapping[str, Any]) -> bool:
+    """Say whether options make a row; a trained filter stands in any row of its kind."""
+    printed = dict(one.options)
+    if variant.get("filter") == "own":
+        printed["filter"] = "own"
+    return variant == printed
 
 
 @cache
@@ -86,6 +179,8 @@ def _read(text: str) -> Iterator[Printed]:
     for line in text.splitlines():
         if line.startswith("@"):
             key, _, value = line[1:].partition(" ")
+            if key == "paper":
+                shared.clear()
             shared[key] = value.strip()
         elif line.strip() and not line.startswith("#"):
             yield from _row(line, shared)
@@ -97,8 +192,8 @@ def _row(line: str, shared: Mapping[str, str]) -> Iterator[Printed]:
     options = dict(part.split("=") for part in inside.split(",") if part)
     columns = [column.split(":") for column in shared["columns"].split()]
     values = " ".join(cells).split()
-    for (dataset, metric), value in zip(columns, values, strict=True):
-        if value != "-":
+    for (datasets, metric), value in zip(columns, values, strict=True):
+        for dataset in datasets.split("+") if value != "-" else ():
             yield Printed(
                 paper=shared["paper"],
                 table=shared["table"],
@@ -111,6 +206,9 @@ def _row(line: str, shared: Mapping[str, str]) -> Iterator[Printed]:
                 n=_sample(shared["n"], dataset),
                 metric=metric,
                 value=float(value),
+                trained=shared.get("trained", "") if method in _TRAINED else "",
+                shots=int(shared["shots"]) if "shots" in shared else None,
+                dropped=shared.get("dropped", ""),
                 options={key: _option(text) for key, text in options.items()},
             )
 
@@ -129,14 +227,14 @@ def _option(text: str) -> Any:
     return tuple(text.split("+")) if "+" in text else text
 
 
-def _own(system: System) -> dict[str, Any]:
-    """Return the system's own options that are set off their defaults."""
+def _variant(system: System) -> dict[str, Any]:
+    """Return the system's options that make it another row, where set off their defaults."""
     chosen = system.resolved()
     plain = type(chosen)()
     return {
         name: getattr(chosen, name)
         for name in system.options
-        if name not in _SHARED and getattr(chosen, name) != getattr(plain, name)
+        if name in _VARIANTS and getattr(chosen, name) != getattr(plain, name)
     }
 
 

@@ -55,8 +55,9 @@ class Values:
         return bootstrap(self.values, aggregate=self.aggregate)
 
 
-COSTS = ("calls", "input_tokens", "output_tokens", "seconds", "cost")
-"""What each answered question cost the method, whoever answered (model or cache)."""
+COSTS = ("calls", "api_calls", "input_tokens", "output_tokens", "seconds", "cost")
+"""What each answered question cost the method, whoever answered (model or cache); `api_calls` are
+those of the large model alone (SlimPLM, table 1: #API)."""
 
 
 @dataclass
@@ -114,7 +115,8 @@ class Column:
             if name not in self.scores:
                 self.scores[name] = Values(aggregate=_aggregate(name))
             self.scores[name].add(at, value)
-        costs = {**usage, "seconds": record["seconds"], "cost": record["cost"]}
+        large = usage["by_role"].get("answer", {}).get("calls", 0)
+        costs = {**usage, "api_calls": large, "seconds": record["seconds"], "cost": record["cost"]}
         for name in COSTS:
             if costs[name] is not None:
                 self.costs.setdefault(name, Values()).add(at, costs[name])

@@ -12,6 +12,7 @@ from ragweave.evaluation.report.table import Table
 
 _COSTS = {
     "calls": "Calls",
+    "api_calls": "#API",
     "input_tokens": "Tokens in",
     "output_tokens": "Tokens out",
     "seconds": "Seconds",
@@ -52,6 +53,11 @@ def answers_table(experiment: Experiment) -> Table:
         if column.faults:
             listed = ", ".join(f"{kind} {n}" for kind, n in sorted(column.faults.items()))
             remarks.append(f"{column.label}: failed, and in no score: {listed}.")
+    if (only := experiment.settings.only) is not None:
+        remarks.append(
+            f"{len(only)} of {experiment.settings.questions} questions: those that were answered "
+            "without context are left out (Liu et al. 2024)."
+        )
     if experiment.settings.oracle:
         remarks.append("Methods were handed the gold answers: filters are oracles (SILVER).")
     head = ["method", "n", "failed", *(one.label for one in metrics)]
@@ -99,7 +105,10 @@ def costs_table(experiment: Experiment) -> Table:
         spent = column.spent
         rows.append([column.label, *cells, str(spent.paid_calls), str(spent.cached_calls)])
     head = ["method", *(_COSTS[name] for name in names), "paid calls", "from cache"]
-    remarks = ["Means a question; the last two columns are totals of the run."]
+    remarks = [
+        "Means a question; the last two columns are totals of the run. #API: calls of the large "
+        "model alone."
+    ]
     if any(column.estimated for column in columns):
         remarks.append("Some token counts are estimated from characters.")
     return Table("Cost", head, rows, remarks)

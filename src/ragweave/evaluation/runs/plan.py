@@ -12,6 +12,7 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.datasets import Dataset, open_dataset
 from ragweave.evaluation.datasets.dataset import parse_spec
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
+from ragweave.evaluation.runs.closed_book import not_answered_in
 from ragweave.evaluation.runs.parts import digests, settled_models, settled_systems
 from ragweave.evaluation.runs.scorers import settled_scorer
 from ragweave.evaluation.runs.settings import RunSettings, versions
@@ -29,6 +30,7 @@ def plan(
     corpus: str = "",
     passages: str = "searched",
     gold: str = "as_found",
+    drop_answered: Path | None = None,
     scorer: str = "",
     metrics: Sequence[str | Metric] = (),
     **settings: Any,
@@ -45,6 +47,7 @@ def plan(
             file where its questions have passages, else nowhere.
         passages: `given` hands each question's own passages to every method; labels say so.
         gold: What becomes of gold passages.
+        drop_answered: An earlier run with `direct` in it: what that got right is not asked.
         scorer: Spec of what scores outputs for CXMI (`hf:NAME`); "": the answering model.
         metrics: What is computed, by name or declaration; none: all of ours that apply. A
             declaration that no package brings is handed to `evaluate` too.
@@ -76,6 +79,7 @@ def plan(
         corpus=where,
         passages=passages,  # type: ignore[arg-type]
         gold=gold,  # type: ignore[arg-type]
+        only=None if drop_answered is None else not_answered_in(drop_answered, dataset),
         gold_questions=None if gold == "as_found" else sum(bool(one.gold) for one in dataset),
         kb=str(kb.resolve()) if kb else "",
         kb_generation=_generation(kb) if kb else 0,

@@ -80,6 +80,8 @@ class RunSettings:
     """Only the first so many questions."""
     sample: int | None = None
     """Only a random sample of so many questions, drawn with `seed`."""
+    only: tuple[int, ...] | None = None
+    """Positions of the questions that are asked; None: all. `limit` and `sample` are of these."""
     shard: tuple[int, int] = (1, 1)
     """Which part of how many: every n-th question, from the i-th."""
     prices: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -139,16 +141,16 @@ class RunSettings:
             "prices": prices,
             "metrics": metrics,
         }
+        only = values.get("only")
+        rest["only"] = None if only is None else tuple(only)
         return cls(**rest)
 
     @property
     def planned(self) -> int:
         """The number of questions of this run and shard."""
-        chosen = min(self.limit or self.sample or self.questions, self.questions)
+        there = self.questions if self.only is None else len(self.only)
         part, parts = self.shard
-        if self.sample is None:
-            return len(range(part - 1, chosen, parts))
-        return len(range(part - 1, chosen, parts))
+        return len(range(part - 1, min(self.limit or self.sample or there, there), parts))
 
 
 def versions() -> dict[str, str]:

@@ -87,7 +87,7 @@ class Stream:
         settings = self.settings
         drawn = None
         if settings.sample is not None:
-            drawn = sorted(self.dataset.sample(settings.sample, settings.seed))
+            drawn = sorted(self.dataset.sample(settings.sample, settings.seed, settings.only))
         own, workers = self.part
         for place, (at, question) in enumerate(chosen(self.dataset, settings, drawn)):
             if place % workers != own - 1:
@@ -172,10 +172,14 @@ def chosen(
     """Yield the questions of a run with their positions: limit or sample, then the shard."""
     part, parts = settings.shard
     wanted = None if drawn is None else set(drawn)
-    taken = 0
+    there = None if settings.only is None else set(settings.only)
+    asked = taken = 0
     for at, question in enumerate(dataset):
-        if settings.limit is not None and at >= settings.limit:
+        if there is not None and at not in there:
+            continue
+        if settings.limit is not None and asked >= settings.limit:
             return
+        asked += 1
         if wanted is not None and at not in wanted:
             continue
         if taken % parts == part - 1:
