@@ -6,21 +6,18 @@ Source: Kadavath et al. 2022 (Language Models (Mostly) Know What They Know), as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any
 
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableConfig
 from langgraph.types import Overwrite
 
 from ragweave.nodes.ask import Ask, Reply, ask
 from ragweave.nodes.need_reply import parse_need
-from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.prompt import Prompt, Templates
-from ragweave.nodes.step import Step, Work
-from ragweave.state import Update
+from ragweave.nodes.step import Context, Step, Work
+from ragweave.state import RAGState, Update
 from ragweave.tools.gbnf import one_of
 from ragweave.tools.models import Models, Role
 
@@ -49,9 +46,9 @@ PROMPTS = MappingProxyType(
 """The template by name; its variable is `question`."""
 
 
-def need_step(
+def retrieval_decision_step(
     models: Models, templates: Templates, options: OptionsT, role: Callable[[OptionsT], Role]
-) -> Step[OptionsT]:
+) -> Step[RAGState, OptionsT]:
     """Return the node `need`: asks whether the question needs retrieval.
 
     A reply that can't be read means yes.
@@ -63,7 +60,7 @@ def need_step(
         role: Who is asked, by the options in force.
     """
 
-    def prompt(state: Mapping[str, Any], _opts: OptionsT) -> Prompt:
+    def prompt(state: RAGState, _options: OptionsT) -> Prompt:
         asked = state["question"]
         return Prompt(
             templates["self_eval"],
@@ -72,18 +69,21 @@ def need_step(
             grammar=lambda _shown: one_of(("Yes", "No")),
         )
 
-    def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:
-        def update(_now: Mapping[str, Any], _opts: OptionsT, reply: Reply) -> Update:
-            needed = parse_need(reply.text)
-            notes = [] if needed is not None else [note(config, "need", "need_unparsed")]
-            return {**decided(needed is False), "notes": notes}
+    def update(_state: RAGState, reply: Reply, context: Context[OptionsT]) -> Update:
+        needed = parse_need(reply.text)
+        if needed is None:
+            context.note("need_unparsed")
+        return retrieval_decision(known=needed is False)
 
-        question = Ask[OptionsT](name="need", role=role(opts), prompt=prompt, update=update)
-        return (yield from ask(question, models, state, opts, config))
+    def body(state: RAGState, context: Context[OptionsT]) -> Work:
+        question = Ask[RAGState, OptionsT](
+            name="need", role=role(context.options), prompt=prompt, update=update
+        )
+        return ask(question, models, state, context)
 
     return Step("need", body, options)
 
 
-def decided(known: bool) -> Update:
+def retrieval_decision(*, known: bool) -> Update:
     """Return the update of a verdict; what is known is answered without any passage."""
     return {"known": known, "passages": Overwrite([])} if known else {"known": known}

@@ -20,8 +20,3 @@ def note(config: RunnableConfig, node: str, event: str, **detail: Any) -> Note:
     """
     step = (config.get("metadata") or {}).get("langgraph_step", 0)
     return {"step": int(step), "node": node, "event": event, "detail": detail}
-
-
-def rejected(config: RunnableConfig, node: str, reason: str) -> Note:
-    """Return the note that what a reply answered is no answer, and why."""
-    return note(config, node, "answer_rejected", reason=reason)

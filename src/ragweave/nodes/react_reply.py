@@ -18,9 +18,7 @@ from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
 # What may repeat is possessive and stays on its line: no reply can make these patterns try many
 # ways to read it.
-_LABELLED = (
-    r"^[^\w\n]*+action[ \t]*+#?\d*+[*_ \t]*+[:：][*_`\" \t]*+(?P<labelled>search|finish)\b"
-)
+_LABELLED = r"^[^\w\n]*+action[ \t]*+#?\d*+[*_ \t]*+[:：][*_`\" \t]*+(?P<labelled>search|finish)\b"
 _BARE = r"\b(?P<bare>search|finish)(?=[*_`]{0,3}[ \t]{0,9}\[)"
 _ACTION = re.compile(rf"{_LABELLED}|{_BARE}", re.IGNORECASE | re.MULTILINE)
 _INPUT = re.compile(
@@ -50,8 +48,48 @@ _PLANS = re.compile(
 """Words of a thought that plans, or speaks of what was read; a plain statement has none."""
 _IS = re.compile(r"\b(?:is|are|was|were)\b", re.IGNORECASE)
 _SMALL = frozenset(
-    "a an the of in on at for to by with from and or is are was were be been do does did has have"
-    " had which what who whom whose when where why how that this it its as".split()
+    [
+        "a",
+        "an",
+        "the",
+        "of",
+        "in",
+        "on",
+        "at",
+        "for",
+        "to",
+        "by",
+        "with",
+        "from",
+        "and",
+        "or",
+        "is",
+        "are",
+        "was",
+        "were",
+        "be",
+        "been",
+        "do",
+        "does",
+        "did",
+        "has",
+        "have",
+        "had",
+        "which",
+        "what",
+        "who",
+        "whom",
+        "whose",
+        "when",
+        "where",
+        "why",
+        "how",
+        "that",
+        "this",
+        "it",
+        "its",
+        "as",
+    ]
 )
 _STATEMENT = 40
 """Words of a thought that may be read as the answer; longer ones reason."""
