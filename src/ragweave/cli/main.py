@@ -15,6 +15,7 @@ from ragweave.cli import (
     doctor,
     draw,
     index,
+    kb,
     label,
     methods,
     part,
@@ -45,6 +46,7 @@ app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("doctor")(doctor.doctor)
 app.command("train")(train.train)
+app.add_typer(kb.app, name="kb")
 app.add_typer(part.app, name="part")
 app.add_typer(study.app, name="study")
 app.add_typer(label.app, name="label")

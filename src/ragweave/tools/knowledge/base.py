@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, UsageError
-from ragweave.tools.knowledge.embedder import embedding_name, embeddings_of
+from ragweave.tools.knowledge.embedder import embedding_name, embeddings_of, tokens_of
 from ragweave.tools.knowledge.folder import claim, new_collection, resettle, same_settings
 from ragweave.tools.knowledge.intake import Intake, take_documents
 from ragweave.tools.knowledge.manifest import NAME, Manifest, read_manifest, write_manifest
@@ -22,17 +22,13 @@ from ragweave.tools.knowledge.retrievers import retriever_of
 from ragweave.tools.knowledge.searching import bm25_search, dense_search
 from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.knowledge.snapshot import Snapshots
-from ragweave.tools.knowledge.splitting import Tokens, simple_tokens
 from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.vectors import Vectors
 from ragweave.tools.knowledge.writing import Writer, told
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.bm25 import Bm25Retriever
 from ragweave.tools.retrieval.dense import DenseRetriever
-from ragweave.tools.retrieval.embedding import (
-    SentenceTransformerEmbeddings,
-    check_embedding_model,
-)
+from ragweave.tools.retrieval.embedding import check_embedding_model
 from ragweave.tools.retrieval.fusion import HybridRetriever
 from ragweave.tools.retrieval.rerank import PairScorer
 
@@ -59,7 +55,7 @@ class KnowledgeBase:
         manifest = self.manifest
         self._collection = manifest.collection
         self._embeddings = embeddings_of(path, manifest, embeddings)
-        self._tokens = _tokens(manifest.settings, self._embeddings)
+        self._tokens = tokens_of(manifest.settings, self._embeddings)
 
     @classmethod
     def create(
@@ -320,9 +316,3 @@ def _check_embedding(name: str | None, settings: Settings) -> None:
         raise MissingExtraError("Dense retrieval", "chroma")
     if settings.embedding is not None:
         check_embedding_model(settings.embedding)
-
-
-def _tokens(settings: Settings, embeddings: Embeddings | None) -> Tokens:
-    if settings.unit == "tokens" and isinstance(embeddings, SentenceTransformerEmbeddings):
-        return embeddings.token_spans
-    return simple_tokens

@@ -52,6 +52,15 @@ class Client:
         """Return the most records that one call takes; a collection has been used before."""
         return int(self._open.get_max_batch_size())
 
+    def names(self) -> list[str]:
+        """Return the names of all collections; one has been used before."""
+        return [one.name for one in self._open.list_collections()]
+
+    def drop(self, name: str) -> None:
+        """Delete a collection; one has been used before."""
+        self._collections.pop(name, None)
+        self._open.delete_collection(name)
+
     def forget(self) -> None:
         """Close; the next use opens anew."""
         with self.lock:

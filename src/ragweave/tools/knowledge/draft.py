@@ -84,6 +84,10 @@ class Draft:
         )
         self.changed = True
 
+    def doubt(self, key: str) -> None:
+        """Have a source read again, though its file looks unchanged."""
+        self._do("UPDATE sources SET hash = '', mtime = 0 WHERE key = ?", key)
+
     def drop_source(self, key: str) -> None:
         """Take out a source and its passages."""
         self._drop("sources", "key = ?", key)

@@ -10,6 +10,7 @@ from langchain_core.embeddings import Embeddings
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.knowledge.manifest import Manifest
 from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.splitting import Tokens, simple_tokens
 from ragweave.tools.retrieval.embedding import SentenceTransformerEmbeddings
 
 
@@ -45,3 +46,10 @@ def check_dimension(folder: Path, manifest: Manifest, vectors: Sequence[Sequence
             f"gives {length}; open it with {manifest.embedding_name}, or make a new knowledge base"
         )
     return length
+
+
+def tokens_of(settings: Settings, embeddings: Embeddings | None) -> Tokens:
+    """Return what cuts a text into tokens: the embedding model's own where that is the unit."""
+    if settings.unit == "tokens" and isinstance(embeddings, SentenceTransformerEmbeddings):
+        return embeddings.token_spans
+    return simple_tokens

@@ -10,6 +10,7 @@ from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.knowledge.lock import write_lock
 from ragweave.tools.knowledge.manifest import NAME, read_manifest, write_manifest
 from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.vectors import COLLECTION
 from ragweave.tools.knowledge.writing import told
 
 _OURS = (
@@ -40,7 +41,7 @@ def claim(folder: Path) -> None:
 
 def new_collection() -> str:
     """Return a name for a Chroma collection that no other knowledge base has."""
-    return f"ragweave-{uuid.uuid4().hex}"
+    return f"{COLLECTION}{uuid.uuid4().hex}"
 
 
 def resettle(folder: Path, wanted: Settings, embedding_name: str | None) -> None:

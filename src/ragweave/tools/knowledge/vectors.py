@@ -6,7 +6,8 @@ drops what its generation does not see stays right while another process writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,8 @@ from ragweave.tools.knowledge.chroma import local_client, one_line, server_clien
 from ragweave.tools.knowledge.lock import vector_lock
 
 FOLDER = "chroma"
+COLLECTION = "ragweave-"
+"""What the names of our collections begin with."""
 _DATABASE = "chroma.sqlite3"
 _PAGE = 5_000
 
@@ -64,9 +67,9 @@ class Vectors:
             for first in range(0, len(contents), size):
                 collection.delete(ids=list(contents[first : first + size]))
 
-    def contents(self) -> list[str]:
-        """Return every content that has a vector."""
-        with self._use(write=True) as collection:
+    def contents(self, generation: int | None = None) -> list[str]:
+        """Return every content that has a vector; of a `generation`, without making anything."""
+        with self._use(write=generation is None, generation=generation) as collection:
             return [
                 one
                 for first in range(0, collection.count(), _PAGE)
@@ -77,6 +80,35 @@ class Vectors:
         """Return the number of vectors."""
         with self._use(write=True) as collection:
             return int(collection.count())
+
+    def strays(self) -> list[str]:
+        """Return our other collections in an embedded Chroma, which no manifest names."""
+        if not self._embedded or not (self._folder / FOLDER / _DATABASE).exists():
+            return []
+        with self._use(write=True):
+            names = self._client.names()
+        return [name for name in names if name.startswith(COLLECTION) and name != self._name]
+
+    def collect(self, known: Container[str]) -> int:
+        """Forget every content that is not in `known`, and stray collections.
+
+        Returns:
+            How many vectors of this collection went.
+        """
+        orphans = [one for one in self.contents() if one not in known]
+        if orphans:
+            self.delete(orphans)
+        for name in self.strays():
+            with self._use(write=True):
+                self._client.drop(name)
+        return len(orphans)
+
+    def discard(self) -> None:
+        """Throw an embedded Chroma away that cannot be used; the next write makes a new one."""
+        self._client.forget()
+        if self._embedded:
+            with vector_lock(self._folder, write=True):
+                shutil.rmtree(self._folder / FOLDER, ignore_errors=True)
 
     def nearest(self, vector: Sequence[float], n: int, generation: int) -> list[tuple[str, float]]:
         """Return up to `n` (content, cosine similarity), nearest first.

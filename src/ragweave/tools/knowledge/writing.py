@@ -62,12 +62,14 @@ class Writer:
         self._collection = collection
         self._progress = progress or (lambda _stage, _done, _total: None)
 
-    def write(self, change: Callable[[Draft], Result]) -> tuple[Result, Written]:
+    def write(
+        self, change: Callable[[Draft], Result], *, anew: bool = False
+    ) -> tuple[Result, Written]:
         """Apply `change` to a draft and make it the current generation.
 
         Until the manifest is replaced, readers see the old generation; a write that ends early,
-        killed or by an error, leaves it so. Nothing changed: no new generation, but vectors that
-        were lost are made anew.
+        killed or by an error, leaves it so. Nothing changed: no new generation unless `anew`
+        asks for one, but vectors that were lost are made anew and those of a dead write go.
 
         Raises:
             KnowledgeBaseError: Another writer is at work, or the disk refuses.
@@ -83,8 +85,12 @@ class Writer:
                 draft = Draft(database, manifest.generation + 1)
                 result = change(draft)
                 draft.commit()
-                if not draft.changed:
-                    return result, Written(manifest, self._mend(draft, manifest))
+                if not (draft.changed or anew):
+                    mended = self._mend(draft, manifest)
+                    if manifest.generation:
+                        with told(self._folder, "its index is in place, old files may be left"):
+                            self._tidy(database, manifest.generation)
+                    return result, Written(manifest, mended)
                 manifest, embedded = self._embed(draft, manifest)
                 manifest = self._index(draft, manifest)
                 write_manifest(self._folder, manifest)
@@ -149,8 +155,8 @@ class Writer:
         if gone:
             self._vectors.delete(gone)
         held = {row[0] for row in database.execute("SELECT DISTINCT content FROM passages")}
-        if self._vectors.count() > len(held):
-            self._vectors.delete([one for one in self._vectors.contents() if one not in held])
+        if self._vectors.count() > len(held) or self._vectors.strays():
+            self._vectors.collect(held)
 
 
 def _distinct(draft: Draft, rows: list[int]) -> Iterator[str]:

@@ -1,0 +1,251 @@
+"""Verifying a knowledge base: its passages, their hashes, and both indexes against each other."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from langchain_core.embeddings import Embeddings
+
+from ragweave.errors import KnowledgeBaseError
+from ragweave.state.passages import content_id
+from ragweave.tools.knowledge.draft import Draft, titled
+from ragweave.tools.knowledge.embedder import embeddings_of, tokens_of
+from ragweave.tools.knowledge.intake import Intake
+from ragweave.tools.knowledge.lock import write_lock
+from ragweave.tools.knowledge.manifest import Manifest, read_manifest
+from ragweave.tools.knowledge.report import Progress, counted
+from ragweave.tools.knowledge.snapshot import BM25, Snapshots
+from ragweave.tools.knowledge.store import Store
+from ragweave.tools.knowledge.vectors import Vectors
+from ragweave.tools.knowledge.writing import Writer
+from ragweave.tools.retrieval.analysis import analyzer_for
+from ragweave.tools.retrieval.bm25_index import Bm25Index
+
+_SEEN = "added <= ? AND removed > ?"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong with a knowledge base."""
+
+    text: str
+    """One line: what, and how much of it."""
+    sources: tuple[str, ...] = ()
+    """Keys of the sources whose files have to be read again to mend it."""
+    unusable: bool = False
+    """Are the vectors such that all have to be made anew?"""
+
+
+def check(path: str | Path) -> list[Finding]:
+    """Verify the counts, hashes and both indexes of a knowledge base; return what is wrong.
+
+    Raises:
+        KnowledgeBaseError: Another writer is at work; or it is missing or foreign, or its passages
+            cannot be read, so that there is nothing to mend it from.
+    """
+    folder = Path(path)
+    manifest = read_manifest(folder)
+    store, vectors = Store(folder), _vectors(folder, manifest)
+    try:
+        with write_lock(folder) if os.access(folder, os.W_OK) else nullcontext():
+            return _Check(folder, store, vectors).findings(read_manifest(folder))
+    finally:
+        store.close()
+        if vectors is not None:
+            vectors.close()
+
+
+def repair(
+    path: str | Path,
+    findings: Sequence[Finding],
+    *,
+    embeddings: Embeddings | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Mend what `check` found: a new generation, with both its indexes made from its passages.
+
+    Files whose passages do not match their hashes are read again where they still exist.
+
+    Args:
+        path: The folder.
+        findings: What `check` gave.
+        embeddings: As for `KnowledgeBase.open`.
+        progress: Called with stage, done and total.
+
+    Returns:
+        How many passages were embedded.
+
+    Raises:
+        KnowledgeBaseError: Another writer is at work, the disk refuses, or the embedding model
+            cannot be had.
+    """
+    folder = Path(path)
+    manifest = read_manifest(folder)
+    vectors, model = _vectors(folder, manifest), embeddings_of(folder, manifest, embeddings)
+    files = [Path(key) for one in findings for key in one.sources if Path(key).is_file()]
+    tell = progress or (lambda _stage, _done, _total: None)
+    intake = Intake(folder, manifest.settings, tokens_of(manifest.settings, model), tell)
+
+    def change(draft: Draft) -> None:
+        for file in files:
+            draft.doubt(str(file))
+        if files:
+            intake.take_paths(draft, files)
+
+    try:
+        if vectors is not None and any(one.unusable for one in findings):
+            vectors.discard()
+        writer = Writer(folder, Store(folder), vectors, model, progress, manifest.collection)
+        return writer.write(change, anew=True)[1].embedded
+    finally:
+        if vectors is not None:
+            vectors.close()
+
+
+def _vectors(folder: Path, manifest: Manifest) -> Vectors | None:
+    if manifest.embedding_name is None:
+        return None
+    return Vectors(folder, manifest.collection, manifest.settings.chroma_url)
+
+
+class _Check:
+    """Looks at one generation of a knowledge base, which nobody may write meanwhile."""
+
+    def __init__(self, folder: Path, store: Store, vectors: Vectors | None) -> None:
+        """Take the parts of an open knowledge base; vectors only where it has embeddings."""
+        self._folder = folder
+        self._store = store
+        self._vectors = vectors
+
+    def findings(self, manifest: Manifest) -> list[Finding]:
+        """Return what is wrong, or an empty list.
+
+        Raises:
+            KnowledgeBaseError: The passages themselves cannot be read: nothing to mend it from.
+        """
+        with self._store.reading() as database:
+            state = database.execute("PRAGMA quick_check").fetchone()[0]
+            if state != "ok":
+                raise KnowledgeBaseError(
+                    f"{self._folder} is damaged (its passages: {state}); delete the folder and "
+                    "index again"
+                )
+            return [
+                *self._counts(database, manifest),
+                *self._hashes(database, manifest),
+                *self._bm25(database, manifest),
+                *self._embeddings(database, manifest),
+            ]
+
+    def _counts(self, database: sqlite3.Connection, manifest: Manifest) -> Iterator[Finding]:
+        held = {"passages": manifest.passages, "sources": manifest.sources}
+        for table, column in (("passages", "id"), ("sources", "key")):
+            found = _one(database, f"COUNT(DISTINCT {column}) FROM {table} WHERE {_SEEN}", manifest)
+            if found != held[table]:
+                yield Finding(f"the manifest counts {held[table]} {table}, the database {found}")
+            dead = database.execute(
+                f"SELECT COUNT(*) FROM {table} WHERE added > ?",  # noqa: S608 - our own names
+                (manifest.generation,),
+            ).fetchone()[0]
+            if dead:
+                yield Finding(
+                    f"{counted(dead, 'row')} of {table} are of a write that was broken off"
+                )
+        folder = self._folder / BM25
+        old = {str(manifest.generation), str(manifest.generation - 1)}
+        left = (
+            [one.name for one in folder.iterdir() if one.name not in old] if folder.exists() else []
+        )
+        if left:
+            yield Finding(f"index files of a dead generation are left ({', '.join(sorted(left))})")
+
+    def _hashes(self, database: sqlite3.Connection, manifest: Manifest) -> Iterator[Finding]:
+        wrong, sources = 0, set()
+        query = f"SELECT content, text, metadata, source FROM passages WHERE {_SEEN}"  # noqa: S608
+        for content, text, metadata, source in database.execute(query, _generation(manifest)):
+            if content_id(text, str(json.loads(metadata).get("title") or "")) != content:
+                wrong += 1
+                sources.add(source)
+        if wrong:
+            verb = "does not match its hash" if wrong == 1 else "do not match their hashes"
+            yield Finding(f"{counted(wrong, 'passage')} {verb}", tuple(sorted(sources)))
+
+    def _bm25(self, database: sqlite3.Connection, manifest: Manifest) -> Iterator[Finding]:
+        """Compare the index with one that is built anew, file by file."""
+        if not manifest.generation:
+            return
+        try:
+            snapshot = Snapshots(self._folder).current()
+        except KnowledgeBaseError as error:
+            yield Finding(str(error).partition(";")[0])
+            return
+        rows: list[int] = []
+        terms = analyzer_for(manifest.settings.language).terms
+        built = Bm25Index.build(terms(text) for text in _distinct(database, manifest, rows))
+        if snapshot.rows.tolist() != rows:
+            yield Finding("the BM25 index is not of these passages, or in another order")
+            return
+        with TemporaryDirectory() as folder:
+            built.save(Path(folder))
+            names = [one.name for one in Path(folder).iterdir()]
+            held = self._folder / BM25 / str(manifest.generation)
+            _, differs, missing = filecmp.cmpfiles(folder, held, names, shallow=False)
+        if differs or missing:
+            which = ", ".join(sorted([*differs, *missing]))
+            yield Finding(f"the BM25 index differs from one built anew ({which})")
+
+    def _embeddings(self, database: sqlite3.Connection, manifest: Manifest) -> Iterator[Finding]:
+        if self._vectors is None or not manifest.generation:
+            return
+        try:
+            self._vectors.reopen()
+            held = set(self._vectors.contents(manifest.generation))
+            strays = self._vectors.strays()
+        except KnowledgeBaseError as error:
+            yield Finding(str(error).partition(";")[0], unusable=True)
+            return
+        query = "SELECT DISTINCT content FROM passages"
+        known = {row[0] for row in database.execute(query)}
+        seen = {
+            row[0]
+            for row in database.execute(f"{query} WHERE {_SEEN}", _generation(manifest))
+        }
+        if seen - held:
+            number = len(seen - held)
+            yield Finding(
+                f"{counted(number, 'passage')} {'has' if number == 1 else 'have'} no vector"
+            )
+        if held - known:
+            number = len(held - known)
+            yield Finding(
+                f"{counted(number, 'vector')} {'belongs' if number == 1 else 'belong'} to no passage"
+            )
+        if strays:
+            yield Finding(f"{counted(len(strays), 'collection')} of vectors that nobody reads")
+
+
+def _distinct(database: sqlite3.Connection, manifest: Manifest, rows: list[int]) -> Iterator[str]:
+    """Give the text to index of each distinct passage, and note its row in `rows`."""
+    query = f"SELECT row, id, text, metadata FROM passages WHERE {_SEEN} ORDER BY source, place"  # noqa: S608
+    seen: set[str] = set()
+    for row, key, text, metadata in database.execute(query, _generation(manifest)):
+        if key not in seen:
+            seen.add(key)
+            rows.append(row)
+            yield titled(text, metadata)
+
+
+def _generation(manifest: Manifest) -> tuple[int, int]:
+    return manifest.generation, manifest.generation
+
+
+def _one(database: sqlite3.Connection, query: str, manifest: Manifest) -> int:
+    return int(database.execute(f"SELECT {query}", _generation(manifest)).fetchone()[0])
