@@ -37,14 +37,32 @@ _CONCLUSION = re.compile(
 )
 _FILLER = re.compile(
     r"(?:(?:so|therefore|thus|hence|consequently|overall|well|hmm|unfortunately|sadly|regrettably|"
-    r"that|currently|(?:i'm |i am |we're )?(?:very |so )?sorry|i apologi[sz]e|apologies|as such|"
+    r"that|currently|(?:i'm |i am |we're )?(?:very |so )?sorry|i(?:'m| am) afraid(?: that)?|i apologi[sz]e|apologies|as such|"
     r"in conclusion|as an ai(?: \w+){0,3}|(?:based on|according to|given|from|in)"
     r"(?: \w+){0,6}? (?:passages?|context|text|information|documents?|input)(?: \w+){0,2}?)"
     r"(?:,? but\b|,|:| (?=\w)|$)\s*)"
 )
+_CONTRACTED = re.compile(
+    r"\b(?:(?P<verb>do|does|did|is|are|was|were|could|would|has|have)n't|(?P<can>can't|can not)"
+    r"|(?P<subject>there|it|that|what|who|nothing)'s)\b"
+)
 _SOURCE = (
     r"(?:(?:passages?|contexts?|texts?|documents?|information|inputs?|articles?|sources?|details?|"
     r"paragraphs?|excerpts?|snippets?|content|prompt|search results?|sentences?)\b(?: \d+)?)"
+)
+_SOURCES = (
+    rf"(?:(?:the|these|this|those|your|any|all|of|my|both) )*(?:\w+ ){{0,3}}{_SOURCE}"
+)
+_GIVES = r"(?:say|give|make|contain|provide|offer|tell|include|state|mention|hold)s?|ha(?:s|ve)"
+_MISSING = (
+    r"(?:mentioned|specified|stated|given|provided|addressed|discussed|disclosed|indicated|listed"
+    r"|explained|determined|available|known|included|named|covered|revealed|identified)"
+)
+_IN_SOURCE = rf"(?: (?:in|by|from|within|on)\b(?: \w+){{0,4}}? {_SOURCE}| anywhere| at all|$|[,;(]| -)"
+_LEAD = re.compile(
+    r"(?:based on|according to|given|from|in|as per|judging by|with|without) (?:[^\s,.;:]+ ){0,7}?"
+    r"(?:passages?|contexts?|texts?|information|documents?|inputs?|details|data|articles?)"
+    r"(?: [^\s,.;:]+){0,3}?(?:, ?| (?=(?:i|it|we|there|the answer) ))"
 )
 _NOT = r"(?:(?:do|does|did|is|are|was|were|could|can|have|has)(?: not|n't)|cannot|can not|can't)"
 _ADVERB = r"(?:(?:\w+ly|even|really|currently) )?"
@@ -71,6 +89,26 @@ _REFUSALS = re.compile(
             rf"(?:$|\W*$|[,;:.(–—]| (?:the|this|that|based|from|about|any|enough|for|{_ASK})\b)"
             r"|have (?:\w+ ){0,3}(?:information|knowledge|answer|context|access|details|data)"
             r"|see (?:\w+ ){0,3}(?:information|mention|answer))",
+            r"(?:i|we) (?:cannot|could not) (?:\w+ly )?(?:find|see|locate|identify)\b",
+            r"(?:i|we) (?:would )?(?:need|require) (?:more|further|additional|another) ",
+            r"(?:more|further|additional) (?:information|context|details?) (?:is|are|would be) "
+            r"(?:needed|required|necessary)",
+            r"(?:no one|nobody) knows\b",
+            r"(?:i|we) (?:cannot|could not) (?:say|tell)\W*$",
+            r"(?:this|the) question (?:is|was) unanswerable\b",
+            rf"there (?:is|are) no (?:\w+ ){{0,2}}{_SOURCE}",
+            rf"{_SOURCES} [^.;]{{1,120}}?(?:,? but|,|,? yet) not (?:about|who|what|when|where|which|why"
+            r"|how|its|the)\b",
+            rf"{_SOURCES} [^.;]{{1,120}}?, (?:but|yet) (?:\w+ ){{1,4}}(?:is|are) not {_MISSING}\b",
+            r"(?:i|we) [^.;]{0,80}?,? (?:and|but) (?:neither|none|nothing)\b",
+            r"(?:i|we) [^.;]{0,60}?\b(?:found|find|see|saw) (?:nothing|no)\b",
+            r"(?:i was|we were) (?:unable|not able) to\b|we are not told\b",
+            r"no (?:\w+ ){1,4}?(?:is|are|was|were) (?:given|provided|mentioned|stated|specified|named"
+            r"|found|available|included|offered)\b",
+            rf"[^.;]{{1,120}}, but (?:the|these) (?:\w+ ){{0,2}}{_SOURCE} only\b",
+            rf"[^,;:]{{1,200}} (?:is|are|was|were) (?:not made clear\b|nowhere {_MISSING}\b"
+            rf"|not (?:present |contained |something )?(?:in |within |among )?(?:the|these|any of the|either)"
+            rf" (?:\w+ ){{0,2}}{_SOURCE})",
             rf"(?:(?:i|we) )?(?:cannot|can not|can't|could not|couldn't) {_ADVERB}"
             rf"(?:answer|determine|be sure|find (?:the|any|an|this|information)|provide|say {_ASK}"
             rf"|tell (?:from|based|{_ASK})|be (?:\w+ly )?(?:determined|answered|inferred|known))",
@@ -86,6 +124,13 @@ _REFUSALS = re.compile(
             rf"{_SOURCE}(?: \w+){{0,4}}? (?:{_TELL}|(?:is|are|was|were|can|could|will)\b)",
             rf"(?:the|these|this) (?:\w+ ){{0,3}}{_SOURCE} (?:is|are) "
             r"(?:insufficient|unclear|irrelevant|unrelated|silent|not)",
+            rf"{_SOURCES} (?:\w+ly )?(?:(?:{_GIVES}) (?:absolutely )?(?:nothing|no)\b"
+            rf"|(?:fails?|failed) to\b|lacks?\b|never (?:{_GIVES})\b|(?:neither|nowhere) )",
+            rf"{_SOURCES} [^.;]{{1,120}}? (?:and|but) (?:(?:they|it|does|do) )?(?:(?:gives?|says?|names?|states?) (?:no|nothing)\b"
+            r"|(?:does |do )?not\b|never\b|neither\b|nothing\b|no (?:mention|information)\b)",
+            r"nothing (?:is|was|in|about|on)\b[^.;]{0,80}?(?:said|mentioned|stated|tells?|says?"
+            r"|mentions?|indicates?|known|found|given)\b",
+            r"(?:does|do|did) not (?:say|mention|state|specify|answer)\b",
             r"(?:it|this|they) (?:does not|doesn't|do not|don't) (?:say|mention|state|specify)",
             r"there (?:is|are|was|were)(?: not|n't)?(?: \w+){0,2}? (?:insufficient|nothing in"
             r"|(?:no|not|enough|any|sufficient) (?:\w+ ){0,3}?(?:information|mention|answer|context"
@@ -95,7 +140,9 @@ _REFUSALS = re.compile(
             rf"(?:not|in) (?:in|enough|sufficient) (?:\w+ ){{0,2}}?(?:{_SOURCE}|data|evidence)",
             r"insufficient (?:\w+ )?(?:information|context|data|evidence|details)",
             rf"no (?:\w+ ){{0,3}}?(?:information|answer|mention|data|context|details?)"
-            rf"(?:$|[,;]| (?:is|was|are|were|can|could|about|on|regarding|found|given|{_ASK})\b"
+            r"(?:$|[,;]| (?:is|was|are|were) (?:given|found|provided|available|mentioned|stated"
+            r"|included|there|known)\b|"
+            rf" (?:can|could|about|on|of|regarding|found|given|{_ASK})\b"
             rf"|(?: \w+)*? (?:in|provided|available)\b)",
             rf"(?:it|this|that|the (?:\w+ )?(?:answer|question|information|date|year|time|name"
             rf"|number|identity|author|reason|origin|cause|location|place|person|amount)(?: \w+)"
@@ -103,21 +150,40 @@ _REFUSALS = re.compile(
             rf"{_TOLD}(?:{_WHERE}| {_ASK}\b)|(?:unknown|unclear|unspecified|uncertain)"
             rf"(?:{_WHERE}| {_ASK}\b)|(?:not possible|impossible) to {_SEEK}|unanswerable)"
             rf"|(?:cannot|can not|can't|could not|couldn't) be {_ADVERB}\w+(?:ed|n|wn)\b)",
-            rf".{{0,200}} (?:is|are|was|were) not {_ADVERB}{_TOLD} (?:in|by) (?:\w+ ){{0,4}}?"
-            rf"{_SOURCE}",
-            rf".{{0,200}} (?:cannot|can't) be {_ADVERB}\w+ (?:from|based on|with|using|in) "
+            rf"[^,;:]{{1,200}} (?:is|are|was|were) (?:not|never) {_ADVERB}(?:{_TOLD} (?:in|by) "
+            rf"(?:\w+ ){{0,4}}?{_SOURCE}|{_MISSING}{_IN_SOURCE})",
+            rf"[^,;:]{{1,200}} (?:is|are|was|were|remains?) (?:unknown|unclear|unspecified"
+            rf"|uncertain|missing){_IN_SOURCE}",
+            rf"(?:information|details?|answer) not {_ADVERB}{_MISSING}\b",
+            rf"[^,;:]{{0,200}} (?:cannot|can't) be {_ADVERB}\w+ (?:from|based on|with|using|in) "
             rf"(?:\w+ ){{0,4}}?{_SOURCE}",
         )
     )
 )
 _BARE_START = re.compile(
-    r"unknown\W{1,4}(?:as|because|since|the|not|based|no|none|there|this|it|i|neither)\b"
+    r"unknown\W{1,4}(?:passages?|documents?|not|no|as|because|since|the|not|based|no|none|there|this|it|i|neither)\b"
 )
 _CONTRAST = re.compile(r"\b(?:but|however|although|though|nevertheless|nonetheless|yet)\b,? *")
 _STILL_NOTHING = re.compile(
     rf"(?:(?:it|they|(?:the|these|this) (?:\w+ ){{0,2}}?{_SOURCE}|passage \w+) (?:\w+ly )?(?:do|does"
-    r"|only|mentions?|says?|states?|discuss\w*|talks?|describes?|provides?|contains?|refers?)\b|no\b"
+    r"|only|just|merely|mentions?|discuss\w*|talks?|describes?|provides?|contains?|refers?"
+    r"|(?:says?|states?) (?:nothing|only))\b"
+    rf"|(?:they|(?:the|these|this) (?:\w+ ){{0,2}}?{_SOURCE}) (?:is|are) "
+    r"(?:\w+ )?(?:about|on|related|unrelated|not)\b"
+    r"|(?:no|not|neither|nothing)\b|there (?:is|are) (?:information|details|other|also)\b"
     r"|if you|please|feel free|i can|i would|i'd|let me)"
+)
+_ONE_OF_THEM = re.compile(
+    r"(?:[^.,;]{0,80}\b)?(?:passage|document|knowledge) \d+\b|[^.,;]{0,40}\b(?:first|one) "
+    r"(?:passage|document)"
+)
+"""A sentence about one passage says nothing of the others."""
+_ANOTHER = re.compile(
+    r"(?:according to |from |in |however,? )?(?:(?:passage|document|knowledge) \d+|(?:the )?"
+    r"(?:second|third|other|next|last)(?: (?:one|passage|document))?)\b"
+)
+_VALUE = re.compile(
+    r"\b(?:says?|states?|gives?|names?|tells?|shows?|implies|reports?|it (?:is|was))\b"
 )
 _WEIGHTY = re.compile(
     r"^(?:so|therefore|thus|hence|consequently|overall|as such|in conclusion)\b"
@@ -152,7 +218,7 @@ def is_unknown(text: str) -> bool:
     if _bare(last):
         return True
     if (_bare(first) or _declines(first)) and not _recovers(sentences[1:]):
-        return True
+        return not (_ONE_OF_THEM.match(first) and _another_says(sentences[1:]))
     return bool(_WEIGHTY.search(last)) and _declines(last)
 
 
@@ -161,8 +227,19 @@ def _plain(text: str) -> str:
     answer = text.rpartition("</think>")[2]
     if len(answer) > 2 * _EDGE:
         answer = f"{answer.lstrip()[:_EDGE]}\n{answer.rstrip()[-_EDGE:]}"
-    lines = _MARKUP.sub(" ", answer.casefold().replace("’", "'")).splitlines()
+    lines = _MARKUP.sub(" ", _expanded(answer.casefold().replace("’", "'"))).splitlines()
     return _trim("\n".join(" ".join(line.split()) for line in lines))
+
+
+def _expanded(text: str) -> str:
+    """Return lower-cased text with its contractions written out."""
+
+    def whole(found: re.Match[str]) -> str:
+        if found["can"]:
+            return "cannot"
+        return f"{found['verb']} not" if found["verb"] else f"{found['subject']} is"
+
+    return _CONTRACTED.sub(whole, text)
 
 
 def _trim(text: str) -> str:
@@ -188,6 +265,8 @@ def _conclusion(plain: str) -> str:
 def _declines(sentence: str) -> bool:
     """Does `sentence` decline to answer, and offer no value after a "but"?"""
     core = sentence
+    while lead := _LEAD.match(core):
+        core = core[lead.end() :]
     while (filler := _FILLER.match(core)) and filler.end() < len(core):
         if _REFUSALS.match(core):
             break
@@ -195,7 +274,10 @@ def _declines(sentence: str) -> bool:
     if core.startswith(("while ", "although ", "though ", "even though ")):
         core = core.partition(",")[2].strip()
     found = _REFUSALS.match(core)
-    return found is not None and not _recovers([core[found.end() :]], anywhere=True)
+    if found is None or _recovers([core[found.end() :]], anywhere=True):
+        return False
+    rest = [one.strip() for one in core.split(";")[1:]]
+    return not (_ONE_OF_THEM.match(core) and _another_says(rest))
 
 
 def _recovers(sentences: list[str], *, anywhere: bool = False) -> bool:
@@ -210,4 +292,12 @@ def _recovers(sentences: list[str], *, anywhere: bool = False) -> bool:
     return False
 
 
-_FOLDED = frozenset(_trim(word) for word in _WORDS.casefold().split("|"))
+def _another_says(sentences: list[str]) -> bool:
+    """Does a sentence about another passage give what the first one lacks?"""
+    return any(
+        _ANOTHER.match(one) and _VALUE.search(one) and not _REFUSALS.match(one)
+        for one in sentences
+    )
+
+
+_FOLDED = frozenset(_trim(_expanded(word)) for word in _WORDS.casefold().split("|"))
