@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ValidationError
 from rank_bm25 import BM25Okapi
+from tests.tiny_encoder import make_tiny_encoder
 
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.tools.retrieval import (
@@ -25,8 +27,9 @@ from ragweave.tools.retrieval import (
     RerankRetriever,
 )
 from ragweave.tools.retrieval.analysis import Analyzer, languages
+from ragweave.tools.retrieval.bm25 import full_text
 from ragweave.tools.retrieval.bm25_index import Bm25Index
-from ragweave.tools.retrieval.embedding import check_embedding_model
+from ragweave.tools.retrieval.embedding import check_embedding_model, load_sentence_transformer
 
 CITIES = [
     Document(id="paris", page_content="Paris lies in France.", metadata={"title": "Paris"}),
@@ -277,3 +280,31 @@ async def test_async_calls_leave_the_event_loop_free() -> None:
         await asyncio.sleep(0.01)
     free.set()
     assert ids(await call) == ["paris"]
+
+
+def test_an_encoder_without_a_ranking_head_is_refused_as_a_cross_encoder(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    folder = make_tiny_encoder(tmp_path / "e5-tiny")
+    reranked = RerankRetriever.over(Bm25Retriever.from_documents(CITIES), str(folder))
+    with pytest.raises(UsageError, match="without a ranking head") as caught:
+        reranked.invoke("France")
+    assert f"bi-encoder:{folder}" in str(caught.value)
+
+
+def test_a_bi_encoder_reranks_by_cosine_with_e5s_prefixes(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    folder = make_tiny_encoder(tmp_path / "e5-tiny")
+    base = Bm25Retriever.from_documents(CITIES)
+    reranked = RerankRetriever.over(base, f"bi-encoder:{folder}", depth=3)
+    found = reranked.invoke("capital of France", k=3)
+    scores = [doc.metadata["score"] for doc in found]
+    assert scores == sorted(scores, reverse=True)
+    model = load_sentence_transformer(str(folder))
+    vectors = model.encode(
+        ["query: capital of France", f"passage: {full_text(found[0])}"], normalize_embeddings=True
+    )
+    assert scores[0] == pytest.approx(float(vectors[0] @ vectors[1]), abs=1e-5)
+    bare = RerankRetriever.over(base, f"bi-encoder:{folder}?query=&passage=", depth=3)
+    assert bare.invoke("capital of France", k=3)[0].metadata["score"] != scores[0]
+    with pytest.raises(UsageError, match="takes query= and passage="):
+        RerankRetriever.over(base, f"bi-encoder:{folder}?pool=cls").invoke("France")

@@ -240,7 +240,8 @@ class KnowledgeBase:
             k: Passages a query; a call may ask for another number.
             mode: One of `RETRIEVERS`: `bm25`, `dense`, `hybrid` (both, fused), `auto` (hybrid
                 where the knowledge base has embeddings, else BM25), or what a package brings.
-            reranker: Hub name or local path of a cross-encoder, or an object with `predict`.
+            reranker: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, or an object
+                with `predict`.
 
         Raises:
             UsageError: `k` is below 1, the mode is unknown, or the reranker is none.

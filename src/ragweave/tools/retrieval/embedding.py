@@ -12,12 +12,14 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from ragweave.errors import KnowledgeBaseError, MissingExtraError
+from ragweave.errors import KnowledgeBaseError, MissingExtraError, UsageError
 
 PACKAGED = "minilm"
 """Spec of the packaged all-MiniLM-L6-v2 (384 dimensions, 256 tokens)."""
 
 _EMBEDDING = "embedding model"
+_HEADLESS = ("Model", "ForMaskedLM", "ForPreTraining")
+"""How architectures end that score no pair of texts."""
 _NONE_THERE = (401, 403, 404)
 """The hub's answers for models that are not there, or not for everybody."""
 
@@ -85,11 +87,32 @@ def load_sentence_transformer(spec: str) -> Any:
 
 
 def load_cross_encoder(spec: str) -> Any:
-    """Load a cross-encoder whose `predict` is silent (errors as the embedding models')."""
+    """Load a cross-encoder whose `predict` is silent (errors as the embedding models').
+
+    Raises:
+        UsageError: The model has no ranking head: a fresh one would rank at random.
+    """
     _need("Reranking", "sentence_transformers")
     from sentence_transformers import CrossEncoder
 
-    return _Silent(_load(CrossEncoder, spec, "reranker"))
+    model = _load(CrossEncoder, spec, "reranker")
+    _refuse_headless(spec)
+    return _Silent(model)
+
+
+def _refuse_headless(spec: str) -> None:
+    from transformers import AutoConfig
+
+    place = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
+    folder = str(Path(spec).expanduser())
+    name = folder if Path(folder).is_dir() else spec
+    config = AutoConfig.from_pretrained(name, local_files_only=True, cache_dir=place)
+    kinds = config.architectures or []
+    if kinds and all(kind.endswith(_HEADLESS) for kind in kinds):
+        raise UsageError(
+            f"{spec}: is an encoder without a ranking head ({', '.join(kinds)}) and would rank at "
+            f"random as a cross-encoder; as a bi-encoder it is named bi-encoder:{spec}"
+        )
 
 
 class _Silent:
