@@ -45,7 +45,7 @@ Oracle = Annotated[
 Retriever = Annotated[str, typer.Option(help="auto, bm25, dense or hybrid.")]
 Rerank = Annotated[str, typer.Option(help="Cross-encoder, by local path or hub name.")]
 Scorer = Annotated[
-    str, typer.Option(help="What scores outputs for CXMI: hf:NAME, llamacpp:PATH, server:NAME?…")
+    str, typer.Option(help="What scores outputs for CXMI: hf:NAME, llamacpp:PATH, openai:NAME?…")
 ]
 Limit = Annotated[int | None, typer.Option(help="Only the first so many questions.")]
 Sample = Annotated[int | None, typer.Option(help="Only so many questions, drawn with --seed.")]

@@ -11,10 +11,10 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.datasets import Dataset, open_dataset
 from ragweave.evaluation.datasets.dataset import parse_spec
 from ragweave.evaluation.runs.parts import digests, settled_models, settled_systems
-from ragweave.evaluation.runs.scorers import settled_scorer
 from ragweave.evaluation.runs.settings import RunSettings
 from ragweave.evaluation.runs.systems import System
 from ragweave.tools.knowledge import KnowledgeBase
+from ragweave.tools.scorers.specs import absolute_scorer
 
 
 def plan(
@@ -53,7 +53,7 @@ def plan(
         systems=systems,
         models=models,
         parts=digests(models, systems),
-        scorer=settled_scorer(scorer),
+        scorer=absolute_scorer(scorer),
         corpus=_corpus(corpus, kb, dataset),
         kb=str(kb.resolve()) if kb else "",
         kb_generation=_generation(kb) if kb else 0,
