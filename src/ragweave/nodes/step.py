@@ -19,13 +19,13 @@ from typing import Any, Generic
 from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import set_config_context
 
 from ragweave.errors import RunTimeoutError
 from ragweave.nodes.clock import timed
 from ragweave.nodes.options import OptionsT, current
 from ragweave.state import Update
+from ragweave.tools.models.bindings import unbound
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,7 @@ def _in_thread(call: Call, config: RunnableConfig | None) -> Future[Any]:
 
 def _is_async(target: Runnable[Any, Any]) -> bool:
     """Say whether `target` awaits by itself; LangChain's default is a pool of a few threads."""
-    while isinstance(target, RunnableBindingBase):
-        target = target.bound
+    target = unbound(target)
     if isinstance(target, BaseChatModel):
         kind = type(target)
         return (
