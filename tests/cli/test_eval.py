@@ -80,7 +80,7 @@ def test_study_filco_measures_by_cxmi_with_a_scorer(
     assert "Left out cxmi" in without.stderr
     assert "filco cxmi" not in without.stdout
     gone = ragweave(*args, "--scorer", "hf:none/such", "--out", "gone", cwd=tmp_path)
-    assert gone.returncode == 1
+    assert gone.returncode == 2
     assert "none/such is not on this machine" in gone.stderr
 
 

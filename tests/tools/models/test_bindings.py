@@ -10,7 +10,7 @@ def test_what_stands_behind_several_bindings() -> None:
     twice = model.bind(logprobs=True).with_config(tags=["a"]).bind(stop=["b"])
     assert unbound(twice) is model
     assert unbound(model) is model
-    assert list(bound_settings(twice))[0] == {"logprobs": True, "stop": ["b"]}
+    assert next(bound_settings(twice)) == {"logprobs": True, "stop": ["b"]}
     assert list(bound_settings(model)) == []
 
 
