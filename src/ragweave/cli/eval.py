@@ -115,9 +115,9 @@ def evaluate(
     """
     from ragweave.cli.eval_run import conclude, follow, opened, planned
     from ragweave.cli.roles import by_role, with_named
-    from ragweave.evaluation.runs import Sitting
+    from ragweave.evaluation.runs import RunConfig
 
-    sitting = Sitting(
+    config = RunConfig(
         concurrency=concurrency,
         cache=cache,
         budget_tokens=budget_tokens,
@@ -152,4 +152,4 @@ def evaluate(
             shard=shard,
             price=price,
         )
-    conclude(directory, follow(directory, sitting, workers))
+    conclude(directory, follow(directory, config, workers))

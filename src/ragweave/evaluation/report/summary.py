@@ -15,7 +15,7 @@ from ragweave.evaluation.runs.directory import RunDirectory
 from ragweave.evaluation.runs.ledger import Ledger
 from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.results import records_of
-from ragweave.evaluation.runs.scoring import HEADLINE
+from ragweave.evaluation.runs.scoring import PRIMARY_METRIC
 from ragweave.evaluation.runs.settings import RunSettings
 from ragweave.evaluation.runs.systems import System
 
@@ -75,7 +75,7 @@ class Column:
     @property
     def headline(self) -> str:
         """The score that counts first."""
-        for scoring, name in HEADLINE.items():
+        for scoring, name in PRIMARY_METRIC.items():
             if scoring in self.scorings and name in self.scores:
                 return name
         return next(iter(self.scores), "em")

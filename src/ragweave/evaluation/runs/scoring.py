@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from ragweave.evaluation import metrics
 from ragweave.evaluation.datasets import Question
 
-HEADLINE = {
+PRIMARY_METRIC = {
     "short": "em",
     "accuracy": "accuracy",
     "coverage": "coverage_em",

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from ragweave.evaluation.runs.ledger import Ledger
 from ragweave.evaluation.runs.outcome import Record
-from ragweave.evaluation.runs.scoring import HEADLINE
+from ragweave.evaluation.runs.scoring import PRIMARY_METRIC
 
 
 @dataclass
-class Tally:
+class Progress:
     """Sums over the finished questions of a run."""
 
     planned: int
@@ -22,12 +22,12 @@ class Tally:
     cost: float = 0.0
     """US dollars, where prices are known."""
     fresh: int = 0
-    """Finished in this sitting."""
+    """Finished in this session."""
     started: float = field(default_factory=time.monotonic)
     _sums: dict[str, tuple[str, float, int]] = field(default_factory=dict)
 
     def add(self, record: Record, *, fresh: bool = True) -> None:
-        """Take a record in; `fresh` unless it was read back from an earlier sitting."""
+        """Take a record in; `fresh` unless it was read back from an earlier session."""
         self.fresh += fresh
         self.spent.add(record["spent"])
         self.cost += record["cost"] or 0.0
@@ -35,7 +35,7 @@ class Tally:
             self.failed += 1
             return
         self.answered += 1
-        name = HEADLINE[record["scoring"]]
+        name = PRIMARY_METRIC[record["scoring"]]
         value = record["scores"].get(name)
         if value is not None:
             _, total, count = self._sums.get(record["system"], (name, 0.0, 0))
@@ -48,12 +48,12 @@ class Tally:
 
     @property
     def running(self) -> dict[str, tuple[str, float]]:
-        """The mean of the headline score so far, and its name, by system."""
+        """The mean of the primary metric so far, and its name, by system."""
         return {label: (name, total / count) for label, (name, total, count) in self._sums.items()}
 
     @property
     def eta(self) -> float | None:
-        """Seconds that are left at this sitting's pace; None before the first result."""
+        """Seconds that are left at this session's pace; None before the first result."""
         if not self.fresh:
             return None
         pace = (time.monotonic() - self.started) / self.fresh
