@@ -163,24 +163,24 @@ def share_of_ideal(per_s: float, concurrency: int, latency: float) -> float:
 
 def work(directory: str, concurrency: int, workers: int, out: Any) -> None:
     """Do a run; report its time from the first result on, its processor time and its memory."""
-    from ragweave.evaluation.runs import RunDirectory, Sitting, evaluate_in_workers
+    from ragweave.evaluation.runs import RunConfig, RunDirectory, evaluate_in_workers
 
     memory: list[float] = []
     begun: list[tuple[float, float, int]] = []
 
-    def tell(tally: Any, record: Any) -> None:
+    def tell(progress: Any, record: Any) -> None:
         if record is None:
             return
         if not begun:
-            begun.append((time.perf_counter(), cpu(), tally.finished))
-        if tally.finished % max(tally.planned // 4, 1) == 0:
+            begun.append((time.perf_counter(), cpu(), progress.finished))
+        if progress.finished % max(progress.planned // 4, 1) == 0:
             memory.append(round(resident(), 1))
 
-    sitting = Sitting(concurrency=concurrency)
+    config = RunConfig(concurrency=concurrency)
     run = RunDirectory(Path(directory))
-    ended = asyncio.run(evaluate_in_workers(run, sitting, workers=workers, tell=tell))
+    result = asyncio.run(evaluate_in_workers(run, config, workers=workers, on_progress=tell))
     first, before, _ = begun[0]
-    done = ended.tally.answered
+    done = result.progress.answered
     out.put(
         {
             "done": done,

@@ -80,7 +80,7 @@ def test_study_filco_measures_by_cxmi_with_a_scorer(
     assert "Left out cxmi" in without.stderr
     assert "filco cxmi" not in without.stdout
     gone = ragweave(*args, "--scorer", "hf:none/such", "--out", "gone", cwd=tmp_path)
-    assert gone.returncode == 1
+    assert gone.returncode == 2
     assert "none/such is not on this machine" in gone.stderr
 
 
@@ -105,7 +105,7 @@ def test_compare_shows_methods_side_by_side(kb: Path, ragweave: Run) -> None:
         (("eval", "{data}", "--out", "run", "--methods", "concatt"), "did you mean 'concat'"),
         (("eval", "{data}", "--out", "run", "--shard", "3"), "--shard takes i/n"),
         (("eval", "{data}", "--out", "run", "--concurrency", "0"), "--concurrency"),
-        (("eval", "{data}", "--out", "run", "--scorer", "gpt"), "--scorer takes hf:NAME"),
+        (("eval", "{data}", "--out", "run", "--scorer", "gpt"), "unknown scorer 'gpt': use hf:NAME"),
         (("eval", "{data}", "--out", "run", "--workers", "0"), "--workers"),
         (("eval", "{data}", "--out", "run", "--price", "x"), "prices 'x'"),
         (("report", "."), "is no run"),

@@ -13,9 +13,9 @@ from tests.evaluation.files import write_lines
 from tests.scripted import ScriptedChat, Seen
 
 from ragweave.evaluation.runs import (
-    Ended,
+    RunConfig,
     RunDirectory,
-    Sitting,
+    RunResult,
     claim_directory,
     evaluate,
     parse_systems,
@@ -52,9 +52,9 @@ def planned(folder: Path, methods: str, *, count: int = 6, **settings: Any) -> R
     return claim_directory(folder / "run", made)
 
 
-def run(directory: RunDirectory, model: Any, **sitting: Any) -> Ended:
+def run(directory: RunDirectory, model: Any, **config: Any) -> RunResult:
     """Go on with a run, every role played by `model`."""
-    return asyncio.run(evaluate(directory, Sitting(**sitting), models={"answer": model}))
+    return asyncio.run(evaluate(directory, RunConfig(**config), models={"answer": model}))
 
 
 def reader() -> ScriptedChat:

@@ -58,7 +58,7 @@ Oracle = Annotated[
 Retriever = Annotated[str, typer.Option(help="auto, bm25, dense or hybrid.")]
 Rerank = Annotated[str, typer.Option(help="Cross-encoder, by local path or hub name; or bi-encoder:NAME (E5).")]
 Scorer = Annotated[
-    str, typer.Option(help="What scores outputs for CXMI: hf:NAME, llamacpp:PATH, server:NAME?…")
+    str, typer.Option(help="What scores outputs for CXMI: hf:NAME, llamacpp:PATH, openai:NAME?…")
 ]
 Metrics = Annotated[
     str, typer.Option(help="What to compute, em,f1,my_metric; empty: all of ours that apply.")
@@ -134,9 +134,9 @@ def evaluate(
     """
     from ragweave.cli.eval_run import conclude, follow, opened, planned
     from ragweave.cli.roles import by_role, with_named
-    from ragweave.evaluation.runs import Sitting
+    from ragweave.evaluation.runs import RunConfig
 
-    sitting = Sitting(
+    config = RunConfig(
         concurrency=concurrency,
         cache=cache,
         budget_tokens=budget_tokens,
@@ -174,4 +174,4 @@ def evaluate(
             shard=shard,
             price=price,
         )
-    conclude(directory, follow(directory, sitting, workers))
+    conclude(directory, follow(directory, config, workers))

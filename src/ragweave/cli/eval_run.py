@@ -16,11 +16,11 @@ from ragweave.errors import ModelError, UsageError
 from ragweave.evaluation.metrics import metric_info, read_prices
 from ragweave.evaluation.report import Table, read_runs, tables_of
 from ragweave.evaluation.runs import (
-    Ended,
+    Progress,
+    RunConfig,
     RunDirectory,
-    Sitting,
+    RunResult,
     System,
-    Tally,
     WorkerError,
     claim_directory,
     evaluate_in_workers,
@@ -28,7 +28,7 @@ from ragweave.evaluation.runs import (
     plan,
 )
 from ragweave.evaluation.runs.outcome import Record
-from ragweave.evaluation.runs.run import Tell
+from ragweave.evaluation.runs.run import OnProgress
 from ragweave.graphs.build import method_named
 
 
@@ -117,43 +117,45 @@ def opened(path: Path) -> RunDirectory:
     return directory
 
 
-def follow(directory: RunDirectory, sitting: Sitting, workers: int = 1) -> Ended:
+def follow(directory: RunDirectory, config: RunConfig, workers: int = 1) -> RunResult:
     """Run with progress on a terminal; on Ctrl-C say how to go on.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; what is recorded stands.
     """
-    with _progress() as tell:
+    with _shown() as on_progress:
         try:
-            return asyncio.run(evaluate_in_workers(directory, sitting, workers=workers, tell=tell))
-        except WorkerError as fault:
-            line = explain(fault) if fault.status_code is not None else None
-            raise fault if line is None else ModelError(line) from fault
+            return asyncio.run(
+                evaluate_in_workers(directory, config, workers=workers, on_progress=on_progress)
+            )
+        except WorkerError as error:
+            line = explain(error) if error.status_code is not None else None
+            raise error if line is None else ModelError(line) from error
         except KeyboardInterrupt:
             progress_console().print(f"Go on with: {_again(directory)}", markup=False)
             raise
 
 
-def conclude(directory: RunDirectory, ended: Ended) -> None:
+def conclude(directory: RunDirectory, result: RunResult) -> None:
     """Print the tables, and what is left to do."""
-    tally, remarks = ended.tally, progress_console()
-    if tally.finished:
+    progress, remarks = result.progress, progress_console()
+    if progress.finished:
         for experiment in read_runs([directory.path]):
             show_tables(tables_of(experiment)[:1])
-    told = f"{tally.answered} answered, {tally.failed} failed of {tally.planned}"
-    spent = f"{tally.spent.paid_calls} calls, {tally.spent.paid_tokens} tokens"
-    if tally.spent.cached_calls:
-        spent += f", {tally.spent.cached_calls} replies from the cache"
-    if tally.cost:
-        spent += f", ${tally.cost:.4f}"
+    told = f"{progress.answered} answered, {progress.failed} failed of {progress.planned}"
+    spent = f"{progress.spent.paid_calls} calls, {progress.spent.paid_tokens} tokens"
+    if progress.spent.cached_calls:
+        spent += f", {progress.spent.cached_calls} replies from the cache"
+    if progress.cost:
+        spent += f", ${progress.cost:.4f}"
     remarks.print(f"{told}; {spent}; {directory.path}", markup=False, soft_wrap=True)
-    if not ended.complete:
+    if not result.complete:
         remarks.print(
             f"The budget is spent. Go on with a larger one: {_again(directory)}",
             markup=False,
             soft_wrap=True,
         )
-    if tally.failed:
+    if progress.failed:
         remarks.print(
             f"Try the failed ones again with: {_again(directory)} --retry-failed",
             markup=False,
@@ -181,40 +183,41 @@ def show_tables(tables: Sequence[Table]) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Tell]:
+def _shown() -> Iterator[OnProgress]:
     """Yield what shows where a run stands: a line that moves on a terminal, nothing in a pipe."""
     from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bar
 
     screen = progress_console()
     if not screen.is_terminal:
-        yield lambda _tally, _record: None
+        yield lambda _progress, _record: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn())
-    with Progress(*columns, console=screen, transient=True) as bar:
+    with Bar(*columns, console=screen, transient=True) as bar:
         task = bar.add_task("")
 
-        def tell(tally: Tally, _record: Record | None) -> None:
+        def on_progress(progress: Progress, _record: Record | None) -> None:
             bar.update(
                 task,
-                completed=tally.finished,
-                total=tally.planned,
-                description=escape(status_line(tally)),
+                completed=progress.finished,
+                total=progress.planned,
+                description=escape(status_line(progress)),
             )
 
-        yield tell
+        yield on_progress
 
 
-def status_line(tally: Tally) -> str:
+def status_line(progress: Progress) -> str:
     """Return where a run stands in a line: time left, tokens, failures, running scores."""
-    left = tally.eta
+    left = progress.eta
     parts = [] if left is None else [f"{_time(left)} left"]
-    parts.append(f"{tally.spent.paid_tokens:,} tokens")
-    if tally.cost:
-        parts.append(f"${tally.cost:.2f}")
-    if tally.failed:
-        parts.append(f"{tally.failed} failed")
-    running = tally.running
+    parts.append(f"{progress.spent.paid_tokens:,} tokens")
+    if progress.cost:
+        parts.append(f"${progress.cost:.2f}")
+    if progress.failed:
+        parts.append(f"{progress.failed} failed")
+    running = progress.running
     if running:
         names = {name for name, _ in running.values()}
         head = metric_info(names.pop(), tally.metrics).label if len(names) == 1 else "score"

@@ -152,7 +152,7 @@ def filter_(
         typer.Option(help="What lexical compares with: answer, question, auto (claims: question)."),
     ] = "auto",
     scorer: Annotated[
-        str | None, typer.Option(help="Model of cxmi: hf:FOLDER, llamacpp:PATH, openai:NAME.")
+        str | None, typer.Option(help="Model of cxmi: hf:NAME, llamacpp:PATH, openai:NAME?…")
     ] = None,
     limit: Limit = None,
     skip_bad: SkipBad = False,

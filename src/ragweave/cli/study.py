@@ -57,7 +57,7 @@ def _command(name: str) -> Callable[..., None]:
         score: Annotated[str, typer.Option(help="Score to draw (the data set's first).")] = "",
     ) -> None:
         from ragweave.cli.roles import by_role, with_named
-        from ragweave.evaluation.runs import Sitting
+        from ragweave.evaluation.runs import RunConfig
 
         roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
         models, texts = with_named({"model": model, **roles}, option or [])
@@ -67,7 +67,7 @@ def _command(name: str) -> Callable[..., None]:
             out,
             _words(methods),
             _words(values),
-            sitting=Sitting(
+            config=RunConfig(
                 concurrency=concurrency,
                 cache=cache or out / "replies.sqlite",
                 budget_tokens=budget_tokens,
@@ -102,7 +102,7 @@ def _run(
     methods: list[str],
     values: list[str],
     *,
-    sitting: Any,
+    config: Any,
     workers: int,
     score: str,
     texts: list[str],
@@ -125,9 +125,9 @@ def _run(
         asked = {**settings, **one.settings}
         systems = with_options(one.systems, texts)
         directory = planned(out / one.folder, dataset, systems, texts=[], **asked)
-        ended = follow(directory, sitting, workers)
-        if not ended.complete:
-            conclude(directory, ended)
+        result = follow(directory, config, workers)
+        if not result.complete:
+            conclude(directory, result)
             return
         directories.append(directory)
     experiments = {one.path.name: read_runs([one.path])[0] for one in directories}

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from langchain_core.runnables.base import RunnableBindingBase
-
 from ragweave.errors import UsageError
 from ragweave.nodes.context_filter import FilterName
 from ragweave.nodes.necessity import NecessityOptions
 from ragweave.nodes.options import Options
 from ragweave.tools.filters import FILTERS, ContextFilter, RegisteredFilter
 from ragweave.tools.models import ChatModel, Models, chat_model
+from ragweave.tools.models.bindings import unbound
 from ragweave.tools.parts import PartRole
 from ragweave.tools.parts.chat import PartChat
 from ragweave.tools.parts.engines import SCORES
@@ -159,9 +158,7 @@ def check_scorer(models: Models, judge_scorer: object, options: Options) -> None
 
 def part_of(model: ChatModel | None) -> PartChat | None:
     """Return the trained part behind a model and its bindings, or None."""
-    target: object = model
-    while isinstance(target, RunnableBindingBase):
-        target = target.bound
+    target = unbound(model)
     return target if isinstance(target, PartChat) else None
 
 

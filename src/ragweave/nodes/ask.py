@@ -15,13 +15,13 @@ from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.base import RunnableBindingBase
 
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.prompt import Fitted, Prompt, fit
 from ragweave.nodes.step import Call, Context, StateT, Step, Work
 from ragweave.state import Update, Usage
 from ragweave.tools.models import ChatModel, Models, Role, within_limit
+from ragweave.tools.models.bindings import unbound
 from ragweave.tools.text.bound import bounded
 from ragweave.tools.text.tokens import estimate_message_tokens, estimate_tokens
 
@@ -113,21 +113,14 @@ def reply_to(
 
 def context_of(model: ChatModel) -> int | None:
     """Return the most input tokens that `model` is known to take, by LangChain's model profile."""
-    target = _unbound(model)
+    target = unbound(model)
     profile = target.profile if isinstance(target, BaseChatModel) else None
     return (profile or {}).get("max_input_tokens")
 
 
-def _unbound(model: ChatModel) -> object:
-    target: object = model
-    while isinstance(target, RunnableBindingBase):
-        target = target.bound
-    return target
-
-
 def _form(model: ChatModel, prompt: Prompt, fitted: Fitted, options: Options) -> dict[str, str]:
     """Return the grammar as a setting of the call, where it is wanted and the model offers it."""
-    offered = getattr(_unbound(model), "offers_grammar", False) is True
+    offered = getattr(unbound(model), "offers_grammar", False) is True
     if prompt.grammar is None or not options.constrain or not offered:
         return {}
     return {"grammar": prompt.grammar(fitted.passages)}

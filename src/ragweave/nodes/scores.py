@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from langchain_core.runnables.base import RunnableBindingBase
-
 from ragweave.tools.models import ChatModel
+from ragweave.tools.models.bindings import unbound
 from ragweave.tools.scorers.protocol import LogprobScorer
 
 
@@ -19,9 +18,7 @@ def scorer_of(model: ChatModel, *, local: bool = True) -> LogprobScorer | None:
         model: A chat model; one that has a `score` method is its own scorer.
         local: Whether a local GGUF model shares its weights with a scorer.
     """
-    target: object = model
-    while isinstance(target, RunnableBindingBase):
-        target = target.bound
+    target = unbound(model)
     if isinstance(target, LogprobScorer):
         return target
     if not local or "ragweave.tools.models.llamacpp" not in sys.modules:

@@ -19,7 +19,6 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import set_config_context
 from langgraph.types import Send
 
@@ -28,6 +27,7 @@ from ragweave.nodes.clock import timed
 from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT, current
 from ragweave.state import Note, Update, Usage, add_usage
+from ragweave.tools.models.bindings import unbound
 
 StateT = TypeVar("StateT", bound=Mapping[str, object])
 """What a node reads: `RAGState`, a state that extends it, or the payload of a branch."""
@@ -216,8 +216,7 @@ def _in_thread(call: Call, config: RunnableConfig | None) -> Future[Any]:
 
 def _is_async(target: Runnable[Any, Any]) -> bool:
     """Say whether `target` awaits by itself; LangChain's default is a pool of a few threads."""
-    while isinstance(target, RunnableBindingBase):
-        target = target.bound
+    target = unbound(target)
     if isinstance(target, BaseChatModel):
         kind = type(target)
         return (

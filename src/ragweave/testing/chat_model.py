@@ -22,8 +22,8 @@ from ragweave.tools.models import chat_model
 class ChatModelSpecTests:
     """What a spec string must keep. Subclass it and name the spec.
 
-        class TestMine(ChatModelSpecTests):
-            spec = "mine:small?size=3"
+    class TestMine(ChatModelSpecTests):
+        spec = "mine:small?size=3"
     """
 
     spec: str

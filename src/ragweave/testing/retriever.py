@@ -21,9 +21,9 @@ _ODD = ("?!", "zqxv", "\ud800", "x" * 5000, "\x00", "橋を建てたのは誰で
 class RetrieverTests:
     """What a retriever must keep. Subclass it, return a retriever over `documents`.
 
-        class TestMine(RetrieverTests):
-            def retriever(self):
-                return MyRetriever.from_documents(self.documents)
+    class TestMine(RetrieverTests):
+        def retriever(self):
+            return MyRetriever.from_documents(self.documents)
     """
 
     documents: Sequence[Document] = CARDS

@@ -14,9 +14,9 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables.base import RunnableBindingBase
 
 from ragweave.tools.models import ChatModel
+from ragweave.tools.models.bindings import bound_settings, unbound
 
 _REACH = 40
 """Characters looked ahead for a token where the tokens do not add up to the reply's text."""
@@ -44,11 +44,9 @@ def gives_logprobs(model: ChatModel) -> bool:
     True for a chat model with a setting of that name (`ChatOpenAI`, `LlamaCppChat`), for one that
     has it bound, and for one that says so by an attribute `gives_logprobs`.
     """
-    target: object = model
-    while isinstance(target, RunnableBindingBase):
-        if target.kwargs.get("logprobs"):
-            return True
-        target = target.bound
+    if any(settings.get("logprobs") for settings in bound_settings(model)):
+        return True
+    target = unbound(model)
     if getattr(target, "gives_logprobs", False):
         return True
     return isinstance(target, BaseChatModel) and "logprobs" in type(target).model_fields

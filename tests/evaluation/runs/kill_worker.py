@@ -12,7 +12,7 @@ from pathlib import Path
 
 import langchain_openai  # noqa: F401 - imported before the fork
 
-from ragweave.evaluation.runs import RunDirectory, Sitting, evaluate_in_workers
+from ragweave.evaluation.runs import RunConfig, RunDirectory, evaluate_in_workers
 
 
 def tell(number: int) -> None:
@@ -21,12 +21,12 @@ def tell(number: int) -> None:
 
 
 def main() -> None:
-    directory, sitting = RunDirectory(Path(sys.argv[1])), Sitting(concurrency=int(sys.argv[2]))
+    directory, config = RunDirectory(Path(sys.argv[1])), RunConfig(concurrency=int(sys.argv[2]))
     workers = int(sys.argv[3])
     for _ in sys.stdin:
         child = os.fork()
         if child == 0:
-            asyncio.run(evaluate_in_workers(directory, sitting, workers=workers))
+            asyncio.run(evaluate_in_workers(directory, config, workers=workers))
             os._exit(0)
         tell(child)
         _, status = os.waitpid(child, 0)

@@ -37,9 +37,9 @@ def test_it_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     before = directory.results.read_bytes()
     whole = before[: before.rfind(b"\n") + 1]
     model = reader()
-    ended = run(directory, model, concurrency=1)
-    assert ended.complete
-    assert (ended.tally.answered, ended.tally.failed) == (7, 1)
+    result = run(directory, model, concurrency=1)
+    assert result.complete
+    assert (result.progress.answered, result.progress.failed) == (7, 1)
     assert directory.results.read_bytes().startswith(whole)
     assert len(records(directory)) == 8
     paid = sum(one["spent"]["paid"]["answer"]["calls"] for one in records(directory)[4:])
@@ -48,6 +48,6 @@ def test_it_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 
 def test_what_had_failed_is_tried_again_when_asked(tmp_path: Path) -> None:
     directory = begun(tmp_path)
-    ended = run(directory, reader(), retry_failed=True)
-    assert (ended.tally.answered, ended.tally.failed) == (8, 0)
+    result = run(directory, reader(), retry_failed=True)
+    assert (result.progress.answered, result.progress.failed) == (8, 0)
     assert len(records(directory)) == 8

@@ -17,8 +17,8 @@ def test_a_second_run_pays_only_for_what_differs(tmp_path: Path) -> None:
     run(full, reader(), cache=cache)
     ablated = planned(tmp_path / "ablated", "blendfilter[k=2,knowledge_filter=false]", count=3)
     model = reader()
-    ended = run(ablated, model, cache=cache)
-    spent = ended.tally.spent
+    result = run(ablated, model, cache=cache)
+    spent = result.progress.spent
     assert spent.paid_calls == len(model.seen)
     assert spent.cached_calls >= 3 * 2  # both augmentations of each question at least
     assert spent.paid_calls < spent.paid_calls + spent.cached_calls
@@ -31,9 +31,9 @@ def test_a_second_run_pays_only_for_what_differs(tmp_path: Path) -> None:
 def test_systems_that_ask_the_same_at_the_same_time_pay_once(tmp_path: Path) -> None:
     directory = planned(tmp_path, "concat[k=2],concat_pf[k=2]", count=4)
     model = ScriptedChat(replies=["1900"], delay=0.01)
-    ended = run(directory, model, cache=tmp_path / "replies.sqlite", concurrency=8)
+    result = run(directory, model, cache=tmp_path / "replies.sqlite", concurrency=8)
     assert len(model.seen) == 4
-    assert (ended.tally.spent.paid_calls, ended.tally.spent.cached_calls) == (4, 4)
+    assert (result.progress.spent.paid_calls, result.progress.spent.cached_calls) == (4, 4)
 
 
 def test_samples_of_one_prompt_stay_apart(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_another_model_has_other_replies(tmp_path: Path) -> None:
 def test_a_failed_call_is_not_kept(tmp_path: Path) -> None:
     cache = tmp_path / "replies.sqlite"
     bad = ScriptedChat(replies=[RuntimeError("no")])
-    assert run(planned(tmp_path / "a", "direct"), bad, cache=cache).tally.failed == 6
+    assert run(planned(tmp_path / "a", "direct"), bad, cache=cache).progress.failed == 6
     model = reader()
     run(planned(tmp_path / "b", "direct"), model, cache=cache)
     assert len(model.seen) == 6
@@ -83,11 +83,11 @@ def test_a_model_without_async_methods_passes_the_desk_too(tmp_path: Path) -> No
     cache = tmp_path / "replies.sqlite"
     model = SyncScriptedChat(replies=read_year, usage=(10, 2), together=4)
     first = planned(tmp_path / "a", "concat[k=2]")
-    ended = run(first, model, cache=cache, concurrency=4)
-    assert (ended.tally.answered, ended.tally.spent.paid_calls) == (6, 6)
+    result = run(first, model, cache=cache, concurrency=4)
+    assert (result.progress.answered, result.progress.spent.paid_calls) == (6, 6)
     assert model.most_at_once == 4
     again = planned(tmp_path / "b", "concat[k=2]")
-    ended = run(again, SyncScriptedChat(replies=[AssertionError("asked")]), cache=cache)
-    assert (ended.tally.answered, ended.tally.spent.cached_calls) == (6, 6)
+    result = run(again, SyncScriptedChat(replies=[AssertionError("asked")]), cache=cache)
+    assert (result.progress.answered, result.progress.spent.cached_calls) == (6, 6)
     bad = SyncScriptedChat(replies=[RuntimeError("no")])
-    assert run(planned(tmp_path / "c", "direct"), bad, cache=cache).tally.failed == 6
+    assert run(planned(tmp_path / "c", "direct"), bad, cache=cache).progress.failed == 6

@@ -20,7 +20,7 @@ from tests.openai_server import (
     OpenAIServer,
 )
 
-from ragweave.evaluation.runs import Ended, RunDirectory, Sitting, evaluate
+from ragweave.evaluation.runs import RunConfig, RunDirectory, RunResult, evaluate
 from ragweave.tools.models import ChatModel, chat_model
 
 pytestmark = pytest.mark.loopback
@@ -51,17 +51,17 @@ def model_of(server: OpenAIServer) -> ChatModel:
     return chat_model(f"openai:scripted?base_url={server.base_url}{settings}")
 
 
-def go_on(directory: RunDirectory, server: OpenAIServer, **sitting: Any) -> Ended:
+def go_on(directory: RunDirectory, server: OpenAIServer, **config: Any) -> RunResult:
     model = {"answer": model_of(server)}
-    return asyncio.run(evaluate(directory, Sitting(concurrency=16, **sitting), models=model))
+    return asyncio.run(evaluate(directory, RunConfig(concurrency=16, **config), models=model))
 
 
 def test_thirty_percent_faults(tmp_path: Path) -> None:
     directory = planned(tmp_path, "direct,concat[k=2]", count=15)
     with OpenAIServer(flaky(0.3, seed=7)) as server:
-        ended = go_on(directory, server)
-    assert ended.complete
-    assert ended.tally.answered + ended.tally.failed == 30
+        result = go_on(directory, server)
+    assert result.complete
+    assert result.progress.answered + result.progress.failed == 30
     found = records(directory)
     assert Counter((one["at"], one["system"]) for one in found).most_common(1)[0][1] == 1
     assert len(found) == 30
@@ -71,13 +71,13 @@ def test_thirty_percent_faults(tmp_path: Path) -> None:
             assert one["error"]["text"]
         else:
             assert one["answer"] == "1900"
-    assert ended.tally.answered > 15  # most calls get through, at once or on a later try
+    assert result.progress.answered > 15  # most calls get through, at once or on a later try
 
-    lost = ended.tally.failed
+    lost = result.progress.failed
     with OpenAIServer("1900") as healthy:
-        ended = go_on(directory, healthy, retry_failed=True)
+        result = go_on(directory, healthy, retry_failed=True)
         assert healthy.count == lost
-    assert (ended.tally.answered, ended.tally.failed) == (30, 0)
+    assert (result.progress.answered, result.progress.failed) == (30, 0)
     assert len(records(directory)) == 30
 
 
@@ -87,4 +87,4 @@ def test_a_refused_key_ends_the_run_and_leaves_it_to_go_on(tmp_path: Path) -> No
         go_on(directory, server)
     assert not records(directory)
     with OpenAIServer("1900") as server:
-        assert go_on(directory, server).tally.answered == 6
+        assert go_on(directory, server).progress.answered == 6

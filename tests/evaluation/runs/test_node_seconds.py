@@ -20,13 +20,13 @@ SPANS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)).map(sorted), 
 @given(SPANS)
 def test_elapsed_is_the_length_of_the_union(spans: list[list[int]]) -> None:
     watch = Stopwatch()
-    for began, ended in spans:
-        watch("node", began, ended)
-    covered = {second for began, ended in spans for second in range(began, ended)}
+    for began, result in spans:
+        watch("node", began, result)
+    covered = {second for began, result in spans for second in range(began, result)}
     assert watch.plain()["node"] == {
         "runs": len(spans),
         "elapsed": len(covered),
-        "total": sum(ended - began for began, ended in spans),
+        "total": sum(result - began for began, result in spans),
     }
 
 

@@ -15,7 +15,7 @@ from langchain_core.retrievers import BaseRetriever
 from tests.evaluation.towns import planned, records
 from tests.scripted import ScriptedChat
 
-from ragweave.evaluation.runs import Sitting, evaluate
+from ragweave.evaluation.runs import RunConfig, evaluate
 from ragweave.evaluation.runs.recorder import Recorder
 from ragweave.tools.journal import Journal, line_of, mend
 
@@ -124,7 +124,9 @@ def test_a_question_goes_on_from_its_checkpoint_and_searches_nothing_again(
 
         model = {"answer": Stops(replies=["So the answer is 1900"])}
         found: Any = first
-        work = asyncio.ensure_future(evaluate(directory, Sitting(), models=model, retriever=found))
+        work = asyncio.ensure_future(
+            evaluate(directory, RunConfig(), models=model, retriever=found)
+        )
         await stopped.wait()
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
@@ -133,6 +135,6 @@ def test_a_question_goes_on_from_its_checkpoint_and_searches_nothing_again(
     assert len(first.asked) == 2
     model = {"answer": ScriptedChat(replies=["So the answer is 1900"])}
     found: Any = second
-    asyncio.run(evaluate(directory, Sitting(), models=model, retriever=found))
+    asyncio.run(evaluate(directory, RunConfig(), models=model, retriever=found))
     assert first.asked[0] not in second.asked
     assert len(records(directory)) == 1

@@ -12,7 +12,7 @@ from tests.scripted import ScriptedChat, Seen
 
 from ragweave.cli.eval_run import status_line
 from ragweave.errors import UsageError
-from ragweave.evaluation.runs import RunDirectory, Sitting, Tally, claim_directory, evaluate
+from ragweave.evaluation.runs import Progress, RunConfig, RunDirectory, claim_directory, evaluate
 from ragweave.evaluation.runs.directory import hold
 
 METHODS = "direct,concat[k=1],concat_pf[k=2]"
@@ -20,8 +20,8 @@ METHODS = "direct,concat[k=1],concat_pf[k=2]"
 
 def test_every_question_is_answered_by_every_system_and_scored(tmp_path: Path) -> None:
     directory = planned(tmp_path, METHODS)
-    ended = run(directory, reader(), concurrency=4)
-    assert ended.complete
+    result = run(directory, reader(), concurrency=4)
+    assert result.complete
     found = records(directory)
     assert [(one["at"], one["system"]) for one in found] == [
         (at, label) for at in range(6) for label in ("concat[k=1]", "concat_pf[k=2]", "direct")
@@ -37,7 +37,7 @@ def test_every_question_is_answered_by_every_system_and_scored(tmp_path: Path) -
         "answer": {"calls": 1, "input_tokens": 10, "output_tokens": 2}
     }
     assert found[2]["scores"]["unknown"] == 1.0
-    assert ended.tally.running["concat[k=1]"] == ("em", 1.0)
+    assert result.progress.running["concat[k=1]"] == ("em", 1.0)
 
 
 def test_a_finished_run_asks_nothing_more(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_stopped_question_goes_on_and_pays_for_no_reply_again(
     first, second = reader(), reader()
 
     async def stop() -> None:
-        work = asyncio.ensure_future(evaluate(cut, Sitting(), models={"answer": first}))
+        work = asyncio.ensure_future(evaluate(cut, RunConfig(), models={"answer": first}))
         while len(first.seen) < stop_after and not work.done():
             await asyncio.sleep(0)
         assert not work.done()
@@ -92,14 +92,16 @@ def test_a_slow_question_holds_no_other_up(tmp_path: Path) -> None:
                 await asyncio.wait_for(others.wait(), timeout=20)
             return await super()._agenerate(messages, *args, **kwargs)
 
-    def tell(_tally: object, record: dict[str, str] | None) -> None:
+    def tell(_progress: object, record: dict[str, str] | None) -> None:
         if record is not None:
             told.append(record["id"])
             if len(told) == 5:
                 others.set()
 
     model = Waits(replies=["1900"])
-    asyncio.run(evaluate(directory, Sitting(concurrency=2), models={"answer": model}, tell=tell))
+    asyncio.run(
+        evaluate(directory, RunConfig(concurrency=2), models={"answer": model}, on_progress=tell)
+    )
     assert told[-1] == "t0"
     assert len(told) == 6
 
@@ -111,8 +113,8 @@ def test_a_fault_is_recorded_with_its_reason_and_retried_only_when_asked(tmp_pat
         bad = "Lom" in seen.text and not seen.passages
         return RuntimeError("the reply made\nno sense") if bad else "1900"
 
-    ended = run(directory, ScriptedChat(replies=breaks))
-    assert (ended.complete, ended.tally.answered, ended.tally.failed) == (True, 11, 1)
+    result = run(directory, ScriptedChat(replies=breaks))
+    assert (result.complete, result.progress.answered, result.progress.failed) == (True, 11, 1)
     (bad,) = [one for one in records(directory) if one["error"]]
     assert bad["error"] == {
         "kind": "RuntimeError",
@@ -120,12 +122,12 @@ def test_a_fault_is_recorded_with_its_reason_and_retried_only_when_asked(tmp_pat
         "text": "the reply made no sense",
     }
     idle = reader()
-    assert run(directory, idle).tally.failed == 1
+    assert run(directory, idle).progress.failed == 1
     assert idle.seen == []
 
     healthy = ScriptedChat(replies=["1901"])
-    ended = run(directory, healthy, retry_failed=True)
-    assert (ended.tally.answered, ended.tally.failed, len(healthy.seen)) == (12, 0, 1)
+    result = run(directory, healthy, retry_failed=True)
+    assert (result.progress.answered, result.progress.failed, len(healthy.seen)) == (12, 0, 1)
     found = records(directory)
     assert len(found) == 12
     assert not any(one["error"] for one in found)
@@ -140,7 +142,7 @@ def test_a_retry_pays_only_for_the_call_that_failed(tmp_path: Path) -> None:
         return ValueError("broken") if "port" in seen.passages[0] else "1900"
 
     first = ScriptedChat(replies=breaks)
-    assert run(directory, first).tally.failed == 1
+    assert run(directory, first).progress.failed == 1
     second = reader()
     run(directory, second, retry_failed=True)
     assert len(second.seen) == 1
@@ -164,9 +166,9 @@ def test_a_half_written_last_line_is_no_result(tmp_path: Path) -> None:
 
 def test_a_token_budget_stops_between_questions_and_a_larger_one_goes_on(tmp_path: Path) -> None:
     directory = planned(tmp_path, "direct")
-    ended = run(directory, reader(), concurrency=1, budget_tokens=30)
-    assert not ended.complete
-    assert ended.tally.answered == 3  # 12 tokens each: the third reaches 30
+    result = run(directory, reader(), concurrency=1, budget_tokens=30)
+    assert not result.complete
+    assert result.progress.answered == 3  # 12 tokens each: the third reaches 30
     assert run(directory, reader(), concurrency=1, budget_tokens=1000).complete
     assert len(records(directory)) == 6
 
@@ -176,16 +178,16 @@ def test_a_dollar_budget_needs_prices(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="needs prices"):
         run(directory, reader(), budget_usd=1.0)
     priced = planned(tmp_path / "priced", "direct", prices={"*": (1000.0, 1000.0)})
-    ended = run(priced, reader(), concurrency=1, budget_usd=0.02)
-    assert (ended.complete, ended.tally.answered) == (False, 2)
-    assert ended.tally.cost == pytest.approx(0.024)
+    result = run(priced, reader(), concurrency=1, budget_usd=0.02)
+    assert (result.complete, result.progress.answered) == (False, 2)
+    assert result.progress.cost == pytest.approx(0.024)
 
 
 def test_shards_part_the_questions(tmp_path: Path) -> None:
     seen = []
     for part in (1, 2, 3):
         directory = planned(tmp_path / str(part), "direct", count=7, shard=(part, 3))
-        assert run(directory, reader()).tally.planned == len(records(directory))
+        assert run(directory, reader()).progress.planned == len(records(directory))
         seen += [one["at"] for one in records(directory)]
     assert sorted(seen) == list(range(7))
 
@@ -264,10 +266,12 @@ def test_where_a_run_stands_is_told_with_each_result(tmp_path: Path) -> None:
     directory = planned(tmp_path, "direct,concat[k=1]", count=2)
     lines: list[str] = []
 
-    def tell(tally: Tally, _record: object) -> None:
-        lines.append(status_line(tally))
+    def tell(progress: Progress, _record: object) -> None:
+        lines.append(status_line(progress))
 
-    asyncio.run(evaluate(directory, Sitting(concurrency=1), models={"answer": reader()}, tell=tell))
+    asyncio.run(
+        evaluate(directory, RunConfig(concurrency=1), models={"answer": reader()}, on_progress=tell)
+    )
     assert lines[0] == "0 tokens"
     assert lines[-1] == "0:00 left · 48 tokens · EM: direct 0.0 concat[k=1] 100.0"
 

@@ -15,10 +15,10 @@ from tests.openai_server import OpenAIServer, Reply
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.runs import (
-    Ended,
+    Progress,
+    RunConfig,
     RunDirectory,
-    Sitting,
-    Tally,
+    RunResult,
     WorkerError,
     evaluate,
     evaluate_in_workers,
@@ -34,39 +34,43 @@ def made(folder: Path, server: OpenAIServer, count: int = 6, **settings: Any) ->
     return planned(folder, METHODS, count=count, models={"answer": model}, **settings)
 
 
-def work(directory: RunDirectory, workers: int = 2, **sitting: Any) -> Ended:
-    return asyncio.run(evaluate_in_workers(directory, Sitting(**sitting), workers=workers))
+def work(directory: RunDirectory, workers: int = 2, **config: Any) -> RunResult:
+    return asyncio.run(evaluate_in_workers(directory, RunConfig(**config), workers=workers))
 
 
 def test_two_workers_do_what_one_process_does(tmp_path: Path) -> None:
     told: list[tuple[int, str]] = []
-    tallies: list[Tally] = []
+    tallies: list[Progress] = []
 
-    def tell(tally: Tally, record: dict[str, Any] | None) -> None:
-        tallies.append(tally)
+    def tell(progress: Progress, record: dict[str, Any] | None) -> None:
+        tallies.append(progress)
         if record is not None:
             told.append((record["at"], record["system"]))
 
     with OpenAIServer(lambda _body: Reply("1900", delay=0.05)) as server:
         alone, shared = made(tmp_path / "1", server), made(tmp_path / "2", server)
-        asyncio.run(evaluate(alone, Sitting(concurrency=4)))
+        asyncio.run(evaluate(alone, RunConfig(concurrency=4)))
         calls, server.most_at_once = server.count, 0
-        ended = asyncio.run(
-            evaluate_in_workers(shared, Sitting(concurrency=5), workers=2, tell=tell)
+        result = asyncio.run(
+            evaluate_in_workers(shared, RunConfig(concurrency=5), workers=2, on_progress=tell)
         )
         assert server.count == 2 * calls
         assert server.most_at_once <= 5
     assert records(shared) == records(alone)
     assert Counter(told).most_common(1)[0][1] == 1
     assert len(told) == 12
-    assert (ended.complete, ended.tally.answered, ended.tally.spent.paid_calls) == (True, 12, 12)
-    assert ended.tally.running["direct"] == ("em", 1 / 6)
+    assert (result.complete, result.progress.answered, result.progress.spent.paid_calls) == (
+        True,
+        12,
+        12,
+    )
+    assert result.progress.running["direct"] == ("em", 1 / 6)
 
 
 def test_another_number_of_workers_goes_on(tmp_path: Path) -> None:
     with OpenAIServer("1900") as server:
         directory = made(tmp_path, server, count=8)
-        asyncio.run(evaluate(directory, Sitting(concurrency=1, budget_tokens=1)))
+        asyncio.run(evaluate(directory, RunConfig(concurrency=1, budget_tokens=1)))
         begun = len(records(directory))
         assert 0 < begun < 16
         assert work(directory, workers=3, concurrency=3).complete
@@ -77,10 +81,10 @@ def test_another_number_of_workers_goes_on(tmp_path: Path) -> None:
 def test_a_budget_holds_over_all_workers_and_a_larger_one_goes_on(tmp_path: Path) -> None:
     with OpenAIServer(lambda _body: Reply("1900", delay=0.1)) as server:
         directory = made(tmp_path, server, count=30)
-        ended = work(directory, concurrency=2, budget_tokens=1)
-        assert not ended.complete
-        assert 0 < ended.tally.answered <= 6  # in flight when it was spent, or begun meanwhile
-        assert len(records(directory)) == ended.tally.answered
+        result = work(directory, concurrency=2, budget_tokens=1)
+        assert not result.complete
+        assert 0 < result.progress.answered <= 6  # in flight when it was spent, or begun meanwhile
+        assert len(records(directory)) == result.progress.answered
         assert work(directory, concurrency=16).complete
         assert server.count == 60
 
@@ -100,7 +104,7 @@ def test_a_fault_that_ends_the_run_is_raised_as_in_one_process(tmp_path: Path) -
 def test_a_killed_worker_is_told_and_the_run_can_be_resumed(tmp_path: Path) -> None:
     async def kill_one(directory: RunDirectory, server: OpenAIServer) -> None:
         work = asyncio.ensure_future(
-            evaluate_in_workers(directory, Sitting(concurrency=2), workers=2)
+            evaluate_in_workers(directory, RunConfig(concurrency=2), workers=2)
         )
         while server.count < 3:
             await asyncio.sleep(0.01)

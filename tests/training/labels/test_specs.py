@@ -39,7 +39,7 @@ def test_scorers_by_spec(tmp_path: Path) -> None:
     assert isinstance(scorer_of_spec(f"hf:{tmp_path}?batch_size=4"), HuggingFaceScorer)
     server = scorer_of_spec("openai:m?base_url=http://127.0.0.1:1/v1")
     assert isinstance(server, ServerScorer)
-    for spec in ("extractive", "hf:", "hf", "gpt:m?api_key=sk-1"):
+    for spec in ("extractive", "gpt:m?api_key=sk-1"):
         with pytest.raises(UsageError, match="unknown scorer") as told:
             scorer_of_spec(spec)
         assert "sk-1" not in str(told.value)

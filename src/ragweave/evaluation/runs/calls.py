@@ -10,9 +10,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, messages_from_dict, messages_to_dict
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.base import RunnableBindingBase
 
 from ragweave.state import Tokens
+from ragweave.tools.models.bindings import unbound
 from ragweave.tools.tasks import KEY
 from ragweave.tools.text.tokens import estimate_message_tokens, estimate_tokens
 
@@ -70,10 +70,7 @@ def asked(
 
 def temperature_of(model: object) -> float:
     """Return the temperature that a model decodes with; 0 where it tells none."""
-    target = model
-    while isinstance(target, RunnableBindingBase):
-        target = target.bound
-    return float(getattr(target, "temperature", None) or 0.0)
+    return float(getattr(unbound(model), "temperature", None) or 0.0)
 
 
 def dump(message: BaseMessage) -> str:

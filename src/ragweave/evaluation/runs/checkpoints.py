@@ -2,7 +2,7 @@
 
 Only the newest checkpoint of a thread is kept: it is for going on, not for going back. One is
 written only after a step that a model was paid in; what a step did before it ended is had again
-from the replies, which the desk keeps call by call. langgraph-checkpoint-sqlite commits every
+from the replies, which the call broker keeps call by call. langgraph-checkpoint-sqlite commits every
 write by itself, which costs more than the graphs' own work when many questions are in flight.
 """
 

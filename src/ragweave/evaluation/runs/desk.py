@@ -1,4 +1,4 @@
-"""The desk that every model call of a run passes: replays, cache, journal, ledger.
+"""The call broker that every model call of a run passes: replays, cache, journal, ledger.
 
 A reply that an earlier process of the run had paid for is replayed where the graph asks for it
 again. The checkpoints alone would not do: a node may make several calls before it ends.
@@ -34,7 +34,7 @@ class Ticket:
 
 
 @dataclass
-class Desk:
+class CallBroker:
     """What a run knows about its model calls."""
 
     recorder: Recorder

@@ -47,10 +47,10 @@ class RunDirectory:
         file = self.path / SETTINGS
         try:
             values = json.loads(file.read_text("utf-8"))
-        except FileNotFoundError as fault:
-            raise UsageError(f"{self.path}: is no run (it has no {SETTINGS})") from fault
-        except (OSError, ValueError) as fault:
-            raise UsageError(f"{file}: cannot be read: {fault}") from fault
+        except FileNotFoundError as error:
+            raise UsageError(f"{self.path}: is no run (it has no {SETTINGS})") from error
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{file}: cannot be read: {error}") from error
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise UsageError(f"{file}: is no run of format {FORMAT}")
         return RunSettings.from_plain(values)
@@ -74,8 +74,8 @@ def claim_directory(path: Path, settings: RunSettings) -> RunDirectory:
             raise UsageError(f"{path}: holds other files; name a new or empty directory")
         text = json.dumps(settings.plain(), ensure_ascii=False, indent=2)
         write_atomic(path / SETTINGS, f"{text}\n")
-    except OSError as fault:
-        raise UsageError(f"{path}: cannot be written: {fault}") from fault
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error}") from error
     return directory
 
 
@@ -100,7 +100,7 @@ def check_same(directory: RunDirectory, settings: RunSettings) -> None:
 def _check_versions(
     directory: RunDirectory, theirs: Mapping[str, str], ours: Mapping[str, str]
 ) -> None:
-    """Refuse another ragweave; other packages may move on between two sittings of one run."""
+    """Refuse another ragweave; other packages may move on between two sessions of one run."""
     if theirs.get("ragweave") != ours.get("ragweave"):
         raise UsageError(
             f"{directory.path}: was made by ragweave {theirs.get('ragweave')}, this is "
@@ -122,13 +122,13 @@ def hold(directory: RunDirectory) -> Iterator[int]:
     with ExitStack() as stack:
         try:
             handle = stack.enter_context(locks.hold(directory.path / "lock", wait=PATIENCE))
-        except LockedError as fault:
-            who = f" (process {fault.holder})" if fault.holder else ""
+        except LockedError as error:
+            who = f" (process {error.holder})" if error.holder else ""
             raise UsageError(
                 f"{directory.path}: another process is at work on this run{who}"
             ) from None
-        except OSError as fault:
-            raise UsageError(f"{directory.path}: cannot be written: {fault}") from fault
+        except OSError as error:
+            raise UsageError(f"{directory.path}: cannot be written: {error}") from error
         mend(directory.results)
         yield handle
 

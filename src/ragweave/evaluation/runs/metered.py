@@ -1,4 +1,4 @@
-"""A chat model whose calls pass a run's desk."""
+"""A chat model whose calls pass a run's call broker."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from langchain_core.runnables.base import RunnableBinding
 from pydantic import Field
 
 from ragweave.evaluation.runs.calls import asked, temperature_of
-from ragweave.evaluation.runs.desk import Desk, Ticket
+from ragweave.evaluation.runs.desk import CallBroker, Ticket
 from ragweave.tools.models import ChatModel
 
 
 class MeteredModel(RunnableBinding[Any, BaseMessage]):
     """A binding, so that what is asked of the model behind it (its context) still finds it."""
 
-    desk: Any = Field(exclude=True)
-    """The run's `Desk`."""
+    broker: Any = Field(exclude=True)
+    """The run's `CallBroker`."""
     spec: str
     """What the model is called in keys."""
     loop: Any = Field(exclude=True)
-    """The event loop that the desk lives on."""
+    """The event loop that the call broker lives on."""
 
     async def ainvoke(
         self,
@@ -31,16 +31,16 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> BaseMessage:
-        """Call the model, unless the desk has the reply."""
+        """Call the model, unless the call broker has the reply."""
         ticket = await self._open(input, config, kwargs)
         if ticket.reply is not None:
             return ticket.reply
         try:
             message = await self.bound.ainvoke(input, config, **kwargs)
         except BaseException:
-            self.desk.fail(ticket)
+            self.broker.fail(ticket)
             raise
-        await self.desk.close(ticket, message)
+        await self.broker.close(ticket, message)
         return message
 
     def invoke(
@@ -56,25 +56,27 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
         try:
             message: BaseMessage = self.bound.invoke(input, config, **kwargs)
         except BaseException:
-            self.loop.call_soon_threadsafe(self.desk.fail, ticket)
+            self.loop.call_soon_threadsafe(self.broker.fail, ticket)
             raise
-        self._wait(self.desk.close(ticket, message))
+        self._wait(self.broker.close(ticket, message))
         return message
 
     async def _open(
         self, messages: Any, config: RunnableConfig | None, settings: dict[str, Any]
     ) -> Ticket:
         sampled = settings.get("temperature", temperature_of(self.bound)) > 0
-        desk: Desk = self.desk
-        shared = desk.cache is not None
-        return await desk.open(asked(self.spec, sampled, messages, config, settings, shared=shared))
+        broker: CallBroker = self.broker
+        shared = broker.cache is not None
+        return await broker.open(
+            asked(self.spec, sampled, messages, config, settings, shared=shared)
+        )
 
     def _wait(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
 
-def metered(model: ChatModel, spec: str, desk: Desk) -> MeteredModel:
-    """Return `model` with its calls passed over `desk`; call it on the running event loop."""
+def metered(model: ChatModel, spec: str, broker: CallBroker) -> MeteredModel:
+    """Return `model` with its calls passed over `broker`; call it on the running event loop."""
     return MeteredModel(
-        bound=model, kwargs={}, config={}, desk=desk, spec=spec, loop=asyncio.get_running_loop()
+        bound=model, kwargs={}, config={}, broker=broker, spec=spec, loop=asyncio.get_running_loop()
     )

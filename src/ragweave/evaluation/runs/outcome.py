@@ -72,17 +72,17 @@ def failed(
     at: int,
     question: Question,
     system: System,
-    fault: Exception,
+    error: Exception,
     *,
     spent: Ledger,
     seconds: float,
     prices: Prices,
 ) -> Record:
-    """Return the record of a question that a fault kept from its answer."""
-    text = " ".join(str(fault).split()) or type(fault).__name__
+    """Return the record of a question that an error kept from its answer."""
+    text = " ".join(str(error).split()) or type(error).__name__
     return {
         **_head(at, question, system),
-        "error": {"kind": type(fault).__name__, "status": status_of(fault), "text": text[:500]},
+        "error": {"kind": type(error).__name__, "status": status_of(error), "text": text[:500]},
         "scores": {},
         "spent": spent.plain(),
         "cost": cost(spent.paid, prices),

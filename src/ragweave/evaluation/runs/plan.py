@@ -14,11 +14,11 @@ from ragweave.evaluation.datasets.dataset import parse_spec
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.runs.closed_book import not_answered_in
 from ragweave.evaluation.runs.parts import digests, settled_models, settled_systems
-from ragweave.evaluation.runs.scorers import settled_scorer
 from ragweave.evaluation.runs.settings import RunSettings, versions
 from ragweave.evaluation.runs.systems import System
 from ragweave.graphs import METHODS
 from ragweave.tools.knowledge import KnowledgeBase
+from ragweave.tools.scorers.specs import absolute_scorer
 
 
 def plan(
@@ -73,7 +73,7 @@ def plan(
         systems=systems,
         models=models,
         parts=digests(models, systems),
-        scorer=settled_scorer(scorer),
+        scorer=absolute_scorer(scorer),
         metrics=tuple(one.info for one in chosen_metrics(metrics)) if metrics else (),
         versions=versions() | _packages(systems, metrics),
         corpus=where,

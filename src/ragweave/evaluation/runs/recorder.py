@@ -63,7 +63,7 @@ class Recorder:
         self._results, self._state_path = Journal(results), state
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="ragweave-recorder", daemon=True)
-        self._fault: Exception | None = None
+        self._error: Exception | None = None
 
     def __enter__(self) -> Recorder:
         """Open the files.
@@ -76,8 +76,8 @@ class Recorder:
             self._results.open()
             self._turn = open_file(self._state_path.with_suffix(".lock"))
             self._state = connect(self._state_path)
-        except (OSError, sqlite3.Error) as fault:
-            raise self._told(fault) from fault
+        except (OSError, sqlite3.Error) as error:
+            raise self._recording_error(error) from error
         self._thread.start()
         return self
 
@@ -128,8 +128,8 @@ class Recorder:
         try:
             if job.done is not None:
                 await job.done
-        except (OSError, sqlite3.Error) as fault:
-            raise self._told(fault) from fault
+        except (OSError, sqlite3.Error) as error:
+            raise self._recording_error(error) from error
 
     def _work(self) -> None:
         ended = False
@@ -139,10 +139,10 @@ class Recorder:
             jobs = [job for job in batch if job is not None]
             try:
                 self._write(jobs)
-            except (OSError, sqlite3.Error) as fault:
-                self._fault = fault
+            except (OSError, sqlite3.Error) as error:
+                self._error = error
             if any(job.done is not None for job in jobs):
-                self._loop.call_soon_threadsafe(_settle, jobs, self._fault)
+                self._loop.call_soon_threadsafe(_settle, jobs, self._error)
 
     def _batch(self) -> list[_Job | None]:
         """Return what there is to write, once someone waits for any of it or patience ends."""
@@ -159,7 +159,7 @@ class Recorder:
 
     def _write(self, jobs: Sequence[_Job]) -> None:
         """Write a batch; once a write has failed, none follows it."""
-        if self._fault is not None:
+        if self._error is not None:
             return
         last = {job.thread: job for job in jobs if job.make is not None or job.forget}
         self._change([job for job in jobs if job.rows or last.get(job.thread) is job])
@@ -185,9 +185,9 @@ class Recorder:
             for table in ("checkpoints", "replies"):
                 self._state.executemany(f"DELETE FROM {table} WHERE thread = ?", threads)  # noqa: S608
 
-    def _told(self, fault: BaseException) -> RecordingError:
+    def _recording_error(self, error: BaseException) -> RecordingError:
         return RecordingError(
-            f"{self._results.path.parent}: cannot be written ({fault}); what is recorded stands, "
+            f"{self._results.path.parent}: cannot be written ({error}); what is recorded stands, "
             "and the run can be resumed once there is room"
         )
 
@@ -201,11 +201,11 @@ def connect(path: Path) -> sqlite3.Connection:
     return state
 
 
-def _settle(jobs: Sequence[_Job], fault: Exception | None) -> None:
+def _settle(jobs: Sequence[_Job], error: Exception | None) -> None:
     for job in jobs:
         if job.done is None or job.done.done():
             continue
-        if fault is None:
+        if error is None:
             job.done.set_result(None)
         else:
-            job.done.set_exception(fault)
+            job.done.set_exception(error)

@@ -26,8 +26,8 @@ class ReplyCache:
             self._file.execute("PRAGMA journal_mode = WAL")
             self._file.execute("PRAGMA synchronous = NORMAL")
             self._file.execute(_TABLE)
-        except sqlite3.Error as fault:
-            raise UsageError(f"--cache {path}: cannot be used ({fault})") from fault
+        except sqlite3.Error as error:
+            raise UsageError(f"--cache {path}: cannot be used ({error})") from error
 
     def __enter__(self) -> ReplyCache:
         """Return itself."""

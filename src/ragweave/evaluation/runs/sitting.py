@@ -1,4 +1,4 @@
-"""A sitting: how a run is gone on with, and what it may spend."""
+"""How a session goes on with a run, and what it may spend."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import Price, cost
-from ragweave.evaluation.runs.desk import Desk
+from ragweave.evaluation.runs.desk import CallBroker
 from ragweave.evaluation.runs.settings import RunSettings
-from ragweave.evaluation.runs.tally import Tally
+from ragweave.evaluation.runs.tally import Progress
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sitting:
-    """How a run is gone on with; none of it bears on the results."""
+class RunConfig:
+    """How a session goes on with a run; none of it bears on the results."""
 
     concurrency: int = 16
     """Questions × systems in flight at once."""
     cache: Path | None = None
     """File of replies that runs share."""
     budget_tokens: int | None = None
-    """Tokens paid for, all sittings of the run together, from which on no question is begun."""
+    """Tokens paid for, all sessions of the run together, from which on no question is begun."""
     budget_usd: float | None = None
     """The same in US dollars, by the run's prices."""
     retry_failed: bool = False
@@ -46,32 +46,32 @@ class Sitting:
         return asdict(self) | {"cache": None if self.cache is None else str(self.cache)}
 
     @classmethod
-    def from_plain(cls, values: Mapping[str, Any]) -> Sitting:
+    def from_plain(cls, values: Mapping[str, Any]) -> RunConfig:
         """Read what `plain` made."""
         cache = values["cache"]
         return cls(**{**values, "cache": None if cache is None else Path(cache)})
 
 
 @dataclass
-class Purse:
-    """The budgets: what was spent before this sitting, and since."""
+class Budget:
+    """The budgets: what was spent before this session, and since."""
 
-    sitting: Sitting
+    config: RunConfig
     settings: RunSettings
-    tally: Tally
-    desk: Desk
+    progress: Progress
+    broker: CallBroker
     _tokens: int = field(init=False)
     _dollars: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._tokens, self._dollars = self.tally.spent.paid_tokens, self.tally.cost
+        self._tokens, self._dollars = self.progress.spent.paid_tokens, self.progress.cost
 
     def spare(self) -> bool:
         """Say whether another question may begin; those in flight are always finished."""
-        tokens, dollars = self.sitting.budget_tokens, self.sitting.budget_usd
-        if tokens is not None and self._tokens + self.desk.total.paid_tokens >= tokens:
+        tokens, dollars = self.config.budget_tokens, self.config.budget_usd
+        if tokens is not None and self._tokens + self.broker.total.paid_tokens >= tokens:
             return False
         if dollars is None:
             return True
         prices = {role: Price(*pair) for role, pair in self.settings.prices.items()}
-        return self._dollars + (cost(self.desk.total.paid, prices) or 0.0) < dollars
+        return self._dollars + (cost(self.broker.total.paid, prices) or 0.0) < dollars

@@ -11,7 +11,7 @@ from ragweave.errors import MissingExtraError, UsageError
 from ragweave.evaluation.datasets import Dataset, Question
 from ragweave.evaluation.metrics import Metric, Price, Prices
 from ragweave.evaluation.runs.checkpoints import RunCheckpoints
-from ragweave.evaluation.runs.desk import Desk
+from ragweave.evaluation.runs.desk import CallBroker
 from ragweave.evaluation.runs.node_seconds import Stopwatch
 from ragweave.evaluation.runs.outcome import Record, answered, failed
 from ragweave.evaluation.runs.passages import asking, handed
@@ -41,7 +41,7 @@ class Stream:
     """By the systems' labels."""
     recorder: Recorder
     checkpoints: RunCheckpoints
-    desk: Desk
+    broker: CallBroker
     done: Done
     concurrency: int
     metrics: Sequence[Metric] | None = None
@@ -51,7 +51,7 @@ class Stream:
     retry_failed: bool = False
     spare: Callable[[], bool] = lambda: True
     """Whether the budgets have room for another question."""
-    tell: Callable[[Record], None] = lambda _record: None
+    on_record: Callable[[Record], None] = lambda _record: None
     """Called with each record, once it is durable."""
     _prices: Prices = field(init=False)
     _k: Mapping[str, int] = field(init=False)
@@ -101,7 +101,7 @@ class Stream:
         thread = f"{at}/{system.label}"
         started = time.perf_counter()
         unfinished = thread in self.checkpoints.unfinished
-        self.desk.begin(thread, unfinished=unfinished)
+        self.broker.begin(thread, unfinished=unfinished)
         watch = Stopwatch()
         try:
             with timing(watch), asking(question):
@@ -109,19 +109,19 @@ class Stream:
             slot.leave()  # scoring and recording hold no other question up
         except (RecordingError, UsageError, MissingExtraError):
             raise
-        except Exception as fault:
+        except Exception as error:
             # Whatever it is, the question's record tells of it, and the run goes on with the others.
             slot.leave()
-            if status_of(fault) in REFUSED:
+            if status_of(error) in REFUSED:
                 raise
             seconds = time.perf_counter() - started
-            spent = self.desk.end(thread)
+            spent = self.broker.end(thread)
             record = failed(
-                at, question, system, fault, spent=spent, seconds=seconds, prices=self._prices
+                at, question, system, error, spent=spent, seconds=seconds, prices=self._prices
             )
         else:
             seconds = time.perf_counter() - started
-            spent = self.desk.end(thread)
+            spent = self.broker.end(thread)
             record = answered(
                 at,
                 question,
@@ -136,7 +136,7 @@ class Stream:
         line = line_of(record, default=str)
         await self.recorder.append(thread, line, forget=record["error"] is None)
         self.done.mark(at, system.label, ok=record["error"] is None)
-        self.tell(record)
+        self.on_record(record)
 
     async def _state(
         self, question: Question, system: System, thread: str, *, unfinished: bool

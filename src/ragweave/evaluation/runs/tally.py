@@ -12,7 +12,7 @@ from ragweave.evaluation.runs.outcome import Record
 
 
 @dataclass
-class Tally:
+class Progress:
     """Sums over the finished questions of a run."""
 
     planned: int
@@ -25,12 +25,12 @@ class Tally:
     cost: float = 0.0
     """US dollars, where prices are known."""
     fresh: int = 0
-    """Finished in this sitting."""
+    """Finished in this session."""
     started: float = field(default_factory=time.monotonic)
     _sums: dict[str, tuple[str, float, int]] = field(default_factory=dict)
 
     def add(self, record: Record, *, fresh: bool = True) -> None:
-        """Take a record in; `fresh` unless it was read back from an earlier sitting."""
+        """Take a record in; `fresh` unless it was read back from an earlier session."""
         self.fresh += fresh
         self.spent.add(record["spent"])
         self.cost += record["cost"] or 0.0
@@ -57,7 +57,7 @@ class Tally:
 
     @property
     def eta(self) -> float | None:
-        """Seconds that are left at this sitting's pace; None before the first result."""
+        """Seconds that are left at this session's pace; None before the first result."""
         if not self.fresh:
             return None
         pace = (time.monotonic() - self.started) / self.fresh

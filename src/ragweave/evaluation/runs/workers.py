@@ -21,9 +21,9 @@ from ragweave.errors import KnowledgeBaseError, ModelError, RagweaveError, Usage
 from ragweave.evaluation.runs.directory import RunDirectory, hold
 from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.recorder import RecordingError
-from ragweave.evaluation.runs.run import Ended, Tell, checked, evaluate, so_far
-from ragweave.evaluation.runs.sitting import Sitting
-from ragweave.evaluation.runs.tally import Tally
+from ragweave.evaluation.runs.run import OnProgress, RunResult, checked, evaluate, so_far
+from ragweave.evaluation.runs.sitting import RunConfig
+from ragweave.evaluation.runs.tally import Progress
 from ragweave.tools.stream import first_error
 
 _KINDS: dict[str, type[RagweaveError]] = {
@@ -41,21 +41,21 @@ _LINE = 1 << 20
 
 
 class WorkerError(RagweaveError):
-    """A worker met a fault that ends the run, or was killed; what is recorded stands."""
+    """A worker met an error that ends the run, or was killed; what is recorded stands."""
 
     def __init__(self, text: str, status: int | None = None) -> None:
-        """Keep the HTTP status of a model server's fault beside the text."""
+        """Keep the HTTP status of a model server's error beside the text."""
         super().__init__(text)
         self.status_code = status
 
 
 async def evaluate_in_workers(
     directory: RunDirectory,
-    sitting: Sitting | None = None,
+    config: RunConfig | None = None,
     *,
     workers: int,
-    tell: Tell = lambda _tally, _record: None,
-) -> Ended:
+    on_progress: OnProgress = lambda _progress, _record: None,
+) -> RunResult:
     """Answer what is left of a run with several processes.
 
     Models and retriever are those of the settings; each worker opens its own. The concurrency is
@@ -63,43 +63,43 @@ async def evaluate_in_workers(
 
     Args:
         directory: The run, as `claim_directory` returned it.
-        sitting: Concurrency, cache, budgets, of all workers together.
-        workers: How many processes; not more than `sitting.concurrency` are started.
-        tell: Called with where the run stands, at the start and with each result: the parts of
-            its record that the tally takes.
+        config: Concurrency, cache, budgets, of all workers together.
+        workers: How many processes; not more than `config.concurrency` are started.
+        on_progress: Called with where the run stands, at the start and with each result: the parts of
+            its record that the progress counts.
 
     Raises:
         UsageError: As `evaluate`; or `workers` is below 1.
         RecordingError: The directory cannot be written; what is recorded stands.
-        WorkerError: A worker was killed, or met a fault that ends the run.
+        WorkerError: A worker was killed, or met an error that ends the run.
     """
     if workers < 1:
         raise UsageError(f"--workers must be at least 1, not {workers}")
-    sitting = sitting or Sitting()
-    workers = min(workers, sitting.concurrency)
+    config = config or RunConfig()
+    workers = min(workers, config.concurrency)
     if workers > 1 and os.name == "nt":
         raise UsageError("several workers need Linux or macOS: on Windows take --workers 1")
     if workers == 1:
-        return await evaluate(directory, sitting, tell=tell)
+        return await evaluate(directory, config, on_progress=on_progress)
     settings = directory.settings
-    checked(settings, sitting)
+    checked(settings, config)
     with hold(directory) as lock:
-        _, tally = so_far(directory, settings, retry_failed=sitting.retry_failed)
-        tell(tally, None)
-        if tally.finished >= tally.planned:
-            return Ended(tally=tally, complete=True)
-        crew = _Crew(directory, sitting, workers, lock, tally, tell)
-        return Ended(tally=tally, complete=await crew.work())
+        _, progress = so_far(directory, settings, retry_failed=config.retry_failed)
+        on_progress(progress, None)
+        if progress.finished >= progress.planned:
+            return RunResult(progress=progress, complete=True)
+        crew = _Crew(directory, config, workers, lock, progress, on_progress)
+        return RunResult(progress=progress, complete=await crew.work())
 
 
 @dataclass
 class _Crew:
     directory: RunDirectory
-    sitting: Sitting
+    config: RunConfig
     workers: int
     lock: int
-    tally: Tally
-    tell: Tell
+    progress: Progress
+    on_progress: OnProgress
     spent: bool = False
     """Whether a budget is spent."""
     running: list[Process] = field(default_factory=list)
@@ -109,8 +109,8 @@ class _Crew:
             async with asyncio.TaskGroup() as group:
                 parts = range(1, self.workers + 1)
                 found = [group.create_task(self._follow(part)) for part in parts]
-        except ExceptionGroup as faults:
-            raise first_error(faults) from None
+        except ExceptionGroup as errors:
+            raise first_error(errors) from None
         return all(one.result() for one in found)
 
     async def _follow(self, part: int) -> bool:
@@ -125,18 +125,18 @@ class _Crew:
                 elif "ended" in event:
                     return bool(event["ended"]["complete"])
                 else:
-                    raise _fault(name, event["fault"])
+                    raise _error(name, event["error"])
             code = await process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         raise WorkerError(f"{name} {how}; what is recorded stands, and the run can be resumed")
 
     @asynccontextmanager
     async def _started(self, part: int) -> AsyncIterator[Process]:
-        share, rest = divmod(self.sitting.concurrency, self.workers)
-        sitting = dataclasses.replace(self.sitting, concurrency=share + (part <= rest))
+        share, rest = divmod(self.config.concurrency, self.workers)
+        config = dataclasses.replace(self.config, concurrency=share + (part <= rest))
         task = {
             "directory": str(self.directory.path),
-            "sitting": sitting.plain(),
+            "config": config.plain(),
             "part": [part, self.workers],
         }
         places = os.pathsep.join(place for place in sys.path if place)
@@ -160,18 +160,18 @@ class _Crew:
             await _stop(process)
 
     async def _take(self, record: Record) -> None:
-        self.tally.add(record)
-        self.tell(self.tally, record)
+        self.progress.add(record)
+        self.on_progress(self.progress, record)
         if not self.spent and self._is_spent():
             self.spent = True
             for process in list(self.running):
                 await self._order(process, _ENOUGH)
 
     def _is_spent(self) -> bool:
-        tokens, dollars = self.sitting.budget_tokens, self.sitting.budget_usd
-        if tokens is not None and self.tally.spent.paid_tokens >= tokens:
+        tokens, dollars = self.config.budget_tokens, self.config.budget_usd
+        if tokens is not None and self.progress.spent.paid_tokens >= tokens:
             return True
-        return dollars is not None and self.tally.cost >= dollars
+        return dollars is not None and self.progress.cost >= dollars
 
     async def _order(self, process: Process, line: bytes) -> None:
         """Tell a worker; one that has ended already is told nothing."""
@@ -203,11 +203,11 @@ async def _end(process: Process) -> None:
         await process.wait()
 
 
-def _fault(name: str, told: dict[str, Any]) -> RagweaveError:
-    kind = _KINDS.get(told["kind"])
+def _error(name: str, event: dict[str, Any]) -> RagweaveError:
+    kind = _KINDS.get(event["kind"])
     if kind is not None:
-        return kind(told["text"])
-    fault = WorkerError(f"{name}: {told['kind']}: {told['text']}", told["status"])
-    if told["trace"]:
-        fault.add_note(told["trace"])
-    return fault
+        return kind(event["text"])
+    error = WorkerError(f"{name}: {event['kind']}: {event['text']}", event["status"])
+    if event["trace"]:
+        error.add_note(event["trace"])
+    return error

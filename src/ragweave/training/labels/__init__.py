@@ -1,5 +1,6 @@
 """Labels (SlimPLM, FILCO): training rows out of labelled questions."""
 
+from ragweave.tools.scorers.specs import scorer_of_spec
 from ragweave.training.labels.finish import Labelled
 from ragweave.training.labels.gold import Aliases, short_gold
 from ragweave.training.labels.judge import JudgeMaker
@@ -10,7 +11,7 @@ from ragweave.training.labels.run import make_labels
 from ragweave.training.labels.silver import MEASURES, SilverMaker
 from ragweave.training.labels.sitting import Sitting
 from ragweave.training.labels.source import Bad, Item, Source, open_source
-from ragweave.training.labels.specs import redacted, scorer_of_spec
+from ragweave.training.labels.specs import redacted
 from ragweave.training.labels.target import canonical, target_text
 
 __all__ = [

@@ -244,7 +244,7 @@ def _check_values(header: _Header) -> None:
         if value is not None and not (isinstance(value, int) and 0 < value < 1 << 31):
             raise ValueError(f"impossible {name}")
     for key, value in header.metadata.items():
-        if isinstance(value, float) and not (math.isfinite(value) and value >= 0 or _signed(key)):
+        if isinstance(value, float) and not ((math.isfinite(value) and value >= 0) or _signed(key)):
             raise ValueError(f"impossible {key[:60]}")
 
 

@@ -1,0 +1,50 @@
+"""One spelling of scorers for every command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.runs.scorers import open_scorer
+from ragweave.tools.scorers import HuggingFaceScorer, ServerScorer
+from ragweave.tools.scorers.specs import absolute_scorer, scorer_of_spec
+
+
+@pytest.mark.parametrize("kind", ["openai", "server"])
+def test_a_server_by_either_name(kind: str) -> None:
+    spec = f"{kind}:m?base_url=http://127.0.0.1:1/v1&batch_size=3"
+    scorer = scorer_of_spec(spec)
+    assert isinstance(scorer, ServerScorer)
+    assert (scorer.model, scorer.batch_size) == ("m", 3)
+    assert absolute_scorer(spec) == spec
+
+
+def test_a_folder_of_a_transformers_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.json").write_text("{}", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    spec = absolute_scorer("hf:m?batch_size=4")
+    assert spec == f"hf:{tmp_path / 'm'}?batch_size=4"
+    scorer = scorer_of_spec(spec)
+    assert isinstance(scorer, HuggingFaceScorer)
+    assert scorer.batch_size == 4
+
+
+@pytest.mark.parametrize("spec", ["extractive", "hf:", "hf", "gpt:m?api_key=sk-1"])
+def test_what_is_no_scorer_is_told_without_its_key(spec: str) -> None:
+    for read in (scorer_of_spec, absolute_scorer, open_scorer):
+        with pytest.raises(UsageError, match=r"unknown scorer .*: use hf:NAME") as told:
+            read(spec)
+        assert "sk-1" not in str(told.value)
+
+
+def test_a_setting_that_nobody_knows(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}", "utf-8")
+    with pytest.raises(UsageError, match="settings not understood"):
+        scorer_of_spec(f"hf:{tmp_path}?colour=red")
+
+
+def test_no_scorer_is_none() -> None:
+    assert (absolute_scorer(""), open_scorer("")) == ("", None)
