@@ -1,0 +1,132 @@
+"""Metrics, formats, models, retrievers and filters of another package, by its entry points."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+OTHERS = """
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.retrievers import BaseRetriever
+
+from ragweave.evaluation.datasets.format import Format, has
+from ragweave.evaluation.datasets.question import Question
+from ragweave.evaluation.metrics import Metric, given_answer
+from ragweave.tools.filters import FilterKind, Span
+from ragweave.tools.knowledge import RetrieverKind
+from ragweave.tools.models import ModelProvider
+
+
+def _read(row):
+    yield Question(id=row.id("id"), question=row.text("riddle"), answers=(row.text("solution"),))
+
+
+class Fixed(BaseRetriever):
+    def _get_relevant_documents(self, query, *, run_manager):
+        return [Document(f"The school is in Norhaven. {n} gulls sit on it.") for n in range(9)]
+
+
+class First:
+    def __init__(self, top):
+        self.top = top
+
+    def keep(self, question, passages, *, answers=None):
+        from ragweave.tools.filters import spans_of
+        return list(spans_of(passages, "sentence"))[: self.top]
+
+
+METRIC = Metric(
+    name="brief", label="Brief answers", summary="Few words.", higher_is_better=False,
+    compute=lambda question, state: len(given_answer(state).split()) / 10,
+    aggregate=max,
+)
+FORMAT = Format(
+    name="riddles", summary="Riddles.", expects="riddle, solution",
+    fits=has("riddle", "solution"), read=_read,
+)
+PROVIDER = ModelProvider(
+    name="echo", spec="echo:WORD", summary="Says WORD.",
+    make=lambda name, settings: FakeListChatModel(responses=[name], **settings),
+)
+RETRIEVER = RetrieverKind(
+    name="fixed", summary="The same.", make=lambda kb, k: Fixed(), needs_kb=False
+)
+FILTER = FilterKind(name="first", summary="The first ones.", make=lambda s: First(s.top))
+"""
+POINTS = {
+    "ragweave.metrics": {"brief": "others:METRIC"},
+    "ragweave.datasets": {"riddles": "others:FORMAT"},
+    "ragweave.models": {"echo": "others:PROVIDER"},
+    "ragweave.retrievers": {"fixed": "others:RETRIEVER"},
+    "ragweave.filters": {"first": "others:FILTER"},
+}
+
+
+def test_all_five_work_together_on_the_command_line(
+    distribution: Any, python: Any, tmp_path: Path
+) -> None:
+    site = distribution("others", OTHERS, POINTS)
+    rows = [{"riddle": f"Where is the school? ({n})", "solution": "Norhaven"} for n in range(3)]
+    (tmp_path / "qa.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    done = python(
+        site,
+        *("eval", "qa.jsonl", "--methods", "filco[filter=first,top=2,k=3]", "--metrics"),
+        *("em,brief", "--model", "echo:Norhaven", "--retriever", "fixed", "--out", "run"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Brief answers" in done.stdout
+    assert "Lower is better: Brief answers." in done.stdout
+    lines = [*map(json.loads, (tmp_path / "run/results.jsonl").read_text("utf-8").splitlines())]
+    assert [one["scores"] for one in lines] == [{"em": 1.0, "brief": 0.1}] * 3
+    assert [len(one["retrieved"]["question"]) for one in lines] == [3] * 3
+    texts = [[passage["text"] for passage in one["passages"]] for one in lines]
+    assert texts == [["The school is in Norhaven. 0 gulls sit on it."]] * 3
+    # a report is written, with label and direction, where the package isn't installed
+    done = python(tmp_path, "report", "run", "--out", "report", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Lower is better: Brief answers." in (tmp_path / "report/report.md").read_text("utf-8")
+
+
+def test_they_are_listed_with_their_package(distribution: Any, python: Any) -> None:
+    site = distribution("others", OTHERS, POINTS)
+    said = python(site, "methods").stdout
+    for group, points in POINTS.items():
+        kind = group.partition(".")[2]
+        (name,) = points
+        assert f"{kind} of other packages: {name} (others 0.2)" in said
+    facts = json.loads(python(site, "methods", "--kind", "metrics", "--json").stdout)
+    assert facts[0]["name"] == "em"
+    assert facts[-1] == {"name": "brief", "summary": "Few words.", "package": "others 0.2"}
+
+
+def test_a_broken_package_is_one_warning_and_no_more(distribution: Any, python: Any) -> None:
+    site = distribution(
+        "shaky", "import nothing_of_this_name", {"ragweave.methods": {"shaky": "shaky:METHOD"}}
+    )
+    done = python(site, "methods")
+    assert done.returncode == 0
+    assert "concat_pf" in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert "'shaky' of the package shaky 0.2 (shaky:METHOD) can't be loaded" in line
+    assert "nothing_of_this_name" in line
+    done = python(site, "draw", "shaky")
+    assert done.returncode == 2
+    assert "the package shaky 0.2" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    done = python(site, "draw", "concat")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_name_taken_twice_names_both(distribution: Any, python: Any) -> None:
+    source = "from ragweave.graphs.concat import METHOD"
+    site = distribution("thief", source, {"ragweave.methods": {"concat": "thief:METHOD"}})
+    for command in (("methods",), ("draw", "concat")):
+        done = python(site, *command)
+        assert done.returncode == 2
+        assert (
+            "the method name 'concat' is taken twice, by ragweave and by thief 0.2" in done.stderr
+        )
+    assert python(site, "draw", "direct").returncode == 0

@@ -1,0 +1,140 @@
+"""Things by name: ours, a session's, and other packages', loaded when they are asked for."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ragweave.errors import UsageError
+from ragweave.registry import Registry, forget_packages
+
+GROUP = "ragweave.test_things"
+
+
+@dataclass(frozen=True)
+class Thing:
+    name: str
+
+
+def registry() -> Registry[Thing]:
+    return Registry(GROUP, Thing, "thing", lambda: (Thing("ours"), Thing("second")))
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on the path, whose packages are looked up anew."""
+    monkeypatch.syspath_prepend(tmp_path)
+    forget_packages()
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+    forget_packages()
+
+
+def lay(site: Path, package: str, source: str, **points: str) -> None:
+    (site / f"{package}.py").write_text(source, "utf-8")
+    info = site / f"{package}-1.5.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.5\n")
+    lines = [f"{name} = {package}:{value}" for name, value in points.items()]
+    (info / "entry_points.txt").write_text("\n".join([f"[{GROUP}]", *lines]), "utf-8")
+    forget_packages()
+
+
+GOOD = f"from {__name__} import Thing\nONE = Thing('one')\nTWO = Thing('two')\n"
+
+
+@pytest.fixture(autouse=True)
+def _importable() -> None:
+    sys.modules.setdefault(__name__, sys.modules[Thing.__module__])
+
+
+def test_ours_come_first_and_others_are_loaded_when_asked_for(site: Path) -> None:
+    lay(site, "outside", GOOD, one="ONE", two="TWO")
+    things = registry()
+    assert "one" in things
+    assert things.names() == ["ours", "second", "one", "two"]
+    assert things["ours"] == Thing("ours")
+    assert "outside" not in sys.modules
+    assert things["one"] == Thing("one")
+    assert list(things) == ["ours", "second", "one", "two"]
+    assert len(things) == 4
+    assert things.others() == {"one": "outside 1.5", "two": "outside 1.5"}
+    assert things.package("ours") == "ragweave"
+    assert things.ours() == [Thing("ours"), Thing("second")]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("raise RuntimeError('no engine\\nhere')", "RuntimeError: no engine here"),
+        ("ONE = 5", "a thing is declared as a Thing, not int"),
+        (GOOD.replace("'one'", "'other'"), "it is declared as 'other'"),
+        ("", "AttributeError"),
+        ("def", "SyntaxError"),
+    ],
+)
+def test_what_is_broken_is_left_out_with_one_line(
+    site: Path, caplog: pytest.LogCaptureFixture, source: str, said: str
+) -> None:
+    lay(site, "shaky", source, one="ONE")
+    things = registry()
+    with caplog.at_level(logging.WARNING, logger="ragweave"):
+        assert list(things) == ["ours", "second"]
+        assert list(things) == ["ours", "second"]
+    (record,) = caplog.records
+    assert "'one' of the package shaky 1.5 (shaky:ONE) can't be loaded" in record.getMessage()
+    assert said in record.getMessage()
+    assert "\n" not in record.getMessage()
+    with pytest.raises(UsageError, match=r"shaky 1\.5"):
+        things["one"]
+    with pytest.raises(UsageError, match=r"shaky 1\.5"):
+        things.named("one")
+
+
+def test_a_name_taken_twice_is_an_error_that_names_both(site: Path) -> None:
+    lay(site, "first", GOOD, one="ONE")
+    lay(site, "other", GOOD, one="ONE", two="TWO")
+    things = registry()
+    for look in (lambda: things["one"], lambda: list(things)):
+        with pytest.raises(UsageError, match=r"'one' is taken twice, by first 1\.5 .* by other 1"):
+            look()
+    assert things["two"] == Thing("two")
+    assert things["ours"] == Thing("ours")
+
+
+def test_a_session_adds_and_takes_away(site: Path) -> None:
+    lay(site, "outside", GOOD, one="ONE")
+    things = registry()
+    mine = things.register(Thing("mine"))
+    assert things.register(Thing("mine")) == mine
+    assert things["mine"] == mine
+    assert things.package("mine") == "this session"
+    assert list(things) == ["ours", "second", "mine", "one"]
+    for name, package in (("ours", "ragweave"), ("one", "outside 1.5")):
+        with pytest.raises(UsageError, match=f"taken twice, by {package} and by this session"):
+            things.register(Thing(name))
+    with pytest.raises(UsageError, match="declared as a Thing, not str"):
+        things.register("mine")  # type: ignore[arg-type]
+    things.unregister("mine")
+    assert "mine" not in things
+
+
+def test_an_unknown_name_lists_the_names_and_the_closest() -> None:
+    with pytest.raises(UsageError, match=r"unknown thing 'secund' \(did you mean 'second'\?\)"):
+        registry().named("secund")
+    with pytest.raises(KeyError):
+        registry()["nothing"]
+    assert registry().get("nothing") is None
+
+
+def test_two_of_ours_with_one_name() -> None:
+    things = Registry(GROUP, Thing, "thing", lambda: (Thing("a"), Thing("a")))
+    with pytest.raises(UsageError, match="taken twice, by ragweave and by ragweave"):
+        things["a"]
