@@ -220,7 +220,7 @@ def status_line(progress: Progress) -> str:
     running = progress.running
     if running:
         names = {name for name, _ in running.values()}
-        head = metric_info(names.pop(), tally.metrics).label if len(names) == 1 else "score"
+        head = metric_info(names.pop(), progress.metrics).label if len(names) == 1 else "score"
         scores = " ".join(f"{label} {mean * 100:.1f}" for label, (_, mean) in running.items())
         parts.append(f"{head}: {scores}")
     return " · ".join(parts)
