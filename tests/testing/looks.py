@@ -47,13 +47,13 @@ class Changed(Step[Any]):
         self.name = step.name
         self._step, self._change, self._ways = step, change, ways
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        update = self._step.invoke(input, config)
-        return self._change(input, update) if "sync" in self._ways else update
+    def invoke(self, given: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
+        update = self._step.invoke(given, config)
+        return self._change(given, update) if "sync" in self._ways else update
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        update = await self._step.ainvoke(input, config)
-        return self._change(input, update) if "async" in self._ways else update
+    async def ainvoke(self, given: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
+        update = await self._step.ainvoke(given, config)
+        return self._change(given, update) if "async" in self._ways else update
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,11 +16,11 @@ Case = tuple[Any, ...]
 class MetricTests:
     """What a metric must keep. Subclass it and say what is perfect and what is worst.
 
-        class TestExactMatch(MetricTests):
-            metric = staticmethod(exact_match)
-            perfect = [("Ada", ["Ada"])]
-            worst = [("Karl", ["Ada"])]
-            unordered = [1]
+    class TestExactMatch(MetricTests):
+        metric = staticmethod(exact_match)
+        perfect = [("Ada", ["Ada"])]
+        worst = [("Karl", ["Ada"])]
+        unordered = [1]
     """
 
     perfect: Sequence[Case] = ()

@@ -15,15 +15,24 @@ from ragweave.graphs import build_graph
 from ragweave.testing.documents import CARDS
 from ragweave.testing.scripted import Record, ScriptedModel
 
-_ODD = ("?!", "zqxv", "\ud800", "x" * 5000, "\x00", "橋を建てたのは誰ですか", "of the and", '"AND" (OR')
+_ODD = (
+    "?!",
+    "zqxv",
+    "\ud800",
+    "x" * 5000,
+    "\x00",
+    "橋を建てたのは誰ですか",
+    "of the and",
+    '"AND" (OR',
+)
 
 
 class RetrieverTests:
     """What a retriever must keep. Subclass it, return a retriever over `documents`.
 
-        class TestMine(RetrieverTests):
-            def retriever(self):
-                return MyRetriever.from_documents(self.documents)
+    class TestMine(RetrieverTests):
+        def retriever(self):
+            return MyRetriever.from_documents(self.documents)
     """
 
     documents: Sequence[Document] = CARDS
