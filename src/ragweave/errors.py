@@ -29,6 +29,10 @@ class KnowledgeBaseError(UsageError):
     """A knowledge base is missing, foreign, damaged, of a newer format, or being written."""
 
 
+class StateError(UsageError, LookupError):
+    """A node returned a key that its graph's state lacks."""
+
+
 class ModelError(RagweaveError):
     """A model could not be had or could not answer (no key, no server, unusable settings)."""
 

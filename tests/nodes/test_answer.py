@@ -11,16 +11,21 @@ from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.answer_prompts import ANSWER_FORMS, PROMPTS
 from ragweave.nodes.ask import Reply
 from ragweave.nodes.options import Options
+from ragweave.nodes.step import Context
 from ragweave.state import ranked
 from ragweave.tools.text.unknown import UNKNOWN
 
 PASSAGES = ranked(documents("a", "b"), "question")
 
 
+def context(node: str) -> Context[Options]:
+    return Context(node, Options())
+
+
 def branch(**changes: Any) -> dict[str, Any]:
     return {
         "question": "Where?",
-        "answer_kind": "short",
+        "answer_type": "short",
         "passages": PASSAGES,
         "sample": 0,
         "hints": [],
@@ -37,7 +42,7 @@ def test_the_task() -> None:
 
 @pytest.mark.parametrize("kind", ANSWER_FORMS)
 def test_the_answer_form_follows_the_kind(kind: Any) -> None:
-    prompt = AnswerStep("concat", "concat").prompt(branch(answer_kind=kind), Options(), PROMPTS)
+    prompt = AnswerStep("concat", "concat").prompt(branch(answer_type=kind), Options(), PROMPTS)
     assert ANSWER_FORMS[kind] in str(prompt.messages(PASSAGES)[-1].text)
 
 
@@ -66,7 +71,7 @@ def test_the_closed_template_is_for_no_passages() -> None:
 
 def test_a_candidate() -> None:
     step = AnswerStep("concat", "concat", round=1)
-    update = step.update(branch(sample=2), Options(), Reply("**Paris**", PASSAGES[1:]))
+    update = step.update(branch(sample=2), Reply("**Paris**", PASSAGES[1:]), context("concat"))
     assert update == {
         "candidates": {
             "concat:2": {
@@ -89,19 +94,20 @@ def test_branches_of_one_passage_have_keys_of_their_own() -> None:
         for doc in PASSAGES
         for sample in (0, 1)
         for key in step.update(
-            branch(passages=[doc], sample=sample), Options(), Reply("Unknown", [doc])
+            branch(passages=[doc], sample=sample), Reply("Unknown", [doc]), context("pf")
         )["candidates"]
     ]
     assert keys == ["pf:p0:0", "pf:p0:1", "pf:p1:0", "pf:p1:1"]
 
 
 def test_a_reply_that_declines() -> None:
-    update = AnswerStep("c", "concat").update(branch(), Options(), Reply("I don't know.", PASSAGES))
+    reply = Reply("I don't know.", PASSAGES)
+    update = AnswerStep("c", "concat").update(branch(), reply, context("c"))
     assert update["candidates"]["c:0"]["answer"] == UNKNOWN
 
 
 def test_one_branch_a_context_and_sample() -> None:
-    state = {"question": "Where?", "answer_kind": "long", "deadline": 5.0}
+    state = {"question": "Where?", "resolved_answer_type": "long", "deadline": 5.0}
     contexts = [[doc] for doc in PASSAGES]
     sends = branches(state, "pf", Options(samples=2), contexts=contexts, hints=["x"])
     assert [(one.arg["passages"][0].id, one.arg["sample"]) for one in sends] == [

@@ -9,9 +9,9 @@ import pytest
 from tests.scripted import documents
 
 from ragweave.errors import UsageError
-from ragweave.nodes.begin import begin, no_usage
+from ragweave.nodes.begin import begin
 from ragweave.nodes.options import Options
-from ragweave.state import ranked, take_passages
+from ragweave.state import no_usage, ranked, take_passages
 from ragweave.state.passages import INPUT
 
 
@@ -33,8 +33,11 @@ def test_an_unknown_answer_type() -> None:
 
 def test_the_inputs_answer_type_goes_before_the_option() -> None:
     options = Options(answer_type="long")
-    assert begin({"question": "q"}, options)["answer_kind"] == "long"
-    assert begin({"question": "q", "answer_type": "yes_no"}, options)["answer_kind"] == "yes_no"
+    assert begin({"question": "q"}, options)["resolved_answer_type"] == "long"
+    assert (
+        begin({"question": "q", "answer_type": "yes_no"}, options)["resolved_answer_type"]
+        == "yes_no"
+    )
 
 
 def test_the_question_is_the_first_query() -> None:

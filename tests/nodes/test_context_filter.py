@@ -9,6 +9,7 @@ from tests.scripted import documents
 
 from ragweave.errors import UsageError
 from ragweave.nodes.context_filter import ContextFilterOptions, Filters, kept_update, usable
+from ragweave.nodes.step import Context
 from ragweave.tools.filters import spans_of
 
 
@@ -42,14 +43,17 @@ def test_own_without_an_object() -> None:
 
 def test_nothing_kept_is_everything_and_saves_nothing() -> None:
     passages = documents("One. Two.", "Three.")
-    update = kept_update(passages, [], {})
+    context = Context("filter_context", ContextFilterOptions())
+    update = kept_update(passages, [], context)
     assert [doc.page_content for doc in update["passages"].value] == ["One. Two.", "Three."]
-    assert update["usage"]["saved_tokens"] == 0
-    assert [note["event"] for note in update["notes"]] == ["filter_kept_nothing"]
+    assert context.usage is not None
+    assert context.usage["saved_tokens"] == 0
+    assert [note["event"] for note in context.notes] == ["filter_kept_nothing"]
 
 
 def test_spans_of_other_passages_are_not_invented() -> None:
     passages = documents("One. Two.", "Three.")
     foreign = {**spans_of(passages)[0], "passage_id": "elsewhere"}
-    update = kept_update(passages, [foreign, spans_of(passages)[1]], {})
+    context = Context("filter_context", ContextFilterOptions())
+    update = kept_update(passages, [foreign, spans_of(passages)[1]], context)
     assert [doc.page_content for doc in update["passages"].value] == ["Two."]

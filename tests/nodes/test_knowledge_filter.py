@@ -51,6 +51,7 @@ def test_a_branch_for_each_set_that_holds_anything() -> None:
 def test_given_passages_are_the_only_set() -> None:
     state = {
         "question": "Who?",
+        "topic": "",
         "queries": {"question": "Who?"},
         "retrieved": {"question": documents("a")},
         "kept": {},

@@ -21,9 +21,9 @@ def test_settings_left_out_are_not_sent() -> None:
 
 
 def test_released_text_has_llama_2_marks() -> None:
-    state = {"question": "Who?", "heuristic_answer": "Ada."}
     options = NecessityOptions(proxy_profile="released")
-    text = scored_text(judge_prompt(state, options, PROXY_PROMPTS).messages([]), "released")
+    prompt = judge_prompt("Who?", "Ada.", options, PROXY_PROMPTS)
+    text = scored_text(prompt.messages([]), "released")
     assert text == (
         "[INST] <<SYS>>\nYou are a helpful assistant. Your task is to parse user input into "
         "structured formats according to the coarse answer. Current datatime is 2023-12-20 9:47:28 "

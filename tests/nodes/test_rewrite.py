@@ -12,14 +12,16 @@ from langchain_core.messages import AIMessage
 from ragweave.nodes.necessity import NecessityOptions
 from ragweave.nodes.replies import cut_off
 from ragweave.nodes.rewrite import plan, rewritten
+from ragweave.nodes.step import Context
 from ragweave.tools.claims import parse_rewrite
 
 STATE: dict[str, Any] = {"question": "Who?", "queries": {"question": "Who?"}, "verdicts": {}}
 
 
 def planned(state: dict[str, Any], **options: Any) -> tuple[dict[str, str], list[str]]:
-    update = plan(state, NecessityOptions(**options), {})
-    return update["queries"], [note["event"] for note in update["notes"]]
+    context = Context("plan", NecessityOptions(**options))
+    update = plan(state, context)
+    return update["queries"], [note["event"] for note in context.notes]
 
 
 def claims(*queries: str) -> list[dict[str, str]]:
@@ -52,7 +54,7 @@ def test_all_known() -> None:
 
 @given(st.text(alphabet="<>ClaimQuery ()TrueFalse12ab\n", max_size=300))
 def test_any_reply_keeps_the_question_first(reply: str) -> None:
-    update = rewritten(STATE, parse_rewrite(reply, "Who?"), NecessityOptions(), {})
+    update = rewritten(STATE, parse_rewrite(reply, "Who?"), rewriting())
     assert next(iter(update["queries"].items())) == ("question", "Who?")
     keys = [claim["key"] for claim in update["claims"]]
     assert keys == [f"claim_{at}" for at in range(1, len(keys) + 1)]
@@ -61,13 +63,18 @@ def test_any_reply_keeps_the_question_first(reply: str) -> None:
 
 def test_claims_beyond_the_limit_are_noted() -> None:
     reply = " ".join(f"<Claim> claim on {at} <Query> search {at}" for at in range(20))
-    update = rewritten(STATE, parse_rewrite(reply), NecessityOptions(max_claims=3), {})
+    context = rewriting(max_claims=3)
+    update = rewritten(STATE, parse_rewrite(reply), context)
     assert len(update["claims"]) == 3
-    assert noted(update) == {"claims_cut": {"claims": 17, "kept": 3}}
+    assert noted(context) == {"claims_cut": {"claims": 17, "kept": 3}}
 
 
-def noted(update: dict[str, Any]) -> dict[str, dict[str, int]]:
-    return {note["event"]: note["detail"] for note in update["notes"]}
+def rewriting(**options: Any) -> Context[NecessityOptions]:
+    return Context("rewrite", NecessityOptions(**options))
+
+
+def noted(context: Context[NecessityOptions]) -> dict[str, dict[str, int]]:
+    return {note["event"]: note["detail"] for note in context.notes}
 
 
 def claim(at: int, search: bool = True) -> str:
@@ -95,9 +102,9 @@ def question(at: int) -> str:
     ],
 )
 def test_what_is_lost_is_noted_and_nothing_else(reply: str, events: list[str]) -> None:
-    options = NecessityOptions(max_claims=40, max_rewrites=5)
-    update = rewritten(STATE, parse_rewrite(reply, "Who?"), options, {})
-    assert list(noted(update)) == events
+    context = rewriting(max_claims=40, max_rewrites=5)
+    update = rewritten(STATE, parse_rewrite(reply, "Who?"), context)
+    assert list(noted(context)) == events
     assert sum(key.startswith("rewrite_") for key in update["queries"]) <= 5
 
 

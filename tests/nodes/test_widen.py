@@ -1,4 +1,4 @@
-"""Queries widened by generated text."""
+"""Queries expanded by generated text."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.nodes.widen import LONGEST, cut, widened
+from ragweave.nodes.widen import LONGEST, cut, expand_query
 
 
 def test_the_text_comes_first() -> None:
-    assert widened("Who?", " Ada\nMoreno. ") == ("Ada Moreno. Who?", 11)
+    assert expand_query("Who?", " Ada\nMoreno. ") == ("Ada Moreno. Who?", 11)
 
 
 @pytest.mark.parametrize("text", ["", " \n", "Unknown", "I don't know.", "<think>Ada</think>"])
 def test_a_text_that_says_nothing_leaves_the_question(text: str) -> None:
-    assert widened("Who?", text) == ("Who?", 0)
+    assert expand_query("Who?", text) == ("Who?", 0)
 
 
 @given(st.text(max_size=200), st.integers(1, 50))
@@ -27,7 +27,7 @@ def test_cut_is_a_prefix_within_the_limit(text: str, longest: int) -> None:
 
 
 def test_the_question_is_never_cut() -> None:
-    query, length = widened("Who was it?", "word " * 2000)
+    query, length = expand_query("Who was it?", "word " * 2000)
     assert query.endswith(" Who was it?")
     assert len(query) <= LONGEST + len(" Who was it?")
     assert length > LONGEST

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
-from ragweave.nodes.begin import no_usage
 from ragweave.state import (
     Candidate,
     Note,
@@ -21,6 +20,7 @@ from ragweave.state import (
     merge_by_key,
     merge_candidates,
     merge_notes,
+    no_usage,
     take_passages,
 )
 

@@ -8,51 +8,37 @@ Post-Fusion does (Liu et al. 2024). With parts off it makes the calls of each pa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from langgraph.graph import END, START
+from langgraph.graph import END
 
+from ragweave.graphs.fragments import (
+    add_begin,
+    add_blending,
+    add_judgement,
+    add_rewriting,
+)
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.graphs.single_round import one_by_one, together
 from ragweave.nodes.answer import AnswerStep, branches, short_answers, styled_step
-from ragweave.nodes.augment import blend_step, external_step, internal_step, reasoned_answer
+from ragweave.nodes.augment import reasoned_answer
 from ragweave.nodes.augment_prompts import AUGMENT_PROMPTS
-from ragweave.nodes.begin import begin_step
-from ragweave.nodes.blending import (
-    BlendingOptions,
-    to_augmentation,
-    to_blended_search,
-    to_first_search,
-    to_knowledge_filter,
-)
+from ragweave.nodes.blending import BlendingOptions, to_first_search
 from ragweave.nodes.budget import BudgetOptions, trim_step
 from ragweave.nodes.context_filter import ContextFilterOptions, context_filter_step
-from ragweave.nodes.draft import draft_step
 from ragweave.nodes.generate import GENERATE_PROMPTS, generated_answer
 from ragweave.nodes.join import join_step
-from ragweave.nodes.judge import judge_claim_step, judge_step
-from ragweave.nodes.knowledge_filter import knowledge_filter_step, topic_step
 from ragweave.nodes.knowledge_prompts import KNOWLEDGE_PROMPTS
-from ragweave.nodes.necessity import (
-    NecessityOptions,
-    to_claim_filter,
-    to_draft,
-    to_judge,
-    to_rewrite,
-    without_verdict,
-)
-from ragweave.nodes.proxy_faults import proxy_down
+from ragweave.nodes.necessity import NecessityOptions
 from ragweave.nodes.proxy_prompts import PROXY_PROMPTS
 from ragweave.nodes.reference import REFERENCE_PROMPTS, reference_answer
-from ragweave.nodes.retrieve import Union, collect_step, retrieve_step
-from ragweave.nodes.rewrite import plan_step, rewrite_step
+from ragweave.nodes.retrieve import MergeStrategy
 from ragweave.nodes.sentence_ids import SENTENCE_PROMPTS
-from ragweave.nodes.step import Route
+from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
-from ragweave.state import by_query, interleave
+from ragweave.state import RAGState, by_query, interleave
 
 STYLES = {
     "concat": AnswerStep("answer", "concat"),
@@ -82,33 +68,33 @@ class AdaptiveOptions(BlendingOptions, NecessityOptions, BudgetOptions, ContextF
     """Whether Post-Fusion asks each passage alone where the answer is Unknown."""
 
 
-def union_of(options: AdaptiveOptions) -> Union:
-    """Return how the queries' passages join."""
+def merge_strategy(options: AdaptiveOptions) -> MergeStrategy:
+    """Return how the queries' passages are merged."""
     return interleave if options.union == "interleave" else by_query
 
 
-def to_second_look(state: Mapping[str, Any], options: AdaptiveOptions) -> str:
+def to_second_look(state: RAGState, options: AdaptiveOptions) -> str:
     """Route: a verdict of known that the direct answer belies counts as not known."""
     if state["status"] == "answered" or not options.second_look:
         return "answered"
     return "not known" if options.rewrite else "not rewritten"
 
 
-def to_answer(state: Mapping[str, Any], options: AdaptiveOptions) -> Any:
+def to_answer(state: RAGState, options: AdaptiveOptions) -> Goto:
     """Route: one branch a sample; Concat without any passage has nothing to read."""
     passages = state["passages"]
     contexts = together(passages) if options.answer == "concat" else [passages]
     return branches(state, "answer", options, contexts=contexts) or "no passage"
 
 
-def to_short_answer(state: Mapping[str, Any], options: AdaptiveOptions) -> Any:
+def to_short_answer(state: RAGState, options: AdaptiveOptions) -> Goto:
     """Route: a reasoning is read by a turn of its own."""
     if options.answer != "reason":
         return "short already"
     return short_answers(state, "short_answer", "answer") or "short already"
 
 
-def to_fallback(state: Mapping[str, Any], options: AdaptiveOptions) -> Any:
+def to_fallback(state: RAGState, options: AdaptiveOptions) -> Goto:
     """Route: Unknown sends each passage to Post-Fusion."""
     if state["status"] == "answered" or not options.fallback or not state["passages"]:
         return "answered"
@@ -118,14 +104,7 @@ def to_fallback(state: Mapping[str, Any], options: AdaptiveOptions) -> Any:
 def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
     """Build `adaptive`: two small calls and one big one where the answer is known."""
     options, models, prompts, retry = parts.options, parts.models, parts.prompts, parts.retry
-    scorer, retriever = parts.judge_scorer, parts.retriever
-    slim: dict[str, Any] = {"retry_policy": retry, "error_handler": proxy_down("plan")}
-    unjudged: dict[str, Any] = {
-        "retry_policy": retry,
-        "error_handler": proxy_down(without_verdict(options)),
-    }
-    answer = styled_step(STYLES, lambda opts: str(opts.answer), models, prompts, options)
-    knowledge_filter = knowledge_filter_step(models, prompts, options)
+    answer = styled_step(STYLES, lambda opts: opts.answer, models, prompts, options)
     context_filter = context_filter_step(parts.filters, models, prompts, options)
     answer_vote = vote_step(
         "answer_vote",
@@ -135,25 +114,13 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
         reader="short_answer",
     )
 
-    graph = draft(options)
-    graph.add_node("begin", begin_step(options))
-    graph.add_node("draft", draft_step(models, prompts, options), **slim)
-    graph.add_node("judge", judge_step(models, prompts, options, scorer), **unjudged)
+    graph = draft(parts)
+    add_begin(graph, parts)
+    add_judgement(graph, parts, given="augment")
     graph.add_node("direct", parts.answers(DIRECT), retry_policy=retry)
     graph.add_node("direct_vote", vote_step("direct_vote", "direct", options))
-    graph.add_node("rewrite", rewrite_step(models, prompts, options), **slim)
-    graph.add_node("judge_claim", judge_claim_step(models, prompts, options, scorer), **slim)
-    graph.add_node("plan", plan_step(options))
-    graph.add_node("retrieve", retrieve_step(retriever, options), retry_policy=retry)
-    graph.add_node("augment", join_step("augment", options))
-    graph.add_node("external", external_step(models, prompts, options), retry_policy=retry)
-    graph.add_node("internal", internal_step(models, prompts, options), retry_policy=retry)
-    graph.add_node("topic", topic_step(models, prompts, options), retry_policy=retry)
-    graph.add_node("blend", blend_step(options))
-    graph.add_node("search", retrieve_step(retriever, options, "search"), retry_policy=retry)
-    graph.add_node("gather", join_step("gather", options))
-    graph.add_node("knowledge_filter", knowledge_filter, retry_policy=retry)
-    graph.add_node("collect", collect_step(options, union_of))
+    add_rewriting(graph, parts)
+    add_blending(graph, parts, merge_strategy)
     graph.add_node("trim", trim_step(options))
     graph.add_node("filter_context", context_filter, retry_policy=retry)
     graph.add_node("answer", answer, retry_policy=retry)
@@ -162,22 +129,6 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
     graph.add_node("answer_vote", answer_vote)
     graph.add_node("post_fusion", parts.answers(POST_FUSION), retry_policy=retry)
     graph.add_node("vote", vote_step("vote", "post_fusion", options))
-    graph.add_edge(START, "begin")
-    graph.add_conditional_edges(
-        "begin",
-        Route(to_draft, options),
-        {"draft": "draft", "no proxy": "plan", "passages given": "augment"},
-    )
-    graph.add_conditional_edges(
-        "draft",
-        Route(to_judge, options),
-        {"judge": "judge", "rewrite": "rewrite", "no draft": "plan"},
-    )
-    graph.add_conditional_edges(
-        "judge",
-        Route(to_rewrite, options),
-        {"known": "direct", "not known": "rewrite", "not rewritten": "plan"},
-    )
     graph.add_edge("direct", "direct_vote")
     graph.add_conditional_edges(
         "direct_vote",
@@ -185,35 +136,10 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
         {"answered": END, "not known": "rewrite", "not rewritten": "plan"},
     )
     graph.add_conditional_edges(
-        "rewrite",
-        Route(to_claim_filter, options),
-        {"each claim": "judge_claim", "no claim to judge": "plan"},
-    )
-    graph.add_edge("judge_claim", "plan")
-    graph.add_conditional_edges(
         "plan",
         Route(to_first_search, options),
         {"question and claims": "retrieve", "nothing to retrieve": "augment"},
     )
-    graph.add_edge("retrieve", "augment")
-    graph.add_conditional_edges(
-        "augment", Route(to_augmentation, options), ["external", "internal", "topic", "blend"]
-    )
-    graph.add_edge("external", "blend")
-    graph.add_edge("internal", "blend")
-    graph.add_edge("topic", "blend")
-    graph.add_conditional_edges(
-        "blend",
-        Route(to_blended_search, options),
-        {"augmented queries": "search", "nothing new": "gather"},
-    )
-    graph.add_edge("search", "gather")
-    graph.add_conditional_edges(
-        "gather",
-        Route(to_knowledge_filter, options),
-        {"each set": "knowledge_filter", "next hop": "external", "no filter": "collect"},
-    )
-    graph.add_edge("knowledge_filter", "collect")
     graph.add_edge("collect", "trim")
     graph.add_edge("trim", "filter_context")
     graph.add_conditional_edges(

@@ -6,38 +6,23 @@ Query Generation Blending and Knowledge Filtering), section 3 and figure 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from langgraph.graph import END, START
+from langgraph.graph import END
 
+from ragweave.graphs.fragments import add_begin, add_blending
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method
 from ragweave.nodes.answer import AnswerStep, branches, short_answers
-from ragweave.nodes.augment import (
-    blend_step,
-    external_step,
-    internal_step,
-    reasoned_answer,
-)
+from ragweave.nodes.augment import reasoned_answer
 from ragweave.nodes.augment_prompts import AUGMENT_PROMPTS
-from ragweave.nodes.begin import begin_step
-from ragweave.nodes.blending import (
-    BlendingOptions,
-    to_augmentation,
-    to_blended_search,
-    to_first_search,
-    to_knowledge_filter,
-)
+from ragweave.nodes.blending import BlendingOptions, to_first_search
 from ragweave.nodes.join import join_step
-from ragweave.nodes.knowledge_filter import knowledge_filter_step, topic_step
 from ragweave.nodes.knowledge_prompts import KNOWLEDGE_PROMPTS
 from ragweave.nodes.options import Options
-from ragweave.nodes.retrieve import collect_step, retrieve_step
-from ragweave.nodes.step import Route
+from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
-from ragweave.state import by_query
+from ragweave.state import RAGState, by_query
 
 REASON = reasoned_answer("reason")
 SHORT_ANSWER = AnswerStep("short_answer", "short_answer", extracts=True, round=1)
@@ -48,65 +33,34 @@ class BlendFilterOptions(BlendingOptions):
     """Options of `blendfilter`."""
 
 
-def to_reasoning(state: Mapping[str, Any], options: Options) -> Any:
+def to_reasoning(state: RAGState, options: Options) -> Goto:
     """Route: one branch a sample over the union, even where the filter kept nothing of it."""
     return branches(state, "reason", options, contexts=[state["passages"]])
 
 
-def to_short_answer(state: Mapping[str, Any], _options: Options) -> Any:
+def to_short_answer(state: RAGState, _options: Options) -> Goto:
     """Route: each reasoning is read by a turn of its own; an empty one cannot be."""
     return short_answers(state, "short_answer", "reason") or "nothing said"
 
 
 def build(parts: Parts[BlendFilterOptions]) -> CompiledGraph:
     """Build `blendfilter`: 11 calls (10 under `strategyqa`), 5 of them in sequence."""
-    options, models, prompts, retry = parts.options, parts.models, parts.prompts, parts.retry
+    options, retry = parts.options, parts.retry
 
-    graph = draft(options)
-    graph.add_node("begin", begin_step(options))
-    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=retry)
-    graph.add_node("augment", join_step("augment", options))
-    graph.add_node("external", external_step(models, prompts, options), retry_policy=retry)
-    graph.add_node("internal", internal_step(models, prompts, options), retry_policy=retry)
-    graph.add_node("topic", topic_step(models, prompts, options), retry_policy=retry)
-    graph.add_node("blend", blend_step(options))
-    graph.add_node("search", retrieve_step(parts.retriever, options, "search"), retry_policy=retry)
-    graph.add_node("gather", join_step("gather", options))
-    graph.add_node(
-        "knowledge_filter", knowledge_filter_step(models, prompts, options), retry_policy=retry
-    )
-    graph.add_node("collect", collect_step(options, lambda _options: by_query))
+    graph = draft(parts)
+    add_begin(graph, parts)
+    add_blending(graph, parts, lambda _options: by_query)
     graph.add_node("reason", parts.answers(REASON), retry_policy=retry)
     graph.add_node("reasoned", join_step("reasoned", options))
     graph.add_node("short_answer", parts.answers(SHORT_ANSWER), retry_policy=retry)
     graph.add_node(
         "vote", vote_step("vote", ("reason", "short_answer"), options, reader="short_answer")
     )
-    graph.add_edge(START, "begin")
     graph.add_conditional_edges(
         "begin",
         Route(to_first_search, options),
         {"question": "retrieve", "nothing to retrieve": "augment"},
     )
-    graph.add_edge("retrieve", "augment")
-    graph.add_conditional_edges(
-        "augment", Route(to_augmentation, options), ["external", "internal", "topic", "blend"]
-    )
-    graph.add_edge("external", "blend")
-    graph.add_edge("internal", "blend")
-    graph.add_edge("topic", "blend")
-    graph.add_conditional_edges(
-        "blend",
-        Route(to_blended_search, options),
-        {"augmented queries": "search", "nothing new": "gather"},
-    )
-    graph.add_edge("search", "gather")
-    graph.add_conditional_edges(
-        "gather",
-        Route(to_knowledge_filter, options),
-        {"each set": "knowledge_filter", "next hop": "external", "no filter": "collect"},
-    )
-    graph.add_edge("knowledge_filter", "collect")
     graph.add_conditional_edges("collect", Route(to_reasoning, options), ["reason"])
     graph.add_edge("reason", "reasoned")
     graph.add_conditional_edges(

@@ -6,12 +6,13 @@ import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable
 from langgraph.types import Checkpointer, RetryPolicy
+from typing_extensions import is_typeddict
 
 from ragweave.errors import UsageError
 from ragweave.graphs.frame import CompiledGraph, Parts
@@ -27,6 +28,7 @@ from ragweave.graphs.trained import (
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompt import with_overrides
 from ragweave.nodes.retrieve import Retriever
+from ragweave.state import RAGState
 from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import ChatModel
 from ragweave.tools.scorers.protocol import LogprobScorer
@@ -48,6 +50,7 @@ def build_graph(
     prompts: Mapping[str, ChatPromptTemplate | str] | None = None,
     checkpointer: Checkpointer = None,
     retry_policy: RetryPolicy | None = None,
+    state: type[RAGState] = RAGState,
     **options: Any,
 ) -> CompiledGraph:
     """Build the graph of a method.
@@ -76,6 +79,8 @@ def build_graph(
         checkpointer: Where LangGraph keeps the state of each thread.
         retry_policy: Which faults are tried again; None: 429, 5xx, timeouts and dropped
             connections, three attempts with growing pauses.
+        state: The graph's state: `RAGState`, or a class of one's own that extends it by fields,
+            each of which starts every question empty.
         **options: The method's options (`METHODS[name].options`).
 
     Raises:
@@ -116,6 +121,7 @@ def build_graph(
         scorer=_checked_scorer("scorer", scorer),
         judge_scorer=_checked_scorer("judge_scorer", judge_scorer),
         embeddings=_checked_embeddings(embeddings),
+        state=_checked_state(state),
     )
     return method.build(parts)
 
@@ -179,6 +185,15 @@ def _checked_embeddings(given: object) -> Embeddings | None:
     if given is None or isinstance(given, Embeddings):
         return given
     raise UsageError(f"embeddings must be LangChain embeddings, not {type(given).__name__}")
+
+
+def _checked_state(given: object) -> type[RAGState]:
+    fields = RAGState.__annotations__
+    if is_typeddict(given) and fields.keys() <= given.__annotations__.keys():
+        return cast("type[RAGState]", given)
+    raise UsageError(
+        "state must be a class that extends RAGState: class MyState(RAGState): my_notes: list[str]"
+    )
 
 
 def _checked_retriever(retriever: object) -> Retriever | None:

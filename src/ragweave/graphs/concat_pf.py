@@ -6,21 +6,19 @@ Augmented Generation with LLMs), section 3.3 and figure 2, upper half.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from langgraph.graph import END, START
+from langgraph.graph import END
 
+from ragweave.graphs.fragments import add_question_retrieval
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import FUSION, Method, answer_prompts
 from ragweave.graphs.single_round import one_by_one, together
 from ragweave.nodes.answer import AnswerStep, branches
-from ragweave.nodes.begin import begin_step
 from ragweave.nodes.options import Options
-from ragweave.nodes.retrieve import collect_step, retrieve_step, to_retrieval
-from ragweave.nodes.step import Route
+from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
+from ragweave.state import RAGState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +26,13 @@ class ConcatPfOptions(Options):
     """Options of `concat_pf`."""
 
 
-def to_concat(state: Mapping[str, Any], options: Options) -> Any:
+def to_concat(state: RAGState, options: Options) -> Goto:
     """Route: one branch a sample over all passages; to the vote where there are none."""
     contexts = together(state["passages"])
     return branches(state, "concat", options, contexts=contexts) or "concat_vote"
 
 
-def to_fallback(state: Mapping[str, Any], options: Options) -> Any:
+def to_fallback(state: RAGState, options: Options) -> Goto:
     """Route: an answer ends the run; Unknown sends each passage to Post-Fusion."""
     if state["status"] == "answered" or not state["passages"]:
         return "answered"
@@ -47,19 +45,14 @@ def build(parts: Parts[ConcatPfOptions]) -> CompiledGraph:
     concat = AnswerStep("concat", "concat")
     post_fusion = AnswerStep("post_fusion", "post_fusion", round=1, one_passage=True)
 
-    graph = draft(options)
-    graph.add_node("begin", begin_step(options))
-    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=parts.retry)
-    graph.add_node("collect", collect_step(options))
+    graph = draft(parts)
+    add_question_retrieval(graph, parts)
     graph.add_node("concat", parts.answers(concat), retry_policy=parts.retry)
     graph.add_node(
         "concat_vote", vote_step("concat_vote", "concat", options, falls_back=lambda _opts: True)
     )
     graph.add_node("post_fusion", parts.answers(post_fusion), retry_policy=parts.retry)
     graph.add_node("vote", vote_step("vote", "post_fusion", options))
-    graph.add_edge(START, "begin")
-    graph.add_conditional_edges("begin", Route(to_retrieval, options), ["retrieve", "collect"])
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", Route(to_concat, options), ["concat", "concat_vote"])
     graph.add_edge("concat", "concat_vote")
     graph.add_conditional_edges(

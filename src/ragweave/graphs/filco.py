@@ -7,23 +7,22 @@ in, this graph filters untrained: against the question, or by asking a model for
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from langgraph.graph import END, START
+from langgraph.graph import END
 
+from ragweave.graphs.fragments import add_begin, add_retrieval
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.answer import branches
-from ragweave.nodes.begin import begin_step
 from ragweave.nodes.context_filter import ContextFilterOptions, context_filter_step
 from ragweave.nodes.generate import GENERATE_PROMPTS, generated_answer
 from ragweave.nodes.options import Options
-from ragweave.nodes.retrieve import collect_step, retrieve_step, to_retrieval
+from ragweave.nodes.retrieve import to_retrieval
 from ragweave.nodes.sentence_ids import SENTENCE_PROMPTS
-from ragweave.nodes.step import Route
+from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
+from ragweave.state import RAGState
 
 GENERATE = generated_answer("generate")
 
@@ -33,7 +32,7 @@ class FilcoOptions(ContextFilterOptions):
     """Options of `filco`."""
 
 
-def to_generation(state: Mapping[str, Any], options: Options) -> Any:
+def to_generation(state: RAGState, options: Options) -> Goto:
     """Route: one branch a sample over the filtered context."""
     return branches(state, "generate", options, contexts=[state["passages"]])
 
@@ -42,10 +41,9 @@ def build(parts: Parts[FilcoOptions]) -> CompiledGraph:
     """Build `filco`: one call, and one more where a model names the sentences."""
     options, models, prompts, retry = parts.options, parts.models, parts.prompts, parts.retry
 
-    graph = draft(options)
-    graph.add_node("begin", begin_step(options))
-    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=retry)
-    graph.add_node("collect", collect_step(options))
+    graph = draft(parts)
+    add_begin(graph, parts)
+    add_retrieval(graph, parts)
     graph.add_node(
         "filter_context",
         context_filter_step(parts.filters, models, prompts, options),
@@ -53,13 +51,11 @@ def build(parts: Parts[FilcoOptions]) -> CompiledGraph:
     )
     graph.add_node("generate", parts.answers(GENERATE), retry_policy=retry)
     graph.add_node("vote", vote_step("vote", "generate", options))
-    graph.add_edge(START, "begin")
     graph.add_conditional_edges(
         "begin",
         Route(to_retrieval, options),
         {"question": "retrieve", "collect": "collect"},
     )
-    graph.add_edge("retrieve", "collect")
     graph.add_edge("collect", "filter_context")
     graph.add_conditional_edges("filter_context", Route(to_generation, options), ["generate"])
     graph.add_edge("generate", "vote")

@@ -6,21 +6,19 @@ B: three rounds, search results before the question).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from langgraph.graph import END
 
-from langgraph.graph import END, START
-
+from ragweave.graphs.fragments import add_begin, add_retrieval
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method
-from ragweave.nodes.begin import begin_step
 from ragweave.nodes.flare import FlareOptions, flare_step
 from ragweave.nodes.flare_prompts import PROMPTS
-from ragweave.nodes.retrieve import collect_step, retrieve_step, to_retrieval
-from ragweave.nodes.step import Route
+from ragweave.nodes.retrieve import to_retrieval
+from ragweave.nodes.step import Goto, Route
+from ragweave.state import RAGState
 
 
-def to_doubt(state: Mapping[str, Any], options: FlareOptions) -> Any:
+def to_doubt(state: RAGState, options: FlareOptions) -> Goto:
     """Route: a doubtful sentence is looked up (in the given passages, where there are any)."""
     return "sure" if state["candidates"] else to_retrieval(state, options)
 
@@ -33,21 +31,18 @@ def build(parts: Parts[FlareOptions]) -> CompiledGraph:
     """
     options = parts.options
 
-    graph = draft(options)
-    graph.add_node("begin", begin_step(options))
+    graph = draft(parts)
+    add_begin(graph, parts)
     graph.add_node(
         "flare", flare_step(parts.models, parts.prompts, options), retry_policy=parts.retry
     )
-    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=parts.retry)
-    graph.add_node("collect", collect_step(options))
-    graph.add_edge(START, "begin")
+    add_retrieval(graph, parts)
     graph.add_edge("begin", "flare")
     graph.add_conditional_edges(
         "flare",
         Route(to_doubt, options),
         {"sure": END, "doubtful": "retrieve", "collect": "collect"},
     )
-    graph.add_edge("retrieve", "collect")
     graph.add_edge("collect", "flare")
     return finish(graph, "flare", parts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.prompts import ChatPromptTemplate
@@ -12,19 +12,19 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.graph import Graph
 from langchain_core.tools import BaseTool
-from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer, RetryPolicy
 from pydantic import BaseModel
 
 from ragweave.graphs.adapters import GraphRetriever, tool_of
+from ragweave.graphs.draft import Draft
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.context_filter import Filters
 from ragweave.nodes.options import OptionsT, specialised
 from ragweave.nodes.retrieve import Retriever
 from ragweave.nodes.scores import scorer_of
 from ragweave.nodes.step import Step
-from ragweave.state import RAGInput, RAGOutput, RAGState
+from ragweave.state import Branch, RAGInput, RAGOutput, RAGState
 from ragweave.tools.drawing import draw_svg, shape_of
 from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import Models
@@ -68,8 +68,8 @@ class CompiledGraph(CompiledStateGraph[Any, Any, Any, Any]):
             return super().as_tool(
                 args_schema, name=name, description=description, arg_types=arg_types
             )
-        told = description or "Answers a question from the knowledge base, and names its sources."
-        return tool_of(self, name or str(self.get_name()), told)
+        about = description or "Answers a question from the knowledge base, and names its sources."
+        return tool_of(self, name or str(self.get_name()), about)
 
     def as_retriever(self) -> BaseRetriever:
         """Return a retriever of the passages that this graph keeps for a question."""
@@ -80,9 +80,6 @@ class CompiledGraph(CompiledStateGraph[Any, Any, Any, Any]):
         picture = draw_svg(shape_of(self.get_graph()), title=f"The graph of {self.get_name()}")
         return {"text/plain": repr(self), "image/svg+xml": picture}
 
-
-Draft: TypeAlias = StateGraph[Any, Any, Any, Any]
-"""A graph being wired."""
 
 MAX_CONCURRENCY = 1024
 """Branches at once unless the caller's config says less; LangGraph alone runs 6 on two cores."""
@@ -111,6 +108,9 @@ class Parts(Generic[OptionsT]):
     judge_scorer: LogprobScorer | None = None
     """What reads the judge by score (SlimPLM); None: the judge itself where it can."""
 
+    state: type[RAGState] = RAGState
+    """The graph's state: `RAGState`, or a class of the caller's own that extends it."""
+
     @property
     def filters(self) -> Filters:
         """Where context filters come from."""
@@ -121,16 +121,16 @@ class Parts(Generic[OptionsT]):
         """The retry policy of every node that calls a model or a retriever."""
         return self.models.retry
 
-    def answers(self, answer: AnswerStep) -> Step[OptionsT]:
+    def answers(self, answer: AnswerStep) -> Step[Branch, OptionsT]:
         """Return the node for an answer step."""
         return answer.step(self.models, self.prompts, self.options)
 
 
-def draft(options: OptionsT) -> Draft:
+def draft(parts: Parts[Any]) -> Draft:
     """Return an empty graph over the state, its context schema made from the build's options."""
-    return StateGraph(
-        RAGState,
-        context_schema=specialised(options),
+    return Draft(
+        parts.state,
+        context_schema=specialised(parts.options),
         input_schema=RAGInput,
         output_schema=RAGOutput,
     )

@@ -7,24 +7,22 @@ Retrieval-Generation Synergy); as a baseline in SlimPLM (appendix B: three round
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from langgraph.graph import END, START
+from langgraph.graph import END
 
+from ragweave.graphs.fragments import add_question_retrieval
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.answer import AnswerStep, branches
-from ragweave.nodes.begin import begin_step
 from ragweave.nodes.requery import requery_step
-from ragweave.nodes.retrieve import collect_step, retrieve_step, to_retrieval
-from ragweave.nodes.rounds import RoundOptions
-from ragweave.nodes.step import Route
+from ragweave.nodes.retrieve import to_retrieval
+from ragweave.nodes.rounds import Loop, RoundOptions
+from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
+from ragweave.state import RAGState
 
-_STEPS = 6
-"""Supersteps from an answer through another round to the end."""
+LOOP = Loop(node="answer", round=("requery", "retrieve", "collect"), ending=("vote",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,19 +30,20 @@ class IterRetgenOptions(RoundOptions):
     """Options of `iter_retgen`."""
 
 
-def to_answers(state: Mapping[str, Any], options: IterRetgenOptions) -> Any:
+def to_answers(state: RAGState, options: IterRetgenOptions) -> Goto:
     """Route: a branch a sample over this round's passages; without any, closed book."""
     return branches(state, "answer", options, contexts=[state["passages"]], round=state["round"])
 
 
-def to_next_round(state: Mapping[str, Any], options: IterRetgenOptions) -> str:
+def to_next_round(state: RAGState, options: IterRetgenOptions) -> str:
     """Route: another round, or the vote; passages given by the caller never change by searching."""
-    if not state["retrieved"] or state["round"] + 1 >= options.rounds:
+    if not state["retrieved"]:
         return "done"
-    return "next round" if state["remaining_steps"] >= _STEPS else "done"
+    last = LOOP.is_last(state, done=state["round"] + 1, most=options.rounds)
+    return "done" if last else "next round"
 
 
-def left_rounds_out(state: Mapping[str, Any], options: IterRetgenOptions) -> bool:
+def left_rounds_out(state: RAGState, options: IterRetgenOptions) -> bool:
     """Say whether the recursion limit left rounds out; the option's own count is the method."""
     return bool(state["retrieved"]) and state["round"] + 1 < options.rounds
 
@@ -54,16 +53,11 @@ def build(parts: Parts[IterRetgenOptions]) -> CompiledGraph:
     options = parts.options
     answer = AnswerStep("answer", "cot_passages", closed_template="cot", reasons=True)
 
-    graph = draft(options)
-    graph.add_node("begin", begin_step(options))
-    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=parts.retry)
-    graph.add_node("collect", collect_step(options))
+    graph = draft(parts)
+    add_question_retrieval(graph, parts)
     graph.add_node("answer", parts.answers(answer), retry_policy=parts.retry)
     graph.add_node("requery", requery_step("answer", options))
     graph.add_node("vote", vote_step("vote", "answer", options, truncated=left_rounds_out))
-    graph.add_edge(START, "begin")
-    graph.add_conditional_edges("begin", Route(to_retrieval, options), ["retrieve", "collect"])
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", Route(to_answers, options), ["answer"])
     graph.add_conditional_edges(
         "answer", Route(to_next_round, options), {"next round": "requery", "done": "vote"}

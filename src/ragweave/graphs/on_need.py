@@ -5,39 +5,41 @@ Passages that the caller gave need no decision: the answer is read from them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from langgraph.graph import END, START
+from langgraph.graph import END
 
+from ragweave.graphs.fragments import add_begin, add_retrieval
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.nodes.answer import AnswerStep, branches
-from ragweave.nodes.begin import begin_step
 from ragweave.nodes.options import Options
-from ragweave.nodes.retrieve import collect_step, retrieve_step, to_retrieval
-from ragweave.nodes.step import Route, Step
+from ragweave.nodes.retrieve import to_retrieval
+from ragweave.nodes.step import Goto, Route, Step
 from ragweave.nodes.vote import vote_step
+from ragweave.state import RAGState
 
 PROMPTS = ("direct", "direct_passages")
 """Names of the answer step's templates that these methods use."""
 
 
-def to_answers(state: Mapping[str, Any], options: Options) -> Any:
+def to_answers(state: RAGState, options: Options) -> Goto:
     """Route: a branch a sample over all passages; closed book where there are none."""
     return branches(state, "answer", options, contexts=[state["passages"]])
 
 
-def to_search(state: Mapping[str, Any], options: Options) -> Any:
+def to_search(state: RAGState, options: Options) -> Goto:
     """Route: what is known is answered at once, without any passage; else retrieve."""
     return to_answers(state, options) if state["known"] else to_retrieval(state, options)
 
 
-def to_decision(state: Mapping[str, Any], _options: Options) -> str:
+def to_decision(state: RAGState, _options: Options) -> str:
     """Route: given passages take the place of decision and retrieval."""
     return "passages given" if state["passages"] else "decide"
 
 
-def on_need(parts: Parts[Any], name: str, decides: str, decide: Step[Any]) -> CompiledGraph:
+def on_need(
+    parts: Parts[Any], name: str, decides: str, decide: Step[RAGState, Any]
+) -> CompiledGraph:
     """Wire a method whose node `decides` sets `known` and so whether to retrieve.
 
     Args:
@@ -49,14 +51,12 @@ def on_need(parts: Parts[Any], name: str, decides: str, decide: Step[Any]) -> Co
     options = parts.options
     answer = AnswerStep("answer", "direct_passages", closed_template="direct")
 
-    graph = draft(options)
-    graph.add_node("begin", begin_step(options))
+    graph = draft(parts)
+    add_begin(graph, parts)
     graph.add_node(decides, decide, retry_policy=parts.retry)
-    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=parts.retry)
-    graph.add_node("collect", collect_step(options))
+    add_retrieval(graph, parts)
     graph.add_node("answer", parts.answers(answer), retry_policy=parts.retry)
     graph.add_node("vote", vote_step("vote", "answer", options))
-    graph.add_edge(START, "begin")
     graph.add_conditional_edges(
         "begin",
         Route(to_decision, options),
@@ -67,7 +67,6 @@ def on_need(parts: Parts[Any], name: str, decides: str, decide: Step[Any]) -> Co
         Route(to_search, options),
         {"known": "answer", "needed": "retrieve"},
     )
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", Route(to_answers, options), ["answer"])
     graph.add_edge("answer", "vote")
     graph.add_edge("vote", END)

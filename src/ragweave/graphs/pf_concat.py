@@ -6,22 +6,20 @@ Augmented Generation with LLMs), section 3.3 and figure 2, lower half.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from langgraph.graph import END, START
+from langgraph.graph import END
 
+from ragweave.graphs.fragments import add_question_retrieval
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import FUSION, Method, answer_prompts
 from ragweave.graphs.single_round import one_by_one
 from ragweave.nodes.answer import AnswerStep, branches
-from ragweave.nodes.begin import begin_step
 from ragweave.nodes.options import Options
-from ragweave.nodes.retrieve import collect_step, retrieve_step, to_retrieval
 from ragweave.nodes.sift import answers_of, sift_step
-from ragweave.nodes.step import Route
+from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
+from ragweave.state import RAGState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +27,13 @@ class PfConcatOptions(Options):
     """Options of `pf_concat`."""
 
 
-def to_post_fusion(state: Mapping[str, Any], options: Options) -> Any:
+def to_post_fusion(state: RAGState, options: Options) -> Goto:
     """Route: a branch for each passage and sample; to `sift` where there are none."""
     contexts = one_by_one(state["passages"])
     return branches(state, "post_fusion", options, contexts=contexts) or "sift"
 
 
-def to_distiller(state: Mapping[str, Any], options: Options) -> Any:
+def to_distiller(state: RAGState, options: Options) -> Goto:
     """Route: candidates go to the distiller with their passages; without any, to the vote."""
     hints = answers_of(state, "post_fusion")
     if not hints:
@@ -49,17 +47,12 @@ def build(parts: Parts[PfConcatOptions]) -> CompiledGraph:
     post_fusion = AnswerStep("post_fusion", "post_fusion", one_passage=True)
     distill = AnswerStep("distill", "distill", round=1)
 
-    graph = draft(options)
-    graph.add_node("begin", begin_step(options))
-    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=parts.retry)
-    graph.add_node("collect", collect_step(options))
+    graph = draft(parts)
+    add_question_retrieval(graph, parts)
     graph.add_node("post_fusion", parts.answers(post_fusion), retry_policy=parts.retry)
     graph.add_node("sift", sift_step("post_fusion", options))
     graph.add_node("distill", parts.answers(distill), retry_policy=parts.retry)
     graph.add_node("vote", vote_step("vote", ("post_fusion", "distill"), options))
-    graph.add_edge(START, "begin")
-    graph.add_conditional_edges("begin", Route(to_retrieval, options), ["retrieve", "collect"])
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", Route(to_post_fusion, options), ["post_fusion", "sift"])
     graph.add_edge("post_fusion", "sift")
     graph.add_conditional_edges(

@@ -6,21 +6,19 @@ in BlendFilter (appendix C: an observation is the retrieved passages).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from langgraph.graph import END
 
-from langgraph.graph import END, START
-
+from ragweave.graphs.fragments import add_begin, add_retrieval
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method
-from ragweave.nodes.begin import begin_step
 from ragweave.nodes.react import ReactOptions, react_step
 from ragweave.nodes.react_prompts import PROMPTS
-from ragweave.nodes.retrieve import collect_step, retrieve_step, to_retrieval
-from ragweave.nodes.step import Route
+from ragweave.nodes.retrieve import to_retrieval
+from ragweave.nodes.step import Goto, Route
+from ragweave.state import RAGState
 
 
-def to_action(state: Mapping[str, Any], options: ReactOptions) -> Any:
+def to_action(state: RAGState, options: ReactOptions) -> Goto:
     """Route: Finish ends the run, Search looks up, a reply without an action is asked again."""
     if state["candidates"]:
         return "finish"
@@ -31,21 +29,18 @@ def build(parts: Parts[ReactOptions]) -> CompiledGraph:
     """Build `react`: one call a step."""
     options = parts.options
 
-    graph = draft(options)
-    graph.add_node("begin", begin_step(options))
+    graph = draft(parts)
+    add_begin(graph, parts)
     graph.add_node(
         "react", react_step(parts.models, parts.prompts, options), retry_policy=parts.retry
     )
-    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=parts.retry)
-    graph.add_node("collect", collect_step(options))
-    graph.add_edge(START, "begin")
+    add_retrieval(graph, parts)
     graph.add_edge("begin", "react")
     graph.add_conditional_edges(
         "react",
         Route(to_action, options),
         {"finish": END, "search": "retrieve", "collect": "collect", "no action": "react"},
     )
-    graph.add_edge("retrieve", "collect")
     graph.add_edge("collect", "react")
     return finish(graph, "react", parts)
 

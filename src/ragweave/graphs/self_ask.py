@@ -7,21 +7,19 @@ finds) and BlendFilter (appendix C).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from langgraph.graph import END
 
-from langgraph.graph import END, START
-
+from ragweave.graphs.fragments import add_begin, add_retrieval
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method
-from ragweave.nodes.begin import begin_step
-from ragweave.nodes.retrieve import collect_step, retrieve_step, to_retrieval
+from ragweave.nodes.retrieve import to_retrieval
 from ragweave.nodes.self_ask import SelfAskOptions, read_step, self_ask_step
 from ragweave.nodes.self_ask_prompts import PROMPTS
-from ragweave.nodes.step import Route
+from ragweave.nodes.step import Goto, Route
+from ragweave.state import RAGState
 
 
-def to_follow_up(state: Mapping[str, Any], options: SelfAskOptions) -> Any:
+def to_follow_up(state: RAGState, options: SelfAskOptions) -> Goto:
     """Route: a follow-up is looked up (in the given passages, where there are any)."""
     return "final answer" if state["candidates"] else to_retrieval(state, options)
 
@@ -30,24 +28,21 @@ def build(parts: Parts[SelfAskOptions]) -> CompiledGraph:
     """Build `self_ask`: two calls a follow-up, one for the final answer."""
     options = parts.options
 
-    graph = draft(options)
-    graph.add_node("begin", begin_step(options))
+    graph = draft(parts)
+    add_begin(graph, parts)
     graph.add_node(
         "self_ask", self_ask_step(parts.models, parts.prompts, options), retry_policy=parts.retry
     )
-    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=parts.retry)
-    graph.add_node("collect", collect_step(options))
+    add_retrieval(graph, parts)
     graph.add_node(
         "read", read_step(parts.models, parts.prompts, options), retry_policy=parts.retry
     )
-    graph.add_edge(START, "begin")
     graph.add_edge("begin", "self_ask")
     graph.add_conditional_edges(
         "self_ask",
         Route(to_follow_up, options),
         {"final answer": END, "follow-up": "retrieve", "collect": "collect"},
     )
-    graph.add_edge("retrieve", "collect")
     graph.add_edge("collect", "read")
     graph.add_edge("read", "self_ask")
     return finish(graph, "self_ask", parts)

@@ -12,7 +12,7 @@ from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.graphs.on_need import PROMPTS as ANSWERS
 from ragweave.graphs.on_need import on_need
-from ragweave.nodes.need import PROMPTS, need_step
+from ragweave.nodes.need import PROMPTS, retrieval_decision_step
 from ragweave.nodes.options import Options
 
 
@@ -23,7 +23,7 @@ class SelfEvalOptions(Options):
 
 def build(parts: Parts[SelfEvalOptions]) -> CompiledGraph:
     """Build `self_eval`: one call to decide, by the judge, and one to answer."""
-    decide = need_step(parts.models, parts.prompts, parts.options)
+    decide = retrieval_decision_step(parts.models, parts.prompts, parts.options)
     return on_need(parts, "self_eval", "need", decide)
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
-from langgraph.graph import END, START
+from langgraph.graph import END
 
+from ragweave.graphs.fragments import add_question_retrieval
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.nodes.answer import AnswerStep, branches
-from ragweave.nodes.begin import begin_step
 from ragweave.nodes.options import Options
-from ragweave.nodes.retrieve import collect_step, retrieve_step, to_retrieval
-from ragweave.nodes.step import Route
+from ragweave.nodes.retrieve import to_retrieval
+from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
+from ragweave.state import RAGState
 
 Contexts = Callable[[Sequence[Document]], list[list[Document]]]
 """From the passages to the contexts that are asked about one by one."""
@@ -47,22 +48,17 @@ def single_round(
     """
     options = parts.options
 
-    def to_search(state: Mapping[str, Any], opts: Options) -> Any:
+    def to_search(state: RAGState, opts: Options) -> Goto:
         return to_retrieval(state, opts) if retrieves(opts) else "collect"
 
-    def to_answers(state: Mapping[str, Any], opts: Options) -> Any:
+    def to_answers(state: RAGState, opts: Options) -> Goto:
         asked = contexts(state["passages"])
         return branches(state, answer.name, opts, contexts=asked) or "vote"
 
-    graph = draft(options)
-    graph.add_node("begin", begin_step(options))
-    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=parts.retry)
-    graph.add_node("collect", collect_step(options))
+    graph = draft(parts)
+    add_question_retrieval(graph, parts, to_search)
     graph.add_node(answer.name, parts.answers(answer), retry_policy=parts.retry)
     graph.add_node("vote", vote_step("vote", answer.name, options))
-    graph.add_edge(START, "begin")
-    graph.add_conditional_edges("begin", Route(to_search, options), ["retrieve", "collect"])
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", Route(to_answers, options), [answer.name, "vote"])
     graph.add_edge(answer.name, "vote")
     graph.add_edge("vote", END)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.runnables import RunnableConfig
 from langgraph.types import Send
 
 from ragweave.nodes.answer_prompts import ANSWER_FORMS
@@ -15,8 +14,8 @@ from ragweave.nodes.ask import Ask, Reply, ask
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.prompt import Grammar, Prompt, Templates
 from ragweave.nodes.replies import bare_text, parse_answer
-from ragweave.nodes.step import Step, Work
-from ragweave.state import AnswerType, Branch, Candidate, Update
+from ragweave.nodes.step import Context, Step, Work
+from ragweave.state import AnswerType, Branch, Candidate, RAGState, Update
 from ragweave.tools.gbnf import one_of
 from ragweave.tools.models import Models
 from ragweave.tools.tasks import Task, TaskName
@@ -51,30 +50,32 @@ class AnswerStep:
     """What `answer_form` says for each kind of answer."""
     reads: Mapping[AnswerType, AnswerType] = field(default_factory=dict)
     """As what kind of answer a reply is read, where not as the kind that was asked for."""
-    values: Callable[[Mapping[str, Any], Any], Mapping[str, Any]] | None = None
+    values: Callable[[Branch, Any], Mapping[str, object]] | None = None
     """More template variables, from the branch and the options."""
     render: Callable[[Sequence[Document]], str] = render_passages
     """How passages stand in the prompt."""
 
-    def step(self, models: Models, templates: Templates, options: OptionsT) -> Step[OptionsT]:
+    def step(
+        self, models: Models, templates: Templates, options: OptionsT
+    ) -> Step[Branch, OptionsT]:
         """Return the node."""
-        question: Ask[OptionsT] = self.ask(templates)
+        question: Ask[Branch, OptionsT] = self.ask(templates)
         return question.step(models, options)
 
-    def ask(self, templates: Templates) -> Ask[Any]:
+    def ask(self, templates: Templates) -> Ask[Branch, Any]:
         """Return the model question."""
 
-        def prompt(state: Mapping[str, Any], opts: Options) -> Prompt:
-            return self.prompt(state, opts, templates)
+        def prompt(branch: Branch, options: Options) -> Prompt:
+            return self.prompt(branch, options, templates)
 
         return Ask(name=self.name, role="answer", prompt=prompt, update=self.update)
 
-    def prompt(self, branch: Mapping[str, Any], options: Options, templates: Templates) -> Prompt:
+    def prompt(self, branch: Branch, options: Options, templates: Templates) -> Prompt:
         """Ask the branch's question over its passages."""
         task: Task = {
             "task": self._task,
             "question": branch["question"],
-            "answer_type": branch["answer_kind"],
+            "answer_type": branch["answer_type"],
         }
         if branch["hints"]:
             task["candidates"] = list(branch["hints"])
@@ -82,7 +83,7 @@ class AnswerStep:
             task["draft"] = branch["draft"]
         values = {
             "question": branch["question"],
-            "answer_form": self.forms[branch["answer_kind"]],
+            "answer_form": self.forms[branch["answer_type"]],
             "candidates": "; ".join(map(one_line, branch["hints"])),
             "draft": untrusted(branch.get("draft", "")),
             **(self.values(branch, options) if self.values else {}),
@@ -96,12 +97,12 @@ class AnswerStep:
             branch["passages"],
             sampled,
             self.render,
-            self._form(branch["answer_kind"]),
+            self._form(branch["answer_type"]),
         )
 
-    def update(self, branch: Mapping[str, Any], _options: Options, reply: Reply) -> Update:
+    def update(self, branch: Branch, reply: Reply, _context: Context[Any]) -> Update:
         """Read the reply into a candidate."""
-        kind: AnswerType = branch["answer_kind"]
+        kind: AnswerType = branch["answer_type"]
         candidate: Candidate = {
             "answer": parse_answer(reply.text, self.reads.get(kind, kind)),
             "reply": reply.text,
@@ -125,7 +126,7 @@ class AnswerStep:
             return "extract"
         return "reason" if self.reasons else "answer"
 
-    def _key(self, branch: Mapping[str, Any]) -> str:
+    def _key(self, branch: Branch) -> str:
         sample = branch["sample"]
         if self.one_passage:
             return f"{self.name}:{branch['passages'][0].id}:{sample}"
@@ -136,11 +137,11 @@ class AnswerStep:
 
 def styled_step(
     styles: Mapping[str, AnswerStep],
-    style: Callable[[Any], str],
+    style: Callable[[OptionsT], str],
     models: Models,
     templates: Templates,
     options: OptionsT,
-) -> Step[OptionsT]:
+) -> Step[Branch, OptionsT]:
     """Return one answer node that asks in the style that the options in force name.
 
     Args:
@@ -152,14 +153,14 @@ def styled_step(
     """
     asks = {key: answer.ask(templates) for key, answer in styles.items()}
 
-    def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:
-        return ask(asks[style(opts)], models, state, opts, config)
+    def body(branch: Branch, context: Context[OptionsT]) -> Work:
+        return ask(asks[style(context.options)], models, branch, context)
 
     return Step(next(iter(styles.values())).name, body, options)
 
 
 def branches(
-    state: Mapping[str, Any],
+    state: RAGState,
     node: str,
     options: Options,
     *,
@@ -175,7 +176,7 @@ def branches(
     ]
 
 
-def short_answers(state: Mapping[str, Any], node: str, pool: str) -> list[Send]:
+def short_answers(state: RAGState, node: str, pool: str) -> list[Send]:
     """Return a branch to `node` for each reasoning of a pool that says anything."""
     return [
         Send(
@@ -192,7 +193,7 @@ def short_answers(state: Mapping[str, Any], node: str, pool: str) -> list[Send]:
 
 
 def _branch(
-    state: Mapping[str, Any],
+    state: RAGState,
     context: Sequence[Document],
     sample: int,
     hints: Sequence[str],
@@ -200,7 +201,7 @@ def _branch(
 ) -> Branch:
     branch: Branch = {
         "question": state["question"],
-        "answer_kind": state["answer_kind"],
+        "answer_type": state["resolved_answer_type"],
         "passages": list(context),
         "sample": sample,
         "hints": list(hints),

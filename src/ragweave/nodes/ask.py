@@ -7,7 +7,7 @@ the ledger. Retries and backoff are LangGraph's, by the node's retry policy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, cast
 
@@ -17,11 +17,10 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
 
-from ragweave.nodes.notes import note
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.prompt import Fitted, Prompt, fit
-from ragweave.nodes.step import Call, Step, Work
-from ragweave.state import Note, Update, Usage
+from ragweave.nodes.step import Call, Context, StateT, Step, Work
+from ragweave.state import Update, Usage
 from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.text.tokens import estimate_message_tokens, estimate_tokens
 
@@ -38,58 +37,73 @@ class Reply:
     """The message itself; None where no call was made."""
 
 
-PromptOf = Callable[[Mapping[str, Any], OptionsT], Prompt]
-UpdateOf = Callable[[Mapping[str, Any], OptionsT, Reply], Update]
+PromptOf = Callable[[StateT, OptionsT], Prompt]
+UpdateOf = Callable[[StateT, Reply, Context[OptionsT]], Update]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask(Generic[OptionsT]):
-    """A model question: its node name, the role that answers, and the two pure functions."""
+class Question(Generic[StateT, OptionsT]):
+    """A model question: its node's name, the role that answers, and how its prompt is made."""
 
     name: str
     role: Role
-    prompt: PromptOf[OptionsT]
-    update: UpdateOf[OptionsT]
+    prompt: PromptOf[StateT, OptionsT]
 
-    def step(self, models: Models, options: OptionsT) -> Step[OptionsT]:
+
+@dataclass(frozen=True, kw_only=True)
+class Ask(Question[StateT, OptionsT]):
+    """A model question with what becomes of the reply: a node's two pure functions.
+
+    `update` gets the state, the reply and a context, which holds the options in force and takes
+    notes: `context.note("step_unparsed")`.
+    """
+
+    update: UpdateOf[StateT, OptionsT]
+
+    def step(self, models: Models, options: OptionsT) -> Step[StateT, OptionsT]:
         """Return the node that asks `models` this question."""
 
-        def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:
-            return ask(self, models, state, opts, config)
+        def body(state: StateT, context: Context[OptionsT]) -> Work:
+            return ask(self, models, state, context)
 
         return Step(self.name, body, options)
 
 
 def ask(
-    question: Ask[OptionsT],
-    models: Models,
-    state: Mapping[str, Any],
-    options: OptionsT,
-    config: RunnableConfig,
+    question: Ask[StateT, OptionsT], models: Models, state: StateT, context: Context[OptionsT]
 ) -> Work:
-    """Ask once: prompt, call, update. The body of a model step, also for use inside a longer one.
+    """Ask once: prompt, call, update. The body of a model step, also for use inside a longer one."""
+    reply = yield from reply_to(question, models, state, context)
+    return question.update(state, reply, context)
 
-    The update holds what the question's own `update` returns, and the call's usage and notes.
+
+def reply_to(
+    question: Question[StateT, OptionsT],
+    models: Models,
+    state: StateT,
+    context: Context[OptionsT],
+) -> Generator[Call, Any, Reply]:
+    """Ask once and return the reply; its usage, and what was dropped or empty, go to `context`.
+
+    Where no passage fits the prompt the model is not asked: the reply is empty.
     """
     model = models.by_role(question.role)
-    prompt = question.prompt(state, options)
-    fitted = fit(prompt, _budget(model, options), estimate_message_tokens)
-    notes = [_dropped(question.name, fitted, config)] if fitted.dropped else []
-    if fitted.dropped and not fitted.passages:
-        return {**question.update(state, options, Reply("", [])), "notes": notes}
-    settings = {**prompt.settings, **_form(model, prompt, fitted, options)}
-    call = Call(model, fitted.messages, settings, _labelled(question, state, config))
+    prompt = question.prompt(state, context.options)
+    fitted = fit(prompt, _budget(model, context.options), estimate_message_tokens)
+    if fitted.dropped:
+        ids = [doc.id for doc in fitted.dropped]
+        context.note("passages_dropped", dropped=ids, kept=len(fitted.passages))
+        if not fitted.passages:
+            return Reply("", [])
+    settings = {**prompt.settings, **_form(model, prompt, fitted, context.options)}
+    call = Call(model, fitted.messages, settings, _labelled(question, state, context.config))
     message = cast("BaseMessage", (yield call))
     text = message.text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates break JSON
     reply = Reply(text.strip(), fitted.passages, message)
     if not reply.text:
-        notes.append(note(config, question.name, "empty_reply"))
-    update = question.update(state, options, reply)
-    return {
-        **update,
-        "usage": _usage(question, fitted, message),
-        "notes": [*notes, *update.get("notes", [])],
-    }
+        context.note("empty_reply")
+    context.spend(_usage(question, fitted, message))
+    return reply
 
 
 def context_of(model: ChatModel) -> int | None:
@@ -122,7 +136,7 @@ def _budget(model: ChatModel, options: Options) -> int | None:
 
 
 def _labelled(
-    question: Ask[Any], state: Mapping[str, Any], config: RunnableConfig
+    question: Question[Any, Any], state: Mapping[str, object], config: RunnableConfig
 ) -> RunnableConfig:
     labels = {
         "ragweave_node": question.name,
@@ -136,12 +150,7 @@ def _labelled(
     }
 
 
-def _dropped(name: str, fitted: Fitted, config: RunnableConfig) -> Note:
-    ids = [doc.id for doc in fitted.dropped]
-    return note(config, name, "passages_dropped", dropped=ids, kept=len(fitted.passages))
-
-
-def _usage(question: Ask[Any], fitted: Fitted, message: BaseMessage) -> Usage:
+def _usage(question: Question[Any, Any], fitted: Fitted, message: BaseMessage) -> Usage:
     reported = message.usage_metadata if isinstance(message, AIMessage) else None
     if reported:
         spent = reported["input_tokens"], reported["output_tokens"]

@@ -1,81 +1,83 @@
-"""Query blending: the question widened by what a model writes with and without passages.
+"""Query blending: the question expanded by what a model writes with and without passages.
 
 Source: BlendFilter, section 3.2. The generated text comes first, then the question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from langchain_core.documents import Document
-from langchain_core.runnables import RunnableConfig
-
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.ask import Ask, Reply
 from ragweave.nodes.augment_prompts import examples
 from ragweave.nodes.blending import BlendingOptions, written_now
-from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.prompt import Prompt, Templates
-from ragweave.nodes.step import Step, Work, pure
-from ragweave.nodes.widen import LONGEST, widened
-from ragweave.state import Note, Update, ranked
+from ragweave.nodes.step import Context, Step, Work, pure
+from ragweave.nodes.widen import LONGEST, expand_query
+from ragweave.state import AnswerType, Branch, RAGState, Update, ranked
 from ragweave.tools.models import Models
+from ragweave.tools.tasks import Task, TaskName
 
 
-def external_step(models: Models, templates: Templates, options: OptionsT) -> Step[OptionsT]:
+def external_step(
+    models: Models, templates: Templates, options: BlendingOptions
+) -> Step[RAGState, BlendingOptions]:
     """Return the node `external`: reasons over what the last query found (a_ex)."""
 
-    def prompt(state: Mapping[str, Any], opts: Any) -> Prompt:
-        found: Sequence[Document] = state["retrieved"].get(
-            "external" if state["hop"] else "question", []
-        )
-        values = {"question": state["question"], **shown(state, opts)}
+    def prompt(state: RAGState, opts: BlendingOptions) -> Prompt:
+        found = state["retrieved"].get("external" if state["hop"] else "question", [])
+        values = {"question": state["question"], **shown(state["resolved_answer_type"], opts)}
         name = "external" if found else "reason_closed"
         return Prompt(templates[name], _task("reason", state), values, found)
 
-    def update(state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
+    def update(state: RAGState, reply: Reply, _context: Context[BlendingOptions]) -> Update:
         return {"augmented": {"external": reply.text}, "hop": state["hop"] + 1}
 
-    ask = Ask[OptionsT](name="external", role="answer", prompt=prompt, update=update)
-    return ask.step(models, options)
+    question = Ask[RAGState, BlendingOptions](
+        name="external", role="answer", prompt=prompt, update=update
+    )
+    return question.step(models, options)
 
 
-def internal_step(models: Models, templates: Templates, options: OptionsT) -> Step[OptionsT]:
+def internal_step(
+    models: Models, templates: Templates, options: OptionsT
+) -> Step[RAGState, OptionsT]:
     """Return the node `internal`: writes a passage from the model's own memory (a_in)."""
 
-    def prompt(state: Mapping[str, Any], _opts: Any) -> Prompt:
+    def prompt(state: RAGState, _options: OptionsT) -> Prompt:
         values = {"question": state["question"]}
         return Prompt(templates["internal"], _task("recall", state), values)
 
-    def update(_state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
+    def update(_state: RAGState, reply: Reply, _context: Context[OptionsT]) -> Update:
         return {"augmented": {"internal": reply.text}}
 
-    ask = Ask[OptionsT](name="internal", role="answer", prompt=prompt, update=update)
-    return ask.step(models, options)
+    question = Ask[RAGState, OptionsT](name="internal", role="answer", prompt=prompt, update=update)
+    return question.step(models, options)
 
 
-def shown(branch: Mapping[str, Any], options: BlendingOptions) -> dict[str, str]:
+def shown(answer_type: AnswerType, options: BlendingOptions) -> dict[str, str]:
     """Return the examples that a reasoning prompt shows, for the kind of answer wanted."""
-    return {"examples": examples(branch["answer_kind"], options.shots)}
+    return {"examples": examples(answer_type, options.shots)}
 
 
 def reasoned_answer(name: str) -> AnswerStep:
     """Return the answer step that reasons over the knowledge that is left (section 3.4)."""
-    return AnswerStep(name, "reason", closed_template="reason_closed", reasons=True, values=shown)
+
+    def values(branch: Branch, options: BlendingOptions) -> dict[str, str]:
+        return shown(branch["answer_type"], options)
+
+    return AnswerStep(name, "reason", closed_template="reason_closed", reasons=True, values=values)
 
 
-def blend_step(options: OptionsT) -> Step[OptionsT]:
+def blend_step(options: BlendingOptions) -> Step[RAGState, BlendingOptions]:
     """Return the node `blend`: makes the augmented queries."""
 
-    def body(state: Mapping[str, Any], opts: Any, config: RunnableConfig) -> Work:
-        return pure(blend(state, opts, config))
+    def body(state: RAGState, context: Context[BlendingOptions]) -> Work:
+        return pure(blend(state, context))
 
     return Step("blend", body, options)
 
 
-def blend(state: Mapping[str, Any], options: BlendingOptions, config: RunnableConfig) -> Update:
+def blend(state: RAGState, context: Context[BlendingOptions]) -> Update:
     """Put each generated text before the question, and drop the question itself if not wanted.
 
     A text that is empty or says that the model does not know adds nothing: its query is the
@@ -85,24 +87,28 @@ def blend(state: Mapping[str, Any], options: BlendingOptions, config: RunnableCo
     """
     if state["passages"]:
         return {}
-    question, notes = state["question"], list[Note]()
+    question = state["question"]
     queries = dict(state["queries"])
-    if "question" not in options.queries:
+    if "question" not in context.options.queries:
         queries.pop("question", None)
     for key in written_now(state):
-        query, length = widened(question, state["augmented"][key])
+        query, length = expand_query(question, state["augmented"][key])
         if query == question:
-            notes.append(note(config, "blend", "augmentation_empty", query=key))
+            context.note("augmentation_empty", query=key)
             query = queries.get(key, query)
         if query != question or question not in queries.values():
             queries[key] = query
         if length > LONGEST:
-            notes.append(note(config, "blend", "query_cut", query=key, characters=length))
+            context.note("query_cut", query=key, characters=length)
     found = state["retrieved"].get("question")
     same = [key for key, query in queries.items() if query == question and key != "question"]
     reused = {} if found is None else {key: ranked(found, key) for key in same}
-    return {"queries": queries, "retrieved": reused, "notes": notes}
+    return {"queries": queries, "retrieved": reused}
 
 
-def _task(name: Any, state: Mapping[str, Any]) -> Any:
-    return {"task": name, "question": state["question"], "answer_type": state["answer_kind"]}
+def _task(name: TaskName, state: RAGState) -> Task:
+    return {
+        "task": name,
+        "question": state["question"],
+        "answer_type": state["resolved_answer_type"],
+    }

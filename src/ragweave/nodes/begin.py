@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
 
-from langchain_core.runnables import RunnableConfig
 from langgraph.types import Overwrite
 
 from ragweave.errors import UsageError
+from ragweave.nodes.fresh import fresh
 from ragweave.nodes.option_types import typed
 from ragweave.nodes.options import Options, OptionsT
-from ragweave.nodes.step import Step, Work, pure
-from ragweave.state import AnswerType, Update
+from ragweave.nodes.step import Context, Step, Work, pure
+from ragweave.state import AnswerType, RAGState, Update
 from ragweave.state.passages import GIVEN, as_input
 
-_TABLES = ("retrieved", "kept", "candidates", "verdicts", "augmented")
 
+def begin_step(
+    options: OptionsT, state_type: type[RAGState] = RAGState
+) -> Step[RAGState, OptionsT]:
+    """Return the node `begin`.
 
-def begin_step(options: OptionsT) -> Step[OptionsT]:
-    """Return the node `begin`."""
+    Args:
+        options: The build's options.
+        state_type: The graph's state: all of its fields are cleared for a thread's next question.
 
-    def body(state: Mapping[str, Any], opts: OptionsT, _config: RunnableConfig) -> Work:
-        return pure(begin(state, opts))
+    Raises:
+        UsageError: A field of the state has no empty value.
+    """
+    fresh(state_type)
+
+    def body(state: RAGState, context: Context[OptionsT]) -> Work:
+        return pure(begin(state, context.options, state_type))
 
     return Step("begin", body, options)
 
 
-def begin(state: Mapping[str, Any], options: Options) -> Update:
+def begin(state: RAGState, options: Options, state_type: type[RAGState] = RAGState) -> Update:
     """Check the question and set the state for one turn.
 
     With a checkpointer, a thread keeps its state from turn to turn: candidates, passages and
@@ -39,33 +46,21 @@ def begin(state: Mapping[str, Any], options: Options) -> Update:
         UsageError: The question is empty, the answer type is unknown, or the gold answers are
             no list of texts.
     """
-    question = state.get("question")
+    question: object = state.get("question")
     if not isinstance(question, str) or not question.strip():
         raise UsageError("the question is empty: ask something")
-    answer_type = state.get("answer_type") or options.default_answer_type
+    asked_for = state.get("answer_type")
+    answer_type = asked_for if asked_for else options.default_answer_type
     typed("answer_type", answer_type, AnswerType)
     given = [doc for doc in state.get("passages") or () if doc.metadata.get("query") == GIVEN]
     update: Update = {
+        **fresh(state_type),
         "question": question.strip(),
-        "answer_kind": answer_type,
-        "answer": "",
+        "resolved_answer_type": answer_type,
         "status": "unknown",
-        "truncated": False,
         "queries": {"question": question.strip()},
         "passages": Overwrite(as_input(given)),
-        "heuristic_answer": "",
-        "known": None,
-        "round": 0,
-        "hops": [],
-        "read": [],
-        "written": "",
-        "claims": [],
-        "topic": "",
-        "hop": 0,
         "gold": _gold(state.get("gold_answers")),
-        **{key: Overwrite({}) for key in _TABLES},
-        "notes": Overwrite([]),
-        "usage": Overwrite(no_usage()),
     }
     if options.timeout is not None:
         update["deadline"] = time.time() + options.timeout
@@ -79,16 +74,3 @@ def _gold(answers: object) -> list[str]:
     if not isinstance(answers, list | tuple) or not all(isinstance(one, str) for one in answers):
         raise UsageError("gold_answers must be a list of texts")
     return [one for one in answers if one.strip()]
-
-
-def no_usage() -> dict[str, Any]:
-    """Return an empty ledger."""
-    return {
-        "calls": 0,
-        "input_tokens": 0,
-        "output_tokens": 0,
-        "estimated": False,
-        "retrievals": 0,
-        "by_role": {},
-        "by_node": {},
-    }

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from ragweave.errors import UsageError
 from ragweave.nodes.knowledge_filter import filter_branches
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.retrieve import searches
-from ragweave.nodes.widen import widened
-from ragweave.state import AnswerType
+from ragweave.nodes.step import Goto
+from ragweave.nodes.widen import expand_query
+from ragweave.state import AnswerType, RAGState
 
 QueryKind = Literal["question", "external", "internal"]
 _KINDS: tuple[QueryKind, ...] = ("question", "external", "internal")
@@ -52,7 +52,7 @@ class BlendingOptions(Options):
             raise UsageError(f"shots must be 0 to 3, not {self.shots}")
 
 
-def to_first_search(state: Mapping[str, Any], options: BlendingOptions) -> Any:
+def to_first_search(state: RAGState, options: BlendingOptions) -> Goto:
     """Route: the question is retrieved, once, where its own set or the external one needs it."""
     wanted = {"question", "external"} & set(options.queries) or len(state["queries"]) > 1
     if state["passages"] or not wanted:
@@ -60,7 +60,7 @@ def to_first_search(state: Mapping[str, Any], options: BlendingOptions) -> Any:
     return searches(state, state["queries"])
 
 
-def to_augmentation(state: Mapping[str, Any], options: BlendingOptions) -> list[str]:
+def to_augmentation(state: RAGState, options: BlendingOptions) -> list[str]:
     """Route: what the model is asked side by side before the blended search.
 
     The topic serves the filter alone: where the first search found nothing it is not asked for.
@@ -74,13 +74,13 @@ def to_augmentation(state: Mapping[str, Any], options: BlendingOptions) -> list[
     return asked or ["blend"]
 
 
-def written_now(state: Mapping[str, Any]) -> list[str]:
+def written_now(state: RAGState) -> list[str]:
     """Return the augmented queries of this hop: in later hops that is the external one."""
     keys = ("external",) if state["hop"] > 1 else ("external", "internal")
     return [key for key in keys if key in state["augmented"]]
 
 
-def to_blended_search(state: Mapping[str, Any], _options: BlendingOptions) -> Any:
+def to_blended_search(state: RAGState, _options: BlendingOptions) -> Goto:
     """Route: this hop's queries; one that says nothing new has found what it can."""
     queries, question = state["queries"], state["question"]
     keys = [key for key in written_now(state) if key in queries]
@@ -88,12 +88,12 @@ def to_blended_search(state: Mapping[str, Any], _options: BlendingOptions) -> An
         key: queries[key]
         for key in keys
         if key not in state["retrieved"]
-        or widened(question, state["augmented"][key])[0] != question
+        or expand_query(question, state["augmented"][key])[0] != question
     }
     return searches(state, new, "search") or "nothing new"
 
 
-def to_knowledge_filter(state: Mapping[str, Any], options: BlendingOptions) -> Any:
+def to_knowledge_filter(state: RAGState, options: BlendingOptions) -> Goto:
     """Route: another external hop, else a filter dialogue for each query's set."""
     if 0 < state["hop"] < options.hops and "external" in state["queries"]:
         return "next hop"

@@ -6,17 +6,15 @@ the reference takes no more than 3,000 tokens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.runnables import RunnableConfig
 from langgraph.types import Overwrite
 
-from ragweave.nodes.notes import note
-from ragweave.nodes.options import Options, OptionsT, at_least
-from ragweave.nodes.step import Step, Work, pure
+from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.step import Context, Step, Work, pure
+from ragweave.state import RAGState
 from ragweave.tools.text.tokens import estimate_tokens
 
 
@@ -40,16 +38,16 @@ class BudgetOptions(Options):
         at_least("token_budget", self.token_budget, 1)
 
 
-def trim_step(options: OptionsT) -> Step[OptionsT]:
+def trim_step(options: BudgetOptions) -> Step[RAGState, BudgetOptions]:
     """Return the node `trim`: cuts `passages` to the budget and notes `passages_trimmed`."""
 
-    def body(state: Mapping[str, Any], opts: Any, config: RunnableConfig) -> Work:
+    def body(state: RAGState, context: Context[BudgetOptions]) -> Work:
+        opts = context.options
         kept = trimmed(state["passages"], opts.max_passages, opts.token_budget)
         if len(kept) == len(state["passages"]):
             return pure({})
-        detail = {"passages": len(state["passages"]), "kept": len(kept)}
-        notes = [note(config, "trim", "passages_trimmed", **detail)]
-        return pure({"passages": Overwrite(kept), "notes": notes})
+        context.note("passages_trimmed", passages=len(state["passages"]), kept=len(kept))
+        return pure({"passages": Overwrite(kept)})
 
     return Step("trim", body, options)
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from langchain_core.documents import Document
 from langgraph.types import Overwrite
 
-from ragweave.state import Candidate, Update
+from ragweave.state import Candidate, RAGState, Update
 from ragweave.state.passages import as_input
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
 
 def conclude(
-    state: Mapping[str, Any],
+    state: RAGState,
     answer: str,
     winners: Iterable[Candidate],
     *,
@@ -42,7 +41,7 @@ def conclude(
     }
 
 
-def passages_read(state: Mapping[str, Any], candidates: Iterable[Candidate]) -> list[Document]:
+def passages_read(state: RAGState, candidates: Iterable[Candidate]) -> list[Document]:
     """Return the passages that candidates read, in the prompt order of the first that read them.
 
     A passage is taken as it stands in `passages` (where a filter may have cut it), else as a filter

@@ -7,24 +7,27 @@ paper's trained filter, not that filter. Any trained filter fits through `Contex
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_core.documents import Document
-from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 from langgraph.types import Overwrite
 
 from ragweave.errors import UsageError
-from ragweave.nodes.begin import no_usage
-from ragweave.nodes.dialogue import ledger
-from ragweave.nodes.notes import note
-from ragweave.nodes.options import Options, OptionsT, at_least
+from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.prompt import Templates
 from ragweave.nodes.sentence_ids import sentence_ids
-from ragweave.nodes.step import Call, Step, Work
-from ragweave.state import Update
-from ragweave.tools.filters import ContextFilter, apply_spans, context_filter, saved_tokens
+from ragweave.nodes.step import Call, Context, Step, Work
+from ragweave.state import RAGState, Update, no_usage
+from ragweave.tools.filters import (
+    ContextFilter,
+    Span,
+    apply_spans,
+    context_filter,
+    saved_tokens,
+)
 from ragweave.tools.models import Models
 from ragweave.tools.parts.filter import TrainedFilter
 from ragweave.tools.scorers.protocol import LogprobScorer
@@ -100,64 +103,65 @@ class Filters:
 
 
 def context_filter_step(
-    filters: Filters, models: Models, templates: Templates, options: OptionsT
-) -> Step[OptionsT]:
+    filters: Filters, models: Models, templates: Templates, options: ContextFilterOptions
+) -> Step[RAGState, ContextFilterOptions]:
     """Return the node `filter_context`: cuts `passages` down to what the filter keeps.
 
     Raises:
         UsageError: The options ask for the caller's own filter, and none was given.
     """
-    if getattr(options, "filter", "") == "own":
-        filters.named(options, "own")  # type: ignore[arg-type]
+    if options.filter == "own":
+        filters.named(options, "own")
 
-    def body(state: Mapping[str, Any], opts: Any, config: RunnableConfig) -> Work:
+    def body(state: RAGState, context: Context[ContextFilterOptions]) -> Work:
+        opts = context.options
         if not state["passages"]:
             return {}
         if opts.filter == "llm":
-            told = yield from sentence_ids(models, templates, state, opts, config)
+            spans = yield from sentence_ids(models, templates, state, opts.granularity, context)
         else:
-            told = yield from _by_measure(filters, state, opts, config)
-        kept = kept_update(state["passages"], told.pop("spans"), config)
-        return {**kept, **ledger(told, kept)}
+            spans = yield from _by_measure(filters, state, context)
+        return kept_update(state["passages"], spans, context)
 
     return Step(NAME, body, options)
 
 
 def kept_update(
-    passages: Sequence[Document], spans: Sequence[Any], config: RunnableConfig
+    passages: Sequence[Document], spans: Sequence[Span], context: Context[Any]
 ) -> Update:
-    """Return the filtered passages and the tokens saved; nothing kept means everything kept."""
+    """Return the filtered passages and count the tokens saved.
+
+    Nothing kept means everything kept, noted `filter_kept_nothing`.
+    """
     filtered = apply_spans(passages, spans)
-    notes = [note(config, NAME, "filter_kept_nothing")] if filtered.full else []
+    if filtered.full:
+        context.note("filter_kept_nothing")
     saved = saved_tokens(passages, filtered.passages)
-    return {
-        "passages": Overwrite(filtered.passages),
-        "usage": {**no_usage(), "saved_tokens": saved},
-        "notes": notes,
-    }
+    context.spend({**no_usage(), "saved_tokens": saved})
+    return {"passages": Overwrite(filtered.passages)}
 
 
 def _by_measure(
-    filters: Filters, state: Mapping[str, Any], options: Any, config: RunnableConfig
-) -> Work:
-    gold = list(state["gold"])
+    filters: Filters, state: RAGState, context: Context[ContextFilterOptions]
+) -> Generator[Call, Any, list[Span]]:
+    options, gold = context.options, list(state["gold"])
     answers = gold or _heuristic(state, options)
     name, reason = usable(options.filter, filters, answers)
-    notes = [note(config, NAME, reason, wanted=options.filter, used=name)] if reason else []
     if reason:
+        context.note(reason, wanted=options.filter, used=name)
         options, answers = _plain(options), gold
     chosen = filters.named(options, name)
     if gold and name != "full" and not isinstance(chosen, TrainedFilter):
-        notes.append(note(config, NAME, "oracle_filter", filter=name))
+        context.note("oracle_filter", filter=name)
 
     def keep(passages: list[Document]) -> object:
         return chosen.keep(state["question"], passages, answers=answers or None)
 
     spans = yield Call(RunnableLambda(keep), list(state["passages"]))
-    return {"spans": checked_spans(spans, chosen), "notes": notes}
+    return checked_spans(spans, chosen)
 
 
-def checked_spans(spans: object, chosen: ContextFilter) -> list[Any]:
+def checked_spans(spans: object, chosen: ContextFilter) -> list[Span]:
     """Return what a filter kept.
 
     Raises:
@@ -192,11 +196,11 @@ def usable(name: str, filters: Filters, answers: Sequence[str]) -> tuple[str, st
     return name, ""
 
 
-def _heuristic(state: Mapping[str, Any], options: Any) -> list[str]:
+def _heuristic(state: RAGState, options: ContextFilterOptions) -> list[str]:
     """Take a proxy's draft for CXMI's output where there is no gold answer."""
-    draft = state.get("heuristic_answer")
+    draft = state["heuristic_answer"]
     return [draft] if draft and options.filter == "cxmi" else []
 
 
-def _plain(options: Any) -> ContextFilterOptions:
+def _plain(options: ContextFilterOptions) -> ContextFilterOptions:
     return ContextFilterOptions(granularity=options.granularity, top=options.top)

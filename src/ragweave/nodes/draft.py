@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from langchain_core.runnables import RunnableConfig
-
-from ragweave.nodes.ask import Ask, Reply, ask
+from ragweave.nodes.ask import Ask, Reply
 from ragweave.nodes.necessity import NecessityOptions
-from ragweave.nodes.notes import note
-from ragweave.nodes.options import OptionsT
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.replies import bare_text
-from ragweave.nodes.step import Step, Work
+from ragweave.nodes.step import Context, Step
 from ragweave.nodes.widen import cut
-from ragweave.state import Update
+from ragweave.state import RAGState, Update
 from ragweave.tools.models import Models
 from ragweave.tools.tasks import Task
 
@@ -23,30 +18,30 @@ LONGEST = 4000
 """Characters of a draft that are judged and rewritten: about twice the 512 tokens asked for."""
 
 
-def draft_step(models: Models, templates: Templates, options: OptionsT) -> Step[OptionsT]:
+def draft_step(
+    models: Models, templates: Templates, options: NecessityOptions
+) -> Step[RAGState, NecessityOptions]:
     """Return the node `draft`: the proxy answers from memory, close to greedily."""
 
-    def prompt(state: Mapping[str, Any], opts: Any) -> Prompt:
+    def prompt(state: RAGState, opts: NecessityOptions) -> Prompt:
         task: Task = {
             "task": "recall",
             "question": state["question"],
-            "answer_type": state["answer_kind"],
+            "answer_type": state["resolved_answer_type"],
         }
         values = {"question": state["question"]}
         return Prompt(templates["draft"], task, values, settings=settings(opts))
 
-    def update(_state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
-        return {"heuristic_answer": cut(bare_text(reply.text), LONGEST)}
+    def update(_state: RAGState, reply: Reply, context: Context[NecessityOptions]) -> Update:
+        draft = cut(bare_text(reply.text), LONGEST)
+        if not draft:
+            context.note("draft_empty")
+        return {"heuristic_answer": draft}
 
-    question = Ask[OptionsT](name="draft", role="proxy", prompt=prompt, update=update)
-
-    def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:
-        told = yield from ask(question, models, state, opts, config)
-        if not told["heuristic_answer"]:
-            told["notes"] = [*told["notes"], note(config, "draft", "draft_empty")]
-        return told
-
-    return Step("draft", body, options)
+    question = Ask[RAGState, NecessityOptions](
+        name="draft", role="proxy", prompt=prompt, update=update
+    )
+    return question.step(models, options)
 
 
 def settings(options: NecessityOptions) -> dict[str, Any]:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from langchain_core.runnables import RunnableConfig
 
 from ragweave.errors import ModelError, UsageError
-from ragweave.nodes.ask import Ask, Reply, ask
+from ragweave.nodes.ask import Ask, Reply
 from ragweave.nodes.flare_prompts import FORMS, go_on
 from ragweave.nodes.flare_sentence import first_doubtful, masked
-from ragweave.nodes.notes import note
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.replies import parse_answer
-from ragweave.nodes.rounds import RoundOptions, ended, ids_of, refuse_samples, search_for
-from ragweave.nodes.step import Step, Work
-from ragweave.state import Update
+from ragweave.nodes.rounds import (
+    Loop,
+    RoundOptions,
+    conclude_chain,
+    ids_of,
+    refuse_samples,
+    round_key,
+    search_for,
+)
+from ragweave.nodes.step import Context, Step
+from ragweave.state import RAGState, Update
 from ragweave.tools.confidence import Token, gives_logprobs, token_probabilities
 from ragweave.tools.models import ChatModel, Models
 
@@ -25,8 +28,7 @@ NAME = "flare"
 
 _THOUGHT = "</think>"
 
-_STEPS = 4
-"""Supersteps from this call through a retrieval to the next call's end."""
+LOOP = Loop(node=NAME, round=("retrieve", "collect"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +49,9 @@ class FlareOptions(RoundOptions):
                 raise UsageError(f"{name} must be 0 to 1, not {getattr(self, name)}")
 
 
-def flare_step(models: Models, templates: Templates, options: FlareOptions) -> Step[FlareOptions]:
+def flare_step(
+    models: Models, templates: Templates, options: FlareOptions
+) -> Step[RAGState, FlareOptions]:
     """Return the node `flare`: writes the answer to its end, keeps it up to the first doubt.
 
     The model writes on to the end each time and the sentences are looked at one by one. Up to the
@@ -63,17 +67,13 @@ def flare_step(models: Models, templates: Templates, options: FlareOptions) -> S
     """
     check_model(models.by_role("answer"))
 
-    def prompt(state: Mapping[str, Any], opts: FlareOptions) -> Prompt:
+    def prompt(state: RAGState, opts: FlareOptions) -> Prompt:
         return flare_prompt(state, opts, templates)
 
-    def body(state: Mapping[str, Any], opts: FlareOptions, config: RunnableConfig) -> Work:
-        def update(now: Mapping[str, Any], _opts: FlareOptions, reply: Reply) -> Update:
-            return flare_update(now, opts, reply, config)
-
-        question = Ask[FlareOptions](name=NAME, role="answer", prompt=prompt, update=update)
-        return (yield from ask(question, models, state, opts, config))
-
-    return Step(NAME, body, options)
+    question = Ask[RAGState, FlareOptions](
+        name=NAME, role="answer", prompt=prompt, update=flare_update
+    )
+    return question.step(models, options)
 
 
 def check_model(model: ChatModel) -> None:
@@ -86,15 +86,19 @@ def check_model(model: ChatModel) -> None:
         )
 
 
-def flare_prompt(state: Mapping[str, Any], _options: FlareOptions, templates: Templates) -> Prompt:
+def flare_prompt(state: RAGState, _options: FlareOptions, templates: Templates) -> Prompt:
     """Ask for the rest of the answer, from what the doubtful sentence found, if there is one."""
     passages = state["passages"] if state["round"] else []
     return Prompt(
         templates["flare_passages" if passages else "flare"],
-        {"task": "reason", "question": state["question"], "answer_type": state["answer_kind"]},
+        {
+            "task": "reason",
+            "question": state["question"],
+            "answer_type": state["resolved_answer_type"],
+        },
         {
             "question": state["question"],
-            "answer_form": FORMS[state["answer_kind"]],
+            "answer_form": FORMS[state["resolved_answer_type"]],
             "written": go_on(state["written"]),
         },
         passages,
@@ -102,35 +106,32 @@ def flare_prompt(state: Mapping[str, Any], _options: FlareOptions, templates: Te
     )
 
 
-def flare_update(
-    state: Mapping[str, Any], options: FlareOptions, reply: Reply, config: RunnableConfig
-) -> Update:
+def flare_update(state: RAGState, reply: Reply, context: Context[FlareOptions]) -> Update:
     """Keep what is sure and start the search for the first doubt; else end with the answer."""
-    number, text = state["round"], reply.text
+    options, number, text = context.options, state["round"], reply.text
     read = [*state["read"], *ids_of(reply.passages)]
     tokens = _tokens(reply)
     begin = _begin(text, state["written"])
     doubt = first_doubtful(text, tokens, options.threshold, begin=begin, trusted=1 if number else 0)
-    last = number >= options.rounds or state["remaining_steps"] < _STEPS
-    if doubt is not None and not last:
-        key = f"round_{number}"
+    if doubt is not None and not LOOP.is_last(state, done=number, most=options.rounds):
         query = masked(doubt, tokens, options.mask_below)
-        notes = [] if query else [note(config, NAME, "query_all_masked", sentence=doubt.text)]
+        if not query:
+            context.note("query_all_masked", sentence=doubt.text)
         kept = _joined(state["written"], text[begin : doubt.start])
-        search = search_for(state, key, query or state["question"])
-        return {"written": kept, "round": number + 1, "read": read, "notes": notes, **search}
+        search = search_for(state, number, query or state["question"])
+        return {"written": kept, "round": number + 1, "read": read, **search}
     written = _joined(state["written"], text[begin:])
-    end = ended(
+    end = conclude_chain(
         state,
         options,
         pool=NAME,
-        answer=parse_answer(written, state["answer_kind"]),
+        answer=parse_answer(written, state["resolved_answer_type"]),
         reply=written,
-        keys=[f"round_{one}" for one in range(number)],
+        keys=map(round_key, range(number)),
         read=read,
         truncated=doubt is not None,
     )
-    return {"written": written, **end}
+    return {**end, "written": written}
 
 
 def _begin(text: str, written: str) -> int:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from langchain_core.runnables import RunnableConfig
-
 from ragweave.nodes.options import OptionsT
-from ragweave.nodes.step import Step, Work, pure
+from ragweave.nodes.step import Context, Step, Work, pure
+from ragweave.state import RAGState
 
 
-def join_step(name: str, options: OptionsT) -> Step[OptionsT]:
+def join_step(name: str, options: OptionsT) -> Step[RAGState, OptionsT]:
     """Return a node that changes nothing: its outgoing route runs once, behind all branches."""
 
-    def body(_state: Mapping[str, Any], _opts: OptionsT, _config: RunnableConfig) -> Work:
+    def body(_state: RAGState, _context: Context[OptionsT]) -> Work:
         return pure({})
 
     return Step(name, body, options)

@@ -3,26 +3,25 @@
 Source: SlimPLM, section 3.2, and 3.3 for claims: the same judge, with the claim in the place of the
 answer and its query in the place of the question. Where the judge gives log-probabilities, it is
 read by the margin of `<Known(True)>` over `<Known(False)>`, as the released code does; otherwise
-by its text. A local chat model is scored only under the released prompts, whose marks are known. A verdict that can't be read counts as not known: retrieve.
+by its text. A local chat model is scored only under the released prompts, whose marks are known. A
+verdict that can't be read counts as not known: retrieve.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 
-from ragweave.nodes.ask import Ask, Reply, ask
+from ragweave.nodes.ask import Question, reply_to
 from ragweave.nodes.necessity import NecessityOptions
-from ragweave.nodes.notes import note
-from ragweave.nodes.options import OptionsT
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.scores import scorer_of
-from ragweave.nodes.step import Call, Step, Work
-from ragweave.state import Update
+from ragweave.nodes.step import Call, Context, StateT, Step, Work
+from ragweave.state import ClaimBranch, RAGState, Tokens, Update, Usage
 from ragweave.tools.claims import parse_judgement
 from ragweave.tools.gbnf import one_of
 from ragweave.tools.models import Models
@@ -34,90 +33,99 @@ from ragweave.tools.text.untrusted import untrusted
 VERDICTS = ("<Known(True)>", "<Known(False)>")
 
 JudgeNode = Literal["judge", "judge_claim"]
-Write = Callable[[Mapping[str, Any], bool], Update]
 
 
 def judge_step(
-    models: Models, templates: Templates, options: OptionsT, scorer: LogprobScorer | None = None
-) -> Step[OptionsT]:
+    models: Models,
+    templates: Templates,
+    options: NecessityOptions,
+    scorer: LogprobScorer | None = None,
+) -> Step[RAGState, NecessityOptions]:
     """Return the node `judge`: judges the draft answer, sets `known`."""
-    return _step(
-        "judge", models, templates, options, scorer, lambda _state, known: {"known": known}
-    )
+
+    def prompt(state: RAGState, opts: NecessityOptions) -> Prompt:
+        return judge_prompt(state["question"], state["heuristic_answer"], opts, templates)
+
+    def write(_state: RAGState, known: bool) -> Update:
+        return {"known": known}
+
+    question = Question(name="judge", role="judge", prompt=prompt)
+    return _step(question, models, options, scorer, write)
 
 
 def judge_claim_step(
-    models: Models, templates: Templates, options: OptionsT, scorer: LogprobScorer | None = None
-) -> Step[OptionsT]:
+    models: Models,
+    templates: Templates,
+    options: NecessityOptions,
+    scorer: LogprobScorer | None = None,
+) -> Step[ClaimBranch, NecessityOptions]:
     """Return the node `judge_claim`: judges one claim by its query, writes `verdicts[key]`."""
 
-    def write(state: Mapping[str, Any], known: bool) -> Update:
-        return {"verdicts": {state["key"]: known}}
+    def prompt(branch: ClaimBranch, opts: NecessityOptions) -> Prompt:
+        return judge_prompt(branch["query"], branch["claim"], opts, templates)
 
-    return _step("judge_claim", models, templates, options, scorer, write)
+    def write(branch: ClaimBranch, known: bool) -> Update:
+        return {"verdicts": {branch["key"]: known}}
+
+    question = Question(name="judge_claim", role="judge", prompt=prompt)
+    return _step(question, models, options, scorer, write)
 
 
 def _step(
-    name: JudgeNode,
+    question: Question[StateT, NecessityOptions],
     models: Models,
-    templates: Templates,
-    options: OptionsT,
+    options: NecessityOptions,
     scorer: LogprobScorer | None,
-    write: Write,
-) -> Step[OptionsT]:
-    def prompt(state: Mapping[str, Any], opts: Any) -> Prompt:
-        return judge_prompt(state, opts, templates)
-
-    def update(_state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
-        return {"known": parse_judgement(reply.text)}
-
-    question = Ask[OptionsT](name=name, role="judge", prompt=prompt, update=update)
+    write: Callable[[StateT, bool], Update],
+) -> Step[StateT, NecessityOptions]:
     judge = models.by_role("judge")
 
-    def body(state: Mapping[str, Any], opts: Any, config: RunnableConfig) -> Work:
-        scores = scorer or scorer_of(judge, local=opts.proxy_profile == "released")
-        if scores is None:
-            told = yield from ask(question, models, state, opts, config)
-        else:
-            told = yield from _by_margin(name, scores, prompt(state, opts), opts)
-        known = told.pop("known")
+    def body(state: StateT, context: Context[NecessityOptions]) -> Work:
+        scores = scorer or scorer_of(judge, local=context.options.proxy_profile == "released")
+        if scores is not None:
+            prompt = question.prompt(state, context.options)
+            return write(state, (yield from _by_margin(scores, prompt, context)))
+        reply = yield from reply_to(question, models, state, context)
+        known = parse_judgement(reply.text)
         if known is None:
-            told["notes"] = [*told["notes"], note(config, name, "judge_unparsed")]
-        return {**told, **write(state, bool(known))}
+            context.note("judge_unparsed")
+        return write(state, bool(known))
 
-    return Step(name, body, options)
+    return Step(question.name, body, options)
 
 
 def judge_prompt(
-    state: Mapping[str, Any], options: NecessityOptions, templates: Templates
+    question: str, draft: str, options: NecessityOptions, templates: Templates
 ) -> Prompt:
     """Ask whether a draft answers a question, or a claim its query."""
-    claim = "claim" in state
-    question = state["query"] if claim else state["question"]
-    text = state["claim"] if claim else state["heuristic_answer"]
-    task: Task = {"task": "judge", "question": question, "draft": text}
+    task: Task = {"task": "judge", "question": question, "draft": draft}
     name = "judge_released" if options.proxy_profile == "released" else "judge"
-    values = {"question": question, "draft": untrusted(text)}
+    values = {"question": question, "draft": untrusted(draft)}
     return Prompt(templates[name], task, values, grammar=lambda _shown: one_of(VERDICTS))
 
 
-def _by_margin(name: JudgeNode, scorer: LogprobScorer, prompt: Prompt, options: Any) -> Work:
-    text = scored_text(prompt.messages([]), options.proxy_profile)
+def _by_margin(
+    scorer: LogprobScorer, prompt: Prompt, context: Context[NecessityOptions]
+) -> Generator[Call, Any, bool]:
+    text = scored_text(prompt.messages([]), context.options.proxy_profile)
     score = RunnableLambda(scorer.score, afunc=functools.partial(ascore, scorer))
     known, unknown = yield Call(score, [(text, verdict) for verdict in VERDICTS])
-    tokens = {
+    tokens: Tokens = {
         "calls": 1,
         "input_tokens": sum(estimate_tokens(text + verdict) for verdict in VERDICTS),
         "output_tokens": 0,
     }
-    usage = {
-        **tokens,
+    usage: Usage = {
+        "calls": 1,
+        "input_tokens": tokens["input_tokens"],
+        "output_tokens": 0,
         "estimated": True,
         "retrievals": 0,
         "by_role": {"judge": tokens},
-        "by_node": {name: tokens},
+        "by_node": {context.node: tokens},
     }
-    return {"known": known - unknown > options.margin, "usage": usage, "notes": []}
+    context.spend(usage)
+    return bool(known - unknown > context.options.margin)
 
 
 def scored_text(messages: Sequence[BaseMessage], profile: str) -> str:

@@ -8,23 +8,19 @@ turns: check the passages one by one, then output only the ids.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
-from langchain_core.documents import Document
-from langchain_core.runnables import RunnableConfig
+from langchain_core.prompts import ChatPromptTemplate
 from langgraph.types import Send
 
-from ragweave.nodes.ask import Ask, Reply, ask
-from ragweave.nodes.dialogue import ledger
-from ragweave.nodes.notes import note
+from ragweave.nodes.ask import Ask, Question, Reply, reply_to
 from ragweave.nodes.numbered import numbered, numbers_form
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.prompt import Grammar, Prompt, Templates
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.retrieve import passage_sets
-from ragweave.nodes.step import Step, Work
-from ragweave.state import Update
+from ragweave.nodes.step import Context, Step, Work
+from ragweave.state import PassageSet, RAGState, Update
 from ragweave.tools.claims import parse_ids
 from ragweave.tools.models import Models
 from ragweave.tools.tasks import Task
@@ -46,25 +42,21 @@ TOPIC_LENGTH = 120
 """Characters of a topic; what is longer is no topic."""
 
 
-def topic_step(models: Models, templates: Templates, options: OptionsT) -> Step[OptionsT]:
+def topic_step(models: Models, templates: Templates, options: OptionsT) -> Step[RAGState, OptionsT]:
     """Return the node `topic`: asks once for the question's general topic."""
 
-    def prompt(state: Mapping[str, Any], _opts: Any) -> Prompt:
+    def prompt(state: RAGState, _options: OptionsT) -> Prompt:
         task: Task = {"task": "topic", "question": state["question"]}
         return Prompt(templates["topic"], task, {"question": state["question"]})
 
-    def update(_state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
-        return {"topic": read_topic(reply.text)}
+    def update(_state: RAGState, reply: Reply, context: Context[OptionsT]) -> Update:
+        topic = read_topic(reply.text)
+        if not topic:
+            context.note("topic_unparsed")
+        return {"topic": topic}
 
-    question = Ask[OptionsT](name="topic", role="filter", prompt=prompt, update=update)
-
-    def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:
-        told = yield from ask(question, models, state, opts, config)
-        if not told["topic"]:
-            told["notes"] = [*told["notes"], note(config, "topic", "topic_unparsed")]
-        return told
-
-    return Step("topic", body, options)
+    question = Ask[RAGState, OptionsT](name="topic", role="filter", prompt=prompt, update=update)
+    return question.step(models, options)
 
 
 def read_topic(reply: str) -> str:
@@ -77,11 +69,25 @@ def read_topic(reply: str) -> str:
     return topic if len(topic) <= TOPIC_LENGTH else ""
 
 
-def filter_branches(state: Mapping[str, Any], node: str) -> list[Send]:
+class CheckedSet(PassageSet):
+    """A query's passages after the first turn: what the model said of each."""
+
+    relevance: str
+
+
+def filter_branches(state: RAGState, node: str) -> list[Send]:
     """Return a branch to the filter for each query's set that has any passage."""
-    shared = {key: state.get(key) for key in ("question", "topic", "deadline")}
     return [
-        Send(node, {**shared, "query_key": key, "passages": passages})
+        Send(
+            node,
+            PassageSet(
+                question=state["question"],
+                topic=state["topic"],
+                query_key=key,
+                passages=passages,
+                deadline=state.get("deadline"),
+            ),
+        )
         for key, passages in passage_sets(state).items()
         if passages
     ]
@@ -89,65 +95,62 @@ def filter_branches(state: Mapping[str, Any], node: str) -> list[Send]:
 
 def knowledge_filter_step(
     models: Models, templates: Templates, options: OptionsT
-) -> Step[OptionsT]:
-    """Return the node `knowledge_filter`: filters one set, writes `kept[query_key]`."""
+) -> Step[PassageSet, OptionsT]:
+    """Return the node `knowledge_filter`: filters one set, writes `kept[query_key]`.
+
+    A filter that says nothing readable has not said "none": the whole set is kept then, noted
+    `filter_unparsed`.
+    """
     check, choose = _check(templates), _choose(templates)
 
-    def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:
-        checked = yield from ask(check, models, state, opts, config)
-        turn = {**state, "relevance": checked["relevance"], "passages": checked["shown"]}
-        if not checked["relevance"]:
-            return {**ledger(checked), **_unparsed(state, config, checked)}
-        chosen = yield from ask(choose, models, turn, opts, config)
-        ids = parse_ids(chosen["ids"], len(chosen["shown"]))
+    def body(branch: PassageSet, context: Context[OptionsT]) -> Work:
+        key = branch["query_key"]
+        checked = yield from reply_to(check, models, branch, context)
+        relevance = untrusted(bare_text(checked.text))
+        ids = None
+        if relevance:
+            turn: CheckedSet = {
+                **branch,
+                "relevance": relevance,
+                "passages": list(checked.passages),
+            }
+            chosen = yield from reply_to(choose, models, turn, context)
+            ids = parse_ids(chosen.text, len(chosen.passages))
         if ids is None:
-            return _unparsed(state, config, checked, chosen)
-        kept = [chosen["shown"][at] for at in sorted(ids)]
-        return {**ledger(checked, chosen), "kept": {state["query_key"]: kept}}
+            context.note("filter_unparsed", set=key)
+            return {"kept": {key: list(branch["passages"])}}
+        return {"kept": {key: [chosen.passages[at] for at in sorted(ids)]}}
 
     return Step("knowledge_filter", body, options)
 
 
-def _unparsed(state: Mapping[str, Any], config: RunnableConfig, *calls: Update) -> Update:
-    """Keep the whole set: a filter that said nothing readable has not said "none"."""
-    update = ledger(*calls)
-    key = state["query_key"]
-    update["notes"] = [
-        *update["notes"],
-        note(config, "knowledge_filter", "filter_unparsed", set=key),
-    ]
-    return {**update, "kept": {key: list(state["passages"])}}
+def _check(templates: Templates) -> Question[PassageSet, Any]:
+    def prompt(branch: PassageSet, _options: object) -> Prompt:
+        name = "relevance" if branch["topic"] else "relevance_any_topic"
+        return _prompt(branch, "", templates[name])
+
+    return Question(name="knowledge_filter", role="filter", prompt=prompt)
 
 
-def _check(templates: Templates) -> Ask[Any]:
-    def prompt(state: Mapping[str, Any], _opts: Any) -> Prompt:
-        name = "relevance" if state["topic"] else "relevance_any_topic"
-        return _prompt(state, templates, name)
+def _choose(templates: Templates) -> Question[CheckedSet, Any]:
+    def prompt(branch: CheckedSet, _options: object) -> Prompt:
+        name = "ids" if branch["topic"] else "ids_any_topic"
+        return _prompt(branch, branch["relevance"], templates[name], numbers_form)
 
-    def update(_state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
-        return {
-            "relevance": untrusted(bare_text(reply.text)),
-            "shown": list[Document](reply.passages),
-        }
-
-    return Ask(name="knowledge_filter", role="filter", prompt=prompt, update=update)
-
-
-def _choose(templates: Templates) -> Ask[Any]:
-    def prompt(state: Mapping[str, Any], _opts: Any) -> Prompt:
-        name = "ids" if state["topic"] else "ids_any_topic"
-        return _prompt(state, templates, name, numbers_form)
-
-    def update(_state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
-        return {"ids": reply.text, "shown": list[Document](reply.passages)}
-
-    return Ask(name="knowledge_filter", role="filter", prompt=prompt, update=update)
+    return Question(name="knowledge_filter", role="filter", prompt=prompt)
 
 
 def _prompt(
-    state: Mapping[str, Any], templates: Templates, name: str, form: Grammar | None = None
+    branch: PassageSet,
+    relevance: str,
+    template: ChatPromptTemplate,
+    form: Grammar | None = None,
 ) -> Prompt:
-    task: Task = {"task": "filter", "question": state["question"]}
-    values = {key: state.get(key, "") for key in ("question", "topic", "relevance")}
+    task: Task = {"task": "filter", "question": branch["question"]}
+    values = {
+        "question": branch["question"],
+        "topic": branch["topic"],
+        "relevance": relevance,
+    }
     render = numbered("knowledge")
-    return Prompt(templates[name], task, values, state["passages"], render=render, grammar=form)
+    return Prompt(template, task, values, branch["passages"], render=render, grammar=form)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from langgraph.types import Send
 
 from ragweave.errors import UsageError
 from ragweave.nodes.answer import branches
 from ragweave.nodes.options import Options, at_least, current
+from ragweave.nodes.step import Goto
+from ragweave.state import ClaimBranch, RAGState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,21 +61,21 @@ class NecessityOptions(Options):
             raise UsageError(f"proxy_top_p must be above 0, up to 1, not {self.proxy_top_p}")
 
 
-def to_draft(state: Mapping[str, Any], options: NecessityOptions) -> str:
+def to_draft(state: RAGState, options: NecessityOptions) -> str:
     """Route: a draft answer where judge or rewriter needs it; given passages need neither."""
     if state["passages"]:
         return "passages given"
     return "draft" if options.drafts else "no proxy"
 
 
-def to_judge(state: Mapping[str, Any], options: NecessityOptions) -> str:
+def to_judge(state: RAGState, options: NecessityOptions) -> str:
     """Route: the draft is judged, else rewritten; without one the question alone is searched."""
     if not state["heuristic_answer"]:
         return "no draft"
     return "judge" if options.question_judge else "rewrite"
 
 
-def to_rewrite(state: Mapping[str, Any], options: NecessityOptions) -> Any:
+def to_rewrite(state: RAGState, options: NecessityOptions) -> Goto:
     """Route: what is known is answered without passages; anything else is searched for."""
     if state["known"]:
         return branches(state, "direct", options, contexts=[[]])
@@ -89,10 +91,11 @@ def without_verdict(options: NecessityOptions) -> Callable[[], str]:
     return lambda: "rewrite" if current(options).rewrite else "plan"
 
 
-def to_claim_filter(state: Mapping[str, Any], options: NecessityOptions) -> Any:
+def to_claim_filter(state: RAGState, options: NecessityOptions) -> Goto:
     """Route: the judge once for each claim."""
     if not options.claim_filter or not state["claims"]:
         return "no claim to judge"
     return [
-        Send("judge_claim", {**one, "deadline": state.get("deadline")}) for one in state["claims"]
+        Send("judge_claim", ClaimBranch(**one, deadline=state.get("deadline")))
+        for one in state["claims"]
     ]

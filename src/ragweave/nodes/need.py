@@ -6,21 +6,17 @@ Source: Kadavath et al. 2022 (Language Models (Mostly) Know What They Know), as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableConfig
 from langgraph.types import Overwrite
 
-from ragweave.nodes.ask import Ask, Reply, ask
+from ragweave.nodes.ask import Ask, Reply
 from ragweave.nodes.need_reply import parse_need
-from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.prompt import Prompt, Templates
-from ragweave.nodes.step import Step, Work
-from ragweave.state import Update
+from ragweave.nodes.step import Context, Step
+from ragweave.state import RAGState, Update
 from ragweave.tools.gbnf import one_of
 from ragweave.tools.models import Models
 
@@ -49,13 +45,15 @@ PROMPTS = MappingProxyType(
 """The template by name; its variable is `question`."""
 
 
-def need_step(models: Models, templates: Templates, options: OptionsT) -> Step[OptionsT]:
+def retrieval_decision_step(
+    models: Models, templates: Templates, options: OptionsT
+) -> Step[RAGState, OptionsT]:
     """Return the node `need`: asks the judge whether the question needs retrieval.
 
     A reply that can't be read means yes.
     """
 
-    def prompt(state: Mapping[str, Any], _opts: OptionsT) -> Prompt:
+    def prompt(state: RAGState, _options: OptionsT) -> Prompt:
         asked = state["question"]
         return Prompt(
             templates["self_eval"],
@@ -64,18 +62,16 @@ def need_step(models: Models, templates: Templates, options: OptionsT) -> Step[O
             grammar=lambda _shown: one_of(("Yes", "No")),
         )
 
-    def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:
-        def update(_now: Mapping[str, Any], _opts: OptionsT, reply: Reply) -> Update:
-            needed = parse_need(reply.text)
-            notes = [] if needed is not None else [note(config, "need", "need_unparsed")]
-            return {**decided(needed is False), "notes": notes}
+    def update(_state: RAGState, reply: Reply, context: Context[OptionsT]) -> Update:
+        needed = parse_need(reply.text)
+        if needed is None:
+            context.note("need_unparsed")
+        return retrieval_decision(known=needed is False)
 
-        question = Ask[OptionsT](name="need", role="judge", prompt=prompt, update=update)
-        return (yield from ask(question, models, state, opts, config))
-
-    return Step("need", body, options)
+    question = Ask[RAGState, OptionsT](name="need", role="judge", prompt=prompt, update=update)
+    return question.step(models, options)
 
 
-def decided(known: bool) -> Update:
+def retrieval_decision(*, known: bool) -> Update:
     """Return the update of a verdict; what is known is answered without any passage."""
     return {"known": known, "passages": Overwrite([])} if known else {"known": known}

@@ -7,18 +7,17 @@ as SlimPLM's baseline (section 4.3).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from langchain_core.embeddings import Embeddings
-from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 
 from ragweave.errors import UsageError
-from ragweave.nodes.need import decided
-from ragweave.nodes.notes import note
+from ragweave.nodes.need import retrieval_decision
 from ragweave.nodes.options import Options, at_least
-from ragweave.nodes.step import Call, Step, Work
+from ragweave.nodes.step import Call, Context, Step, Work
+from ragweave.state import RAGState
 from ragweave.tools.neighbours import Neighbour, TrainingIndex, embeddings_of
 from ragweave.tools.training_questions import read_training
 
@@ -74,23 +73,18 @@ class Library:
             return self._indexes[key]
 
 
-def neighbours_step(library: Library, options: SkrKnnOptions) -> Step[SkrKnnOptions]:
+def neighbours_step(library: Library, options: SkrKnnOptions) -> Step[RAGState, SkrKnnOptions]:
     """Return the node `neighbours`: decides by the nearest training questions, without a model."""
 
-    def body(state: Mapping[str, Any], opts: SkrKnnOptions, config: RunnableConfig) -> Work:
+    def body(state: RAGState, context: Context[SkrKnnOptions]) -> Work:
+        opts = context.options
         index = library.index(opts)
         found = yield Call(RunnableLambda(_search(index, opts.neighbours)), state["question"])
         prior = index.share_needed if opts.prior is None else opts.prior
         share = share_needed(found)
-        verdict = note(
-            config,
-            "neighbours",
-            "neighbours",
-            share=share,
-            prior=prior,
-            questions=[one.question for one in found],
-        )
-        return {**decided(share < prior), "notes": [verdict]}
+        questions = [one.question for one in found]
+        context.note("neighbours", share=share, prior=prior, questions=questions)
+        return retrieval_decision(known=share < prior)
 
     return Step("neighbours", body, options)
 

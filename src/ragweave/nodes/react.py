@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableConfig
 
-from ragweave.nodes.ask import Ask, Reply, ask
-from ragweave.nodes.notes import note
+from ragweave.nodes.ask import Ask, Reply
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.react_reply import ReactReply, last_answer, parse_react
 from ragweave.nodes.replies import bare_text
-from ragweave.nodes.rounds import all_found, ended, ids_of, limit_ended, refuse_samples, search_for
-from ragweave.nodes.step import Step, Work
-from ragweave.state import AnswerType, Hop, Update
+from ragweave.nodes.rounds import (
+    Loop,
+    all_found,
+    conclude_chain,
+    ids_of,
+    limit_ended,
+    refuse_samples,
+    round_key,
+    search_for,
+)
+from ragweave.nodes.step import Context, Step
+from ragweave.state import AnswerType, Hop, RAGState, Update
 from ragweave.state.passages import INPUT
 from ragweave.tools.models import Models
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
@@ -26,8 +32,7 @@ from ragweave.tools.text.untrusted import one_line, render_passages
 
 NAME = "react"
 
-_STEPS = 4
-"""Supersteps from this call through a search to the last call's end."""
+LOOP = Loop(node=NAME, round=("retrieve", "collect"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +51,9 @@ class ReactOptions(Options):
         refuse_samples(self, NAME)
 
 
-def react_step(models: Models, templates: Templates, options: ReactOptions) -> Step[ReactOptions]:
+def react_step(
+    models: Models, templates: Templates, options: ReactOptions
+) -> Step[RAGState, ReactOptions]:
     """Return the node `react`: one thought and action.
 
     A search starts the next retrieval, Finish ends the run. A reply without a readable action is
@@ -54,29 +61,23 @@ def react_step(models: Models, templates: Templates, options: ReactOptions) -> S
     finishes with Unknown, the question itself is looked up: nothing has been observed yet.
     """
 
-    def prompt(state: Mapping[str, Any], opts: ReactOptions) -> Prompt:
+    def prompt(state: RAGState, opts: ReactOptions) -> Prompt:
         return react_prompt(state, opts, templates["react"])
 
-    def body(state: Mapping[str, Any], opts: ReactOptions, config: RunnableConfig) -> Work:
-        def update(now: Mapping[str, Any], _opts: ReactOptions, reply: Reply) -> Update:
-            return react_update(now, opts, reply, config)
-
-        question = Ask[ReactOptions](name=NAME, role="answer", prompt=prompt, update=update)
-        return (yield from ask(question, models, state, opts, config))
-
-    return Step(NAME, body, options)
+    question = Ask[RAGState, ReactOptions](
+        name=NAME, role="answer", prompt=prompt, update=react_update
+    )
+    return question.step(models, options)
 
 
-def is_last(state: Mapping[str, Any], options: ReactOptions) -> bool:
+def is_last(state: RAGState, options: ReactOptions) -> bool:
     """Say whether this call must finish."""
-    return len(state["hops"]) + 1 >= options.max_steps or state["remaining_steps"] < _STEPS
+    return LOOP.is_last(state, done=len(state["hops"]) + 1, most=options.max_steps)
 
 
-def react_prompt(
-    state: Mapping[str, Any], options: ReactOptions, template: ChatPromptTemplate
-) -> Prompt:
+def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTemplate) -> Prompt:
     """Ask for the next thought and action, behind all that was observed so far."""
-    hops: list[Hop] = state["hops"]
+    hops = state["hops"]
     last = is_last(state, options)
 
     def render(kept: Sequence[Document]) -> str:
@@ -84,7 +85,11 @@ def react_prompt(
 
     return Prompt(
         template,
-        {"task": "step", "question": state["question"], "answer_type": state["answer_kind"]},
+        {
+            "task": "step",
+            "question": state["question"],
+            "answer_type": state["resolved_answer_type"],
+        },
         {"question": state["question"]},
         all_found(state, _searched(hops), options.order),
         {"stop": ["\nObservation"]} if options.stop_sequences else {},
@@ -117,24 +122,25 @@ def _block(number: int, hop: Hop, seen: Sequence[Document]) -> str:
         lines.append(f"Action {number}: Search[{one_line(hop['query'])}]")
         lines.append(f"Observation {number}:{found}")
     else:
-        told = "No action was read. Write Search[text] or Finish[answer]."
-        lines.append(f"Observation {number}: {told}")
+        reminder = "No action was read. Write Search[text] or Finish[answer]."
+        lines.append(f"Observation {number}: {reminder}")
     return "\n".join(lines)
 
 
-def react_update(
-    state: Mapping[str, Any], options: ReactOptions, reply: Reply, config: RunnableConfig
-) -> Update:
+def react_update(state: RAGState, reply: Reply, context: Context[ReactOptions]) -> Update:
     """Start the search that the reply asks for, or end with its answer."""
-    hops: list[Hop] = state["hops"]
+    hops, options, answer_type = state["hops"], context.options, state["resolved_answer_type"]
     last = is_last(state, options)
     if last:
-        said = ReactReply("", "finish", last_answer(reply.text, state["answer_kind"]))
+        said = ReactReply("", "finish", last_answer(reply.text, answer_type))
     else:
-        said = parse_react(reply.text, state["answer_kind"])
+        said = parse_react(reply.text, answer_type)
     gives_up = said.action == "finish" and said.argument == UNKNOWN and not hops and not last
     if said.action == "finish" and not gives_up:
-        end = ended(
+        if event := _no_finish(reply.text, answer_type) if last else "":
+            context.note(event)
+        early = len(hops) + 1 < options.max_steps
+        return conclude_chain(
             state,
             options,
             pool=NAME,
@@ -142,26 +148,20 @@ def react_update(
             reply=reply.text,
             keys=_searched(hops),
             read=ids_of(reply.passages),
-            truncated=limit_ended(
-                said.argument, last=last, early=len(hops) + 1 < options.max_steps
-            ),
+            truncated=limit_ended(said.argument, last=last, early=early),
         )
-        event = _no_finish(reply.text, state["answer_kind"]) if last else ""
-        return {**end, "notes": [note(config, NAME, event)] if event else []}
+    if said.action != "search":
+        context.note("unknown_before_search" if gives_up else "step_unparsed")
     query = said.argument if said.action == "search" else "" if hops else state["question"]
-    event = {"search": "", "none": "step_unparsed", "finish": "unknown_before_search"}[said.action]
+    number = len(hops)
     hop: Hop = {
-        "key": f"round_{len(hops)}",
+        "key": round_key(number),
         "thought": "" if gives_up else said.thought,
         "query": query,
         "result": "",
     }
-    update: Update = {
-        "hops": [*hops, hop],
-        "round": len(hops) + 1,
-        "notes": [note(config, NAME, event)] if event else [],
-    }
-    return {**update, **search_for(state, hop["key"], query)} if query else update
+    update: Update = {"hops": [*hops, hop], "round": number + 1}
+    return {**update, **search_for(state, number, query)} if query else update
 
 
 def _no_finish(reply: str, kind: AnswerType) -> str:

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from langchain_core.runnables import RunnableConfig
-
-from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.replies import bare_text
-from ragweave.nodes.rounds import search_for
-from ragweave.nodes.step import Step, Work, pure
+from ragweave.nodes.rounds import round_key, search_for
+from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.nodes.vote import last_round, majority_vote, pool_of
 from ragweave.nodes.widen import LONGEST, cut
-from ragweave.state import Update
+from ragweave.state import RAGState, Update
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import is_unknown
 
 
-def requery_step(pool: str, options: OptionsT) -> Step[OptionsT]:
+def requery_step(pool: str, options: OptionsT) -> Step[RAGState, OptionsT]:
     """Return the node `requery`: starts a round whose query is the last round's text."""
 
-    def body(state: Mapping[str, Any], _opts: OptionsT, config: RunnableConfig) -> Work:
-        return pure(requery(state, pool, config))
+    def body(state: RAGState, context: Context[OptionsT]) -> Work:
+        return pure(requery(state, pool, context))
 
     return Step("requery", body, options)
 
 
-def requery(state: Mapping[str, Any], pool: str, config: RunnableConfig) -> Update:
+def requery(state: RAGState, pool: str, context: Context[OptionsT]) -> Update:
     """Make the query `y ⊕ q`: what was generated comes first, then the question.
 
     A text of more than `LONGEST` characters is cut, noted `query_cut`.
@@ -37,15 +31,14 @@ def requery(state: Mapping[str, Any], pool: str, config: RunnableConfig) -> Upda
     Retrieval-Generation Synergy), section 3.
     """
     number = state["round"] + 1
-    key, text = f"round_{number}", generated(state, pool)
+    text = generated(state, pool)
     query = f"{cut(text, LONGEST)} {state['question']}".strip()
-    notes = []
     if len(text) > LONGEST:
-        notes.append(note(config, "requery", "query_cut", query=key, characters=len(text)))
-    return {"round": number, "notes": notes, **search_for(state, key, query)}
+        context.note("query_cut", query=round_key(number), characters=len(text))
+    return {"round": number, **search_for(state, number, query)}
 
 
-def generated(state: Mapping[str, Any], pool: str) -> str:
+def generated(state: RAGState, pool: str) -> str:
     """Return the text behind the answer of the latest round, as one line.
 
     That is the whole reply whose answer wins the vote, but for its sentences that say "unknown":

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 from langchain_core.documents import Document
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable
 from langgraph.types import Overwrite, Send
 
 from ragweave.errors import UsageError
-from ragweave.nodes.begin import no_usage
-from ragweave.nodes.notes import note
 from ragweave.nodes.options import Options, OptionsT
-from ragweave.nodes.step import Call, Step, Work, pure
-from ragweave.state import Update, interleave, ranked, unique
+from ragweave.nodes.step import Call, Context, Step, Work, pure
+from ragweave.state import (
+    QueryBranch,
+    RAGState,
+    Update,
+    interleave,
+    no_usage,
+    ranked,
+    unique,
+)
 from ragweave.state.passages import INPUT
 from ragweave.tools.retrieval import PassageRetriever
 
@@ -24,78 +30,73 @@ Retriever: TypeAlias = Runnable[str, list[Document]]
 
 def retrieve_step(
     retriever: Retriever | None, options: OptionsT, name: str = "retrieve"
-) -> Step[OptionsT]:
+) -> Step[QueryBranch, OptionsT]:
     """Return a retrieval node: runs one query, writes `retrieved[query_key]`.
 
     `k` reaches ragweave's own retrievers with each call; any other retriever's result is cut
     to `k`.
     """
 
-    def body(state: Mapping[str, Any], opts: OptionsT, _config: RunnableConfig) -> Work:
+    def body(branch: QueryBranch, context: Context[OptionsT]) -> Work:
         if retriever is None:
             raise UsageError(
                 "nothing to retrieve from: name a knowledge base (retriever=… in code, --kb on the "
                 "command line), or give passages with the question"
             )
-        settings = {"k": opts.k} if isinstance(retriever, PassageRetriever) else {}
-        found = yield Call(retriever, state["query"], settings)
-        passages = ranked(cast("list[Document]", found)[: opts.k], state["query_key"])
-        return {
-            "retrieved": {state["query_key"]: passages},
-            "usage": {**no_usage(), "retrievals": 1},
-        }
+        k, key = context.options.k, branch["query_key"]
+        settings = {"k": k} if isinstance(retriever, PassageRetriever) else {}
+        found = yield Call(retriever, branch["query"], settings)
+        context.spend({**no_usage(), "retrievals": 1})
+        return {"retrieved": {key: ranked(cast("list[Document]", found)[:k], key)}}
 
     return Step(name, body, options)
 
 
-def to_retrieval(state: Mapping[str, Any], _options: Options) -> Literal["collect"] | list[Send]:
+def to_retrieval(state: RAGState, _options: Options) -> Literal["collect"] | list[Send]:
     """Route: given passages go straight to `collect`; otherwise a branch for each query."""
     if state["passages"]:
         return "collect"
     return searches(state, state["queries"])
 
 
-def searches(
-    state: Mapping[str, Any], queries: Mapping[str, str], node: str = "retrieve"
-) -> list[Send]:
+def searches(state: RAGState, queries: Mapping[str, str], node: str = "retrieve") -> list[Send]:
     """Return a branch to a retrieval node for each query."""
     return [
-        Send(node, {"query_key": key, "query": text, "deadline": state.get("deadline")})
+        Send(node, QueryBranch(query_key=key, query=text, deadline=state.get("deadline")))
         for key, text in queries.items()
     ]
 
 
-Union: TypeAlias = Callable[[Sequence[Sequence[Document]]], list[Document]]
-"""How the queries' passages join: `interleave`, or `by_query`."""
+MergeStrategy: TypeAlias = Callable[[Sequence[Sequence[Document]]], list[Document]]
+"""How the queries' passages are merged: `interleave`, or `by_query`."""
 
 
 def collect_step(
-    options: OptionsT, union: Callable[[OptionsT], Union] = lambda _options: interleave
-) -> Step[OptionsT]:
+    options: OptionsT, merge: Callable[[OptionsT], MergeStrategy] = lambda _options: interleave
+) -> Step[RAGState, OptionsT]:
     """Return the node `collect`: sets `passages` from what the queries found, in prompt order.
 
     Where a filter has been at work, it is what the filter kept of each query's passages.
     """
 
-    def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:
-        update = collect(state, opts, union(opts))
+    def body(state: RAGState, context: Context[OptionsT]) -> Work:
         if state["retrieved"] and not any(state["retrieved"].values()):
-            update["notes"] = [note(config, "collect", "no_passages_found")]
+            context.note("no_passages_found")
         elif state["kept"] and not any(passage_sets(state).values()):
-            update["notes"] = [note(config, "collect", "filter_kept_nothing")]
-        return pure(update)
+            context.note("filter_kept_nothing")
+        return pure(collect(state, context.options, merge(context.options)))
 
     return Step("collect", body, options)
 
 
-def collect(state: Mapping[str, Any], options: Options, union: Union = interleave) -> Update:
-    """Join the queries' passages in query order and put them in the order asked for."""
+def collect(state: RAGState, options: Options, merge: MergeStrategy = interleave) -> Update:
+    """Merge the queries' passages in query order and put them in the order asked for."""
     sets = passage_sets(state)
-    passages = sets[INPUT] if INPUT in sets else union(list(sets.values()))
+    passages = sets[INPUT] if INPUT in sets else merge(list(sets.values()))
     return {"passages": Overwrite(arranged(passages, options.order))}
 
 
-def passage_sets(state: Mapping[str, Any]) -> dict[str, list[Document]]:
+def passage_sets(state: RAGState) -> dict[str, list[Document]]:
     """Return each query's passages in query order: what a filter kept, else what was found.
 
     Passages that the input brought are one set, called `input`, and the only one.

@@ -6,19 +6,12 @@ search; then the queries of the claims that are not known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from langchain_core.runnables import RunnableConfig
-
-from ragweave.nodes.ask import Ask, Reply, ask
+from ragweave.nodes.ask import Ask, Reply
 from ragweave.nodes.necessity import NecessityOptions
-from ragweave.nodes.notes import note
-from ragweave.nodes.options import OptionsT
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.replies import cut_off
-from ragweave.nodes.step import Step, Work, pure
-from ragweave.state import Claim, Note, Update
+from ragweave.nodes.step import Context, Step, Work, pure
+from ragweave.state import Claim, RAGState, Update
 from ragweave.tools.claims import (
     MAX_CHARACTERS,
     MAX_WORDS,
@@ -32,38 +25,36 @@ from ragweave.tools.text.unknown import is_unknown
 from ragweave.tools.text.untrusted import untrusted
 
 
-def rewrite_step(models: Models, templates: Templates, options: OptionsT) -> Step[OptionsT]:
+def rewrite_step(
+    models: Models, templates: Templates, options: NecessityOptions
+) -> Step[RAGState, NecessityOptions]:
     """Return the node `rewrite`: sets `claims` and adds the question's rewrites to `queries`."""
 
-    def prompt(state: Mapping[str, Any], opts: Any) -> Prompt:
+    def prompt(state: RAGState, opts: NecessityOptions) -> Prompt:
         draft = state["heuristic_answer"]
         task: Task = {"task": "rewrite", "question": state["question"], "draft": draft}
         values = {"question": state["question"], "draft": untrusted(draft)}
         name = "rewrite_released" if opts.proxy_profile == "released" else "rewrite"
         return Prompt(templates[name], task, values)
 
-    def update(state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
+    def update(state: RAGState, reply: Reply, context: Context[NecessityOptions]) -> Update:
         read = parse_rewrite(reply.text, state["question"])
-        return {"read": read._replace(truncated=read.truncated or cut_off(reply.message))}
+        read = read._replace(truncated=read.truncated or cut_off(reply.message))
+        return rewritten(state, read, context)
 
-    question = Ask[OptionsT](name="rewrite", role="rewrite", prompt=prompt, update=update)
-
-    def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:
-        told = yield from ask(question, models, state, opts, config)
-        own = rewritten(state, told.pop("read"), opts, config)
-        return {**told, **own, "notes": [*told["notes"], *own["notes"]]}
-
-    return Step("rewrite", body, options)
+    question = Ask[RAGState, NecessityOptions](
+        name="rewrite", role="rewrite", prompt=prompt, update=update
+    )
+    return question.step(models, options)
 
 
-def rewritten(
-    state: Mapping[str, Any], read: Rewrite, options: Any, config: RunnableConfig
-) -> Update:
+def rewritten(state: RAGState, read: Rewrite, context: Context[NecessityOptions]) -> Update:
     """Return the queries and claims of a rewriter's reply.
 
     What needs no search is left out, and so is a "claim" that only says that the draft's model did
     not know. Whatever was lost on the way is noted.
     """
+    options = context.options
     telling = [one for one in read.claims if not is_unknown(one.claim)]
     searched = [one for one in telling if one.need_search and one.query]
     claims: list[Claim] = [
@@ -81,12 +72,10 @@ def rewritten(
         "claims_cut": {"claims": len(searched) - len(claims), "kept": len(claims)},
         "rewrites_cut": {"rewrites": len(asked) - len(taken), "kept": len(taken)},
     }
-    notes = [
-        note(config, "rewrite", event, **detail)
-        for event, detail in lost.items()
-        if next(iter(detail.values()))
-    ]
-    return {"queries": queries, "claims": claims, "notes": notes}
+    for event, detail in lost.items():
+        if next(iter(detail.values())):
+            context.note(event, **detail)
+    return {"queries": queries, "claims": claims}
 
 
 def _lost_in_reading(read: Rewrite) -> dict[str, dict[str, int]]:
@@ -100,22 +89,22 @@ def _lost_in_reading(read: Rewrite) -> dict[str, dict[str, int]]:
     }
 
 
-def plan_step(options: OptionsT) -> Step[OptionsT]:
+def plan_step(options: NecessityOptions) -> Step[RAGState, NecessityOptions]:
     """Return the node `plan`: settles which queries are searched."""
 
-    def body(state: Mapping[str, Any], opts: Any, config: RunnableConfig) -> Work:
-        return pure(plan(state, opts, config))
+    def body(state: RAGState, context: Context[NecessityOptions]) -> Work:
+        return pure(plan(state, context))
 
     return Step("plan", body, options)
 
 
-def plan(state: Mapping[str, Any], options: NecessityOptions, config: RunnableConfig) -> Update:
+def plan(state: RAGState, context: Context[NecessityOptions]) -> Update:
     """Add the queries of the claims that are not known; say each query once.
 
     Where every claim is known, the question and its rewrites are all that is searched. That a
     question judged known comes here, because its direct answer was Unknown, is noted.
     """
-    verdicts = state["verdicts"] if options.claim_filter else {}
+    verdicts = state["verdicts"] if context.options.claim_filter else {}
     unknown = [one for one in state["claims"] if not verdicts.get(one["key"], False)]
     wanted = {**state["queries"], **{one["key"]: one["query"] for one in unknown}}
     queries: dict[str, str] = {}
@@ -125,12 +114,11 @@ def plan(state: Mapping[str, Any], options: NecessityOptions, config: RunnableCo
         if text not in seen:
             queries[key] = query
         seen.add(text)
-    notes: list[Note] = []
     if len(queries) < len(wanted):
         repeated = [key for key in wanted if key not in queries]
-        notes.append(note(config, "plan", "queries_repeated", queries=repeated))
+        context.note("queries_repeated", queries=repeated)
     if state.get("known"):
-        notes.append(note(config, "plan", "known_but_unanswered"))
+        context.note("known_but_unanswered")
     if state["claims"] and not unknown:
-        notes.append(note(config, "plan", "all_claims_known", claims=len(state["claims"])))
-    return {"queries": queries, "notes": notes}
+        context.note("all_claims_known", claims=len(state["claims"]))
+    return {"queries": queries}

@@ -1,14 +1,13 @@
 """Rounds: what methods that go round in a loop share.
 
-A loop is bounded twice: by an option of the method, and by LangGraph's recursion limit, which the
-routers see coming (`remaining_steps`), so that a run ends with what it has and never in an error.
+A loop is bounded twice: by an option of the method, and by LangGraph's recursion limit, which a
+`Loop` sees coming (`remaining_steps`), so that a run ends with what it has and never in an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from langchain_core.documents import Document
 from langgraph.types import Overwrite
@@ -17,7 +16,7 @@ from ragweave.errors import UsageError
 from ragweave.nodes.conclude import conclude
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.retrieve import arranged
-from ragweave.state import Candidate, Update
+from ragweave.state import Candidate, RAGState, Update
 from ragweave.state.passages import by_query
 from ragweave.tools.text.unknown import UNKNOWN
 
@@ -49,17 +48,54 @@ def ids_of(passages: Iterable[Document]) -> list[str]:
     return [doc.id or "" for doc in passages]
 
 
-def search_for(state: Mapping[str, Any], key: str, text: str) -> Update:
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """A loop in a method's wiring, by the names of its nodes."""
+
+    node: str
+    """The node that decides whether there is another round, itself or by the route behind it."""
+    round: tuple[str, ...]
+    """The nodes between one execution of it and the next, in order."""
+    ending: tuple[str, ...] = ()
+    """The nodes between its last execution and the end of the run."""
+
+    @property
+    def steps(self) -> int:
+        """Supersteps that another round takes, from this execution to the end of the run."""
+        return 1 + len(self.round) + 1 + len(self.ending)
+
+    def is_last(self, state: RAGState, *, done: int, most: int) -> bool:
+        """Say whether no further round may begin.
+
+        Args:
+            state: The state.
+            done: How many rounds there were.
+            most: The most that the method's options allow.
+        """
+        return done >= most or state["remaining_steps"] < self.steps
+
+
+def round_key(number: int) -> str:
+    """Return the name of a loop's query, by how many retrievals went before it.
+
+    Where the first retrieval is for the question itself, its name is `question`, as everywhere.
+    """
+    return f"round_{number}"
+
+
+def search_for(state: RAGState, number: int, text: str) -> Update:
     """Return the update that makes `text` the one query to retrieve for.
 
     What the round before found leaves `passages` (it stays in `retrieved`); passages that the
     caller gave stay, and are what every round finds.
     """
-    update: Update = {"queries": {key: text}}
-    return {**update, "passages": Overwrite([])} if state["retrieved"] else update
+    update: Update = {"queries": {round_key(number): text}}
+    if state["retrieved"]:
+        update["passages"] = Overwrite([])
+    return update
 
 
-def all_found(state: Mapping[str, Any], keys: Iterable[str], order: str) -> list[Document]:
+def all_found(state: RAGState, keys: Iterable[str], order: str) -> list[Document]:
     """Return what the queries named `keys` found, query by query, or the passages given.
 
     Args:
@@ -88,8 +124,8 @@ def limit_ended(answer: str, *, last: bool, early: bool) -> bool:
     return last and (early or answer == UNKNOWN)
 
 
-def ended(
-    state: Mapping[str, Any],
+def conclude_chain(
+    state: RAGState,
     options: Options,
     *,
     pool: str,
@@ -123,7 +159,5 @@ def ended(
         "sample": 0,
         "passages": shown,
     }
-    return {
-        "candidates": {f"{pool}:0": candidate},
-        **conclude({**state, "passages": passages}, answer, [candidate], truncated=truncated),
-    }
+    end = conclude({**state, "passages": passages}, answer, [candidate], truncated=truncated)
+    return {**end, "candidates": {f"{pool}:0": candidate}}

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableConfig
 
 from ragweave.nodes.ask import Ask, Reply, ask
-from ragweave.nodes.notes import note
 from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.replies import parse_answer
 from ragweave.nodes.rounds import (
+    Loop,
     RoundOptions,
-    ended,
+    conclude_chain,
     ids_of,
     limit_ended,
     refuse_samples,
+    round_key,
     search_for,
 )
 from ragweave.nodes.self_ask_reply import SelfAskReply, final_answer, parse_self_ask
-from ragweave.nodes.step import Step, Work, pure
-from ragweave.state import Hop, Update
+from ragweave.nodes.step import Context, Step, Work, pure
+from ragweave.state import Hop, RAGState, Update
 from ragweave.tools.models import Models
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 from ragweave.tools.text.untrusted import one_line
 
 NAME = "self_ask"
 
-_STEPS = 5
-"""Supersteps from this call through a follow-up to the last call's end."""
+LOOP = Loop(node=NAME, round=("retrieve", "collect", "read"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +48,7 @@ class SelfAskOptions(RoundOptions):
 
 def self_ask_step(
     models: Models, templates: Templates, options: SelfAskOptions
-) -> Step[SelfAskOptions]:
+) -> Step[RAGState, SelfAskOptions]:
     """Return the node `self_ask`: one call of the chain.
 
     It starts a search for the follow-up that the model asks, or ends the run with its final
@@ -59,22 +57,16 @@ def self_ask_step(
     are silent there, and nothing has been looked up yet.
     """
 
-    def prompt(state: Mapping[str, Any], opts: SelfAskOptions) -> Prompt:
+    def prompt(state: RAGState, opts: SelfAskOptions) -> Prompt:
         return chain_prompt(state, opts, templates["self_ask"])
 
-    def body(state: Mapping[str, Any], opts: SelfAskOptions, config: RunnableConfig) -> Work:
-        def update(now: Mapping[str, Any], _opts: SelfAskOptions, reply: Reply) -> Update:
-            return chain_update(now, opts, reply, config)
-
-        question = Ask[SelfAskOptions](name=NAME, role="answer", prompt=prompt, update=update)
-        return (yield from ask(question, models, state, opts, config))
-
-    return Step(NAME, body, options)
+    question = Ask[RAGState, SelfAskOptions](
+        name=NAME, role="answer", prompt=prompt, update=chain_update
+    )
+    return question.step(models, options)
 
 
-def chain_prompt(
-    state: Mapping[str, Any], options: SelfAskOptions, template: ChatPromptTemplate
-) -> Prompt:
+def chain_prompt(state: RAGState, options: SelfAskOptions, template: ChatPromptTemplate) -> Prompt:
     """Ask for the next line of the dialogue; what was asked so far stands in the passages' place.
 
     Intermediate answers count as passages, so that a dialogue that is too long loses some.
@@ -86,7 +78,11 @@ def chain_prompt(
 
     return Prompt(
         template,
-        {"task": "step", "question": state["question"], "answer_type": state["answer_kind"]},
+        {
+            "task": "step",
+            "question": state["question"],
+            "answer_type": state["resolved_answer_type"],
+        },
         {"question": state["question"]},
         [_as_document(hop, at) for at, hop in enumerate(state["hops"])],
         {"stop": ["\nIntermediate answer:"]} if options.stop_sequences and not last else {},
@@ -94,9 +90,9 @@ def chain_prompt(
     )
 
 
-def is_last(state: Mapping[str, Any], options: SelfAskOptions) -> bool:
+def is_last(state: RAGState, options: SelfAskOptions) -> bool:
     """Say whether no further follow-up may be asked."""
-    return len(state["hops"]) >= options.rounds or state["remaining_steps"] < _STEPS
+    return LOOP.is_last(state, done=len(state["hops"]), most=options.rounds)
 
 
 def dialogue(hops: Sequence[Document], *, last: bool) -> str:
@@ -113,38 +109,35 @@ def _as_document(hop: Hop, at: int) -> Document:
     return Document(id=hop["key"], page_content=hop["result"], metadata=titled)
 
 
-def chain_update(
-    state: Mapping[str, Any], options: SelfAskOptions, reply: Reply, config: RunnableConfig
-) -> Update:
+def chain_update(state: RAGState, reply: Reply, context: Context[SelfAskOptions]) -> Update:
     """Start the search that the reply asks for, or end with its answer."""
-    hops: list[Hop] = state["hops"]
+    hops, options, answer_type = state["hops"], context.options, state["resolved_answer_type"]
     last = is_last(state, options)
     if last:
-        said = SelfAskReply("final", final_answer(reply.text, state["answer_kind"]))
+        said = SelfAskReply("final", final_answer(reply.text, answer_type))
     else:
-        said = parse_self_ask(reply.text, state["answer_kind"], first=not hops)
+        said = parse_self_ask(reply.text, answer_type, first=not hops)
     query = _to_look_up(said, "" if hops or last else state["question"])
-    notes = []
     asks_on = last and said.text in ("", UNKNOWN) and not is_unknown(reply.text)
     if said.kind == "unreadable" or asks_on:
-        notes = [note(config, NAME, "step_unparsed")]
+        context.note("step_unparsed")
     elif said.kind == "final" and query:
-        notes = [note(config, NAME, "unknown_before_search")]
+        context.note("unknown_before_search")
     if query:
-        key = f"round_{len(hops)}"
-        hop: Hop = {"key": key, "thought": "", "query": query, "result": ""}
-        return {"hops": [*hops, hop], "notes": notes, **search_for(state, key, query)}
-    end = ended(
+        number = len(hops)
+        hop: Hop = {"key": round_key(number), "thought": "", "query": query, "result": ""}
+        return {"hops": [*hops, hop], **search_for(state, number, query)}
+    answer = said.text or UNKNOWN
+    return conclude_chain(
         state,
         options,
         pool=NAME,
-        answer=said.text or UNKNOWN,
+        answer=answer,
         reply=reply.text,
         keys=[hop["key"] for hop in hops],
         read=state["read"],
-        truncated=limit_ended(said.text or UNKNOWN, last=last, early=len(hops) < options.rounds),
+        truncated=limit_ended(answer, last=last, early=len(hops) < options.rounds),
     )
-    return {**end, "notes": notes}
 
 
 def _to_look_up(said: SelfAskReply, otherwise: str) -> str:
@@ -156,10 +149,10 @@ def _to_look_up(said: SelfAskReply, otherwise: str) -> str:
 
 def read_step(
     models: Models, templates: Templates, options: SelfAskOptions
-) -> Step[SelfAskOptions]:
+) -> Step[RAGState, SelfAskOptions]:
     """Return the node `read`: reads the follow-up's passages into an intermediate answer."""
 
-    def prompt(state: Mapping[str, Any], _opts: SelfAskOptions) -> Prompt:
+    def prompt(state: RAGState, _options: SelfAskOptions) -> Prompt:
         asked = state["hops"][-1]["query"]
         return Prompt(
             templates["self_ask_reader"],
@@ -168,17 +161,19 @@ def read_step(
             state["passages"],
         )
 
-    question = Ask[SelfAskOptions](name="read", role="answer", prompt=prompt, update=read_update)
+    question = Ask[RAGState, SelfAskOptions](
+        name="read", role="answer", prompt=prompt, update=read_update
+    )
 
-    def body(state: Mapping[str, Any], opts: SelfAskOptions, config: RunnableConfig) -> Work:
+    def body(state: RAGState, context: Context[SelfAskOptions]) -> Work:
         if not state["passages"]:
-            return (yield from pure(read_update(state, opts, Reply("", []))))
-        return (yield from ask(question, models, state, opts, config))
+            return pure(read_update(state, Reply("", []), context))
+        return ask(question, models, state, context)
 
     return Step("read", body, options)
 
 
-def read_update(state: Mapping[str, Any], _options: SelfAskOptions, reply: Reply) -> Update:
+def read_update(state: RAGState, reply: Reply, _context: Context[SelfAskOptions]) -> Update:
     """Add the intermediate answer to the dialogue; Unknown where nothing was found or said."""
     *before, hop = state["hops"]
     answer = " ".join(parse_answer(reply.text, "long").split())

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator
 from types import MappingProxyType
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableConfig
 
-from ragweave.nodes.ask import Ask, Reply, ask
-from ragweave.nodes.dialogue import ledger
-from ragweave.nodes.notes import note
+from ragweave.nodes.ask import Question, reply_to
 from ragweave.nodes.numbered import numbered, numbers_form
+from ragweave.nodes.options import OptionsT
 from ragweave.nodes.prompt import Prompt, Templates
-from ragweave.nodes.step import Work
-from ragweave.state import Update
+from ragweave.nodes.step import Call, Context
+from ragweave.state import RAGState
 from ragweave.state.passages import with_id
 from ragweave.tools.claims import parse_ids
-from ragweave.tools.filters import spans_of
+from ragweave.tools.filters import Granularity, Span, spans_of
 from ragweave.tools.models import Models
 from ragweave.tools.tasks import Task
 
@@ -45,15 +43,15 @@ SENTENCE_PROMPTS = MappingProxyType(
 def sentence_ids(
     models: Models,
     templates: Templates,
-    state: Mapping[str, Any],
-    options: Any,
-    config: RunnableConfig,
-) -> Work:
-    """Ask once which sentences help; the update holds `spans`, usage and notes.
+    state: RAGState,
+    granularity: Granularity,
+    context: Context[OptionsT],
+) -> Generator[Call, Any, list[Span]]:
+    """Ask once which sentences help, and return them.
 
     A reply without a readable id keeps every sentence, noted `filter_unparsed`.
     """
-    spans = spans_of(state["passages"], options.granularity)
+    spans = spans_of(state["passages"], granularity)
     titles = {
         str(doc.id): doc.metadata.get("title") or "" for doc in map(with_id, state["passages"])
     }
@@ -66,7 +64,7 @@ def sentence_ids(
         for at, span in enumerate(spans)
     ]
 
-    def prompt(state: Mapping[str, Any], _opts: Any) -> Prompt:
+    def prompt(state: RAGState, _options: OptionsT) -> Prompt:
         task: Task = {"task": "filter", "question": state["question"]}
         values = {"question": state["question"]}
         return Prompt(
@@ -78,12 +76,10 @@ def sentence_ids(
             grammar=numbers_form,
         )
 
-    def update(_state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
-        return {"ids": parse_ids(reply.text, len(reply.passages))}
-
-    question = Ask[Any](name="filter_context", role="filter", prompt=prompt, update=update)
-    told = yield from ask(question, models, state, options, config)
-    if told["ids"] is None:
-        unread = {"notes": [note(config, "filter_context", "filter_unparsed")]}
-        return {**ledger(told, unread), "spans": spans}
-    return {**ledger(told), "spans": [spans[at] for at in told["ids"]]}
+    question = Question[RAGState, OptionsT](name="filter_context", role="filter", prompt=prompt)
+    reply = yield from reply_to(question, models, state, context)
+    ids = parse_ids(reply.text, len(reply.passages))
+    if ids is None:
+        context.note("filter_unparsed")
+        return spans
+    return [spans[at] for at in ids]

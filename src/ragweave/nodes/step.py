@@ -10,22 +10,30 @@ import asyncio
 import contextvars
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import set_config_context
+from langgraph.types import Send
 
 from ragweave.errors import RunTimeoutError
 from ragweave.nodes.clock import timed
+from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT, current
-from ragweave.state import Update
+from ragweave.state import Note, Update, Usage, add_usage
+
+StateT = TypeVar("StateT", bound=Mapping[str, object])
+"""What a node reads: `RAGState`, a state that extends it, or the payload of a branch."""
+
+Goto: TypeAlias = str | Sequence[str] | Sequence[Send]
+"""Where a route leads: a label or a node, several nodes, or branches."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +48,56 @@ class Call:
 
 
 Work = Generator[Call, Any, Update]
-Body = Callable[[Mapping[str, Any], OptionsT, RunnableConfig], Work]
-"""A step's body: state, options and run configuration in; calls out; update returned."""
 
 
-class Step(Runnable[Any, Update], Generic[OptionsT]):
+class Context(Generic[OptionsT]):
+    """What one execution of a node has beside the state: its options, and a place for notes."""
+
+    def __init__(self, node: str, options: OptionsT, config: RunnableConfig | None = None) -> None:
+        """Make a context.
+
+        Args:
+            node: The node's name.
+            options: The options in force.
+            config: The run's configuration at this node.
+        """
+        self.node = node
+        self.options = options
+        self.config: RunnableConfig = config or {}
+        self.notes: list[Note] = []
+        self.usage: Usage | None = None
+
+    def note(self, event: str, **detail: Any) -> None:
+        """Tell the reader of the trace something: a fallback taken, a passage dropped.
+
+        Args:
+            event: A short fixed name of what happened.
+            detail: Plain JSON values.
+        """
+        self.notes.append(note(self.config, self.node, event, **detail))
+
+    def spend(self, usage: Usage) -> None:
+        """Count what a call cost."""
+        self.usage = add_usage(self.usage, usage)
+
+    def complete(self, update: Update) -> Update:
+        """Return `update` with what was noted and spent."""
+        full = update.copy()
+        if self.notes:
+            full["notes"] = self.notes
+        if self.usage:
+            full["usage"] = self.usage
+        return full
+
+
+Body = Callable[[StateT, Context[OptionsT]], Work]
+"""A step's body: state and context in; calls out; update returned."""
+
+
+class Step(Runnable[StateT, Update], Generic[StateT, OptionsT]):
     """A graph node from one body, the same under `invoke` and `ainvoke`."""
 
-    def __init__(self, name: str, body: Body[OptionsT], options: OptionsT) -> None:
+    def __init__(self, name: str, body: Body[StateT, OptionsT], options: OptionsT) -> None:
         """Make a node.
 
         Args:
@@ -55,61 +105,66 @@ class Step(Runnable[Any, Update], Generic[OptionsT]):
             body: What the step does.
             options: The build's options; a run may override them by its context.
         """
-        self.name = name
+        self.name = self.node = name
         self._body = body
         self._options = options
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
+    def invoke(self, input: StateT, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
         """Run the body, each call in turn."""
-        work = self._body(input, current(self._options), config or {})
+        context = Context(self.node, current(self._options), config)
+        work = self._body(input, context)
         result: Any = None
-        with timed(self.name or ""):
+        with timed(self.node):
             while True:
                 try:
                     call = work.send(result)
                 except StopIteration as end:
-                    return end.value  # type: ignore[no-any-return]
+                    return context.complete(end.value)
                 result = _call(call, call.config or config, self._remaining(input))
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
+    async def ainvoke(
+        self,
+        input: StateT,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **_: Any,
+    ) -> Update:
         """Run the body, awaiting each call."""
-        work = self._body(input, current(self._options), config or {})
+        context = Context(self.node, current(self._options), config)
+        work = self._body(input, context)
         result: Any = None
-        with timed(self.name or ""):
+        with timed(self.node):
             while True:
                 try:
                     call = work.send(result)
                 except StopIteration as end:
-                    return end.value  # type: ignore[no-any-return]
+                    return context.complete(end.value)
                 result = await _acall(call, call.config or config, self._remaining(input))
 
-    def _remaining(self, state: Mapping[str, Any]) -> float | None:
+    def _remaining(self, state: Mapping[str, object]) -> float | None:
         deadline = state.get("deadline")
         if not deadline:
             return None
-        left = float(deadline) - time.time()
+        left = cast("float", deadline) - time.time()
         if left <= 0:
-            raise RunTimeoutError(f"the run's time limit was reached before {self.name!r}")
+            raise RunTimeoutError(f"the run's time limit was reached before {self.node!r}")
         return left
 
 
-class Route(Runnable[Any, Any], Generic[OptionsT]):
+class Route(Runnable[StateT, Goto], Generic[StateT, OptionsT]):
     """A pure router: state and options in, the next node's name or branches out."""
 
-    def __init__(
-        self, choose: Callable[[Mapping[str, Any], OptionsT], Any], options: OptionsT
-    ) -> None:
+    def __init__(self, choose: Callable[[StateT, OptionsT], Goto], options: OptionsT) -> None:
         """Make a router of `choose`, which gets the options in force."""
         self.name = choose.__name__
         self._choose = choose
         self._options = options
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+    def invoke(self, input: StateT, config: RunnableConfig | None = None, **_: Any) -> Goto:  # noqa: A002
         """Choose. LangGraph sets no context for a routing runnable, so it is set here."""
         with set_config_context(config or {}) as context:
             return self._choose(input, context.run(current, self._options))
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+    async def ainvoke(self, input: StateT, config: RunnableConfig | None = None, **_: Any) -> Goto:  # noqa: A002
         """Choose, on the event loop: LangGraph would run a plain function in a thread."""
         return self.invoke(input, config)
 
@@ -120,10 +175,10 @@ def _call(call: Call, config: RunnableConfig | None, seconds: float | None) -> A
     future = _in_thread(call, config)
     try:
         return future.result(timeout=seconds)
-    except FutureTimeoutError as fault:
-        if future.done() and future.exception() is fault:
+    except FutureTimeoutError as error:
+        if future.done() and future.exception() is error:
             raise
-        raise RunTimeoutError("the run's time limit was reached during a call") from fault
+        raise RunTimeoutError("the run's time limit was reached during a call") from error
 
 
 async def _acall(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
@@ -132,9 +187,9 @@ async def _acall(call: Call, config: RunnableConfig | None, seconds: float | Non
             if _is_async(call.target):
                 return await call.target.ainvoke(call.input, config, **call.settings)
             return await asyncio.wrap_future(_in_thread(call, config))
-    except TimeoutError as fault:
+    except TimeoutError as error:
         if limit.expired():
-            raise RunTimeoutError("the run's time limit was reached during a call") from fault
+            raise RunTimeoutError("the run's time limit was reached during a call") from error
         raise
 
 
@@ -152,8 +207,8 @@ def _in_thread(call: Call, config: RunnableConfig | None) -> Future[Any]:
     def work() -> None:
         try:
             future.set_result(run(call.target.invoke, call.input, config, **call.settings))
-        except BaseException as fault:  # noqa: BLE001 - raised again on the waiting side
-            future.set_exception(fault)
+        except BaseException as error:  # noqa: BLE001 - raised again on the waiting side
+            future.set_exception(error)
 
     threading.Thread(target=work, name="ragweave", daemon=True).start()
     return future
@@ -177,5 +232,5 @@ def _is_async(target: Runnable[Any, Any]) -> bool:
 
 def pure(update: Update) -> Work:
     """Return `update` from a body that calls nothing."""
+    yield from ()
     return update
-    yield

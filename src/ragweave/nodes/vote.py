@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
-
-from langchain_core.runnables import RunnableConfig
+from collections.abc import Callable, Iterable
 
 from ragweave.nodes.conclude import conclude
-from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.replies import bare_text
-from ragweave.nodes.step import Step, Work, pure
-from ragweave.state import Candidate
+from ragweave.nodes.step import Context, Step, Work, pure
+from ragweave.state import Candidate, RAGState
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import UNKNOWN
 
@@ -47,7 +43,7 @@ def _place(one: Candidate) -> tuple[int, int, str]:
     return one["rank"], one["sample"], one["answer"]
 
 
-def pool_of(state: Mapping[str, Any], *pools: str) -> list[Candidate]:
+def pool_of(state: RAGState, *pools: str) -> list[Candidate]:
     """Return the candidates that the nodes named `pools` made, in order."""
     return [one for one in state["candidates"].values() if one["pool"] in pools]
 
@@ -64,10 +60,10 @@ def vote_step(
     pool: str | tuple[str, ...],
     options: OptionsT,
     *,
-    truncated: Callable[[Mapping[str, Any], OptionsT], bool] = lambda _state, _options: False,
+    truncated: Callable[[RAGState, OptionsT], bool] = lambda _state, _options: False,
     falls_back: Callable[[OptionsT], bool] = lambda _options: False,
     reader: str = "",
-) -> Step[OptionsT]:
+) -> Step[RAGState, OptionsT]:
     """Return a node that votes over the latest round of a pool, or of several, joined.
 
     Args:
@@ -82,19 +78,20 @@ def vote_step(
     """
     pools = (pool,) if isinstance(pool, str) else pool
 
-    def body(state: Mapping[str, Any], opts: OptionsT, config: RunnableConfig) -> Work:
+    def body(state: RAGState, context: Context[OptionsT]) -> Work:
         candidates = pool_of(state, *pools)
         read = [one for one in candidates if one["pool"] == reader]
-        notes = []
         if read and not any(bare_text(one["reply"]) for one in read):
             candidates = [one for one in candidates if one["pool"] != reader]
-            notes.append(note(config, name, "short_answer_empty", replies=len(read)))
+            context.note("short_answer_empty", replies=len(read))
         last = last_round(candidates)
         winners = elected(last)
         answer = winners[0]["answer"] if winners else UNKNOWN
-        update = conclude(state, answer, winners or last, truncated=truncated(state, opts))
-        if update["status"] == "unknown" and falls_back(opts):
+        update = conclude(
+            state, answer, winners or last, truncated=truncated(state, context.options)
+        )
+        if update["status"] == "unknown" and falls_back(context.options):
             del update["passages"]
-        return pure({**update, "notes": notes})
+        return pure(update)
 
     return Step(name, body, options)

@@ -1,4 +1,4 @@
-"""Texts cut to length, and questions widened by generated text."""
+"""Texts cut to length, and questions expanded by generated text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LONGEST = 2000
 """Characters of generated text that go into a query; the question stands behind them whole."""
 
 
-def widened(question: str, text: str) -> tuple[str, int]:
+def expand_query(question: str, text: str) -> tuple[str, int]:
     """Return `text ⊕ question` and the text's length before it was cut, in characters.
 
     A text that is empty, or says that the model does not know, leaves the question as it is.

@@ -9,7 +9,18 @@ from ragweave.state.passages import (
     unique,
     with_id,
 )
-from ragweave.state.rag import AnswerType, Branch, Passages, RAGInput, RAGOutput, RAGState, Update
+from ragweave.state.rag import (
+    AnswerType,
+    Branch,
+    ClaimBranch,
+    Passages,
+    PassageSet,
+    QueryBranch,
+    RAGInput,
+    RAGOutput,
+    RAGState,
+    Update,
+)
 from ragweave.state.records import (
     Candidate,
     Claim,
@@ -24,6 +35,7 @@ from ragweave.state.reducers import (
     merge_by_key,
     merge_candidates,
     merge_notes,
+    no_usage,
     take_passages,
 )
 
@@ -31,7 +43,10 @@ __all__ = [
     # the state
     "AnswerType",
     "Branch",
+    "ClaimBranch",
+    "PassageSet",
     "Passages",
+    "QueryBranch",
     "RAGInput",
     "RAGOutput",
     "RAGState",
@@ -57,5 +72,6 @@ __all__ = [
     "merge_by_key",
     "merge_candidates",
     "merge_notes",
+    "no_usage",
     "take_passages",
 ]

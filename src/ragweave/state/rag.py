@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from langchain_core.documents import Document
 from langgraph.channels import EphemeralValue, UntrackedValue
 from langgraph.managed import RemainingSteps
+from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
 from ragweave.state.records import Candidate, Claim, Hop, Note, Status, Usage
@@ -32,7 +33,8 @@ class RAGInput(TypedDict):
     """Passages to answer from, best first; given, they take the place of retrieval, and of any
     judging whether to retrieve."""
     answer_type: NotRequired[Annotated[AnswerType | None, EphemeralValue]]
-    """The kind of answer wanted by this input; None or absent takes the graph's option."""
+    """The kind of answer wanted by this input; None or absent takes the graph's option. Only the
+    node `begin` sees it: later ones read `resolved_answer_type`."""
     gold_answers: NotRequired[Annotated[list[str] | None, EphemeralValue]]
     """Right answers, where known: FILCO's oracle filter works from them. No model sees them."""
 
@@ -62,7 +64,7 @@ class RAGOutput(TypedDict):
 class RAGState(RAGInput, RAGOutput):  # type: ignore[misc]
     """What flows between nodes. Plain JSON values and LangChain documents only."""
 
-    answer_kind: AnswerType
+    resolved_answer_type: AnswerType
     """The answer type in force for this question: the input's, else the option's."""
     queries: dict[str, str]
     """Search texts by name, in order of importance (`question` first)."""
@@ -79,7 +81,7 @@ class RAGState(RAGInput, RAGOutput):  # type: ignore[misc]
     topic: str
     """The question's general topic (BlendFilter's filter prompt)."""
     augmented: Annotated[dict[str, str], merge_by_key]
-    """Text that a model wrote to widen the question, by the name of the query it makes."""
+    """Text that a model wrote to expand the question, by the name of the query it makes."""
     hop: int
     """External augmentations done so far (BlendFilter, remark 1)."""
     gold: list[str]
@@ -106,7 +108,7 @@ class Branch(TypedDict):
     """What one parallel answer branch gets (the payload of a `Send`)."""
 
     question: str
-    answer_kind: AnswerType
+    answer_type: AnswerType
     passages: list[Document]
     """Passages of this branch's prompt, in prompt order."""
     sample: int
@@ -122,5 +124,61 @@ class Branch(TypedDict):
     deadline: NotRequired[float]
 
 
-Update = dict[str, Any]
-"""A node's partial update of the state."""
+class QueryBranch(TypedDict):
+    """What one retrieval branch gets."""
+
+    query_key: str
+    """The query's name."""
+    query: str
+    deadline: NotRequired[float | None]
+
+
+class ClaimBranch(Claim):
+    """What one branch that judges a claim gets."""
+
+    deadline: NotRequired[float | None]
+
+
+class PassageSet(TypedDict):
+    """What one branch that filters a query's passages gets."""
+
+    question: str
+    topic: str
+    query_key: str
+    """The query's name."""
+    passages: list[Document]
+    deadline: NotRequired[float | None]
+
+
+class Update(TypedDict, total=False):
+    """A node's partial update of the state; a state of one's own has an update of its own.
+
+    What a reducer merges may be replaced as a whole by `Overwrite`.
+    """
+
+    question: str
+    answer: str
+    status: Status
+    truncated: bool
+    passages: Overwrite
+    """Nodes replace the passages; what is merged counts as handed in by the caller."""
+    candidates: dict[str, Candidate] | Overwrite
+    usage: Usage | Overwrite
+    resolved_answer_type: AnswerType
+    queries: dict[str, str]
+    retrieved: dict[str, list[Document]] | Overwrite
+    heuristic_answer: str
+    known: bool | None
+    claims: list[Claim]
+    verdicts: dict[str, bool] | Overwrite
+    topic: str
+    augmented: dict[str, str] | Overwrite
+    hop: int
+    gold: list[str]
+    kept: dict[str, list[Document]] | Overwrite
+    round: int
+    hops: list[Hop]
+    read: list[str]
+    written: str
+    notes: list[Note] | Overwrite
+    deadline: float

@@ -70,6 +70,19 @@ def merge_notes(old: Sequence[Note] | None, new: Sequence[Note] | None) -> list[
     )
 
 
+def no_usage() -> Usage:
+    """Return an empty ledger."""
+    return {
+        "calls": 0,
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "estimated": False,
+        "retrievals": 0,
+        "by_role": {},
+        "by_node": {},
+    }
+
+
 def take_passages(_old: object, new: Sequence[Any] | None) -> list[Document]:
     """Take passages that a caller hands in, as ranked documents marked `given`.
 

@@ -16,7 +16,8 @@ from ragweave.nodes.necessity import NecessityOptions
 from ragweave.nodes.prompt import Prompt
 from ragweave.nodes.proxy_prompts import PROXY_PROMPTS
 from ragweave.nodes.replies import cut_off
-from ragweave.nodes.step import Step
+from ragweave.nodes.step import Context, Step
+from ragweave.state import Update
 from ragweave.tools.models import ChatModel, Models
 from ragweave.tools.tasks import Task
 from ragweave.tools.text.untrusted import untrusted
@@ -28,10 +29,14 @@ OPTIONS = NecessityOptions()
 
 class _State(TypedDict, total=False):
     question: str
-    answer_kind: str
+    resolved_answer_type: str
     heuristic_answer: str
     earlier: str
     faults: str
+    reply: dict[str, Any]
+
+
+class _Update(Update, total=False):
     reply: dict[str, Any]
 
 
@@ -51,7 +56,7 @@ class Drafter:
     async def draft(self, item: Item) -> dict[str, Any]:
         """Return `{"text": …}`, the draft; an empty one where the proxy said nothing."""
         kind = item.question.answer_type if item.question else "short"
-        done = await self._graph.ainvoke({"question": item.text, "answer_kind": kind})
+        done = await self._graph.ainvoke({"question": item.text, "resolved_answer_type": kind})
         return {"text": done["heuristic_answer"]}
 
 
@@ -61,7 +66,7 @@ class Teacher:
     def __init__(self, teacher: ChatModel) -> None:
         """Take the teacher model."""
         models = Models(answer=teacher)
-        question = Ask[NecessityOptions](
+        question = Ask[Any, NecessityOptions](
             name="rewrite", role="rewrite", prompt=_rewrite_prompt, update=_reply
         )
         self._graph = _alone(question.step(models, OPTIONS), models)
@@ -87,7 +92,7 @@ class Teacher:
         return reply
 
 
-def _alone(step: Step[Any], models: Models) -> CompiledStateGraph[Any, Any, Any, Any]:
+def _alone(step: Step[Any, Any], models: Models) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a graph of one node, for its retries."""
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(_State)
     graph.add_node("step", step, retry_policy=models.retry)
@@ -115,5 +120,5 @@ def _again(faults: str) -> str:
     )
 
 
-def _reply(_state: Any, _options: NecessityOptions, reply: Reply) -> dict[str, Any]:
+def _reply(_state: Any, reply: Reply, _context: Context[NecessityOptions]) -> _Update:
     return {"reply": {"text": reply.text, "cut": cut_off(reply.message)}}

@@ -1,0 +1,170 @@
+"""Pieces of wiring that methods share: each adds nodes and the edges between them.
+
+What leads into a piece, and out of it where methods differ, stays in the method's own file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from langgraph.graph import START
+
+from ragweave.graphs.draft import Draft
+from ragweave.graphs.frame import Parts
+from ragweave.nodes.augment import blend_step, external_step, internal_step
+from ragweave.nodes.begin import begin_step
+from ragweave.nodes.blending import to_augmentation, to_blended_search, to_knowledge_filter
+from ragweave.nodes.draft import draft_step
+from ragweave.nodes.join import join_step
+from ragweave.nodes.judge import judge_claim_step, judge_step
+from ragweave.nodes.knowledge_filter import knowledge_filter_step, topic_step
+from ragweave.nodes.necessity import (
+    to_claim_filter,
+    to_draft,
+    to_judge,
+    to_rewrite,
+    without_verdict,
+)
+from ragweave.nodes.proxy_faults import proxy_down
+from ragweave.nodes.retrieve import MergeStrategy, collect_step, retrieve_step, to_retrieval
+from ragweave.nodes.rewrite import plan_step, rewrite_step
+from ragweave.nodes.step import Goto, Route
+from ragweave.state import RAGState, interleave
+
+
+def add_begin(graph: Draft, parts: Parts[Any]) -> None:
+    """Add `begin`, the node that every run starts with."""
+    graph.add_node("begin", begin_step(parts.options, parts.state))
+    graph.add_edge(START, "begin")
+
+
+def add_retrieval(
+    graph: Draft,
+    parts: Parts[Any],
+    merge: Callable[[Any], MergeStrategy] = lambda _options: interleave,
+) -> None:
+    """Add `retrieve`, a branch a query, and `collect`, where the branches meet.
+
+    Args:
+        graph: The graph.
+        parts: Retriever, options and the rest.
+        merge: From the options to how the queries' passages are merged.
+    """
+    options = parts.options
+    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=parts.retry)
+    graph.add_node("collect", collect_step(options, merge))
+    graph.add_edge("retrieve", "collect")
+
+
+def add_question_retrieval(
+    graph: Draft, parts: Parts[Any], route: Callable[[RAGState, Any], Goto] = to_retrieval
+) -> None:
+    """Add `begin`, `retrieve` and `collect`: the question is looked up before anything is asked.
+
+    Args:
+        graph: The graph.
+        parts: Retriever, options and the rest.
+        route: Leads to `retrieve` for each query, or straight to `collect`.
+    """
+    add_begin(graph, parts)
+    add_retrieval(graph, parts)
+    graph.add_conditional_edges("begin", Route(route, parts.options), ["retrieve", "collect"])
+
+
+def add_judgement(graph: Draft, parts: Parts[Any], *, given: str) -> None:
+    """Add `draft` and `judge` behind `begin`: is the proxy's draft answer known (SlimPLM, 3.2)?
+
+    They lead to `direct`, `rewrite` and `plan`.
+
+    Args:
+        graph: The graph.
+        parts: Models, options and the rest.
+        given: The node that answers from passages that the caller gave.
+    """
+    options, models, prompts = parts.options, parts.models, parts.prompts
+    graph.add_node(
+        "draft",
+        draft_step(models, prompts, options),
+        retry_policy=parts.retry,
+        error_handler=proxy_down("plan"),
+    )
+    graph.add_node(
+        "judge",
+        judge_step(models, prompts, options, parts.judge_scorer),
+        retry_policy=parts.retry,
+        error_handler=proxy_down(without_verdict(options)),
+    )
+    graph.add_conditional_edges(
+        "begin",
+        Route(to_draft, options),
+        {"draft": "draft", "no proxy": "plan", "passages given": given},
+    )
+    graph.add_conditional_edges(
+        "draft",
+        Route(to_judge, options),
+        {"judge": "judge", "rewrite": "rewrite", "no draft": "plan"},
+    )
+    graph.add_conditional_edges(
+        "judge",
+        Route(to_rewrite, options),
+        {"known": "direct", "not known": "rewrite", "not rewritten": "plan"},
+    )
+
+
+def add_rewriting(graph: Draft, parts: Parts[Any]) -> None:
+    """Add `rewrite`, `judge_claim` and `plan`: which queries are searched (SlimPLM, 3.3)."""
+    options, models, prompts = parts.options, parts.models, parts.prompts
+    slim: dict[str, Any] = {"retry_policy": parts.retry, "error_handler": proxy_down("plan")}
+    judge_claim = judge_claim_step(models, prompts, options, parts.judge_scorer)
+    graph.add_node("rewrite", rewrite_step(models, prompts, options), **slim)
+    graph.add_node("judge_claim", judge_claim, **slim)
+    graph.add_node("plan", plan_step(options))
+    graph.add_conditional_edges(
+        "rewrite",
+        Route(to_claim_filter, options),
+        {"each claim": "judge_claim", "no claim to judge": "plan"},
+    )
+    graph.add_edge("judge_claim", "plan")
+
+
+def add_blending(graph: Draft, parts: Parts[Any], merge: Callable[[Any], MergeStrategy]) -> None:
+    """Add `retrieve` to `collect`: blended queries, each set filtered (BlendFilter, 3.2 and 3.3).
+
+    Args:
+        graph: The graph.
+        parts: Models, retriever, options and the rest.
+        merge: From the options to how the queries' passages are merged.
+    """
+    options, models, prompts, retry = parts.options, parts.models, parts.prompts, parts.retry
+    knowledge_filter = knowledge_filter_step(models, prompts, options)
+
+    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=retry)
+    graph.add_node("augment", join_step("augment", options))
+    graph.add_node("external", external_step(models, prompts, options), retry_policy=retry)
+    graph.add_node("internal", internal_step(models, prompts, options), retry_policy=retry)
+    graph.add_node("topic", topic_step(models, prompts, options), retry_policy=retry)
+    graph.add_node("blend", blend_step(options))
+    graph.add_node("search", retrieve_step(parts.retriever, options, "search"), retry_policy=retry)
+    graph.add_node("gather", join_step("gather", options))
+    graph.add_node("knowledge_filter", knowledge_filter, retry_policy=retry)
+    graph.add_node("collect", collect_step(options, merge))
+    graph.add_edge("retrieve", "augment")
+    graph.add_conditional_edges(
+        "augment", Route(to_augmentation, options), ["external", "internal", "topic", "blend"]
+    )
+    graph.add_edge("external", "blend")
+    graph.add_edge("internal", "blend")
+    graph.add_edge("topic", "blend")
+    graph.add_conditional_edges(
+        "blend",
+        Route(to_blended_search, options),
+        {"augmented queries": "search", "nothing new": "gather"},
+    )
+    graph.add_edge("search", "gather")
+    graph.add_conditional_edges(
+        "gather",
+        Route(to_knowledge_filter, options),
+        {"each set": "knowledge_filter", "next hop": "external", "no filter": "collect"},
+    )
+    graph.add_edge("knowledge_filter", "collect")
