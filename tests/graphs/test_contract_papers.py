@@ -115,7 +115,10 @@ class TestSkrKnn(MethodTests):
     @classmethod
     def _training(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
         folder = tmp_path_factory.mktemp("skr")
-        cls.files = [write_training(folder / "all.jsonl", 3), write_training(folder / "one.jsonl", 1)]
+        cls.files = [
+            write_training(folder / "all.jsonl", 3),
+            write_training(folder / "one.jsonl", 1),
+        ]
 
     @property
     def setting(self) -> Setting:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import END, START
 from langgraph.types import Overwrite
 
@@ -40,20 +40,20 @@ class TonedOptions(LooksOptions):
     tone: Literal["plain", "kind"] = "plain"
 
 
-class Changed(Step[Any]):
+class Changed(Runnable[Any, Any]):
     """A step whose update is changed behind it, in a sync run, an async one or both."""
 
-    def __init__(self, step: Step[Any], change: Change, ways: tuple[str, ...]) -> None:
+    def __init__(self, step: Any, change: Change, ways: tuple[str, ...]) -> None:
         self.name = step.name
         self._step, self._change, self._ways = step, change, ways
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        update = self._step.invoke(input, config)
-        return self._change(input, update) if "sync" in self._ways else update
+    def invoke(self, given: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
+        update = self._step.invoke(given, config)
+        return self._change(given, update) if "sync" in self._ways else update
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        update = await self._step.ainvoke(input, config)
-        return self._change(input, update) if "async" in self._ways else update
+    async def ainvoke(self, given: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
+        update = await self._step.ainvoke(given, config)
+        return self._change(given, update) if "async" in self._ways else update
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class Looks:
             "again": Step("again", again, options),
             "vote": vote_step("vote", "answer", options, truncated=cut),
         }
-        graph = draft(options)
+        graph = draft(parts)
         for name, step in steps.items():
             change = self.changes.get(name)
             graph.add_node(name, step if change is None else Changed(step, change, self.ways))
@@ -117,7 +117,7 @@ def to_next(state: Mapping[str, Any], options: Any) -> str:
     return "done" if done or state["remaining_steps"] < 4 else "again"
 
 
-def again(state: Mapping[str, Any], _options: Any, _config: Any) -> Any:
+def again(state: Mapping[str, Any], _context: Any) -> Any:
     return pure({"round": state["round"] + 1})
 
 

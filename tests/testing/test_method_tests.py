@@ -30,7 +30,10 @@ BROKEN = {
     "async differs": (SAME, Looks(changes=ends_with(answer="Karl Oster"), ways=("async",))),
     "a thread leaks": (THREAD, Looks(changes={"begin": broken.keeps_candidates})),
     "a call not counted": (USAGE, Looks(changes={"answer": broken.misses_a_call})),
-    "a call counted for another role": (USAGE, Looks(changes={"answer": broken.counts_for_another})),
+    "a call counted for another role": (
+        USAGE,
+        Looks(changes={"answer": broken.counts_for_another}),
+    ),
     "raises on an odd reply": (ODD, Looks(changes={"answer": broken.refuses_odd_replies})),
     "makes an answer up": (ODD, Looks(changes={"answer": broken.makes_an_answer_up})),
     "retrieves though passages are given": (GIVEN, Looks(searches_always=True)),

@@ -1,4 +1,4 @@
-"""The contract of a model spec: what langchain-tests leaves open of a model made from a text.
+"""The contract of a model spec: what langchain-tests leaves open of a model made from text.
 
 langchain-tests' own suites say what a LangChain chat model is; this one says what its spec string,
 its replies and its counts must be for a graph of ours.
@@ -11,7 +11,6 @@ from typing import Any
 from unittest import SkipTest
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
 
 from ragweave.errors import UsageError
 from ragweave.graphs import build_graph
@@ -38,7 +37,15 @@ class ChatModelSpecTests:
         """Return a new model of the spec."""
         made = chat_model(self.spec)
         assert isinstance(made, BaseChatModel), f"{type(made).__name__} is no chat model"
+        self._made = [*getattr(self, "_made", ()), made]
         return made
+
+    def teardown_method(self) -> None:
+        """Close the models of a test, where they hold files or memory."""
+        for made in getattr(self, "_made", ()):
+            close = getattr(made, "close", None)
+            if close is not None:
+                close()
 
     def with_settings(self, settings: str) -> str:
         """Return the spec with more settings: `temperature=1&top_p=0.5`."""
@@ -47,8 +54,9 @@ class ChatModelSpecTests:
     def test_a_spec_makes_a_chat_model(self) -> None:
         """The spec, white space around it or not, makes a chat model; a model is taken as it is."""
         made = self.model()
-        assert type(chat_model(f"  {self.spec}\n")) is type(made)
         assert chat_model(made) is made
+        self.spec = f"  {self.spec}\n"
+        assert type(self.model()) is type(made)
 
     def test_it_decodes_greedily(self) -> None:
         """Without a setting the temperature is 0, as in the papers."""
@@ -74,14 +82,14 @@ class ChatModelSpecTests:
         awaited = asyncio.run(self.model().ainvoke(self.question))
         streamed = [str(chunk.text) for chunk in model.stream(self.question)]
         texts = [str(said.text), str(awaited.text), "".join(streamed)]
-        assert isinstance(said, AIMessage)
+        assert texts[0].strip(), "the model says nothing"
         if self.repeats:
             assert texts == [texts[0]] * 3, f"invoke, ainvoke and stream differ: {texts}"
 
     def test_token_counts_add_up(self) -> None:
         """Reported tokens are counts and add up; a model that reports none says nothing."""
         said = self.model().invoke(self.question)
-        usage = said.usage_metadata if isinstance(said, AIMessage) else None
+        usage = said.usage_metadata
         if usage is None:
             raise SkipTest("this model reports no tokens")
         assert usage["input_tokens"] > 0
@@ -91,13 +99,12 @@ class ChatModelSpecTests:
     def test_a_method_answers_by_it(self) -> None:
         """A graph built from the spec answers, and its ledger takes the model's counts."""
         given: Any = {"question": self.question, "passages": list(CARDS[:2])}
-        graph = build_graph("concat", model=self.spec)
+        graph = build_graph("concat", model=self.model())
         out = graph.invoke(given)
         assert out["status"] in ("answered", "unknown")
         assert out["usage"]["calls"] == 1
         assert out["usage"]["input_tokens"] > 0
-        said = self.model().invoke(self.question)
-        counts = isinstance(said, AIMessage) and said.usage_metadata is not None
+        counts = self.model().invoke(self.question).usage_metadata is not None
         assert out["usage"]["estimated"] is not counts
         if self.repeats:
             assert asyncio.run(graph.ainvoke(given))["answer"] == out["answer"]

@@ -85,7 +85,9 @@ def rests_on(call: ModelCall, calls: Sequence[ModelCall]) -> list[ModelCall]:
     while open_calls:
         text = folded(open_calls.pop().text)
         for one in calls:
-            quoted = [said for said in _telling(one.reply) if len(nodes[said]) == 1 and said in text]
+            quoted = [
+                said for said in _telling(one.reply) if len(nodes[said]) == 1 and said in text
+            ]
             if quoted and one is not call and one not in found:
                 found.append(one)
                 open_calls.append(one)
@@ -93,11 +95,7 @@ def rests_on(call: ModelCall, calls: Sequence[ModelCall]) -> list[ModelCall]:
 
 
 def _telling(reply: str) -> list[str]:
-    return [
-        one
-        for one in sentences(reply)
-        if len(one.split()) >= _QUOTED and not is_unknown(one)
-    ]
+    return [one for one in sentences(reply) if len(one.split()) >= _QUOTED and not is_unknown(one)]
 
 
 def sentences(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -101,10 +102,28 @@ def final_state(
     graph: CompiledGraph, given: Mapping[str, Any], config: Any = None
 ) -> Mapping[str, Any]:
     """Run a graph to its end and return its whole state."""
-    state: Mapping[str, Any] = {}
-    for state in graph.stream(dict(given), config, stream_mode="values"):
-        pass
-    return state
+    *_, last = graph.stream(dict(given), config, stream_mode="values")
+    return dict(last)
+
+
+def _invoke(graph: CompiledGraph, given: Mapping[str, Any], config: Any) -> Mapping[str, Any]:
+    return graph.invoke(dict(given), config)
+
+
+def _ainvoke(graph: CompiledGraph, given: Mapping[str, Any], config: Any) -> Mapping[str, Any]:
+    return asyncio.run(graph.ainvoke(dict(given), config))
+
+
+def _astream(graph: CompiledGraph, given: Mapping[str, Any], config: Any) -> Mapping[str, Any]:
+    async def last() -> Mapping[str, Any]:
+        states = graph.astream(dict(given), config, stream_mode="values")
+        return dict([state async for state in states][-1])
+
+    return asyncio.run(last())
+
+
+WAYS: Mapping[str, Invoke] = {"invoke": _invoke, "ainvoke": _ainvoke, "astream": _astream}
+"""Ways to run a graph beside `stream`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -14,12 +13,12 @@ from langchain_core.prompts import ChatPromptTemplate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 
-from ragweave.graphs import METHODS, CompiledGraph, Method
+from ragweave.graphs import METHODS, Method
 from ragweave.testing.cases import OptionCase, Setting, accepted, cases_of
 from ragweave.testing.costs import declared_calls
 from ragweave.testing.documents import CARDS
 from ragweave.testing.evidence import misread
-from ragweave.testing.harness import OUTPUTS, Harness, Run, as_json
+from ragweave.testing.harness import OUTPUTS, WAYS, Harness, Run, as_json
 from ragweave.testing.scripted import ForeignRetriever, ModelCall, Record, Said, Script
 from ragweave.tools.drawing import draw_svg, shape_of
 
@@ -117,8 +116,7 @@ class MethodTests:
     def test_sync_equals_async_equals_stream(self) -> None:
         """All four ways to run a graph ask the same and give the same."""
         expected = self.run()
-        ways = {"invoke": _invoke, "ainvoke": _ainvoke, "astream": _astream}
-        for name, way in ways.items():
+        for name, way in WAYS.items():
             run = self.harness().run(self.setting, invoke=way)
             assert run.prompts == expected.prompts, f"{name} asks otherwise than stream"
             assert run.output == expected.output, f"{name} gives something else than stream"
@@ -227,7 +225,9 @@ class MethodTests:
 
     def test_any_retriever_will_do(self) -> None:
         """A LangChain retriever that finds more than `k` passages is cut to `k`."""
-        foreign = dataclasses.replace(self.harness(), retriever=lambda own: ForeignRetriever(own=own))
+        foreign = dataclasses.replace(
+            self.harness(), retriever=lambda own: ForeignRetriever(own=own)
+        )
         run = foreign.run(self.setting)
         assert run.prompts == self.run().prompts
         assert as_json(run.output) == as_json(self.run().output)
@@ -287,7 +287,10 @@ class MethodTests:
         options = self._method().options
         for field in dataclasses.fields(options):
             settings = [
-                (case.value, self.setting.joined(case.setting).with_options(**{field.name: case.value}))
+                (
+                    case.value,
+                    self.setting.joined(case.setting).with_options(**{field.name: case.value}),
+                )
                 for case in cases_of(options, field.name, self.option_cases)
             ]
             taken = [(value, one) for value, one in settings if accepted(options, one.options)]
@@ -398,21 +401,3 @@ _COUNTS = ("input_tokens", "output_tokens")
 
 def _ledger(entries: Sequence[Mapping[str, int]]) -> tuple[int, int, int]:
     return tuple(sum(one[key] for one in entries) for key in ("calls", *_COUNTS))  # type: ignore[return-value]
-
-
-def _invoke(graph: CompiledGraph, given: Mapping[str, Any], config: Any) -> Mapping[str, Any]:
-    return graph.invoke(dict(given), config)
-
-
-def _ainvoke(graph: CompiledGraph, given: Mapping[str, Any], config: Any) -> Mapping[str, Any]:
-    return asyncio.run(graph.ainvoke(dict(given), config))
-
-
-def _astream(graph: CompiledGraph, given: Mapping[str, Any], config: Any) -> Mapping[str, Any]:
-    async def last() -> Mapping[str, Any]:
-        state: Mapping[str, Any] = {}
-        async for state in graph.astream(dict(given), config, stream_mode="values"):
-            pass
-        return state
-
-    return asyncio.run(last())

@@ -15,7 +15,16 @@ from ragweave.graphs import build_graph
 from ragweave.testing.documents import CARDS
 from ragweave.testing.scripted import Record, ScriptedModel
 
-_ODD = ("?!", "zqxv", "\ud800", "x" * 5000, "\x00", "橋を建てたのは誰ですか", "of the and", '"AND" (OR')
+_ODD = (
+    "?!",
+    "zqxv",
+    "\ud800",
+    "x" * 5000,
+    "\x00",
+    "橋を建てたのは誰ですか",
+    "of the and",
+    '"AND" (OR',
+)
 
 
 class RetrieverTests:
