@@ -1,7 +1,4 @@
-"""What type checkers see of the public face; checked by mypy, never run.
-
-mypy tests/typing_check.py
-"""
+"""What type checkers see of the public face; `test_typing.py` checks it by mypy, nothing runs it."""
 
 from __future__ import annotations
 
@@ -13,8 +10,22 @@ from langgraph.types import RetryPolicy
 
 from ragweave import METHODS, RAGInput, RAGOutput, build_graph, chat_model
 from ragweave.graphs import CompiledGraph, Method
-from ragweave.state import AnswerType, Candidate, Status, Usage, add_usage, ranked
-from ragweave.tools.models import ChatModel
+from ragweave.nodes.ask import Ask, Reply
+from ragweave.nodes.options import Options
+from ragweave.nodes.prompt import Prompt, Templates
+from ragweave.nodes.step import Context, Goto, Route, Step, Work, pure
+from ragweave.state import (
+    AnswerType,
+    Candidate,
+    Hop,
+    RAGState,
+    Status,
+    Update,
+    Usage,
+    add_usage,
+    ranked,
+)
+from ragweave.tools.models import ChatModel, Models
 
 
 def the_face() -> None:
@@ -47,12 +58,49 @@ async def what_goes_in_async() -> None:
 def what_comes_out(out: RAGOutput) -> None:
     assert_type(out["answer"], str)
     assert_type(out["status"], Status)
+    assert_type(out["truncated"], bool)
     assert_type(out["passages"], list[Document])
     assert_type(out["candidates"], dict[str, Candidate])
     assert_type(out["usage"], Usage)
     assert_type(out["usage"]["by_role"]["answer"]["input_tokens"], int)
     assert_type(add_usage(out["usage"], None), Usage)
     assert_type(ranked(out["passages"], "q"), list[Document])
+
+
+class MyState(RAGState):
+    my_notes: list[str]
+
+
+class MyUpdate(Update, total=False):
+    my_notes: list[str]
+
+
+def nodes_and_routes(models: Models, templates: Templates, options: Options) -> None:
+    def body(state: MyState, context: Context[Options]) -> Work:
+        assert_type(state["my_notes"], list[str])
+        assert_type(state["hops"], list[Hop])
+        assert_type(context.options, Options)
+        context.note("looked", notes=len(state["my_notes"]))
+        update: MyUpdate = {"my_notes": [], "answer": "Paris"}
+        return pure(update)
+
+    def prompt(state: RAGState, options: Options) -> Prompt:
+        del options
+        question = state["question"]
+        return Prompt(templates["a"], {"task": "answer", "question": question})
+
+    def update(state: RAGState, reply: Reply, context: Context[Options]) -> Update:
+        del state, context
+        return {"heuristic_answer": reply.text}
+
+    def route(state: RAGState, options: Options) -> Goto:
+        return "known" if state["known"] and options.k else "unknown"
+
+    ask = Ask(name="a", role="answer", prompt=prompt, update=update)
+    assert_type(Step("mine", body, options), Step[MyState, Options])
+    assert_type(ask.step(models, options), Step[RAGState, Options])
+    assert_type(Route(route, options), Route[RAGState, Options])
+    build_graph("concat", state=MyState)
 
 
 def wrong(graph: CompiledGraph, kind: AnswerType) -> None:
