@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ragweave.cli.output import write_file
 from ragweave.errors import UsageError
 from ragweave.graphs.picture import drawable
 
@@ -52,7 +53,7 @@ def write(root: Path) -> list[Path]:
     (root / "docs" / "diagrams").mkdir(parents=True, exist_ok=True)
     for path in changed:
         if path in wanted:
-            path.write_text(wanted[path], "utf-8")
+            write_file(path, wanted[path])
         else:
             path.unlink()
     return changed

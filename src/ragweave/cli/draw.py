@@ -71,11 +71,10 @@ def _all(check: bool) -> None:
 
 
 def _svg(graph: Graph, method: str, target: Path) -> None:
+    from ragweave.cli.output import write_file
     from ragweave.tools.drawing import draw_svg, shape_of
 
-    if not target.parent.is_dir():
-        raise UsageError(f"no such folder: {target.parent}")
-    target.write_text(draw_svg(shape_of(graph), title=f"The graph of {method}"), "utf-8")
+    write_file(target, draw_svg(shape_of(graph), title=f"The graph of {method}"))
 
 
 def _picture(mermaid: str, graph: Graph, target: Path) -> None:

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ragweave.errors import UsageError
-
 
 def trace(
     run: Annotated[Path, typer.Argument(help="A run recorded by `ragweave ask --trace-file`.")],
@@ -18,6 +16,7 @@ def trace(
     ] = None,
 ) -> None:
     """Show a recorded run."""
+    from ragweave.cli.output import write_file
     from ragweave.cli.record import read_run
     from ragweave.cli.screen import console
     from ragweave.cli.trace_page import trace_page
@@ -27,7 +26,5 @@ def trace(
     if html is None:
         console().print(tree(record["trace"]))
         return
-    if not html.parent.is_dir():
-        raise UsageError(f"no such folder: {html.parent}")
-    html.write_text(trace_page(record), "utf-8")
+    write_file(html, trace_page(record))
     typer.echo(f"wrote {html}", err=True)
