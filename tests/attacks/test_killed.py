@@ -47,7 +47,7 @@ def state(kb: Path) -> tuple[int, int, list[str]]:
 
 
 def kill_while_indexing(folder: Path, moments: int, seed: int) -> None:
-    kb, docs = make(folder / "start")
+    _, docs = make(folder / "start")
     whole = folder / "whole"
     shutil.copytree(folder / "start", whole)
     began = time.monotonic()

@@ -20,6 +20,7 @@ from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
 
 from ragweave.graphs import METHODS
+from ragweave.studio.served import OPERATOR
 
 pytestmark = [
     pytest.mark.loopback,
@@ -89,8 +90,9 @@ def test_assistants_forms_and_pictures(client: SyncLangGraphClient) -> None:
         schemas = client.assistants.get_schemas(assistant)
         form = (schemas["context_schema"] or {})["properties"]
         assert form["k"]["default"] == 4, name
-        assert {"model", "proxy", "kb", "search"} <= set(form)
-        assert "question" in (schemas["input_schema"] or {})["properties"]
+        assert "search" in form
+        assert not OPERATOR & set(form)
+        assert set((schemas["input_schema"] or {})["properties"]) == {"question"}
         nodes = [str(node["id"]) for node in client.assistants.get_graph(assistant)["nodes"]]
         assert "begin" in nodes
 
@@ -115,12 +117,39 @@ def test_each_method_runs_with_streaming(client: SyncLangGraphClient, name: str)
 
 
 def test_a_broken_configuration_shows_its_reason(client: SyncLangGraphClient) -> None:
-    for context, said in (({"k": 0}, "k must be"), ({"model": "gpt"}, "unknown model")):
+    refused = "cannot be chosen by a run"
+    for context, said in (
+        ({"k": 0}, "k must be"),
+        ({"model": "llamacpp:/etc/passwd"}, refused),
+        ({"kb": "/etc"}, refused),
+    ):
         thread = client.threads.create()
         stream = client.runs.stream(thread["thread_id"], "concat", input=QUESTION, context=context)
         last = list(stream)[-1]
         assert last.event == "error"
         assert said in json.dumps(last.data)
+
+
+def test_a_remote_caller_opens_no_file_and_no_model(client: SyncLangGraphClient) -> None:
+    for given in (
+        {"input": {**QUESTION, "gold_answers": ["x"]}},
+        {"input": {**QUESTION, "passages": ["x"]}},
+        {"input": {**QUESTION, "kb": "/etc"}},
+        {"input": QUESTION, "config": {"configurable": {"kb": "/etc"}}},
+        {"input": QUESTION, "context": {"trained_filter": "/etc"}},
+    ):
+        thread = client.threads.create()
+        stream = client.runs.stream(thread["thread_id"], "filco", **given)
+        last = list(stream)[-1]
+        assert last.event == "error", given
+        assert "cannot be" in json.dumps(last.data), last.data
+    assistant = client.assistants.create("concat", context={"judge": "/etc"})
+    thread = client.threads.create()
+    last = list(client.runs.stream(thread["thread_id"], assistant["assistant_id"], input=QUESTION))[
+        -1
+    ]
+    assert last.event == "error"
+    client.assistants.delete(assistant["assistant_id"])
 
 
 def test_interrupt_edit_resume_and_fork(client: SyncLangGraphClient) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragweave.errors import ModelError, UsageError
-from ragweave.tools.files import write_atomic
 
 if TYPE_CHECKING:
     from ragweave.graphs import CompiledGraph
@@ -61,6 +60,7 @@ def ask(
     """Answer a question. Prints the answer, its sources and what it cost."""
     import asyncio
 
+    from ragweave.cli.output import write_file
     from ragweave.cli.record import plain_output, run_record, to_json
     from ragweave.cli.roles import with_named
     from ragweave.cli.run import follow
@@ -75,15 +75,21 @@ def ask(
     models, texts = with_named({"model": model, **roles}, option or [])
     graph = _graph(method, models, k, texts, _retriever(kb, retriever, rerank))
     watch = Watch(live=stream and not json)
+    lost: UsageError | None = None
     try:
         result = asyncio.run(follow(graph, {"question": question}, watch))
     finally:
         if trace_file is not None:
-            write_atomic(trace_file, to_json(run_record(graph, question, watch)))
+            try:
+                write_file(trace_file, to_json(run_record(graph, question, watch)))
+            except UsageError as fault:
+                lost = fault  # an answer that was paid for, or why there is none, is shown first
     if json:
         typer.echo(to_json(run_record(graph, question, watch) if trace else plain_output(result)))
     else:
         show_result(result, watch, trace=trace)
+    if lost is not None:
+        raise lost
 
 
 def _graph(

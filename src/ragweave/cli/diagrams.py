@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from ragweave.cli.output import write_file
 from ragweave.errors import UsageError
 from ragweave.graphs.picture import drawable
-from ragweave.tools.files import write_atomic
 
 README_METHOD = "concat_pf"
 _BLOCK = re.compile(r"(?<=```mermaid\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
@@ -60,7 +60,7 @@ def write(root: Path, wanted: Mapping[Path, str] | None = None) -> list[Path]:
     (root / "docs" / "diagrams").mkdir(parents=True, exist_ok=True)
     for path in changed:
         if path in wanted:
-            write_atomic(path, wanted[path])
+            write_file(path, wanted[path])
         else:
             path.unlink()
     return changed

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragweave.errors import MissingExtraError, UsageError
-from ragweave.tools.files import write_atomic
 
 if TYPE_CHECKING:
     from langchain_core.runnables.graph import Graph
@@ -72,11 +71,10 @@ def _all(check: bool) -> None:
 
 
 def _svg(graph: Graph, method: str, target: Path) -> None:
+    from ragweave.cli.output import write_file
     from ragweave.tools.drawing import draw_svg, shape_of
 
-    if not target.parent.is_dir():
-        raise UsageError(f"no such folder: {target.parent}")
-    write_atomic(target, draw_svg(shape_of(graph), title=f"The graph of {method}"))
+    write_file(target, draw_svg(shape_of(graph), title=f"The graph of {method}"))
 
 
 def _picture(mermaid: str, graph: Graph, target: Path) -> None:

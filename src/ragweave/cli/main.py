@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
@@ -78,6 +79,7 @@ def run() -> None:
     """
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except typer.Abort:
         code = _INTERRUPTED
     except RagweaveError as fault:
@@ -101,7 +103,11 @@ def _explain_or_raise(fault: Exception) -> NoReturn:
         command = getattr(getattr(fault, "ctx", None), "command_path", "ragweave")
         _leave(f"{' '.join(said().split())} (see {command} --help)", 2)
     from ragweave.cli.faults import explain
+    from ragweave.cli.output import refused
 
+    denied = refused(fault)
+    if denied is not None:
+        _leave(denied, 2)
     line = explain(fault)
     if line is None:
         raise fault
@@ -110,7 +116,8 @@ def _explain_or_raise(fault: Exception) -> NoReturn:
 
 def _leave(line: str, code: int) -> NoReturn:
     """Say one line and end at once: a call that still runs in a thread is not waited for."""
-    sys.stdout.flush()
+    with suppress(OSError):  # a full disk, or a pipe that was closed
+        sys.stdout.flush()
     sys.stderr.write(f"ragweave: {plain(line)}\n")
     sys.stderr.flush()
     os._exit(code)

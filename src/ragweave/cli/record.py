@@ -15,6 +15,7 @@ from ragweave.cli.calls import Asked, Searched
 from ragweave.cli.watch import Visit, Watch
 from ragweave.errors import UsageError
 from ragweave.graphs import CompiledGraph
+from ragweave.state.passages import whole
 from ragweave.tools.drawing import Line, Shape, Taken, shape_of
 
 START, END = "__start__", "__end__"
@@ -105,7 +106,7 @@ def plain_output(output: Mapping[str, Any]) -> dict[str, Any]:
 
 def to_json(record: Mapping[str, Any]) -> str:
     """Write a record as JSON text."""
-    return json.dumps(record, ensure_ascii=False, indent=2, default=str)
+    return whole(json.dumps(record, ensure_ascii=False, indent=2, default=str))
 
 
 def read_run(path: Path) -> RunRecord:

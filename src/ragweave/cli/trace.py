@@ -7,9 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ragweave.errors import UsageError
-from ragweave.tools.files import write_atomic
-
 
 def trace(
     run: Annotated[Path, typer.Argument(help="A run recorded by `ragweave ask --trace-file`.")],
@@ -19,6 +16,7 @@ def trace(
     ] = None,
 ) -> None:
     """Show a recorded run."""
+    from ragweave.cli.output import write_file
     from ragweave.cli.record import read_run
     from ragweave.cli.screen import console
     from ragweave.cli.trace_page import trace_page
@@ -28,7 +26,5 @@ def trace(
     if html is None:
         console().print(tree(record["trace"]))
         return
-    if not html.parent.is_dir():
-        raise UsageError(f"no such folder: {html.parent}")
-    write_atomic(html, trace_page(record))
+    write_file(html, trace_page(record))
     typer.echo(f"wrote {html}", err=True)

@@ -1,8 +1,8 @@
 """One graph factory a method: the server calls it for each run, schema and picture.
 
-A run's assistant may name other models, another knowledge base or other options than the
-environment; the graph is then built for that run. Files and models are opened in a worker thread,
-so that the server's event loop never waits.
+The environment names the models and the knowledge base; a run's assistant may name other options
+of the method, and no file or model. Files and models are opened in a worker thread, so that the
+server's event loop never waits.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ragweave.graphs.picture import AnyModel
 from ragweave.graphs.trained import check_drafts, context_filter_of, role_models
 from ragweave.nodes.context_filter import ContextFilterOptions
 from ragweave.nodes.retrieve import Retriever
+from ragweave.studio.served import check_context, served
 from ragweave.studio.settings import Sources, studio_options
 from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import Models
@@ -44,8 +45,9 @@ def factory(method: Method | str) -> Factory:
     async def make(runtime: ServerRuntime[Any]) -> CompiledGraph:
         running = runtime.execution_runtime
         if running is None:
-            return await asyncio.to_thread(studio_picture, method.name)
-        return await asyncio.to_thread(studio_graph, method.name, running.context)
+            return served(await asyncio.to_thread(studio_picture, method.name))
+        check_context(method, running.context)
+        return served(await asyncio.to_thread(studio_graph, method.name, running.context))
 
     make.__name__ = method.name
     return make

@@ -1,4 +1,4 @@
-"""What a Studio user may set beside a method's options, and where the defaults come from."""
+"""What the operator of a server sets beside a method's options, and what of it a run may change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIX = "RAGWEAVE_"
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Models and passages of a run, as the assistant's form shows them."""
+    """Models and passages of a run; the environment names them, and a run may change `search`."""
 
     model: str = "extractive"
     """The model that answers: extractive, openai:NAME, llamacpp:PATH, provider:NAME, or the folder
