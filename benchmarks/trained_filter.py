@@ -47,7 +47,7 @@ from ragweave.tools.filters.measures import lexical
 from ragweave.tools.parts.filter import TrainedFilter
 from ragweave.tools.parts.judge.encoder import load_encoder
 from ragweave.training.job import Watch
-from ragweave.training.labels import Passages, SilverMaker, make_labels, open_source
+from ragweave.training.labels import Passages, SilverLabeler, make_labels, open_source
 from ragweave.training.rows import SilverRow, TrainingRow, read_rows
 from ragweave.training.small.sentences import sentences_of
 from ragweave.training.small.span_measuring import span_measures, span_threshold
@@ -111,7 +111,7 @@ class Bar(Watch):
 def labelled(name: str, spec: str, measure: str) -> list[SilverRow]:
     """Return a data set's rows, labelled by the package."""
     kind, _, path = spec.partition(":")
-    maker = SilverMaker(measure, Passages(None, 1), top=None if measure == "strinc" else 1)
+    maker = SilverLabeler(measure, Passages(None, 1), top=None if measure == "strinc" else 1)
     out = KEPT / f"{name}.jsonl"
     made = make_labels(open_source(f"{kind}:{DATA / path}"), maker, out, skip_bad=True)
     return cast("list[SilverRow]", read_rows(made.path, "filter"))

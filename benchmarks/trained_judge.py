@@ -47,7 +47,7 @@ from ragweave.tools.parts.judge.encoder import Encoder, load_encoder
 from ragweave.tools.parts.judge.features import NAMES, features
 from ragweave.tools.parts.judge.reading import COLUMNS
 from ragweave.training.job import Watch
-from ragweave.training.labels import JudgeMaker, make_labels, open_source
+from ragweave.training.labels import JudgeLabeler, make_labels, open_source
 from ragweave.training.measures import as_json, judge_measures, right
 from ragweave.training.rows import read_rows
 from ragweave.training.small.linear_fit import fit_block
@@ -84,7 +84,7 @@ def labelled(name: str, folder: Path, limit: int | None) -> tuple[Rows, dict[str
     source = folder / f"{name}.jsonl"
     source.write_text("".join(f"{json.dumps(row)}\n" for row in plain), encoding="utf-8")
     out = folder / f"{name}.labels.jsonl"
-    maker = JudgeMaker(draft=DRAFT, balance=False)
+    maker = JudgeLabeler(draft=DRAFT, balance=False)
     made = make_labels(open_source(str(source)), maker, out, skip_bad=True)
     rows: Rows = list(read_rows(out, "judge"))
     said = {(row["question"].strip(), row[DRAFT].strip()): row["known"] for row in plain}

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ragweave.tools.parts import PartCard, PartRole, write_card
+from ragweave.tools.parts import ModelCard, PartRole, write_card
 from ragweave.tools.parts.forms import LEADS
 
 Pair = tuple[str, str, bool]
@@ -113,7 +113,7 @@ def finish(folder: Path, role: PartRole, kind: str, *, base: str = "tiny", **fie
     """Write the card, and return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = {"max_input": 400, "max_output": 160}
-    card = PartCard(role=role, kind=kind, base=base, settings=settings, created="now", **fields)
+    card = ModelCard(role=role, kind=kind, base=base, settings=settings, created="now", **fields)
     write_card(folder, card)
     return folder
 

@@ -105,7 +105,10 @@ def test_compare_shows_methods_side_by_side(kb: Path, ragweave: Run) -> None:
         (("eval", "{data}", "--out", "run", "--methods", "concatt"), "did you mean 'concat'"),
         (("eval", "{data}", "--out", "run", "--shard", "3"), "--shard takes i/n"),
         (("eval", "{data}", "--out", "run", "--concurrency", "0"), "--concurrency"),
-        (("eval", "{data}", "--out", "run", "--scorer", "gpt"), "unknown scorer 'gpt': use hf:NAME"),
+        (
+            ("eval", "{data}", "--out", "run", "--scorer", "gpt"),
+            "unknown scorer 'gpt': use hf:NAME",
+        ),
         (("eval", "{data}", "--out", "run", "--workers", "0"), "--workers"),
         (("eval", "{data}", "--out", "run", "--price", "x"), "prices 'x'"),
         (("report", "."), "is no run"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ragweave.errors import UsageError
-from ragweave.tools.parts import PartCard, check_safe, is_part, read_card
+from ragweave.tools.parts import ModelCard, check_safe, is_part, read_card
 from ragweave.training.folder import (
     abandon_folder,
     begin_folder,
@@ -14,7 +14,7 @@ from ragweave.training.folder import (
 )
 
 PLAN = {"role": "judge", "settings": {"epochs": 3.0, "seed": 0}, "data": {"files": ("a",)}}
-CARD = PartCard(
+CARD = ModelCard(
     role="judge",
     kind="cross-encoder",
     base="minilm",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragweave.errors import UsageError
-from ragweave.tools.parts import PartCard, write_card
+from ragweave.tools.parts import ModelCard, write_card
 from ragweave.training.questions import QUESTIONS, mark_of, read_marks, write_marks
 from ragweave.training.rows import SilverRow, read_rows
 from ragweave.training.train import plan_training
@@ -36,7 +36,7 @@ def base(tmp_path: Path) -> Path:
     folder = tmp_path / "first"
     folder.mkdir()
     write_marks(folder, [row(year) for year in range(1900, 1905)], {"ffff"})
-    write_card(folder, PartCard(role="filter", kind="span-encoder", base="minilm"))
+    write_card(folder, ModelCard(role="filter", kind="span-encoder", base="minilm"))
     return folder
 
 

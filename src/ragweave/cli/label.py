@@ -76,9 +76,9 @@ def judge(
     Goes on where it was stopped; no draft is paid for twice.
     """
     from ragweave.cli.label_run import follow, model, show_judge
-    from ragweave.training.labels import JudgeMaker, Sitting
+    from ragweave.training.labels import JudgeLabeler, LabelConfig
 
-    maker = JudgeMaker(
+    labeler = JudgeLabeler(
         proxy=model(proxy),
         proxy_spec=proxy or "",
         draft=draft,
@@ -89,8 +89,10 @@ def judge(
         balance=balance,
         seed=seed,
     )
-    sitting = Sitting(concurrency=concurrency, retry_failed=retry_failed, drop_failed=drop_failed)
-    show_judge(follow(source, maker, out, sitting, limit=limit, skip_bad=skip_bad))
+    config = LabelConfig(
+        concurrency=concurrency, retry_failed=retry_failed, drop_failed=drop_failed
+    )
+    show_judge(follow(source, labeler, out, config, limit=limit, skip_bad=skip_bad))
 
 
 @app.command("rewrite")
@@ -115,17 +117,19 @@ def rewrite(
     broken, and what is still wrong is left out, counted.
     """
     from ragweave.cli.label_run import follow, model, show_rewrite
-    from ragweave.training.labels import RewriteMaker, Sitting
+    from ragweave.training.labels import LabelConfig, RewriteLabeler
 
-    maker = RewriteMaker(
+    labeler = RewriteLabeler(
         teacher=model(teacher),
         teacher_spec=teacher or "",
         proxy=model(proxy),
         proxy_spec=proxy or "",
         draft=draft,
     )
-    sitting = Sitting(concurrency=concurrency, retry_failed=retry_failed, drop_failed=drop_failed)
-    show_rewrite(follow(source, maker, out, sitting, limit=limit, skip_bad=skip_bad))
+    config = LabelConfig(
+        concurrency=concurrency, retry_failed=retry_failed, drop_failed=drop_failed
+    )
+    show_rewrite(follow(source, labeler, out, config, limit=limit, skip_bad=skip_bad))
 
 
 @app.command("filter")
@@ -162,10 +166,10 @@ def filter_(
 ) -> None:
     """Mark the sentences that help, for the context filter and the generator (FILCO)."""
     from ragweave.cli.label_run import follow, read_top, show_filter
-    from ragweave.training.labels import Passages, SilverMaker, Sitting, scorer_of_spec
+    from ragweave.training.labels import LabelConfig, Passages, SilverLabeler, scorer_of_spec
 
     found = Passages(kb, passages, order)
-    maker = SilverMaker(
+    labeler = SilverLabeler(
         measure,
         found,
         scorer=scorer_of_spec(scorer) if scorer else None,
@@ -174,9 +178,11 @@ def filter_(
         threshold=threshold,
         target=target,
     )
-    sitting = Sitting(concurrency=concurrency, retry_failed=retry_failed, drop_failed=drop_failed)
-    done = follow(source, maker, out, sitting, limit=limit, skip_bad=skip_bad)
-    show_filter(done, found.told["passages"])
+    config = LabelConfig(
+        concurrency=concurrency, retry_failed=retry_failed, drop_failed=drop_failed
+    )
+    done = follow(source, labeler, out, config, limit=limit, skip_bad=skip_bad)
+    show_filter(done, found.described["passages"])
 
 
 @app.command("needed")

@@ -11,8 +11,8 @@ import typer
 from ragweave.cli.screen import console, marked_up, progress_bar, progress_console
 from ragweave.errors import UsageError
 from ragweave.tools.models import ChatModel, chat_model
-from ragweave.training.labels import Labelled, Maker, Sitting, make_labels, open_source
-from ragweave.training.labels.sitting import Tell
+from ragweave.training.labels import LabelConfig, Labeler, Labelled, make_labels, open_source
+from ragweave.training.labels.sitting import OnProgress
 
 NAMES = {
     "nq": "NQ",
@@ -46,23 +46,29 @@ def read_top(text: str) -> int | None:
 
 
 def follow(
-    source: str, maker: Maker, out: Path, sitting: Sitting, *, limit: int | None, skip_bad: bool
+    source: str,
+    labeler: Labeler,
+    out: Path,
+    config: LabelConfig,
+    *,
+    limit: int | None,
+    skip_bad: bool,
 ) -> Labelled:
     """Make the labels with progress on a terminal; on Ctrl-C say how to go on.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; what is labelled stands.
     """
-    with _progress() as tell:
+    with _progress() as on_progress:
         try:
             return make_labels(
                 open_source(source),
-                maker,
+                labeler,
                 out,
                 limit=limit,
                 skip_bad=skip_bad,
-                sitting=sitting,
-                tell=tell,
+                config=config,
+                on_progress=on_progress,
             )
         except KeyboardInterrupt:
             progress_console().print(
@@ -154,13 +160,13 @@ def _warn(text: str) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Tell]:
+def _progress() -> Iterator[OnProgress]:
     """Yield what shows how far it is: a bar on a terminal, nothing in a pipe."""
     with progress_bar() as bar:
         task = bar.add_task("labelling", total=None)
 
-        def tell(done: int, total: int, failed: int) -> None:
+        def on_progress(done: int, total: int, failed: int) -> None:
             told = f"labelling, {failed} failed" if failed else "labelling"
             bar.update(task, completed=done, total=total, description=told)
 
-        yield tell
+        yield on_progress

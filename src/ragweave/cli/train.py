@@ -10,7 +10,7 @@ import typer
 from ragweave.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
-    from ragweave.tools.parts import PartCard
+    from ragweave.tools.parts import ModelCard
     from ragweave.training.train import Plan
 
 _SHOWN = 3
@@ -108,7 +108,7 @@ def _show(plan: Plan, limit: int) -> None:
     typer.echo(f"{sizes}; {plan.kind} from {plan.settings.base}; nothing was trained", err=True)
 
 
-def _tell(plan: Plan, card: PartCard) -> None:
+def _tell(plan: Plan, card: ModelCard) -> None:
     typer.echo(f"{plan.folder}: a {card.role} ({card.kind}) from {card.base}")
     for name, value in card.metrics.items():
         if (shown := _metric(value)) is not None:

@@ -12,7 +12,7 @@ from typing import Any
 from ragweave.errors import LockedError, UsageError
 from ragweave.tools.files import remove_leftovers, sync_tree, write_atomic
 from ragweave.tools.locks import hold
-from ragweave.tools.parts import PartCard, is_part, write_card
+from ragweave.tools.parts import ModelCard, is_part, write_card
 from ragweave.training.job import CHECKPOINTS
 from ragweave.training.readme import readme
 from ragweave.training.running.guard import room_needed
@@ -49,8 +49,8 @@ def begin_folder(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(plan, ensure_ascii=False, indent=2) + "\n"
         write_atomic(folder / PLAN, text)
-    except OSError as fault:
-        raise UsageError(f"{folder}: cannot be written ({fault.strerror})") from fault
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written ({error.strerror})") from error
 
 
 @contextlib.contextmanager
@@ -64,14 +64,14 @@ def only_training(folder: Path) -> Iterator[None]:
     try:
         with hold(lock, remove=True):
             yield
-    except LockedError as fault:
+    except LockedError as error:
         raise UsageError(
-            f"{folder}: process {fault.holder or 'unknown'} is training into it; wait until it has "
+            f"{folder}: process {error.holder or 'unknown'} is training into it; wait until it has "
             "finished, or name another folder"
         ) from None
 
 
-def finish_folder(folder: Path, card: PartCard) -> None:
+def finish_folder(folder: Path, card: ModelCard) -> None:
     """Write the model card, put the checkpoints aside, make the folder a part, and remove them.
 
     A folder with checkpoints, which hold pickles, is never a part; and until it is one, they stay.
@@ -113,8 +113,8 @@ def _go_on(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None:
         )
     try:
         begun = json.loads((folder / PLAN).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as fault:
-        raise UsageError(f"{folder / PLAN}: cannot be read ({type(fault).__name__})") from fault
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{folder / PLAN}: cannot be read ({type(error).__name__})") from error
     wanted = json.loads(json.dumps(plan))
     if _aside(folder).exists() and not (folder / CHECKPOINTS).exists():
         _aside(folder).replace(folder / CHECKPOINTS)

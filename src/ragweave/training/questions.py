@@ -36,8 +36,8 @@ def read_marks(folder: Path) -> frozenset[str]:
         return frozenset()
     try:
         marks = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as fault:
-        raise UsageError(f"{path}: cannot be read ({type(fault).__name__})") from fault
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read ({type(error).__name__})") from error
     if not isinstance(marks, list) or not all(isinstance(one, str) for one in marks):
         raise UsageError(f"{path}: is no list of marks")
     return frozenset(marks)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ragweave.tools.parts import PartCard
+from ragweave.tools.parts import ModelCard
 
 _INNER = "out_of_fold"
 _DOES = {
@@ -24,12 +24,12 @@ _USE = {
 }
 
 
-def readme(card: PartCard) -> str:
+def readme(card: ModelCard) -> str:
     """Return the card as Markdown, with the front matter that model hubs read."""
     return "\n".join(_lines(card))
 
 
-def _lines(card: PartCard) -> Iterator[str]:
+def _lines(card: ModelCard) -> Iterator[str]:
     yield "---"
     yield f"base_model: {json.dumps(card.base)}"
     yield "library_name: ragweave"
@@ -44,8 +44,8 @@ def _lines(card: PartCard) -> Iterator[str]:
     yield "```"
     if card.threshold is not None:
         yield ""
-        told = f", chosen on {card.threshold_from}" if card.threshold_from else ""
-        yield f"Threshold: {card.threshold:.4f}{told}."
+        source = f", chosen on {card.threshold_from}" if card.threshold_from else ""
+        yield f"Threshold: {card.threshold:.4f}{source}."
     inner = {name: one for name, one in card.metrics.items() if name.startswith(_INNER)}
     outer = {name: one for name, one in card.metrics.items() if name not in inner}
     titles = {

@@ -15,7 +15,7 @@ from typing import Any
 
 from ragweave.errors import RagweaveError, UsageError
 from ragweave.evaluation.datasets.files import file_hash
-from ragweave.tools.parts import PartCard, PartRole, is_part
+from ragweave.tools.parts import ModelCard, PartRole, is_part
 from ragweave.training.folder import abandon_folder, begin_folder, finish_folder, only_training
 from ragweave.training.job import CHECKPOINTS, Fitted, Job, Recipe, Shown, Watch
 from ragweave.training.kinds import DEFAULT_KIND, ONE_PROCESS, recipe_of
@@ -61,14 +61,14 @@ class Plan:
     def data(self) -> dict[str, Any]:
         """Return what the card says of the data: files, hashes, counts by label."""
         files = [{"file": one.name, "sha256": file_hash(one)} for one in self.files]
-        told: dict[str, Any] = {
+        described: dict[str, Any] = {
             "files": files,
             "train": counts(self.role, self.rows.train),
             "held_out": counts(self.role, self.rows.held_out),
         }
         if self.role in ("filter", "generator"):
-            told["passages"] = max(len(_passages(row)) for row in self.rows.train)
-        return told
+            described["passages"] = max(len(_passages(row)) for row in self.rows.train)
+        return described
 
 
 def plan_training(
@@ -132,7 +132,7 @@ def _begun_from(kind: str, settings: Settings) -> tuple[Settings, frozenset[str]
     return settings, read_marks(folder) if is_part(folder) else frozenset()
 
 
-def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) -> PartCard:
+def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) -> ModelCard:
     """Train a part and write its folder: weights, tokenizer, model card.
 
     Args:
@@ -162,7 +162,7 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
         return _trained(plan, recipe, job, data)
 
 
-def _trained(plan: Plan, recipe: Recipe, job: Job, data: Mapping[str, Any]) -> PartCard:
+def _trained(plan: Plan, recipe: Recipe, job: Job, data: Mapping[str, Any]) -> ModelCard:
     """Train, and finish the folder; what saved nothing leaves nothing."""
     try:
         fitted: Fitted = recipe.fit(job)
@@ -170,7 +170,7 @@ def _trained(plan: Plan, recipe: Recipe, job: Job, data: Mapping[str, Any]) -> P
         if is_main():
             abandon_folder(plan.folder)
         raise
-    card = PartCard(
+    card = ModelCard(
         role=plan.role,
         kind=plan.kind,
         base=plan.settings.base,

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ragweave.errors import UsageError
-from ragweave.tools.parts import FORMAT, PartCard, check_safe, is_part, read_card, write_card
+from ragweave.tools.parts import FORMAT, ModelCard, check_safe, is_part, read_card, write_card
 
-CARD = PartCard(role="judge", kind="cross-encoder", base="minilm", threshold=0.4)
+CARD = ModelCard(role="judge", kind="cross-encoder", base="minilm", threshold=0.4)
 
 
 def test_a_card_comes_back_as_written(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ peft = pytest.importorskip("peft")
 from tests.training.large import tiny  # noqa: E402
 
 from ragweave.errors import ModelError, UsageError  # noqa: E402
-from ragweave.tools.parts import PartCard, write_card  # noqa: E402
-from ragweave.tools.parts.bases import find_base  # noqa: E402
+from ragweave.tools.parts import ModelCard, write_card  # noqa: E402
+from ragweave.tools.parts.bases import find_base_model  # noqa: E402
 from ragweave.tools.parts.forms import KNOWN, PartInput, judge_input  # noqa: E402
 from ragweave.tools.parts.weights import (  # noqa: E402
     adapters_over,
@@ -50,14 +50,14 @@ def causal_part(folder, base, card=(), **config):
     read_tokenizer(base).save_pretrained(folder)
     room = {"max_input": 200, "max_output": 16}
     told = {"role": "judge", "kind": "causal-lora", "base": str(base), "settings": room}
-    write_card(folder, PartCard(**{**told, **dict(card)}))
+    write_card(folder, ModelCard(**{**told, **dict(card)}))
     return folder
 
 
 def seq2seq_part(folder, **card):
     tiny.seq2seq_base(folder)
     told = {"role": "judge", "kind": "seq2seq", "base": "tiny", "settings": {}}
-    write_card(folder, PartCard(**{**told, **card}))
+    write_card(folder, ModelCard(**{**told, **card}))
     return folder
 
 
@@ -270,7 +270,7 @@ def test_a_base_in_the_hubs_cache_is_found(tmp_path, monkeypatch):
     (repo / "refs" / "main").write_text("abc123")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
     monkeypatch.setattr("huggingface_hub._snapshot_download.constants.HF_HUB_CACHE", str(cache))
-    assert find_base("somebody/tiny") == repo / "snapshots" / "abc123"
+    assert find_base_model("somebody/tiny") == repo / "snapshots" / "abc123"
 
 
 def test_adapters_that_do_not_fit_their_base_are_refused(tmp_path):
@@ -300,6 +300,6 @@ def test_a_part_of_another_role_or_kind_is_refused(tmp_path):
         load_writer(folder, "filter")
     other = tmp_path / "small"
     other.mkdir()
-    write_card(other, PartCard(role="judge", kind="cross-encoder", base="minilm"))
+    write_card(other, ModelCard(role="judge", kind="cross-encoder", base="minilm"))
     with pytest.raises(UsageError, match="writes no text"):
         load_writer(other)

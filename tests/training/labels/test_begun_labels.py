@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.scripted import ScriptedChat, Seen
 from tests.training.labels.rows import label, read
 
-from ragweave.training.labels import RewriteMaker, Sitting
+from ragweave.training.labels import LabelConfig, RewriteLabeler
 
 BEGUN = Path(__file__).with_name("begun")
 
@@ -26,9 +26,14 @@ def test_it_goes_on_and_pays_for_no_reply_twice(tmp_path: Path) -> None:
     for name in ("qa.jsonl", "out.jsonl.partial"):
         shutil.copy(BEGUN / name, tmp_path)
     teacher, proxy = ScriptedChat(replies=claims), ScriptedChat(replies=["another draft"])
-    maker = RewriteMaker(teacher=teacher, teacher_spec="teacher", proxy=proxy, proxy_spec="proxy")
+    labeler = RewriteLabeler(
+        teacher=teacher, teacher_spec="teacher", proxy=proxy, proxy_spec="proxy"
+    )
     done = label(
-        tmp_path / "qa.jsonl", maker, tmp_path / "out.jsonl", sitting=Sitting(retry_failed=True)
+        tmp_path / "qa.jsonl",
+        labeler,
+        tmp_path / "out.jsonl",
+        config=LabelConfig(retry_failed=True),
     )
     assert (len(teacher.seen), len(proxy.seen)) == (2, 0)
     assert dict(done.dropped) == {"unreadable reply": 1}

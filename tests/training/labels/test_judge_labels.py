@@ -12,7 +12,7 @@ from tests.scripted import ScriptedChat
 from tests.training.labels.rows import SLIMPLM, label, made, read, write
 
 from ragweave.errors import UsageError
-from ragweave.training.labels import JudgeMaker
+from ragweave.training.labels import JudgeLabeler
 from ragweave.training.labels.balance import surplus
 from ragweave.training.labels.maker import Mark
 from ragweave.training.rows import read_rows
@@ -21,8 +21,8 @@ DRAFT = "llama7b_without_search_answer"
 CITY = {"id": "a", "question": "Which city?", "answers": ["Paris", "City of Light"], "d": "Paris."}
 
 
-def by_field(**settings: Any) -> JudgeMaker:
-    return JudgeMaker(draft="d", **{"balance": False, **settings})
+def by_field(**settings: Any) -> JudgeLabeler:
+    return JudgeLabeler(draft="d", **{"balance": False, **settings})
 
 
 def one(tmp_path: Path, row: Any, **settings: Any) -> dict[str, Any]:
@@ -44,7 +44,9 @@ def test_names_may_count_apart_as_in_the_authors_labels(tmp_path: Path) -> None:
 
 def test_the_authors_own_rows_count_apart_by_themselves(tmp_path: Path) -> None:
     row = {"id": "a", "question": "Q?", "answer": ["Paris", "City of Light"], DRAFT: "Paris."}
-    (made_row,) = made(write(tmp_path / "qa.jsonl", [row]), JudgeMaker(draft=DRAFT, balance=False))
+    (made_row,) = made(
+        write(tmp_path / "qa.jsonl", [row]), JudgeLabeler(draft=DRAFT, balance=False)
+    )
     assert made_row["known"] is False
 
 
@@ -61,7 +63,7 @@ def test_labels_can_be_made_again_from_the_rows_with_another_theta(tmp_path: Pat
     first = made(write(tmp_path / "qa.jsonl", rows), by_field())
     again = made(
         write(tmp_path / "judge.jsonl", first),
-        JudgeMaker(draft="draft", gold="answers", theta=0.4, balance=False),
+        JudgeLabeler(draft="draft", gold="answers", theta=0.4, balance=False),
     )
     assert (first[0]["known"], again[0]["known"]) == (False, True)
     assert again[0]["match_ratio"] == first[0]["match_ratio"] == 0.5
@@ -78,8 +80,8 @@ def test_an_empty_draft_is_not_known_and_counted(tmp_path: Path) -> None:
 
 def test_a_proxy_drafts_with_the_papers_settings(tmp_path: Path) -> None:
     proxy = ScriptedChat(replies=["<think>hm</think>It is Paris."])
-    maker = JudgeMaker(proxy=proxy, proxy_spec="openai:m?api_key=sk-1", balance=False)
-    (row,) = made(write(tmp_path / "qa.jsonl", [CITY]), maker)
+    labeler = JudgeLabeler(proxy=proxy, proxy_spec="openai:m?api_key=sk-1", balance=False)
+    (row,) = made(write(tmp_path / "qa.jsonl", [CITY]), labeler)
     assert (row["draft"], row["known"]) == ("It is Paris.", True)
     assert proxy.seen[0].text == "Which city?"
     assert proxy.seen[0].settings == {"temperature": 0.01, "top_p": 0.85, "max_tokens": 512}
@@ -145,7 +147,7 @@ def test_only_bad_rows_are_an_error_all_the_same(tmp_path: Path) -> None:
 )
 def test_settings_out_of_range(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        by_field(**settings) if "draft" not in settings else JudgeMaker(**settings)
+        by_field(**settings) if "draft" not in settings else JudgeLabeler(**settings)
 
 
 marks = st.lists(st.tuples(st.sampled_from(["nq", "asqa"]), st.booleans()), max_size=40).map(
@@ -178,12 +180,12 @@ def test_what_balance_drops_is_counted_and_the_seed_decides(tmp_path: Path) -> N
         for at in range(20)
     ]
     file = write(tmp_path / "qa.jsonl", rows)
-    done = label(file, JudgeMaker(draft="d"), tmp_path / "out.jsonl")
+    done = label(file, JudgeLabeler(draft="d"), tmp_path / "out.jsonl")
     assert (done.total("known"), done.total("unknown"), done.total("dropped")) == (3, 3, 14)
     assert done.dropped == {"to balance known and unknown": 14}
     ids = [int(row["id"]) for row in read(done.path)]
     assert ids == sorted(ids)
-    other = label(file, JudgeMaker(draft="d", seed=1), tmp_path / "other.jsonl")
+    other = label(file, JudgeLabeler(draft="d", seed=1), tmp_path / "other.jsonl")
     assert [int(row["id"]) for row in read(other.path)] != ids
 
 
@@ -193,7 +195,7 @@ def test_the_authors_labels_are_met_every_one(tmp_path: Path, name: str) -> None
     file = SLIMPLM / f"{name}.jsonl.gz"
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         theirs = {str(row["id"]): row["known"] for row in map(json.loads, lines)}
-    done = label(file, JudgeMaker(draft=DRAFT, balance=False), tmp_path / "judge.jsonl")
+    done = label(file, JudgeLabeler(draft=DRAFT, balance=False), tmp_path / "judge.jsonl")
     ours = {row["id"]: row["known"] for row in read_rows(done.path, "judge")}  # type: ignore[typeddict-item]
     assert ours == theirs
     assert len(ours) == 400
@@ -203,8 +205,8 @@ def test_the_authors_labels_are_met_every_one(tmp_path: Path, name: str) -> None
 def test_rows_labelled_by_perplexity_or_rouge_keep_their_label(tmp_path: Path) -> None:
     file = SLIMPLM / "judge2-llama7b-val.jsonl.gz"
     with pytest.raises(UsageError, match=r"judge2-llama7b-val.jsonl.gz:\d+: no short gold"):
-        label(file, JudgeMaker(draft=DRAFT), tmp_path / "judge.jsonl")
+        label(file, JudgeLabeler(draft=DRAFT), tmp_path / "judge.jsonl")
     done = label(
-        file, JudgeMaker(draft=DRAFT, known="known", balance=False), tmp_path / "judge.jsonl"
+        file, JudgeLabeler(draft=DRAFT, known="known", balance=False), tmp_path / "judge.jsonl"
     )
     assert done.rows == 400

@@ -17,9 +17,9 @@ from tests.training.labels.rows import label, read, write
 from ragweave.errors import ModelError, UsageError
 from ragweave.evaluation.datasets.rows import Row
 from ragweave.training.errors import TrainingStoppedError
-from ragweave.training.labels import JudgeMaker, RewriteMaker, Sitting, source
-from ragweave.training.labels.faults import is_model_fault
-from ragweave.training.labels.partial import Partial
+from ragweave.training.labels import JudgeLabeler, LabelConfig, RewriteLabeler, source
+from ragweave.training.labels.faults import is_model_error
+from ragweave.training.labels.partial import LabelJournal
 from ragweave.training.rows import read_rows
 
 ROWS = [{"id": f"q{at}", "question": f"Q{at}?", "answers": [f"answer {at}"]} for at in range(12)]
@@ -29,8 +29,8 @@ def says(seen: Seen) -> str:
     return f"answer {seen.text[1:-1]}" if int(seen.text[1:-1]) % 2 else "no idea"
 
 
-def judge(proxy: ScriptedChat, **settings: Any) -> JudgeMaker:
-    return JudgeMaker(proxy=proxy, proxy_spec="m", **settings)
+def judge(proxy: ScriptedChat, **settings: Any) -> JudgeLabeler:
+    return JudgeLabeler(proxy=proxy, proxy_spec="m", **settings)
 
 
 def failing(bad: set[int], fault: Callable[[], Exception]) -> Callable[[Seen], str | Exception]:
@@ -50,7 +50,7 @@ def test_rows_stand_in_source_order_and_the_same_bytes_come_again(
         file,
         judge(ScriptedChat(replies=says)),
         tmp_path / "two.jsonl",
-        sitting=Sitting(concurrency=1),
+        config=LabelConfig(concurrency=1),
     )
     assert [row["id"] for row in read(one.path)] == [row["id"] for row in ROWS]
     assert one.path.read_bytes() == two.path.read_bytes()
@@ -70,10 +70,10 @@ def test_gzipped_rows_are_the_same_bytes_too(file: Path, tmp_path: Path) -> None
 
 def test_as_many_questions_at_once_as_are_asked_for(file: Path, tmp_path: Path) -> None:
     proxy = ScriptedChat(replies=says, together=4)
-    label(file, judge(proxy), tmp_path / "out.jsonl", sitting=Sitting(concurrency=4))
+    label(file, judge(proxy), tmp_path / "out.jsonl", config=LabelConfig(concurrency=4))
     assert proxy.most_at_once == 4
     with pytest.raises(UsageError, match="--concurrency"):
-        Sitting(concurrency=0)
+        LabelConfig(concurrency=0)
 
 
 def test_a_failed_call_is_kept_told_and_tried_again_when_asked(file: Path, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_failed_call_is_kept_told_and_tried_again_when_asked(file: Path, tmp_p
     with pytest.raises(ModelError, match="2 of 12 rows failed"):
         label(file, judge(well), out)
     assert not well.seen
-    done = label(file, judge(well), out, sitting=Sitting(retry_failed=True))
+    done = label(file, judge(well), out, config=LabelConfig(retry_failed=True))
     assert sorted(one.text for one in well.seen) == ["Q3?", "Q7?"]
     assert done.rows == 12
 
@@ -99,7 +99,7 @@ def test_failed_rows_may_be_left_out(file: Path, tmp_path: Path) -> None:
         file,
         judge(broken, balance=False),
         tmp_path / "out.jsonl",
-        sitting=Sitting(drop_failed=True),
+        config=LabelConfig(drop_failed=True),
     )
     assert (done.rows, done.dropped) == (11, {"model call failed": 1})
 
@@ -109,7 +109,7 @@ def test_a_server_that_is_down_ends_the_sitting_soon(tmp_path: Path) -> None:
     down = ScriptedChat(replies=[ModelError("down")])
     file = write(tmp_path / "qa.jsonl", rows)
     with pytest.raises(ModelError, match="20 model calls failed one after the other"):
-        label(file, judge(down), tmp_path / "out.jsonl", sitting=Sitting(concurrency=2))
+        label(file, judge(down), tmp_path / "out.jsonl", config=LabelConfig(concurrency=2))
     assert len(down.seen) < 30
 
 
@@ -118,13 +118,13 @@ def test_other_settings_do_not_mix_with_what_is_begun(file: Path, tmp_path: Path
     broken = ScriptedChat(replies=failing({3}, lambda: ModelError("it broke")))
     with pytest.raises(ModelError):
         label(file, judge(broken), out)
-    for maker, limit, said in (
+    for labeler, limit, said in (
         (judge(broken, theta=0.4), None, "theta was 0.5, now 0.4"),
-        (JudgeMaker(proxy=broken, proxy_spec="n"), None, 'draft was "m", now "n"'),
+        (JudgeLabeler(proxy=broken, proxy_spec="n"), None, 'draft was "m", now "n"'),
         (judge(broken), 5, "limit was null, now 5"),
     ):
         with pytest.raises(UsageError, match=said):
-            label(file, maker, out, limit=limit)
+            label(file, labeler, out, limit=limit)
     write(file, ROWS[:-1])
     with pytest.raises(UsageError, match="source was"):
         label(file, judge(broken), out)
@@ -134,7 +134,7 @@ def test_settings_may_change_while_nothing_is_labelled(file: Path, tmp_path: Pat
     out = tmp_path / "out.jsonl"
     wrong = ScriptedChat(replies=[UsageError("no such setting")])
     with pytest.raises(UsageError):
-        label(file, JudgeMaker(proxy=wrong, proxy_spec="wrong"), out)
+        label(file, JudgeLabeler(proxy=wrong, proxy_spec="wrong"), out)
     assert label(file, judge(ScriptedChat(replies=says)), out).rows == 12
 
 
@@ -158,7 +158,7 @@ def test_a_finished_file_is_left_alone(file: Path, tmp_path: Path) -> None:
 
 def test_two_processes_do_not_write_one_file(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    with Partial(out, {}), pytest.raises(UsageError, match="another process is at work"):
+    with LabelJournal(out, {}), pytest.raises(UsageError, match="another process is at work"):
         label(file, judge(ScriptedChat(replies=says)), out)
 
 
@@ -167,12 +167,14 @@ def test_a_reply_of_a_row_under_way_is_not_asked_for_again(tmp_path: Path) -> No
     claims = "<Claims> <Claim(Varn lies by the sea)> <Search(True)> <Query(Varn sea)> </Claims>"
     proxy = ScriptedChat(replies=["Varn lies by the sea."])
 
-    def maker(said: str | Exception) -> RewriteMaker:
-        return RewriteMaker(teacher=ScriptedChat(replies=[said]), proxy=proxy)
+    def labeler(said: str | Exception) -> RewriteLabeler:
+        return RewriteLabeler(teacher=ScriptedChat(replies=[said]), proxy=proxy)
 
     with pytest.raises(ModelError):
-        label(file, maker(ModelError("down")), tmp_path / "out.jsonl")
-    done = label(file, maker(claims), tmp_path / "out.jsonl", sitting=Sitting(retry_failed=True))
+        label(file, labeler(ModelError("down")), tmp_path / "out.jsonl")
+    done = label(
+        file, labeler(claims), tmp_path / "out.jsonl", config=LabelConfig(retry_failed=True)
+    )
     assert len(proxy.seen) == 1
     assert read(done.path)[0]["draft"] == "Varn lies by the sea."
 
@@ -191,7 +193,7 @@ def test_a_partial_cut_anywhere_goes_on_to_the_same_bytes(
     kept = round(share * len(whole))
     partial.write_bytes(whole[:kept])
     proxy = ScriptedChat(replies=says)
-    label(file, judge(proxy), out, sitting=Sitting(retry_failed=True))
+    label(file, judge(proxy), out, config=LabelConfig(retry_failed=True))
     calm = label(file, judge(ScriptedChat(replies=says)), folder / "calm.jsonl")
     assert out.read_bytes() == calm.path.read_bytes()
     durable = {
@@ -223,13 +225,13 @@ def test_a_damaged_partial_is_told(file: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_line_that_is_no_record_is_told_by_file_and_line(tmp_path: Path, line: str) -> None:
-    with Partial(tmp_path / "out.jsonl", {}):
+    with LabelJournal(tmp_path / "out.jsonl", {}):
         pass
     path = tmp_path / "out.jsonl.partial"
     path.write_text(f"{path.read_text('utf-8')}{line}\n", "utf-8")
     with (
         pytest.raises(UsageError, match=r"out.jsonl.partial:2: is damaged .*delete the file"),
-        Partial(tmp_path / "out.jsonl", {}),
+        LabelJournal(tmp_path / "out.jsonl", {}),
     ):
         pass
 
@@ -245,7 +247,7 @@ def test_rows_are_read_back_through_one_open_file(
 
     monkeypatch.setattr(Path, "open", counted)
     monkeypatch.setattr(os, "fdopen", counted)
-    with Partial(tmp_path / "out.jsonl", {}) as partial:
+    with LabelJournal(tmp_path / "out.jsonl", {}) as partial:
         for at in range(300):
             partial.add(at, "plain", "made", {"at": at, "text": "x" * 100})
             assert partial.row(partial.entries[at])["at"] == at
@@ -280,14 +282,14 @@ def raised_by(package: str) -> Exception:
     ],
 )
 def test_the_models_faults_fail_a_row_and_no_others(fault: Exception, failed: bool) -> None:
-    assert is_model_fault(fault) is failed
+    assert is_model_error(fault) is failed
 
 
 def test_a_bug_is_no_failed_row(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     bug = ScriptedChat(replies=failing({3}, lambda: KeyError("text")))
     with pytest.raises(KeyError, match="text"):
-        label(file, judge(bug), out, sitting=Sitting(concurrency=1, drop_failed=True))
+        label(file, judge(bug), out, config=LabelConfig(concurrency=1, drop_failed=True))
     assert not out.exists()
     done = label(file, judge(ScriptedChat(replies=says)), out)
     assert done.rows == 12
@@ -371,11 +373,11 @@ def test_killed_between_the_file_and_the_end_it_comes_out_the_same(
 ) -> None:
     out = tmp_path / "out.jsonl"
 
-    def killed(_partial: Partial) -> None:
+    def killed(_partial: LabelJournal) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Partial, "remove", killed)
+        patch.setattr(LabelJournal, "remove", killed)
         with pytest.raises(KeyboardInterrupt):
             label(file, judge(ScriptedChat(replies=says)), out)
     before = out.read_bytes()
@@ -391,10 +393,10 @@ def test_one_question_too_long_for_the_model_stops_no_other(file: Path, tmp_path
     out = tmp_path / "out.jsonl"
     broken = ScriptedChat(replies=failing({5}, lambda: UsageError("the prompt is too long")))
     with pytest.raises(ModelError, match=r"1 of 12 rows failed.*the prompt is too long"):
-        label(file, judge(broken), out, sitting=Sitting(concurrency=1))
+        label(file, judge(broken), out, config=LabelConfig(concurrency=1))
     wrong = ScriptedChat(replies=[UsageError("no such setting")])
     with pytest.raises(UsageError, match="no such setting"):
-        label(file, judge(wrong), tmp_path / "other.jsonl", sitting=Sitting(concurrency=1))
+        label(file, judge(wrong), tmp_path / "other.jsonl", config=LabelConfig(concurrency=1))
     assert len(wrong.seen) == 1
 
 

@@ -11,7 +11,7 @@ from tests.training.labels.rows import SLIMPLM, label, made, read, write
 
 from ragweave.errors import UsageError
 from ragweave.tools.claims import ClaimQuery, QuestionQuery, Rewrite, parse_rewrite
-from ragweave.training.labels import RewriteMaker, canonical, target_text
+from ragweave.training.labels import RewriteLabeler, canonical, target_text
 from ragweave.training.labels.rules import leading_pronoun, support
 from ragweave.training.rows import read_rows
 
@@ -31,8 +31,8 @@ INVENTED = GOOD.replace("is 212 metres long", "collapsed during heavy flooding l
 
 def taught(tmp_path: Path, *replies: Any, **settings: Any) -> tuple[list[Any], ScriptedChat]:
     teacher = ScriptedChat(replies=list(replies))
-    maker = RewriteMaker(teacher=teacher, teacher_spec="openai:t", draft="d", **settings)
-    return made(write(tmp_path / "qa.jsonl", [ROW]), maker), teacher
+    labeler = RewriteLabeler(teacher=teacher, teacher_spec="openai:t", draft="d", **settings)
+    return made(write(tmp_path / "qa.jsonl", [ROW]), labeler), teacher
 
 
 def test_a_good_reply_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -71,8 +71,8 @@ def test_a_broken_rule_is_named_and_mended(tmp_path: Path, bad: str, told: str) 
 def test_a_claim_that_stays_wrong_is_left_out_and_counted(tmp_path: Path) -> None:
     file = write(tmp_path / "qa.jsonl", [ROW])
     teacher = ScriptedChat(replies=[PRONOUN])
-    maker = RewriteMaker(teacher=teacher, draft="d")
-    done = label(file, maker, tmp_path / "out.jsonl")
+    labeler = RewriteLabeler(teacher=teacher, draft="d")
+    done = label(file, labeler, tmp_path / "out.jsonl")
     assert len(teacher.seen) == 2
     assert done.total("left out: pronoun") == 1
     assert [one.claim for one in parse_rewrite(read(done.path)[0]["target"]).claims] == [
@@ -101,33 +101,33 @@ def test_paid_replies_are_kept_where_none_gives_a_row(tmp_path: Path) -> None:
         teacher = ScriptedChat(replies=["No idea."])
         file = write(tmp_path / "qa.jsonl", [ROW])
         with pytest.raises(UsageError, match="no question gave a row"):
-            label(file, RewriteMaker(teacher=teacher, draft="d"), tmp_path / "out.jsonl")
+            label(file, RewriteLabeler(teacher=teacher, draft="d"), tmp_path / "out.jsonl")
         assert len(teacher.seen) == calls
 
 
 def test_an_empty_draft_has_no_claims_and_costs_no_call(tmp_path: Path) -> None:
     teacher = ScriptedChat(replies=[GOOD])
     file = write(tmp_path / "qa.jsonl", [ROW, {**ROW, "id": "b", "d": ""}])
-    done = label(file, RewriteMaker(teacher=teacher, draft="d"), tmp_path / "out.jsonl")
+    done = label(file, RewriteLabeler(teacher=teacher, draft="d"), tmp_path / "out.jsonl")
     assert len(teacher.seen) == 1
     assert done.dropped == {"an empty draft, which has no claims": 1}
 
 
 def test_a_proxy_drafts_and_gold_answers_are_not_needed(tmp_path: Path) -> None:
     proxy = ScriptedChat(replies=[DRAFT])
-    maker = RewriteMaker(teacher=ScriptedChat(replies=[GOOD]), proxy=proxy, proxy_spec="p")
-    (row,) = made(write(tmp_path / "qa.jsonl", [{"question": QUESTION}]), maker)
+    labeler = RewriteLabeler(teacher=ScriptedChat(replies=[GOOD]), proxy=proxy, proxy_spec="p")
+    (row,) = made(write(tmp_path / "qa.jsonl", [{"question": QUESTION}]), labeler)
     assert (row["id"], row["draft"], row["target"]) == ("1", DRAFT, GOOD)
     assert row["source"]["draft"] == "p"
 
 
 def test_neither_teacher_nor_annotation(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"qa.jsonl:1: holds no annotation.*--teacher"):
-        made(write(tmp_path / "qa.jsonl", [ROW]), RewriteMaker())
+        made(write(tmp_path / "qa.jsonl", [ROW]), RewriteLabeler())
     with pytest.raises(UsageError, match="give --proxy"):
-        RewriteMaker(teacher=ScriptedChat())
+        RewriteLabeler(teacher=ScriptedChat())
     with pytest.raises(UsageError, match="leave --proxy"):
-        RewriteMaker(proxy=ScriptedChat())
+        RewriteLabeler(proxy=ScriptedChat())
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_any_reply_s_records_have_a_target(reply: str) -> None:
 @pytest.mark.skipif(not SLIMPLM.exists(), reason="the shared data is not beside the project")
 def test_the_authors_annotations_need_no_teacher(tmp_path: Path) -> None:
     file = SLIMPLM / "rewrite-llama13b-dev.jsonl.gz"
-    done = label(file, RewriteMaker(), tmp_path / "rewrite.jsonl")
+    done = label(file, RewriteLabeler(), tmp_path / "rewrite.jsonl")
     rows = read_rows(done.path, "rewriter")
     assert len(rows) == 200
     assert done.total("claims") > 1000

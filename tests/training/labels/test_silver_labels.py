@@ -13,7 +13,7 @@ from ragweave.errors import UsageError
 from ragweave.tools.filters import strinc
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.tools.text.normalize import words
-from ragweave.training.labels import Passages, SilverMaker
+from ragweave.training.labels import Passages, SilverLabeler
 from ragweave.training.rows import read_rows, silver_text
 
 OPENED = "It was built by Ada Lind. The Old Bridge was opened in 1932. It is long."
@@ -46,8 +46,8 @@ class Overlap:
         ]
 
 
-def silver(measure: str, k: int = 1, order: str = "gold-first", **settings: Any) -> SilverMaker:
-    return SilverMaker(measure, Passages(None, k, order), **settings)
+def silver(measure: str, k: int = 1, order: str = "gold-first", **settings: Any) -> SilverLabeler:
+    return SilverLabeler(measure, Passages(None, k, order), **settings)
 
 
 def texts(row: dict[str, Any]) -> list[str]:
@@ -120,8 +120,8 @@ def test_a_knowledge_base_is_searched(tmp_path: Path) -> None:
     with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as base:
         base.add([OPENED, MUSEUM, "Ships sail."])
     rows = [{"id": "a", "question": ROW["question"], "answers": ["1932"]}]
-    maker = SilverMaker("strinc", Passages(tmp_path / "kb", 2), top=2)
-    (row,) = made(write(tmp_path / "qa.jsonl", rows), maker)
+    labeler = SilverLabeler("strinc", Passages(tmp_path / "kb", 2), top=2)
+    (row,) = made(write(tmp_path / "qa.jsonl", rows), labeler)
     assert len(row["passages"]) == len(row["spans"]) == 2
     assert row["source"]["passages"] == "knowledge base kb, generation 1"
 
@@ -246,8 +246,8 @@ def test_spans_stand_in_rank_and_reading_order(tmp_path: Path, measure: str) -> 
         ],
     }
     scorer = Overlap() if measure == "cxmi" else None
-    maker = silver(measure, k=2, order="given", top=None, threshold=0.1, scorer=scorer)
-    (made_row,) = made(write(tmp_path / "qa.jsonl", [row]), maker)
+    labeler = silver(measure, k=2, order="given", top=None, threshold=0.1, scorer=scorer)
+    (made_row,) = made(write(tmp_path / "qa.jsonl", [row]), labeler)
     scores = [span["score"] for span in made_row["spans"]]
     assert texts(made_row)[:2] == ["It opened late in 1932 to us.", "In 1932."]
     ranks = {one["id"]: at for at, one in enumerate(made_row["passages"])}
@@ -265,7 +265,7 @@ class Falling:
 
 
 def test_the_best_by_cxmi_does_not_come_first(tmp_path: Path) -> None:
-    maker = silver("cxmi", top=None, scorer=Falling())
+    labeler = silver("cxmi", top=None, scorer=Falling())
     row = {**ROW, "passages": [{"title": "B", "text": "Short one. A much longer sentence here."}]}
-    (made_row,) = made(write(tmp_path / "qa.jsonl", [row]), maker)
+    (made_row,) = made(write(tmp_path / "qa.jsonl", [row]), labeler)
     assert texts(made_row) == ["Short one.", "A much longer sentence here."]

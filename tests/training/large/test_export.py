@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from tests.training.large import tiny
 
 from ragweave.errors import UsageError
-from ragweave.tools.parts import PartCard, write_card
+from ragweave.tools.parts import ModelCard, write_card
 from ragweave.tools.parts.weights import greedy, read_model, read_tokenizer
 from ragweave.tools.parts.writers import TextWriter, load_writer
 from ragweave.training.large.causal import RECIPE
@@ -33,7 +33,7 @@ def part(bases, tmp_path_factory):
     job = tiny.job(base, folder, "generator", "causal-lora", train=ROWS * 10, **told)
     RECIPE.fit(job)
     shutil.rmtree(folder / "checkpoints")
-    card = PartCard(
+    card = ModelCard(
         role="generator",
         kind="causal-lora",
         base=str(base),
@@ -158,6 +158,6 @@ def test_merging_into_a_full_folder_or_from_another_kind_is_refused(part, tmp_pa
         merge(part, tmp_path)
     other = tmp_path / "judge"
     other.mkdir()
-    write_card(other, PartCard(role="judge", kind="cross-encoder", base="minilm"))
+    write_card(other, ModelCard(role="judge", kind="cross-encoder", base="minilm"))
     with pytest.raises(UsageError, match="only causal-lora"):
         merge(other, tmp_path / "out")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.training.large import tiny
 
-from ragweave.tools.parts import PartCard, check_safe, write_card
+from ragweave.tools.parts import ModelCard, check_safe, write_card
 from ragweave.tools.parts.writers import load_writer
 from ragweave.training.kinds import recipe_of
 from ragweave.training.large.examples import example
@@ -39,7 +39,7 @@ def trained(bases, folder, kind, role, count, **settings):
     fitted = recipe_of(kind, role).fit(job)
     write_card(
         folder,
-        PartCard(
+        ModelCard(
             role=role, kind=kind, base=str(bases(kind)), settings=dataclasses.asdict(job.settings)
         ),
     )

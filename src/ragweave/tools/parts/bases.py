@@ -7,7 +7,7 @@ from pathlib import Path
 from ragweave.errors import ModelError
 
 
-def find_base(name: str, near: Path | None = None) -> Path:
+def find_base_model(name: str, near: Path | None = None) -> Path:
     """Return the folder of a base model: a local path, or what the hub's cache holds.
 
     Nothing is downloaded.
@@ -27,8 +27,8 @@ def find_base(name: str, near: Path | None = None) -> Path:
 
     try:
         found = Path(snapshot_download(name, local_files_only=True))
-    except (OSError, ValueError) as fault:
-        raise _missing(name, Path(constants.HF_HUB_CACHE)) from fault
+    except (OSError, ValueError) as error:
+        raise _missing(name, Path(constants.HF_HUB_CACHE)) from error
     if not (found / "config.json").is_file():
         raise _missing(name, Path(constants.HF_HUB_CACHE))
     return found

@@ -26,7 +26,7 @@ PartRole = Literal["judge", "rewriter", "filter", "generator"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartCard:
+class ModelCard:
     """What `part.json` says."""
 
     role: PartRole
@@ -62,7 +62,7 @@ def is_part(path: str | Path) -> bool:
     return (Path(path) / CARD).is_file()
 
 
-def read_card(folder: str | Path, role: PartRole | None = None) -> PartCard:
+def read_card(folder: str | Path, role: PartRole | None = None) -> ModelCard:
     """Read a part's card.
 
     Args:
@@ -75,15 +75,15 @@ def read_card(folder: str | Path, role: PartRole | None = None) -> PartCard:
     """
     path = Path(folder)
     if not is_part(path):
-        told = "its training did not finish" if _unfinished(path) else f"no {CARD} in it"
-        raise UsageError(f"{path}: is no trained part ({told})")
+        reason = "its training did not finish" if _unfinished(path) else f"no {CARD} in it"
+        raise UsageError(f"{path}: is no trained part ({reason})")
     card = _card(path / CARD)
     if role is not None and card.role != role:
         raise UsageError(f"{path}: was trained as a {card.role}, and a {role} is wanted here")
     return card
 
 
-def write_card(folder: Path, card: PartCard) -> None:
+def write_card(folder: Path, card: ModelCard) -> None:
     """Write the card, whole or not at all; this makes the folder a part."""
     text = json.dumps(dataclasses.asdict(card), ensure_ascii=False, indent=2) + "\n"
     write_atomic(folder / CARD, text)
@@ -115,11 +115,11 @@ def _unfinished(path: Path) -> bool:
     return (path / "training.json").is_file()
 
 
-def _card(path: Path) -> PartCard:
+def _card(path: Path) -> ModelCard:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as fault:
-        raise UsageError(f"{path}: cannot be read ({type(fault).__name__})") from fault
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read ({type(error).__name__})") from error
     if not isinstance(fields, dict) or not isinstance(fields.get("format"), int):
         raise UsageError(f"{path}: is no card of a trained part")
     if fields["format"] != FORMAT:
@@ -127,8 +127,8 @@ def _card(path: Path) -> PartCard:
             f"{path}: has format {fields['format']}, this ragweave reads format {FORMAT}: "
             f"{'upgrade ragweave' if fields['format'] > FORMAT else 'train the part again'}"
         )
-    known = {one.name for one in dataclasses.fields(PartCard)}
+    known = {one.name for one in dataclasses.fields(ModelCard)}
     wrong = [name for name, fits in _FITS.items() if not fits(fields.get(name))]
     if wrong:
         raise UsageError(f"{path}: is damaged ({', '.join(wrong)})")
-    return PartCard(**{name: value for name, value in fields.items() if name in known})
+    return ModelCard(**{name: value for name, value in fields.items() if name in known})

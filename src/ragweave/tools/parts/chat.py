@@ -13,9 +13,9 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field, PrivateAttr
 
 from ragweave.errors import UsageError
-from ragweave.tools.parts.card import PartCard, PartRole
+from ragweave.tools.parts.card import ModelCard, PartRole
 from ragweave.tools.parts.engines import SCORES, Scoring, card_of, engine_of
-from ragweave.tools.parts.replies import TASKS, Told, scored_verdict, written_reply
+from ragweave.tools.parts.replies import TASKS, PartReply, scored_verdict, written_reply
 from ragweave.tools.tasks import Task, task_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class PartChat(BaseChatModel):
     max_tokens: int | None = Field(default=None, ge=1)
     """Most tokens that a part writes; None: what it was trained with. Only for parts that write."""
 
-    _card: PartCard = PrivateAttr()
+    _card: ModelCard = PrivateAttr()
     _engine: Scoring | SpanScorer | TextWriter | None = PrivateAttr(default=None)
 
     def __init__(self, folder: str, **settings: Any) -> None:
@@ -77,7 +77,7 @@ class PartChat(BaseChatModel):
         return self._card.role
 
     @property
-    def card(self) -> PartCard:
+    def card(self) -> ModelCard:
         """The part's card."""
         return self._card
 
@@ -116,16 +116,16 @@ class PartChat(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 - LangChain's signature
         **kwargs: Any,  # noqa: ARG002 - settings of language models, without effect here
     ) -> ChatResult:
-        told = self._reply(self._task(messages))
-        cuts = [at for word in stop or () if word and (at := told.text.find(word)) >= 0]
+        reply = self._reply(self._task(messages))
+        cuts = [at for word in stop or () if word and (at := reply.text.find(word)) >= 0]
         message = AIMessage(
-            content=told.text[: min(cuts)] if cuts else told.text,
-            usage_metadata=_usage(told),
-            response_metadata={"model_name": self.model_name, **told.about},
+            content=reply.text[: min(cuts)] if cuts else reply.text,
+            usage_metadata=_usage(reply),
+            response_metadata={"model_name": self.model_name, **reply.about},
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
-    def _reply(self, task: Task) -> Told:
+    def _reply(self, task: Task) -> PartReply:
         self.load()
         engine: Any = self._engine
         if self._card.kind in SCORES:
@@ -147,8 +147,8 @@ class PartChat(BaseChatModel):
         return task
 
 
-def _usage(told: Told) -> UsageMetadata:
-    total = told.input_tokens + told.output_tokens
+def _usage(reply: PartReply) -> UsageMetadata:
+    total = reply.input_tokens + reply.output_tokens
     return UsageMetadata(
-        input_tokens=told.input_tokens, output_tokens=told.output_tokens, total_tokens=total
+        input_tokens=reply.input_tokens, output_tokens=reply.output_tokens, total_tokens=total
     )

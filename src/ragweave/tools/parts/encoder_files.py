@@ -80,5 +80,5 @@ def _read(path: Path, default: Any) -> Any:
         return default
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as fault:
-        raise UsageError(f"{path}: cannot be read ({type(fault).__name__})") from fault
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read ({type(error).__name__})") from error

@@ -36,8 +36,8 @@ def load_tokenizer(folder: Path) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(
             str(folder), trust_remote_code=False, local_files_only=True
         )
-    except (OSError, ValueError, KeyError, TypeError) as fault:
-        raise ModelError(f"{folder}: its tokenizer cannot be read ({in_short(fault)})") from fault
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{folder}: its tokenizer cannot be read ({in_short(error)})") from error
     if not tokenizer.is_fast:
         raise ModelError(
             f"{folder}: its tokenizer gives no offsets; a fast one (tokenizer.json) does"
@@ -78,7 +78,7 @@ def read_encoder(folder: Path, auto: str, *, new: str | None = None) -> Any:
         raise MissingExtraError(_FEATURE, "hf") from error
     with quiet():
         try:
-            model, told = getattr(transformers, auto).from_pretrained(
+            model, loaded = getattr(transformers, auto).from_pretrained(
                 str(folder),
                 trust_remote_code=False,
                 use_safetensors=True,
@@ -86,9 +86,11 @@ def read_encoder(folder: Path, auto: str, *, new: str | None = None) -> Any:
                 dtype=torch.float32,
                 output_loading_info=True,
             )
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as fault:
-            raise ModelError(f"{folder}: its weights cannot be read ({in_short(fault)})") from fault
-    missing = sorted(one for one in told["missing_keys"] if new is None or not one.startswith(new))
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            raise ModelError(f"{folder}: its weights cannot be read ({in_short(error)})") from error
+    missing = sorted(
+        one for one in loaded["missing_keys"] if new is None or not one.startswith(new)
+    )
     if missing:
         raise ModelError(f"{folder}: its weights are not whole (no {', '.join(missing[:3])})")
     return model
@@ -106,8 +108,8 @@ def torch_run(folder: Path, device: str) -> Run:
     place = best_device() if device == "auto" else device
     try:
         return model_run(model.to(torch.device(place)))
-    except (RuntimeError, AssertionError) as fault:
-        raise UsageError(f"device {device!r} is not to be had ({in_short(fault)})") from fault
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"device {device!r} is not to be had ({in_short(error)})") from error
 
 
 def model_run(model: Any) -> Run:
@@ -133,7 +135,7 @@ def onnx_run(file: Path) -> Run:
     """
     try:
         import onnxruntime
-        from onnxruntime.capi import onnxruntime_pybind11_state as told
+        from onnxruntime.capi import onnxruntime_pybind11_state as runtime
     except ImportError as error:
         raise MissingExtraError("The ONNX form of a part", "train") from error
     settings = onnxruntime.SessionOptions()
@@ -143,15 +145,15 @@ def onnx_run(file: Path) -> Run:
             str(file), settings, providers=["CPUExecutionProvider"]
         )
     except (
-        told.Fail,
-        told.InvalidArgument,
-        told.InvalidGraph,
-        told.InvalidProtobuf,
-        told.NoSuchFile,
-        told.NotImplemented,
-        told.RuntimeException,
-    ) as fault:
-        raise ModelError(f"{file}: cannot be read ({in_short(fault)})") from fault
+        runtime.Fail,
+        runtime.InvalidArgument,
+        runtime.InvalidGraph,
+        runtime.InvalidProtobuf,
+        runtime.NoSuchFile,
+        runtime.NotImplemented,
+        runtime.RuntimeException,
+    ) as error:
+        raise ModelError(f"{file}: cannot be read ({in_short(error)})") from error
     names = [one.name for one in session.get_inputs()]
 
     def run(features: Features) -> NDArray[np.float32]:
@@ -162,6 +164,6 @@ def onnx_run(file: Path) -> Run:
     return run
 
 
-def in_short(fault: BaseException) -> str:
-    """Return a fault's text on one line, cut where it is long."""
-    return " ".join(str(fault).split())[:200]
+def in_short(error: BaseException) -> str:
+    """Return an error's text on one line, cut where it is long."""
+    return " ".join(str(error).split())[:200]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
 from ragweave.errors import UsageError
-from ragweave.tools.parts.card import CARD, PartCard, read_card
+from ragweave.tools.parts.card import CARD, ModelCard, read_card
 from ragweave.tools.parts.safe import check_safe
 from ragweave.tools.parts.spec import existing
 
@@ -46,7 +46,7 @@ _shared: WeakValueDictionary[tuple[str, int], Scoring | SpanScorer | TextWriter]
 _lock = threading.Lock()
 
 
-def card_of(folder: str | Path) -> PartCard:
+def card_of(folder: str | Path) -> ModelCard:
     """Return a part's card; nothing else of the folder is read.
 
     Raises:
@@ -87,7 +87,7 @@ def engine_of(folder: str | Path) -> Scoring | SpanScorer | TextWriter:
         return engine
 
 
-def _loaded(path: Path, card: PartCard) -> Scoring | SpanScorer | TextWriter:
+def _loaded(path: Path, card: ModelCard) -> Scoring | SpanScorer | TextWriter:
     if card.kind == "linear":
         from ragweave.tools.parts.judge.load import load_linear_scorer
 

@@ -15,7 +15,7 @@ from ragweave.tools.filters.oracles import best, checked_top
 from ragweave.tools.filters.spans import Span, scored, spans_of
 from ragweave.tools.models.specs import read_settings
 from ragweave.tools.parts.align import aligned
-from ragweave.tools.parts.card import PartCard
+from ragweave.tools.parts.card import ModelCard
 from ragweave.tools.parts.engines import READS, SCORES, WRITES, Scoring, card_of, engine_of
 from ragweave.tools.parts.forms import filter_input
 from ragweave.tools.parts.spec import part_spec
@@ -177,7 +177,7 @@ def trained_filter(spec: str) -> TrainedFilter:
     return made
 
 
-def _checked(folder: str, card: PartCard, threshold: float | None) -> float | None:
+def _checked(folder: str, card: ModelCard, threshold: float | None) -> float | None:
     """Return a threshold that fits the part.
 
     Raises:

@@ -26,7 +26,7 @@ TASKS: Mapping[PartRole, TaskName] = MappingProxyType(
 """The one task of each role; a filter has none, it is no chat model."""
 
 
-class Told(NamedTuple):
+class PartReply(NamedTuple):
     """A reply, what it cost, and what else there is to tell of it."""
 
     text: str
@@ -35,7 +35,7 @@ class Told(NamedTuple):
     about: dict[str, Any]
 
 
-def scored_verdict(scorer: Scoring, task: Task, threshold: float) -> Told:
+def scored_verdict(scorer: Scoring, task: Task, threshold: float) -> PartReply:
     """Return the verdict of a judge that scores: known where the probability is above `threshold`.
 
     Source: SlimPLM, section 3.2; the probability in the place of the released code's margin.
@@ -44,17 +44,17 @@ def scored_verdict(scorer: Scoring, task: Task, threshold: float) -> Told:
     probability = scorer.score([pair])[0]
     text = verdict(probability > threshold)
     about = {"probability": probability, "threshold": threshold, "finish_reason": "stop"}
-    return Told(text, sum(scorer.count([pair])), 0, about)
+    return PartReply(text, sum(scorer.count([pair])), 0, about)
 
 
-def written_reply(writer: TextWriter, task: Task, limit: int | None) -> Told:
+def written_reply(writer: TextWriter, task: Task, limit: int | None) -> PartReply:
     """Return what a part that writes text replies; `limit` is the most tokens, None: its own."""
     written = writer.write([task_input(task)], limit)[0]
     about = {
         "finish_reason": "stop" if written.finished else "length",
         "input_cut": written.cut,
     }
-    return Told(written.text, written.input_tokens, written.output_tokens, about)
+    return PartReply(written.text, written.input_tokens, written.output_tokens, about)
 
 
 def task_input(task: Task) -> PartInput:

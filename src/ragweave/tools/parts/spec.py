@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ragweave.errors import UsageError
-from ragweave.tools.parts.card import CARD, PartCard, read_card
+from ragweave.tools.parts.card import CARD, ModelCard, read_card
 from ragweave.tools.parts.safe import check_safe
 from ragweave.tools.providers import MODELS
 
@@ -55,7 +55,7 @@ def absolute_spec(text: str) -> str:
     return f"{PREFIX}{existing(spec.folder).resolve()}{settings}"
 
 
-def inspected(text: str) -> tuple[PartCard, str]:
+def inspected(text: str) -> tuple[ModelCard, str]:
     """Return a part's card, and what tells one training of it from another: the card's hash.
 
     Raises:

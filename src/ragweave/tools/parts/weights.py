@@ -41,8 +41,8 @@ def read_tokenizer(folder: Path) -> Any:
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **_SAFE)
-    except (OSError, ValueError, KeyError, TypeError) as fault:
-        raise ModelError(f"{folder}: its tokenizer can't be read ({_line(fault)})") from fault
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{folder}: its tokenizer can't be read ({_line(error)})") from error
     if tokenizer.eos_token_id is None:
         raise ModelError(f"{folder}: its tokenizer has no end token, so no output could end")
     if tokenizer.pad_token_id is None:
@@ -71,9 +71,9 @@ def read_model(folder: Path, *, causal: bool, dtype: str) -> Any:
     try:
         with quiet():
             model = auto.from_pretrained(folder, use_safetensors=True, dtype=_dtype(dtype), **_SAFE)
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as fault:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         wanted = "causal" if causal else "encoder-decoder"
-        raise ModelError(f"{folder}: can't be read as a {wanted} model ({_line(fault)})") from fault
+        raise ModelError(f"{folder}: can't be read as a {wanted} model ({_line(error)})") from error
     return model
 
 
@@ -88,17 +88,18 @@ def with_adapter(model: Any, folder: Path) -> Any:
     from safetensors.torch import load_file
 
     try:
-        told = json.loads((folder / _ADAPTER_FILE).read_text(encoding="utf-8"))
-        if told.get("peft_type") != "LORA":
-            raise ModelError(f"{folder}: holds {told.get('peft_type')} adapters, not LORA ones")
+        adapter = json.loads((folder / _ADAPTER_FILE).read_text(encoding="utf-8"))
+        if adapter.get("peft_type") != "LORA":
+            raise ModelError(f"{folder}: holds {adapter.get('peft_type')} adapters, not LORA ones")
         config = LoraConfig(
-            task_type=TaskType.CAUSAL_LM, **{name: told[name] for name in _ADAPTER if name in told}
+            task_type=TaskType.CAUSAL_LM,
+            **{name: adapter[name] for name in _ADAPTER if name in adapter},
         )
         weights = load_file(folder / "adapter_model.safetensors")
         adapted = adapters_over(model, config)
         result: Any = set_peft_model_state_dict(adapted, weights)
-    except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as fault:
-        raise ModelError(f"{folder}: its adapters can't be read ({_line(fault)})") from fault
+    except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
+        raise ModelError(f"{folder}: its adapters can't be read ({_line(error)})") from error
     lost = [name for name in result.missing_keys if "lora_" in name] + result.unexpected_keys
     if lost:
         raise ModelError(f"{folder}: its adapters do not fit the base model ({lost[0]})")
@@ -213,8 +214,8 @@ def _check_config(folder: Path) -> None:
     check_no_adapter(folder)
     try:
         fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as fault:
-        raise ModelError(f"{folder}: its config.json can't be read ({_line(fault)})") from fault
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{folder}: its config.json can't be read ({_line(error)})") from error
     check_kernels(folder, fields)
 
 
@@ -224,5 +225,5 @@ def _ids(value: int | Sequence[int] | None) -> list[int]:
     return [value] if isinstance(value, int) else list(value)
 
 
-def _line(fault: Exception) -> str:
-    return (str(fault).strip().splitlines() or [type(fault).__name__])[0]
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragweave.errors import UsageError
-from ragweave.tools.parts.bases import find_base
+from ragweave.tools.parts.bases import find_base_model
 from ragweave.tools.parts.card import PartRole, read_card
 from ragweave.tools.parts.engines import WRITES
 from ragweave.tools.parts.fitting import fit_input
@@ -173,7 +173,7 @@ def load_writer(
     chosen = device or best_device()
     dtype = "bfloat16" if has_bfloat16(chosen) else "float32"
     if causal:
-        base = read_model(find_base(card.base, path), causal=True, dtype=dtype)
+        base = read_model(find_base_model(card.base, path), causal=True, dtype=dtype)
         model = with_adapter(base, path)
     else:
         model = read_model(path, causal=False, dtype=dtype)

@@ -75,11 +75,11 @@ def _made(kind: str, name: str, settings: dict[str, Any]) -> LogprobScorer:
         from ragweave.tools.scorers.llamacpp import LlamaCppScorer
 
         return LlamaCppScorer(Path(name), **settings)
-    from ragweave.tools.parts.bases import find_base
+    from ragweave.tools.parts.bases import find_base_model
     from ragweave.tools.scorers.huggingface import HuggingFaceScorer
 
     try:
-        folder = find_base(name)
+        folder = find_base_model(name)
     except ModelError as error:
         raise UsageError(f"scorer 'hf:{name}': {error}") from error
     return HuggingFaceScorer(folder, **settings)

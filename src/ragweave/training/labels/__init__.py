@@ -3,13 +3,13 @@
 from ragweave.tools.scorers.specs import scorer_of_spec
 from ragweave.training.labels.finish import Labelled
 from ragweave.training.labels.gold import Aliases, short_gold
-from ragweave.training.labels.judge import JudgeMaker
-from ragweave.training.labels.maker import Dropped, Made, Maker
+from ragweave.training.labels.judge import JudgeLabeler
+from ragweave.training.labels.maker import Dropped, Labeler, Made
 from ragweave.training.labels.passages import Passages
-from ragweave.training.labels.rewrite import RewriteMaker
+from ragweave.training.labels.rewrite import RewriteLabeler
 from ragweave.training.labels.run import make_labels
-from ragweave.training.labels.silver import MEASURES, SilverMaker
-from ragweave.training.labels.sitting import Sitting
+from ragweave.training.labels.silver import MEASURES, SilverLabeler
+from ragweave.training.labels.sitting import LabelConfig
 from ragweave.training.labels.source import Bad, Item, Source, open_source
 from ragweave.training.labels.specs import redacted
 from ragweave.training.labels.target import canonical, target_text
@@ -21,17 +21,17 @@ __all__ = [
     "Bad",
     "open_source",
     # kinds of label
-    "Maker",
+    "Labeler",
     "Made",
     "Dropped",
-    "JudgeMaker",
-    "RewriteMaker",
-    "SilverMaker",
+    "JudgeLabeler",
+    "RewriteLabeler",
+    "SilverLabeler",
     "MEASURES",
     "Passages",
     # the engine
     "make_labels",
-    "Sitting",
+    "LabelConfig",
     "Labelled",
     # gold, targets, specs
     "Aliases",

@@ -32,7 +32,7 @@ class _State(TypedDict, total=False):
     resolved_answer_type: str
     heuristic_answer: str
     earlier: str
-    faults: str
+    errors: str
     reply: dict[str, Any]
 
 
@@ -72,7 +72,7 @@ class Teacher:
         self._graph = _alone(question.step(models, OPTIONS), models)
 
     async def annotate(
-        self, question: str, draft: str, earlier: str = "", faults: str = ""
+        self, question: str, draft: str, earlier: str = "", errors: str = ""
     ) -> dict[str, Any]:
         """Return `{"text": …, "cut": …}`, the teacher's reply and whether it hit its limit.
 
@@ -80,13 +80,13 @@ class Teacher:
             question: The user's question.
             draft: The draft answer.
             earlier: The teacher's earlier reply, where it is asked again.
-            faults: What was wrong with that reply.
+            errors: What was wrong with that reply.
         """
         given = {
             "question": question,
             "heuristic_answer": draft,
             "earlier": earlier,
-            "faults": faults,
+            "errors": errors,
         }
         reply: dict[str, Any] = (await self._graph.ainvoke(given))["reply"]
         return reply
@@ -106,15 +106,15 @@ def _rewrite_prompt(state: Any, _options: NecessityOptions) -> Prompt:
     task: Task = {"task": "rewrite", "question": state["question"], "draft": draft}
     values = {"question": state["question"], "draft": untrusted(draft)}
     template = PROXY_PROMPTS["rewrite"]
-    if state["faults"]:
-        said = [AIMessage(state["earlier"]), HumanMessage(_again(state["faults"]))]
+    if state["errors"]:
+        said = [AIMessage(state["earlier"]), HumanMessage(_again(state["errors"]))]
         template = ChatPromptTemplate([*template.messages, *said])
     return Prompt(template, task, values)
 
 
-def _again(faults: str) -> str:
+def _again(errors: str) -> str:
     return (
-        f"That breaks the rules:\n{faults}\n"
+        f"That breaks the rules:\n{errors}\n"
         "Write the whole reply again in the same format, with these faults mended and nothing "
         "else changed."
     )

@@ -27,7 +27,7 @@ class Drafts:
             )
         self._drafter = Drafter(proxy) if proxy is not None else None
         self._field = field
-        self.told: dict[str, Any] = (
+        self.described: dict[str, Any] = (
             {"draft": f"field {field}"} if field else {"draft": redacted(spec) or "a model"}
         )
         """What is written down of it."""
@@ -42,8 +42,8 @@ class Drafts:
         if self._field is None or isinstance(item.row.fields.get(self._field), str):
             return None
         found = ", ".join(map(str, item.row.fields))
-        fault = item.row.fault(f"no text in {self._field!r}; found: {found}")
-        return Bad(item.at, item.data, "no draft", str(fault))
+        error = item.row.fault(f"no text in {self._field!r}; found: {found}")
+        return Bad(item.at, item.data, "no draft", str(error))
 
     async def of(self, item: Item, once: Once) -> str:
         """Return the draft of a question."""

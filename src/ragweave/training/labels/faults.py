@@ -1,4 +1,4 @@
-"""Which faults fail a row: the model's and its client's, and none of our own."""
+"""Which errors fail a row: the model's and its client's, and none of our own."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _NAMES = frozenset(
 """Base classes of client libraries' errors, by name so that none must be imported."""
 
 
-def is_model_fault(fault: BaseException) -> bool:
+def is_model_error(error: BaseException) -> bool:
     """Say whether a row failed by its model, its server, or the client that speaks to it.
 
     These are errors that ragweave raises on purpose, HTTP errors, timeouts and lost connections,
     the error classes of client libraries, and whatever a LangChain integration raises: some turn
     an error that a server tells in its reply into a plain `ValueError`.
     """
-    if isinstance(fault, RagweaveError) or status_of(fault) is not None or is_transient(fault):
+    if isinstance(error, RagweaveError) or status_of(error) is not None or is_transient(error):
         return True
-    return any(kind.__name__ in _NAMES for kind in type(fault).__mro__) or _by_client(fault)
+    return any(kind.__name__ in _NAMES for kind in type(error).__mro__) or _by_client(error)
 
 
-def _by_client(fault: BaseException) -> bool:
+def _by_client(error: BaseException) -> bool:
     """Tell whether the frame that raised is one of an integration (`langchain_openai`, …)."""
-    frames = [frame for frame, _ in traceback.walk_tb(fault.__traceback__)]
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     where = str(frames[-1].f_globals.get("__name__", "")).partition(".")[0] if frames else ""
     return where.startswith("langchain_") and where != "langchain_core"

@@ -14,8 +14,8 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.datasets.files import file_hash
 from ragweave.tools.files import replacing
 from ragweave.training.errors import TrainingStoppedError
-from ragweave.training.labels.maker import Maker, Mark
-from ragweave.training.labels.partial import Partial, difference
+from ragweave.training.labels.maker import Labeler, Mark
+from ragweave.training.labels.partial import LabelJournal, difference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +58,13 @@ def finished(out: Path, settings: Mapping[str, Any], *, skip_bad: bool) -> Label
     try:
         report = json.loads(report_path(out).read_text("utf-8"))
         theirs, digest = report["settings"], report["sha256"]
-    except (OSError, ValueError, KeyError, TypeError) as fault:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
             refused.format(", and no report beside it says how it was made")
-        ) from fault
-    told = difference(theirs, json.loads(json.dumps(dict(settings))))
-    if told:
-        raise UsageError(refused.format(f", made with other settings: {told}"))
+        ) from error
+    message = difference(theirs, json.loads(json.dumps(dict(settings))))
+    if message:
+        raise UsageError(refused.format(f", made with other settings: {message}"))
     if digest != file_hash(out):
         raise UsageError(refused.format(", and has been changed since it was made"))
     if report["bad"] and not skip_bad:
@@ -81,8 +81,8 @@ def finished(out: Path, settings: Mapping[str, Any], *, skip_bad: bool) -> Label
 def write_out(
     out: Path,
     settings: Mapping[str, Any],
-    maker: Maker,
-    partial: Partial,
+    labeler: Labeler,
+    journal: LabelJournal,
     bad: Mapping[tuple[str, str], int],
     total: int,
 ) -> Labelled:
@@ -92,32 +92,32 @@ def write_out(
         UsageError: No question gave a row.
         TrainingStoppedError: The files cannot be written.
     """
-    made = sorted((at, one) for at, one in partial.entries.items() if one.kind == "made")
-    surplus = maker.surplus([Mark(at, one.data, one.known) for at, one in made])
+    made = sorted((at, one) for at, one in journal.entries.items() if one.kind == "made")
+    surplus = labeler.surplus([Mark(at, one.data, one.known) for at, one in made])
     counts: dict[str, Counter[str]] = {}
     dropped: Counter[str] = Counter()
-    for data, reason, number in _lost(partial, bad, surplus):
+    for data, reason, number in _lost(journal, bad, surplus):
         counts.setdefault(data, Counter())["dropped"] += number
         dropped[reason] += number
     if len(made) == len(surplus):
         reasons = ", ".join(f"{number} {reason}" for reason, number in dropped.most_common())
-        if not partial.paid:
-            partial.remove()
+        if not journal.paid:
+            journal.remove()
         raise UsageError(f"no question gave a row: {reasons}")
 
     def lines() -> Iterator[bytes]:
         for at, entry in made:
             if at in surplus:
                 continue
-            row = partial.row(entry)
+            row = journal.row(entry)
             here = counts.setdefault(entry.data, Counter())
             here["rows"] += 1
-            here.update(maker.count(row))
+            here.update(labeler.count(row))
             yield (json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "replace")
 
     try:
         digest = _write(out, lines())
-        told: dict[str, Any] = {
+        report: dict[str, Any] = {
             "settings": dict(settings),
             "questions": total,
             "rows": len(made) - len(surplus),
@@ -126,28 +126,30 @@ def write_out(
             "bad": sum(bad.values()),
             "sha256": digest,
         }
-        text = json.dumps(told, ensure_ascii=False, indent=2) + "\n"
+        text = json.dumps(report, ensure_ascii=False, indent=2) + "\n"
         _write(report_path(out), iter([text.encode("utf-8", "replace")]))
-    except OSError as fault:
+    except OSError as error:
         raise TrainingStoppedError(
-            f"{out}: cannot be written ({fault.strerror}); all is kept in {partial.path}, and the "
+            f"{out}: cannot be written ({error.strerror}); all is kept in {journal.path}, and the "
             "same command finishes it"
-        ) from fault
-    partial.remove()
-    return Labelled(path=out, rows=told["rows"], counts=told["counts"], dropped=told["dropped"])
+        ) from error
+    journal.remove()
+    return Labelled(
+        path=out, rows=report["rows"], counts=report["counts"], dropped=report["dropped"]
+    )
 
 
 def _lost(
-    partial: Partial, bad: Mapping[tuple[str, str], int], surplus: Mapping[int, str]
+    journal: LabelJournal, bad: Mapping[tuple[str, str], int], surplus: Mapping[int, str]
 ) -> Iterator[tuple[str, str, int]]:
     """Yield data set, reason and number of the questions that give no row."""
     for (data, reason), number in bad.items():
         yield data, reason, number
-    for at, entry in partial.entries.items():
+    for at, entry in journal.entries.items():
         if at in surplus:
             yield entry.data, surplus[at], 1
         elif entry.kind != "made":
-            yield entry.data, entry.told if entry.kind == "dropped" else "model call failed", 1
+            yield entry.data, entry.message if entry.kind == "dropped" else "model call failed", 1
 
 
 def _write(path: Path, pieces: Iterator[bytes]) -> str:

@@ -24,7 +24,7 @@ from ragweave.training.labels.source import Bad, Item
 YES_NO = "a yes or no answer, of which a match ratio says nothing"
 
 
-class JudgeMaker:
+class JudgeLabeler:
     """Makes judge rows: drafts by a proxy or of the file, labels by match ratio and θ."""
 
     role: PartRole = "judge"
@@ -73,7 +73,7 @@ class JudgeMaker:
             proxied = {"draft_settings": within_limit(self._proxy, draft_settings())}
         named = {"gold": self._gold, "known": self._known}
         return {
-            **self._drafts.told,
+            **self._drafts.described,
             **proxied,
             "theta": self._theta,
             "aliases": self._aliases,
@@ -85,11 +85,11 @@ class JudgeMaker:
     def check(self, item: Item) -> Bad | None:
         """Say what is wrong with a row."""
         if self._known and not isinstance(item.row.fields.get(self._known), bool):
-            fault = str(item.row.fault(f"{self._known!r} must be true or false"))
-            return Bad(item.at, item.data, "no label", fault)
+            error = str(item.row.fault(f"{self._known!r} must be true or false"))
+            return Bad(item.at, item.data, "no label", error)
         if not self._known and not short_gold(item, self._aliases, self._gold):
-            fault = str(item.row.fault(f"no short gold answers{self._why(item)}"))
-            return Bad(item.at, item.data, "no short gold answers", fault)
+            error = str(item.row.fault(f"no short gold answers{self._why(item)}"))
+            return Bad(item.at, item.data, "no short gold answers", error)
         return self._drafts.check(item)
 
     async def make(self, item: Item, once: Once) -> Made | Dropped:
@@ -112,7 +112,7 @@ class JudgeMaker:
 
     def _made(self, item: Item, draft: str, gold: Gold) -> Made:
         row: dict[str, Any] = {"id": item.id, "question": item.text, "draft": draft}
-        how: dict[str, Any] = dict(self._drafts.told)
+        how: dict[str, Any] = dict(self._drafts.described)
         if self._known:
             row["known"] = item.row.fields[self._known]
             how["label"] = f"field {self._known}"

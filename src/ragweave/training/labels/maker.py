@@ -41,7 +41,7 @@ class Mark:
     """The judge's label; None in other kinds of row."""
 
 
-class Maker(Protocol):
+class Labeler(Protocol):
     """Makes rows of one kind."""
 
     role: PartRole

@@ -1,7 +1,7 @@
 """What is labelled so far: `OUT.partial`, JSON lines, each durable before anyone is told.
 
 The first line holds the settings. A line with a question's position says what became of it (a
-row, a reason why there is none, a fault), or keeps a model's reply of a question under way.
+row, a reason why there is none, an error), or keeps a model's reply of a question under way.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Entry:
     """Where its line begins."""
     data: str
     known: bool | None = None
-    told: str = ""
-    """The reason or fault, where there is no row."""
+    message: str = ""
+    """The reason or error, where there is no row."""
 
 
-class Partial:
+class LabelJournal:
     """The file of a labelling under way; a context manager that holds the right to write it."""
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
@@ -54,7 +54,7 @@ class Partial:
         self._settings = json.loads(json.dumps(settings))
         self._journal = Journal(self.path, sync_every=_SYNC)
 
-    def __enter__(self) -> Partial:
+    def __enter__(self) -> LabelJournal:
         """Open the file, new or begun.
 
         Raises:
@@ -66,8 +66,8 @@ class Partial:
             self._journal.open(alone=True)
         except LockedError:
             raise UsageError(f"{self.path}: another process is at work on it") from None
-        except OSError as fault:
-            raise UsageError(f"{self.path}: cannot be written ({fault.strerror})") from fault
+        except OSError as error:
+            raise UsageError(f"{self.path}: cannot be written ({error.strerror})") from error
         try:
             self._read()
         except BaseException:
@@ -103,23 +103,23 @@ class Partial:
 
     def _read(self) -> None:
         """Read what is done; the first line holds the settings."""
-        told, begun = "", False
+        message, begun = "", False
         try:
             for number, offset, record in self._journal.lines():
                 if number == 1:
-                    told, begun = self._other(record), True
+                    message, begun = self._other(record), True
                 else:
                     self._take(record, offset, number)
-        except DamagedLineError as fault:
-            raise UsageError(f"{fault}; {_ADVICE}") from fault
-        if told and (self.entries or self.paid):
+        except DamagedLineError as error:
+            raise UsageError(f"{error}; {_ADVICE}") from error
+        if message and (self.entries or self.paid):
             raise UsageError(
-                f"{self.path}: was begun with other settings: {told}; name another --out, or "
+                f"{self.path}: was begun with other settings: {message}; name another --out, or "
                 "delete it to begin anew"
             )
-        if told:
+        if message:
             self._journal.clear()
-        if told or not begun:
+        if message or not begun:
             self._append({"ragweave_labels": FORMAT, "settings": self._settings})
         for at in [at for at, one in self.entries.items() if one.kind != "failed"]:
             self.replies.pop(at, None)
@@ -155,11 +155,11 @@ class Partial:
         """Write a line; return where it begins."""
         try:
             return self._journal.append(line_of(record))
-        except OSError as fault:
+        except OSError as error:
             raise TrainingStoppedError(
-                f"{self.path}: cannot be written ({fault.strerror}); what it holds is kept, and "
+                f"{self.path}: cannot be written ({error.strerror}); what it holds is kept, and "
                 "the same command goes on with it"
-            ) from fault
+            ) from error
 
 
 def difference(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
@@ -175,6 +175,6 @@ def difference(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
 
 def _entry(kind: Kind, offset: int, data: str, value: Any) -> Entry:
     if kind != "made":
-        return Entry(kind, offset, data, told=str(value))
+        return Entry(kind, offset, data, message=str(value))
     known = value.get("known")
     return Entry(kind, offset, data, known=known if isinstance(known, bool) else None)

@@ -36,14 +36,14 @@ class Passages:
             raise UsageError(f"--order must be one of {', '.join(get_args(Order))}, not {order!r}")
         self._k, self._order = k, order
         self._retriever: Any = None
-        self.told: dict[str, Any] = {"passages": f"the data set's own, {order}", "k": k}
+        self.described: dict[str, Any] = {"passages": f"the data set's own, {order}", "k": k}
         """What is written down of it."""
         if kb is not None:
             from ragweave.tools.knowledge import KnowledgeBase
 
             base = KnowledgeBase.open(kb)
             self._retriever = base.as_retriever(k)
-            self.told = {
+            self.described = {
                 "passages": f"knowledge base {kb.name}, generation {base.manifest.generation}",
                 "k": k,
             }

@@ -17,7 +17,7 @@ from ragweave.training.labels.ask import Teacher
 from ragweave.training.labels.drafts import Drafts
 from ragweave.training.labels.maker import Dropped, Made, Mark, Once
 from ragweave.training.labels.released import annotation, draft_field, is_annotated
-from ragweave.training.labels.rules import Fault, record_faults, reply_faults
+from ragweave.training.labels.rules import BrokenRule, record_faults, reply_faults
 from ragweave.training.labels.source import Bad, Item
 from ragweave.training.labels.specs import redacted
 from ragweave.training.labels.target import canonical
@@ -25,7 +25,7 @@ from ragweave.training.labels.target import canonical
 _MOST_LEFT_OUT = 0.5
 """Share of a reply's records that may be left out; with more, the reply is not worth learning."""
 _TOLD = 12
-"""Faults that a teacher is told at a time."""
+"""Errors that a teacher is told at a time."""
 
 
 class Checked(NamedTuple):
@@ -33,15 +33,15 @@ class Checked(NamedTuple):
 
     read: Rewrite
     """Its records."""
-    whole: list[Fault]
-    """Faults of the reply."""
-    records: list[list[Fault]]
-    """Faults of its questions, then its claims."""
+    whole: list[BrokenRule]
+    """Errors of the reply."""
+    records: list[list[BrokenRule]]
+    """Errors of its questions, then its claims."""
 
     @property
-    def faults(self) -> list[Fault]:
-        """All faults."""
-        return [*self.whole, *(fault for one in self.records for fault in one)]
+    def errors(self) -> list[BrokenRule]:
+        """All errors."""
+        return [*self.whole, *(error for one in self.records for error in one)]
 
 
 def checked(read: Rewrite, question: str, draft: str, *, cut: bool = False) -> Checked:
@@ -51,7 +51,7 @@ def checked(read: Rewrite, question: str, draft: str, *, cut: bool = False) -> C
     return Checked(read, reply_faults(read, draft, cut=cut), records)
 
 
-class RewriteMaker:
+class RewriteLabeler:
     """Makes rewriter rows: by a teacher, or of annotations that the file has."""
 
     role: PartRole = "rewriter"
@@ -82,29 +82,29 @@ class RewriteMaker:
         if teacher is None and proxy is not None:
             raise UsageError("annotations that the file has go with its own drafts: leave --proxy")
         self._teacher = Teacher(teacher) if teacher is not None else None
-        self._told = redacted(teacher_spec) or "a model"
+        self._annotator = redacted(teacher_spec) or "a model"
         self._drafts = None
         if teacher is not None or draft is not None:
             self._drafts = Drafts(proxy, proxy_spec, draft)
 
     def settings(self) -> dict[str, Any]:
         """Return what bears on the rows."""
-        drafts = self._drafts.told if self._drafts else {}
-        return {"annotation": self._told if self._teacher else "the file's", **drafts}
+        drafts = self._drafts.described if self._drafts else {}
+        return {"annotation": self._annotator if self._teacher else "the file's", **drafts}
 
     def check(self, item: Item) -> Bad | None:
         """Say what is wrong with a row."""
         fields = item.row.fields
         if self._teacher is None and not is_annotated(fields):
-            fault = item.row.fault(
+            error = item.row.fault(
                 "holds no annotation (claims and questions): give --teacher MODEL"
             )
-            return Bad(item.at, item.data, "no annotation", str(fault))
+            return Bad(item.at, item.data, "no annotation", str(error))
         if self._drafts is not None:
             return self._drafts.check(item)
         if not isinstance(fields.get(draft_field(fields) or ""), str):
-            fault = item.row.fault("no draft beside its claims: name its field with --draft")
-            return Bad(item.at, item.data, "no draft", str(fault))
+            error = item.row.fault("no draft beside its claims: name its field with --draft")
+            return Bad(item.at, item.data, "no draft", str(error))
         return None
 
     async def make(self, item: Item, once: Once) -> Made | Dropped:
@@ -148,9 +148,9 @@ class RewriteMaker:
             raise UsageError("there is no teacher")
         reply = await once("reply", lambda: teacher.annotate(item.text, draft))
         first = self._read(item, draft, reply)
-        if not first.faults:
+        if not first.errors:
             return first, False
-        listed = "\n".join(fault.text for fault in first.faults[:_TOLD])
+        listed = "\n".join(error.text for error in first.errors[:_TOLD])
         again = await once(
             "repair", lambda: teacher.annotate(item.text, draft, reply["text"], listed)
         )
@@ -164,17 +164,17 @@ class RewriteMaker:
 
 
 def _weight(found: Checked) -> tuple[int, int]:
-    """Return how bad a reply is: hard faults of the whole, then all other faults."""
-    hard = sum(fault.hard for fault in found.whole)
-    return hard, len(found.faults) - hard
+    """Return how bad a reply is: hard errors of the whole, then all other errors."""
+    hard = sum(error.hard for error in found.whole)
+    return hard, len(found.errors) - hard
 
 
 def _row(item: Item, draft: str, found: Checked, how: dict[str, Any]) -> Made | Dropped:
-    """Return the row of what no hard fault speaks against, or why there is none."""
-    for fault in found.whole:
-        if fault.hard:
-            return Dropped(fault.kind)
-    kinds = [next((fault.kind for fault in one if fault.hard), None) for one in found.records]
+    """Return the row of what no hard error speaks against, or why there is none."""
+    for error in found.whole:
+        if error.hard:
+            return Dropped(error.kind)
+    kinds = [next((error.kind for error in one if error.hard), None) for one in found.records]
     if not kinds:
         return Dropped("neither claims nor questions")
     left_out = Counter(kind for kind in kinds if kind)

@@ -41,7 +41,7 @@ _EXPLETIVE = re.compile(
 """An "it" that stands for no name: "it is likely that …", "it takes two hours to …"."""
 
 
-class Fault(NamedTuple):
+class BrokenRule(NamedTuple):
     """A rule that a reply breaks."""
 
     kind: str
@@ -52,7 +52,7 @@ class Fault(NamedTuple):
     """Whether a record (or reply) that keeps it is left out; else it is only asked about."""
 
 
-def reply_faults(read: Rewrite, draft: str, *, cut: bool) -> list[Fault]:
+def reply_faults(read: Rewrite, draft: str, *, cut: bool) -> list[BrokenRule]:
     """Return what is wrong with a reply as a whole.
 
     Args:
@@ -61,18 +61,22 @@ def reply_faults(read: Rewrite, draft: str, *, cut: bool) -> list[Fault]:
         cut: Whether the model's length limit ended it.
     """
     if not read.parsed:
-        return [Fault("unreadable reply", "- nothing in it is in the format that was asked for")]
-    faults = []
+        return [
+            BrokenRule("unreadable reply", "- nothing in it is in the format that was asked for")
+        ]
+    errors = []
     if cut or read.truncated:
-        faults.append(Fault("reply breaks off", "- it breaks off before its end: be brief"))
+        errors.append(BrokenRule("reply breaks off", "- it breaks off before its end: be brief"))
     if not read.claims and draft.strip() and not is_unknown(draft):
-        faults.append(
-            Fault("no claims", "- the draft makes claims, and none is listed", hard=False)
+        errors.append(
+            BrokenRule("no claims", "- the draft makes claims, and none is listed", hard=False)
         )
-    return faults
+    return errors
 
 
-def record_faults(one: ClaimQuery | QuestionQuery, question: str, draft: str) -> Iterator[Fault]:
+def record_faults(
+    one: ClaimQuery | QuestionQuery, question: str, draft: str
+) -> Iterator[BrokenRule]:
     """Yield what is wrong with one claim or question.
 
     Args:
@@ -85,26 +89,28 @@ def record_faults(one: ClaimQuery | QuestionQuery, question: str, draft: str) ->
     shown = f"- {'claim' if is_claim else 'question'} {text!r}"
     pronoun = leading_pronoun(text, asked=not is_claim)
     if pronoun:
-        yield Fault("pronoun", f"{shown} begins with {pronoun!r}: put the name in its place")
+        yield BrokenRule("pronoun", f"{shown} begins with {pronoun!r}: put the name in its place")
     yield from _query_faults(one, text, question, shown)
     if not is_claim:
         return
     if len(text.split()) > MAX_CLAIM_WORDS:
-        yield Fault("long claim", f"{shown} is too long: split it, one statement a claim")
+        yield BrokenRule("long claim", f"{shown} is too long: split it, one statement a claim")
     if support(text, f"{draft} {question}") < MIN_SUPPORT:
-        yield Fault("not in the draft", f"{shown} says what the draft does not say")
+        yield BrokenRule("not in the draft", f"{shown} says what the draft does not say")
 
 
 def _query_faults(
     one: ClaimQuery | QuestionQuery, text: str, question: str, shown: str
-) -> Iterator[Fault]:
+) -> Iterator[BrokenRule]:
     """Yield what is wrong with a record's query, where it is searched for."""
     if not one.need_search:
         return
     if support(one.query, f"{text} {question}") == 0.0:
-        yield Fault("query off topic", f"{shown} has a query about something else: {one.query!r}")
+        yield BrokenRule(
+            "query off topic", f"{shown} has a query about something else: {one.query!r}"
+        )
     elif isinstance(one, ClaimQuery) and normalize_answer(one.query) == normalize_answer(text):
-        yield Fault("no query", f"{shown} has no search query of its own", hard=False)
+        yield BrokenRule("no query", f"{shown} has no search query of its own", hard=False)
 
 
 def leading_pronoun(text: str, *, asked: bool = False) -> str | None:

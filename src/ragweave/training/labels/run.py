@@ -10,22 +10,22 @@ from typing import Any
 
 from ragweave.errors import ModelError, UsageError
 from ragweave.training.labels.finish import Labelled, finished, write_out
-from ragweave.training.labels.maker import Maker
-from ragweave.training.labels.partial import Partial
-from ragweave.training.labels.sitting import Sitting, Tell
+from ragweave.training.labels.maker import Labeler
+from ragweave.training.labels.partial import LabelJournal
+from ragweave.training.labels.sitting import LabelConfig, OnProgress
 from ragweave.training.labels.source import Source
 from ragweave.training.labels.stream import Stream
 
 
 def make_labels(
     source: Source,
-    maker: Maker,
+    labeler: Labeler,
     out: str | Path,
     *,
     limit: int | None = None,
     skip_bad: bool = False,
-    sitting: Sitting | None = None,
-    tell: Tell = lambda _done, _total, _failed: None,
+    config: LabelConfig | None = None,
+    on_progress: OnProgress = lambda _done, _total, _failed: None,
 ) -> Labelled:
     """Make training rows of a source's questions: `out`, whole, and `out.report.json` beside it.
 
@@ -34,12 +34,12 @@ def make_labels(
 
     Args:
         source: The questions.
-        maker: What makes the rows.
+        labeler: What makes the rows.
         out: The file to write, JSON lines (`.gz` too).
         limit: Only the first so many questions.
         skip_bad: Leave out rows that cannot be labelled, counted, instead of refusing them.
-        sitting: Concurrency, and what becomes of failures.
-        tell: Called with how far it is.
+        config: Concurrency, and what becomes of failures.
+        on_progress: Called with how far it is.
 
     Raises:
         UsageError: A row cannot be labelled (the text names file and line), nothing can, or the
@@ -50,24 +50,24 @@ def make_labels(
     if limit is not None and limit < 1:
         raise UsageError(f"--limit must be at least 1, not {limit}")
     target = Path(out)
-    sitting = sitting or Sitting()
+    config = config or LabelConfig()
     settings = {
-        "labels": maker.role,
+        "labels": labeler.role,
         "source": source.hash or source.hub,
         "name": source.name,
         **({"fields": dict(source.settings)} if source.settings else {}),
         **({"limit": limit} if limit else {}),
-        **maker.settings(),
+        **labeler.settings(),
     }
     done = finished(target, settings, skip_bad=skip_bad)
     if done is not None:
         return done
-    stream = Stream(source, maker, sitting, tell, limit)
+    stream = Stream(source, labeler, config, on_progress, limit)
     stream.survey(skip_bad=skip_bad)
-    with Partial(target, settings) as partial:
-        _run(stream.run(partial))
-        _check_failed(partial, sitting)
-        return write_out(target, settings, maker, partial, stream.bad, stream.total)
+    with LabelJournal(target, settings) as journal:
+        _run(stream.run(journal))
+        _check_failed(journal, config)
+        return write_out(target, settings, labeler, journal, stream.bad, stream.total)
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
@@ -81,11 +81,11 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
         pool.submit(asyncio.run, work).result()
 
 
-def _check_failed(partial: Partial, sitting: Sitting) -> None:
-    failed = [one.told for _, one in sorted(partial.entries.items()) if one.kind == "failed"]
-    if failed and not sitting.drop_failed:
+def _check_failed(journal: LabelJournal, config: LabelConfig) -> None:
+    failed = [one.message for _, one in sorted(journal.entries.items()) if one.kind == "failed"]
+    if failed and not config.drop_failed:
         raise ModelError(
-            f"{len(failed)} of {len(partial.entries)} rows failed, the first with {failed[0]}; "
-            f"the others are kept in {partial.path}: the same command with --retry-failed tries "
+            f"{len(failed)} of {len(journal.entries)} rows failed, the first with {failed[0]}; "
+            f"the others are kept in {journal.path}: the same command with --retry-failed tries "
             "them again, with --drop-failed leaves them out"
         )

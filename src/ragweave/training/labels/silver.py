@@ -26,7 +26,7 @@ MEASURES = ("strinc", "lexical", "cxmi", "gold")
 _CLAIM_HEAD = CLAIM.partition("{claim}")[0]
 
 
-class SilverMaker:
+class SilverLabeler:
     """Makes filter rows; the same rows train the generator."""
 
     role: PartRole = "filter"
@@ -81,23 +81,23 @@ class SilverMaker:
     def settings(self) -> dict[str, Any]:
         """Return what bears on the rows."""
         compared = {"target": self._target} if self._measure == "lexical" else {}
-        return {**self._how, **compared, **self._passages.told}
+        return {**self._how, **compared, **self._passages.described}
 
     def check(self, item: Item) -> Bad | None:
         """Say what is wrong with a row."""
         if not _answers(item):
-            fault = str(item.row.fault("no gold answers"))
-            return Bad(item.at, item.data, "no gold answers", fault)
+            error = str(item.row.fault("no gold answers"))
+            return Bad(item.at, item.data, "no gold answers", error)
         if self._passages.own and not (item.question and item.question.passages):
-            fault = str(item.row.fault("no passages: name a knowledge base with --kb"))
-            return Bad(item.at, item.data, "no passages", fault)
+            error = str(item.row.fault("no passages: name a knowledge base with --kb"))
+            return Bad(item.at, item.data, "no passages", error)
         if self._measure == "gold" and not holds_choice(item):
-            fault = str(
+            error = str(
                 item.row.fault(
                     "does not say which sentences people chose: take strinc, lexical or cxmi"
                 )
             )
-            return Bad(item.at, item.data, "no sentences chosen by people", fault)
+            return Bad(item.at, item.data, "no sentences chosen by people", error)
         return None
 
     async def make(self, item: Item, once: Once) -> Made | Dropped:
@@ -147,7 +147,7 @@ class SilverMaker:
                 for span in _in_reading_order(spans, shown)
             ],
         }
-        how = {**self._how, **self._passages.told}
+        how = {**self._how, **self._passages.described}
         if self._measure == "lexical":
             how["target"] = "question" if self._by_question(item) else "answer"
         return Made(row, how)

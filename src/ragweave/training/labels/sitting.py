@@ -1,4 +1,4 @@
-"""A sitting: how a labelling is gone on with."""
+"""How a session goes on with a labelling."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from ragweave.errors import UsageError
 
-Tell = Callable[[int, int, int], None]
+OnProgress = Callable[[int, int, int], None]
 """Called with questions done, questions in all, and failures so far."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sitting:
-    """How a labelling is gone on with; none of it bears on the rows."""
+class LabelConfig:
+    """How a session goes on with a labelling; none of it bears on the rows."""
 
     concurrency: int = 16
     """Questions in flight at once."""

@@ -52,7 +52,7 @@ class Bad:
     data: str
     reason: str
     """In a few words, the same for all rows of this kind."""
-    fault: str
+    error: str
     """One line that names file and line."""
 
 
@@ -101,7 +101,7 @@ class Source:
 
     def _row(self, row: Row, at: int, *, gold: bool) -> Iterator[Item | Bad]:
         form = next((one for one in self.forms if one.fits(row.fields)), None)
-        name = self.name or _told(form)
+        name = self.name or _name_of(form)
         if form is None:
             yield self._bare(row, at, name) or Bad(at, name, "no question", self._unread(row))
             return
@@ -117,10 +117,10 @@ class Source:
                     question=question,
                 )
                 number += 1
-        except UsageError as fault:
+        except UsageError as error:
             bare = None if gold or number > at else self._bare(row, at, name)
-            reason = "no gold answers" if "gold is missing" in str(fault) else "unreadable"
-            yield bare or Bad(number, name, reason, str(fault))
+            reason = "no gold answers" if "gold is missing" in str(error) else "unreadable"
+            yield bare or Bad(number, name, reason, str(error))
 
     def _bare(self, row: Row, at: int, name: str) -> Item | None:
         text = row.fields.get(self.settings.get("question", "question"))
@@ -145,7 +145,7 @@ class Source:
         return one
 
 
-def _told(form: Format | None) -> str:
+def _name_of(form: Format | None) -> str:
     """Return what rows of a format are called where the spec names no data set."""
     if form is None:
         return "other"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from ragweave.tools.parts.bases import find_base
+from ragweave.tools.parts.bases import find_base_model
 from ragweave.tools.parts.card import PartRole
 from ragweave.tools.parts.weights import adapters_over, read_model
 from ragweave.training.job import Job
@@ -41,7 +41,7 @@ def model(tokenizer: Any, settings: Settings) -> Any:  # noqa: ARG001
     from peft import LoraConfig, TaskType
 
     dtype = "bfloat16" if computes_bfloat16(settings) else "float32"
-    base = read_model(find_base(settings.base), causal=True, dtype=dtype)
+    base = read_model(find_base_model(settings.base), causal=True, dtype=dtype)
     config = LoraConfig(
         task_type=TaskType.CAUSAL_LM,
         r=settings.lora_rank,
@@ -52,7 +52,7 @@ def model(tokenizer: Any, settings: Settings) -> Any:  # noqa: ARG001
     return adapters_over(base, config)
 
 
-def trainer(learner: Learner, told: dict[str, Any], guard: Any, job: Job) -> Any:
+def trainer(learner: Learner, values: dict[str, Any], guard: Any, job: Job) -> Any:
     """Return trl's trainer over rows that are encoded already: it neither forms nor cuts them."""
     from datasets import Dataset
 
@@ -62,7 +62,7 @@ def trainer(learner: Learner, told: dict[str, Any], guard: Any, job: Job) -> Any
         model=learner.model,
         args=one_gpu(
             trl.SFTConfig(
-                **told,
+                **values,
                 max_length=None,
                 packing=False,
                 dataset_kwargs={"skip_prepare_dataset": True},

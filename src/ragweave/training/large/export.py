@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ragweave.errors import UsageError
 from ragweave.tools.files import is_full_disk
-from ragweave.tools.parts.bases import find_base
+from ragweave.tools.parts.bases import find_base_model
 from ragweave.tools.parts.card import PartRole, read_card
 from ragweave.tools.parts.forms import LEADS
 from ragweave.tools.parts.safe import check_safe
@@ -53,7 +53,7 @@ def merge(folder: str | Path, out: str | Path) -> Path:
     from safetensors import SafetensorError
 
     tokenizer = read_tokenizer(path)
-    base = read_model(find_base(card.base, path), causal=True, dtype="auto")
+    base = read_model(find_base_model(card.base, path), causal=True, dtype="auto")
     merged = with_adapter(base, path).merge_and_unload()
     tokenizer.chat_template = chat_template(card.role)
     try:
@@ -61,10 +61,10 @@ def merge(folder: str | Path, out: str | Path) -> Path:
         with quiet():
             greedy(merged, tokenizer).save_pretrained(target)
         tokenizer.save_pretrained(target)
-    except (OSError, RuntimeError, SafetensorError) as fault:
-        if not is_full_disk(fault):
+    except (OSError, RuntimeError, SafetensorError) as error:
+        if not is_full_disk(error):
             raise
-        raise UsageError(f"{target}: the disk is full; free space or name another") from fault
+        raise UsageError(f"{target}: the disk is full; free space or name another") from error
     return target
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ragweave.tools.parts.bases import find_base
+from ragweave.tools.parts.bases import find_base_model
 from ragweave.tools.parts.card import PartRole
 from ragweave.tools.parts.weights import greedy, quiet, read_tokenizer
 from ragweave.tools.parts.writers import TextWriter
@@ -16,7 +16,7 @@ from ragweave.training.large.measuring import measure
 from ragweave.training.running.arguments import arguments
 from ragweave.training.running.checkpoints import drop_broken, newest
 from ragweave.training.running.guard import guarded, memory_needed, room_needed
-from ragweave.training.running.looking import Looking, history
+from ragweave.training.running.looking import TrainingCallbacks, history
 from ragweave.training.running.processes import is_main
 from ragweave.training.settings import Settings
 
@@ -59,7 +59,7 @@ class LargeRecipe:
         """Yield the training rows as the model will see them; only the tokenizer is loaded."""
         from transformers import AutoConfig
 
-        base = find_base(job.settings.base)
+        base = find_base_model(job.settings.base)
         tokenizer = self._tokenizer(job)
         config = AutoConfig.from_pretrained(base, local_files_only=True, trust_remote_code=False)
         encode = encoder(tokenizer, config, job.role, job.settings)
@@ -72,7 +72,7 @@ class LargeRecipe:
             return self._fit(job)
 
     def _tokenizer(self, job: Job) -> Any:
-        tokenizer = read_tokenizer(find_base(job.settings.base))
+        tokenizer = read_tokenizer(find_base_model(job.settings.base))
         self.prepare(tokenizer, job.role)
         return tokenizer
 
@@ -97,17 +97,17 @@ class LargeRecipe:
         def measured() -> dict[str, Any] | None:
             return measure(writer, job.rows.held_out, lambda: job.watch.stop_wanted)
 
-        told = arguments(job.settings, checkpoints)
-        looking = Looking(job.watch, job.settings.save_every, measured)
-        trainer = self.trainer(learner, told, lambda kind: guarded(kind, checkpoints), job)
-        _fill(trainer, looking)
+        values = arguments(job.settings, checkpoints)
+        callbacks = TrainingCallbacks(job.watch, job.settings.save_every, measured)
+        trainer = self.trainer(learner, values, lambda kind: guarded(kind, checkpoints), job)
+        _fill(trainer, callbacks)
         if is_main():
             drop_broken(checkpoints)
         last = newest(checkpoints) if job.resume else None
         with memory_needed(checkpoints), room_needed(checkpoints):
             trainer.train(resume_from_checkpoint=str(last) if last else None)
-            looking.finish(trainer.state)
-            if looking.stopped:
+            callbacks.finish(trainer.state)
+            if callbacks.stopped:
                 raise KeyboardInterrupt
             if is_main():
                 self.save(model, job)
@@ -120,9 +120,9 @@ class LargeRecipe:
         )
 
 
-def _fill(trainer: Any, looking: Looking) -> None:
+def _fill(trainer: Any, callbacks: TrainingCallbacks) -> None:
     """Put our callback in the place of transformers' printer."""
     from transformers import PrinterCallback
 
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(looking.callback())
+    trainer.add_callback(callbacks.callback())

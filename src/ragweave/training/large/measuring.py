@@ -110,7 +110,7 @@ def right(role: PartRole, output: str, accepted: Sequence[str]) -> bool:
 def _summed(role: PartRole, rows: Sequence[_Row]) -> dict[str, Any] | None:
     if not rows:
         return None
-    told: dict[str, Any] = {
+    measures: dict[str, Any] = {
         "loss": -math.fsum(row.logprob for row in rows) / sum(row.tokens for row in rows),
         "rows": len(rows),
     }
@@ -118,9 +118,9 @@ def _summed(role: PartRole, rows: Sequence[_Row]) -> dict[str, Any] | None:
         margins = [row.margin or 0.0 for row in rows]
         known = [row.known for row in rows]
         hits = [(margin > 0) == label for margin, label in zip(margins, known, strict=True)]
-        told["accuracy"] = sum(hits) / len(hits)
+        measures["accuracy"] = sum(hits) / len(hits)
         if len(set(known)) == 2:
-            told["auc"] = auc(margins, known)
-        return told
+            measures["auc"] = auc(margins, known)
+        return measures
     exact = [row.exact for row in rows if row.exact is not None]
-    return {**told, "exact_match": sum(exact) / len(exact), "exact_match_rows": len(exact)}
+    return {**measures, "exact_match": sum(exact) / len(exact), "exact_match_rows": len(exact)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ragweave.tools.parts.bases import find_base
+from ragweave.tools.parts.bases import find_base_model
 from ragweave.tools.parts.card import PartRole
 from ragweave.tools.parts.weights import read_model
 from ragweave.training.job import Job
@@ -35,13 +35,13 @@ def prepare(tokenizer: Any, role: PartRole) -> None:
 
 def model(tokenizer: Any, settings: Settings) -> Any:
     """Load the base in float32; bfloat16 training keeps these as its master weights."""
-    loaded = read_model(find_base(settings.base), causal=False, dtype="float32")
+    loaded = read_model(find_base_model(settings.base), causal=False, dtype="float32")
     if len(tokenizer) > loaded.get_input_embeddings().num_embeddings:
         loaded.resize_token_embeddings(len(tokenizer))
     return loaded
 
 
-def trainer(learner: Learner, told: dict[str, Any], guard: Any, job: Job) -> Any:
+def trainer(learner: Learner, values: dict[str, Any], guard: Any, job: Job) -> Any:
     """Return transformers' sequence-to-sequence trainer over the rows."""
     from transformers import (
         DataCollatorForSeq2Seq,
@@ -51,7 +51,7 @@ def trainer(learner: Learner, told: dict[str, Any], guard: Any, job: Job) -> Any
 
     return guard(Seq2SeqTrainer)(
         model=learner.model,
-        args=one_gpu(Seq2SeqTrainingArguments(**told)),
+        args=one_gpu(Seq2SeqTrainingArguments(**values)),
         train_dataset=EncodedRows(learner.encode, job.rows.train),
         data_collator=DataCollatorForSeq2Seq(learner.tokenizer, learner.model),
         processing_class=learner.tokenizer,

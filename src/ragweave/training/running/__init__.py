@@ -1,1 +1,1 @@
-"""How trainers run, whatever they train: arguments, checkpoints, faults, progress, processes."""
+"""How trainers run, whatever they train: arguments, checkpoints, errors, progress, processes."""

@@ -83,15 +83,15 @@ def arguments(settings: Settings, checkpoints: Path) -> dict[str, Any]:
     }
 
 
-def one_gpu(told: Any) -> Any:
+def one_gpu(args: Any) -> Any:
     """Keep a trainer's arguments to one GPU a process; return them.
 
     More would be transformers' DataParallel, which is slow, untested, and multiplies the batch. A
     trainer reads the number when it is made.
     """
-    if told.n_gpu > 1:
-        told._n_gpu = 1
-    return told
+    if args.n_gpu > 1:
+        args._n_gpu = 1
+    return args
 
 
 def _recomputing() -> str:

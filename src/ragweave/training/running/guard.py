@@ -47,15 +47,15 @@ def room_needed(checkpoints: Path, written: Path | None = None) -> Iterator[None
 
     try:
         yield
-    except (OSError, RuntimeError, SafetensorError) as fault:
-        if not is_full_disk(fault):
+    except (OSError, RuntimeError, SafetensorError) as error:
+        if not is_full_disk(error):
             raise
         if written is not None:
             shutil.rmtree(written, ignore_errors=True)
         raise TrainingStoppedError(
             f"the disk is full, or a limit on file sizes is reached "
             f"({written or checkpoints.parent}); {kept(checkpoints)}"
-        ) from fault
+        ) from error
 
 
 @contextlib.contextmanager
@@ -69,11 +69,11 @@ def memory_needed(checkpoints: Path) -> Iterator[None]:
 
     try:
         yield
-    except torch.OutOfMemoryError as fault:
+    except torch.OutOfMemoryError as error:
         raise TrainingStoppedError(
             f"the GPU's memory does not hold this training: lower micro_batch or max_input, or set "
             f"gradient_checkpointing=true; {kept(checkpoints)}"
-        ) from fault
+        ) from error
 
 
 def _no_number(what: str, step: int, checkpoints: Path) -> TrainingStoppedError:

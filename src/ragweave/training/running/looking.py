@@ -14,7 +14,7 @@ HELD_OUT = "held_out"
 """Key of the measures in the trainer's history, which checkpoints keep."""
 
 
-class Looking:
+class TrainingCallbacks:
     """Follows a trainer's steps; `callback` is what the trainer takes."""
 
     def __init__(self, watch: Watch, save_every: int, measure: Measure) -> None:
@@ -33,20 +33,20 @@ class Looking:
         """Return the callback of transformers' trainers."""
         from transformers import TrainerCallback
 
-        looking = self
+        callbacks = self
 
         class Callback(TrainerCallback):
             def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
-                looking.began(cpu=args.use_cpu)
+                callbacks.began(cpu=args.use_cpu)
 
             def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
-                looking.logged(state, control, more.get("logs") or {})
+                callbacks.logged(state, control, more.get("logs") or {})
 
             def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
-                looking.stepped(state, control)
+                callbacks.stepped(state, control)
 
             def on_epoch_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
-                looking.ended_epoch(state, control)
+                callbacks.ended_epoch(state, control)
 
         return Callback()
 

@@ -36,9 +36,9 @@ def any_process(flag: bool) -> bool:
     import torch.distributed as dist
 
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-    told = torch.tensor([int(flag)], device=device)
-    dist.all_reduce(told, op=dist.ReduceOp.MAX)
-    return bool(told.item())
+    flags = torch.tensor([int(flag)], device=device)
+    dist.all_reduce(flags, op=dist.ReduceOp.MAX)
+    return bool(flags.item())
 
 
 def share(items: Sequence[Any]) -> Sequence[Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragweave.errors import MissingExtraError, UsageError
-from ragweave.tools.parts.bases import find_base
+from ragweave.tools.parts.bases import find_base_model
 from ragweave.tools.parts.encoder_files import check_configurations
 from ragweave.tools.parts.encoder_run import load_tokenizer
 from ragweave.tools.parts.pairs import token_limit
@@ -39,7 +39,7 @@ def encoder_base(name: str, max_input: int) -> Base:
             tokenizer can't be read.
         UsageError: It is no encoder, or asks for code of its own.
     """
-    path = _packaged() if name == PACKAGED else find_base(name)
+    path = _packaged() if name == PACKAGED else find_base_model(name)
     check_configurations(path)
     tokenizer = load_tokenizer(path)
     limit = min(max_input, token_limit(tokenizer), _positions(path))

@@ -18,7 +18,7 @@ from ragweave.training.calibration import Platt, calibrate
 from ragweave.training.job import CHECKPOINTS, Fitted, Job, Shown
 from ragweave.training.running.checkpoints import drop_broken, newest
 from ragweave.training.running.guard import memory_needed, room_needed
-from ragweave.training.running.looking import Looking, history
+from ragweave.training.running.looking import TrainingCallbacks, history
 from ragweave.training.running.processes import is_main
 from ragweave.training.settings import Settings
 from ragweave.training.small.base import Base, encoder_base
@@ -94,14 +94,14 @@ def _fit(job: Job, settings: SmallSettings) -> Fitted:
         found = measure(job.role, held_out, Platt().probabilities(logits), settings.recall)
         return {name: one["mean"] for name, one in found.metrics.items()}
 
-    looking = Looking(job.watch, settings.save_every, measured)
-    trainer = make_trainer(model, weighed, settings, checkpoints, looking.callback())
+    callbacks = TrainingCallbacks(job.watch, settings.save_every, measured)
+    trainer = make_trainer(model, weighed, settings, checkpoints, callbacks.callback())
     if is_main():
         drop_broken(checkpoints)
     last = newest(checkpoints) if job.resume else None
     with memory_needed(checkpoints), room_needed(checkpoints):
         trainer.train(resume_from_checkpoint=str(last) if last else None)
-        logits = None if looking.stopped else _logits(job, scorer, held_out)
+        logits = None if callbacks.stopped else _logits(job, scorer, held_out)
         if logits is None:
             raise KeyboardInterrupt
         final = _finished(job, model, held_out, logits, settings)

@@ -100,10 +100,10 @@ def _fit(job: Job, settings: LinearSettings) -> Fitted:
     if chances:
         found = judge_measures(chances, held_out.tolist(), threshold)
         metrics = {**as_json(found), **metrics}
-    told = "training rows, out of fold" if free is not None else "nothing: rows were too few"
+    shown = "training rows, out of fold" if free is not None else "nothing: rows were too few"
     with room_kept(job.folder / CHECKPOINTS / KEPT):
         write_weights(job.folder, _weights(line, platt, reference))
-    return Fitted(threshold=threshold, threshold_from=told, metrics=metrics)
+    return Fitted(threshold=threshold, threshold_from=shown, metrics=metrics)
 
 
 def _labels(rows: Sequence[TrainingRow]) -> Labels:
@@ -136,8 +136,8 @@ def _calibrated(
     threshold = best_balanced(platt.probabilities(free.ravel().tolist()), truth)
     first = platt.probabilities(free[0].tolist())
     found = as_json(judge_measures(first, labels.tolist(), threshold))
-    told = ", ".join(f"{name} {one['mean']:.3f}" for name, one in found.items())
-    job.watch.say(f"on questions that were not fitted on: loss {_loss(first, labels):.4f}, {told}")
+    shown = ", ".join(f"{name} {one['mean']:.3f}" for name, one in found.items())
+    job.watch.say(f"on questions that were not fitted on: loss {_loss(first, labels):.4f}, {shown}")
     kept = {f"out_of_fold_{name}": found[name] for name in ("accuracy", "auc")}
     return platt, threshold, kept
 

@@ -53,8 +53,8 @@ def reference_of(
         look: Called now and then.
     """
     texts = [texts_of(*pair) for pair in pairs_of(rows)]
-    told = sorted({name for one in texts for name in one.first})
-    drawn = random.Random(seed).sample(told, min(_NAMES, len(told)))
+    names = sorted({name for one in texts for name in one.first})
+    drawn = random.Random(seed).sample(names, min(_NAMES, len(names)))
     questions = [one.question for one in texts]
     known: dict[str, Array] = {}
     for some in _batches([*questions, *drawn]):
@@ -105,8 +105,8 @@ def room_kept(file: Path) -> Iterator[None]:
 
     try:
         yield
-    except (OSError, SafetensorError) as fault:
-        if not is_full_disk(fault):
+    except (OSError, SafetensorError) as error:
+        if not is_full_disk(error):
             raise
         left = (
             "what was read is kept: --resume goes on from there"
@@ -115,7 +115,7 @@ def room_kept(file: Path) -> Iterator[None]:
         )
         raise TrainingStoppedError(
             f"the disk is full, or a limit on file sizes is reached ({file.parent.parent}); {left}"
-        ) from fault
+        ) from error
 
 
 def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -154,8 +154,8 @@ class _Course(Generic[Item]):
         found = self._lesson.measure()
         if found:
             self.history[f"{epoch:g}"] = found
-            told = ", ".join(f"{name.replace('_', ' ')} {one:.4g}" for name, one in found.items())
-            self._watch.say(f"epoch {epoch:g}: {told}")
+            line = ", ".join(f"{name.replace('_', ' ')} {one:.4g}" for name, one in found.items())
+            self._watch.say(f"epoch {epoch:g}: {line}")
 
     def _save(self) -> None:
         made = self._checkpoints / f"checkpoint-{self.step}"

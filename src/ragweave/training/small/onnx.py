@@ -87,9 +87,11 @@ def _write(model: Any, tokenizer: Any, path: Path) -> None:
                 dynamic_shapes=dict.fromkeys(names, free),
                 verbose=False,
             )
-        except torch.onnx.errors.OnnxExporterError as fault:
-            told = " ".join(str(fault.__cause__ or fault).split())[:200]
-            raise ModelError(f"{path.parent}: torch cannot export this encoder ({told})") from fault
+        except torch.onnx.errors.OnnxExporterError as error:
+            message = " ".join(str(error.__cause__ or error).split())[:200]
+            raise ModelError(
+                f"{path.parent}: torch cannot export this encoder ({message})"
+            ) from error
         if program is None:
             raise ModelError(f"{path.parent}: torch exported nothing")
         program.save(str(path), external_data=False)

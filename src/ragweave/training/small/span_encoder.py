@@ -56,8 +56,8 @@ class SpanEncoderRecipe:
             for window in reader.read(sheet_of(cast("SilverRow", row), found)).windows:
                 own = sorted({one for one in window.owners if one >= 0})
                 kept = [found[at].span["text"] for at in own if found[at].keep]
-                told = f"of {len(own)} sentences keep: {' | '.join(kept) or 'none'}"
-                yield Shown(reader.tokenizer.decode(window.ids), told)
+                shown = f"of {len(own)} sentences keep: {' | '.join(kept) or 'none'}"
+                yield Shown(reader.tokenizer.decode(window.ids), shown)
 
     def fit(self, job: Job) -> Fitted:
         """Train, choose the threshold, and write the part into `job.folder`."""
@@ -126,8 +126,8 @@ def _metrics(final: Measured, held_out: Sorted, history: Mapping[str, Any]) -> d
         "no_sentence_kept": held_out.empty,
         "every_sentence_kept": held_out.whole,
     }
-    told = {**final.metrics, "rows_not_measured": left_out} if final.metrics else {}
-    return {**told, "epochs": history} if len(history) > 1 else told
+    shown = {**final.metrics, "rows_not_measured": left_out} if final.metrics else {}
+    return {**shown, "epochs": history} if len(history) > 1 else shown
 
 
 def _logits(job: Job, scorer: SpanScorer, examples: Sequence[Example]) -> list[list[float]] | None:

@@ -76,10 +76,10 @@ def quickest(settings: SpanSettings) -> SpanSettings:
         return settings
     import torch
 
-    told: dict[str, Any] = getattr(
+    capabilities: dict[str, Any] = getattr(
         torch.cpu, "get_capabilities", dict
     )()  # torch 2.10 and later tell
-    if told.get("avx512_bf16") or told.get("amx_bf16"):
+    if capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"):
         return dataclasses.replace(settings, precision="bfloat16")
     return settings
 

@@ -35,13 +35,13 @@ def make_trainer(
             "label": [[float(pair.label), pair.weight] for pair in pairs],
         }
     )
-    told = arguments(settings, checkpoints)
-    told.pop("gradient_checkpointing", None)
+    values = arguments(settings, checkpoints)
+    values.pop("gradient_checkpointing", None)
     if settings.gradient_checkpointing:
         model.model.gradient_checkpointing_enable()
     trainer = guarded(_trainer(), checkpoints)(
         model=model,
-        args=one_gpu(CrossEncoderTrainingArguments(**told)),
+        args=one_gpu(CrossEncoderTrainingArguments(**values)),
         train_dataset=rows,
         loss=_weighted_loss(model),
     )
@@ -83,10 +83,10 @@ def _weighted_loss(model: Any) -> Any:
                 for name, one in features.items()
             }
             logits = self.model(placed)["scores"].view(-1).float()
-            told = torch.stack(list(labels)).to(logits)
+            values = torch.stack(list(labels)).to(logits)
             losses = torch.nn.functional.binary_cross_entropy_with_logits(
-                logits, told[:, 0], reduction="none"
+                logits, values[:, 0], reduction="none"
             )
-            return (losses * told[:, 1]).mean()
+            return (losses * values[:, 1]).mean()
 
     return WeightedLoss()

@@ -84,24 +84,24 @@ def load_encoder(name: str, near: Path | None = None, device: str = "auto") -> E
         raise MissingExtraError("A linear judge", "offline")
     try:
         model = load_sentence_transformer(_place(name, near))
-    except KnowledgeBaseError as fault:
-        raise ModelError(f"the base model {name} can't be read: {fault}") from fault
+    except KnowledgeBaseError as error:
+        raise ModelError(f"the base model {name} can't be read: {error}") from error
     if device != "auto":
         try:
             model.to(device)
-        except (RuntimeError, AssertionError) as fault:
-            told = " ".join(str(fault).split())[:200]
-            raise UsageError(f"device {device!r} is not to be had ({told})") from fault
+        except (RuntimeError, AssertionError) as error:
+            message = " ".join(str(error).split())[:200]
+            raise UsageError(f"device {device!r} is not to be had ({message})") from error
     return Encoder(model)
 
 
 def _place(name: str, near: Path | None) -> str:
     if name == PACKAGED:
         return name
-    from ragweave.tools.parts.bases import find_base
+    from ragweave.tools.parts.bases import find_base_model
     from ragweave.tools.parts.encoder_files import WEIGHTS, check_configurations
 
-    folder = find_base(name, near)
+    folder = find_base_model(name, near)
     check_configurations(folder)
     if not (folder / WEIGHTS).is_file():
         raise UsageError(f"{folder}: no {WEIGHTS} in it, and pickled weights are not read")

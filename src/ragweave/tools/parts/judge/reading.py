@@ -46,15 +46,15 @@ class Texts(NamedTuple):
 
 def texts_of(question: str, draft: str) -> Texts:
     """Return what the encoder reads of a pair: at most 12 sentences and 40 candidates of a draft."""
-    asked, told = question.strip(), draft.strip()
-    first = first_sentence(told)
+    asked, said = question.strip(), draft.strip()
+    first = first_sentence(said)
     return Texts(
         asked,
-        told,
+        said,
         f"{asked} {first}".strip(),
-        sentences(told)[:_SENTENCES],
+        sentences(said)[:_SENTENCES],
         candidates(asked, first)[:_CANDIDATES],
-        candidates(asked, told)[:_CANDIDATES],
+        candidates(asked, said)[:_CANDIDATES],
     )
 
 

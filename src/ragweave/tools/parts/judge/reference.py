@@ -34,12 +34,12 @@ class Reference:
             questions: (n, d), n at least 1; of training rows only.
             names: (m, d) of candidates in their drafts; without any, questions stand for them.
         """
-        told = names if len(names) else questions
+        sample = names if len(names) else questions
         return cls(
             questions.mean(axis=0),
             np.cov(questions.T, bias=True),
-            told.mean(axis=0),
-            np.cov(told.T, bias=True),
+            sample.mean(axis=0),
+            np.cov(sample.T, bias=True),
         )
 
     def above(self, asked: Array, best: float) -> float:

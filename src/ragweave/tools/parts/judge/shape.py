@@ -39,28 +39,28 @@ _SHORT = 40
 
 def draft_shape(question: str, draft: str) -> list[float]:
     """Return the shape of a draft, in the order of `NAMES`."""
-    first, told, asked = first_sentence(draft), words(draft), set(words(question))
+    first, said, asked = first_sentence(draft), words(draft), set(words(question))
     return [
-        *_length(draft, first, told),
-        *_figures(question, draft, first, len(told)),
+        *_length(draft, first, said),
+        *_figures(question, draft, first, len(said)),
         flag(draft.lower().startswith("yes")),
         flag(draft.lower().startswith("no")),
         log_count(telling(words(first), asked)),
         *_overlap(question, draft, first),
         *_naming(asked, draft, first),
-        share(set(told), told),
+        share(set(said), said),
         math.log1p(draft.count('"')),
         math.log1p(draft.count("(")),
     ]
 
 
-def _length(draft: str, first: str, told: list[str]) -> list[float]:
+def _length(draft: str, first: str, said: list[str]) -> list[float]:
     return [
-        log_count(told),
+        log_count(said),
         log_count(sentences(draft)),
         log_count(_ITEM.findall(draft)),
         log_count(words(first)),
-        flag(len(told) < _SHORT),
+        flag(len(said) < _SHORT),
         flag(not _ENDED.search(draft)),
     ]
 
@@ -89,15 +89,15 @@ def _overlap(question: str, draft: str, first: str) -> list[float]:
 
 def _naming(asked: set[str], draft: str, first: str) -> list[float]:
     """Return how many names the draft brings, and how often it says those it brings first."""
-    told = words(draft)
-    counts = Counter(told)
+    said = words(draft)
+    counts = Counter(said)
     said = [name for name in names(first) if is_new(name, asked)]
     named = [name for name in names(draft) if is_new(name, asked)]
     again = [min(counts[word] for word in telling(words(name), asked)) for name in said]
     return [
         log_count(said),
         log_count(set(named)),
-        share(named, told),
+        share(named, said),
         math.log1p(max(again, default=0)),
         math.log1p(again[-1] if again else 0),
     ]

@@ -46,10 +46,10 @@ class Vectors(NamedTuple):
 def similarities(vectors: Vectors, reference: Reference) -> list[float]:
     """Return the cosines, in the order of `SIMILARITIES`; without candidates theirs are 0."""
     asked = vectors.question
-    told = vectors.sentences if len(vectors.sentences) else np.zeros((1, len(asked)))
+    said = vectors.sentences if len(vectors.sentences) else np.zeros((1, len(asked)))
     near, far = _cosines(vectors.first, asked), _cosines(vectors.every, asked)
     return [
-        float(told[0] @ asked),
+        float(said[0] @ asked),
         float(vectors.draft @ asked),
         float(near.max()),
         float(near.mean()),
@@ -57,8 +57,8 @@ def similarities(vectors: Vectors, reference: Reference) -> list[float]:
         float(far.mean()),
         reference.above(asked, float(near.max())),
         reference.specific(vectors.first, asked),
-        _coherence(told),
-        float((told @ asked).mean()),
+        _coherence(said),
+        float((said @ asked).mean()),
     ]
 
 
@@ -66,9 +66,9 @@ def _cosines(vectors: Array, asked: Array) -> Array:
     return vectors @ asked if len(vectors) else np.zeros(1)
 
 
-def _coherence(told: Array) -> float:
+def _coherence(said: Array) -> float:
     """Return the mean cosine between two sentences."""
-    count = len(told)
+    count = len(said)
     if count < 2:
         return _ONE_SENTENCE
-    return float(((told @ told.T).sum() - np.trace(told @ told.T)) / (count * (count - 1)))
+    return float(((said @ said.T).sum() - np.trace(said @ said.T)) / (count * (count - 1)))

@@ -70,9 +70,9 @@ def read_weights(folder: Path, dimension: int) -> LinearWeights:
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         found: dict[str, Any] = load_file(folder / WEIGHTS)
-    except (OSError, ValueError, SafetensorError) as fault:
-        told = " ".join(str(fault).split())[:200]
-        raise ModelError(f"{folder}: its weights can't be read ({told})") from fault
+    except (OSError, ValueError, SafetensorError) as error:
+        message = " ".join(str(error).split())[:200]
+        raise ModelError(f"{folder}: its weights can't be read ({message})") from error
     if not isinstance(about, dict) or about.get("columns") != list(COLUMNS):
         raise ModelError(
             f"{folder}: weighs other features than this ragweave reads: train it again"

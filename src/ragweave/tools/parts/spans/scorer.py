@@ -78,9 +78,9 @@ def load_span_scorer(folder: str | Path, device: str = "auto") -> SpanScorer:
     place = best_device() if device == "auto" else device
     try:
         model.to(torch.device(place))
-    except (RuntimeError, AssertionError) as fault:
-        told = " ".join(str(fault).split())[:200]
-        raise UsageError(f"device {device!r} is not to be had ({told})") from fault
+    except (RuntimeError, AssertionError) as error:
+        message = " ".join(str(error).split())[:200]
+        raise UsageError(f"device {device!r} is not to be had ({message})") from error
     return SpanScorer(load_tokenizer(root), model)
 
 

@@ -52,11 +52,11 @@ def read_model(folder: Path, dropout: float = 0.0) -> SpanEncoder:
             config = AutoConfig.from_pretrained(
                 str(folder), trust_remote_code=False, local_files_only=True
             )
-            maker: Any = AutoModel
-            model = SpanEncoder(maker.from_config(config, trust_remote_code=False), dropout)
+            architecture: Any = AutoModel
+            model = SpanEncoder(architecture.from_config(config, trust_remote_code=False), dropout)
             model.load_state_dict(load_file(folder / WEIGHTS))
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as fault:
-            raise ModelError(f"{folder}: its weights cannot be read ({in_short(fault)})") from fault
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            raise ModelError(f"{folder}: its weights cannot be read ({in_short(error)})") from error
     return model.float().eval()
 
 
