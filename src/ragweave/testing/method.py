@@ -18,7 +18,7 @@ from ragweave.graphs import METHODS, CompiledGraph, Method
 from ragweave.testing.cases import OptionCase, Setting, accepted, cases_of
 from ragweave.testing.costs import declared_calls
 from ragweave.testing.evidence import misread
-from ragweave.testing.harness import OUTPUTS, Harness, Run, as_json, final_state
+from ragweave.testing.harness import OUTPUTS, Harness, Run, as_json
 from ragweave.testing.scripted import ForeignRetriever, ModelCall, Record, Said, Script
 from ragweave.tools.drawing import draw_svg, shape_of
 
