@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.extras import Module, is_core, missing
 
 LOOPBACK = ["127.0.0.1"]
 
@@ -26,14 +29,35 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let tests marked `loopback` connect to 127.0.0.1; leave out the long forms of attacks."""
+    """Mark the core tier, let `loopback` tests connect to 127.0.0.1, leave out the attacks' long forms."""
     if not config.getoption("--long"):
         long = [one for one in items if one.get_closest_marker("attack")]
         config.hook.pytest_deselected(items=long)
         items[:] = [one for one in items if not one.get_closest_marker("attack")]
     for item in items:
+        if is_core(item.path, Path(__file__).parent):
+            item.add_marker(pytest.mark.core)
         if item.get_closest_marker("loopback"):
             item.add_marker(pytest.mark.allow_hosts(LOOPBACK))
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    """Collect every file: one whose extra isn't installed is skipped, with the extra's name."""
+    module: pytest.Module = Module.from_parent(parent, path=module_path)
+    return module
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Skip a test that fails because an extra isn't installed; where it is, nothing is hidden."""
+    report = yield
+    reason = missing(call.excinfo.value) if call.excinfo is not None else ""
+    if report.failed and reason:
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {reason}")
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

