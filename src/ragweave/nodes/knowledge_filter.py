@@ -70,7 +70,7 @@ def topic_step(models: Models, templates: Templates, options: OptionsT) -> Step[
 def read_topic(reply: str) -> str:
     """Return the topic that a reply names, or "" where it names none in a few words."""
     lines = [line for line in bare_text(reply).splitlines() if line.strip(" *#:.-")]
-    first = one_line(lines[0]).replace("*", "").strip() if lines else ""
+    first = one_line(lines[0][: 4 * TOPIC_LENGTH]).replace("*", "").strip() if lines else ""
     while lead := _LEAD.match(first):
         first = first[lead.end() :].strip()
     topic = first.strip(" .*:")
@@ -99,7 +99,8 @@ def knowledge_filter_step(
         if not checked["relevance"]:
             return {**ledger(checked), **_unparsed(state, config, checked)}
         chosen = yield from ask(choose, models, turn, opts, config)
-        ids = parse_ids(chosen["ids"], len(chosen["shown"]))
+        titles = [str(doc.metadata.get("title") or "") for doc in chosen["shown"]]
+        ids = parse_ids(chosen["ids"], len(chosen["shown"]), titles)
         if ids is None:
             return _unparsed(state, config, checked, chosen)
         kept = [chosen["shown"][at] for at in sorted(ids)]

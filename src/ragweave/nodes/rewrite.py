@@ -6,6 +6,7 @@ search; then the queries of the claims that are not known.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from ragweave.nodes.necessity import NecessityOptions
 from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.prompt import Prompt, Templates
+from ragweave.nodes.proxy_prompts import EXAMPLE_QUESTION, EXAMPLE_REWRITE
 from ragweave.nodes.replies import cut_off
 from ragweave.nodes.step import Step, Work, pure
 from ragweave.state import Claim, Note, Update
@@ -43,7 +45,7 @@ def rewrite_step(models: Models, templates: Templates, options: OptionsT) -> Ste
         return Prompt(templates[name], task, values)
 
     def update(state: Mapping[str, Any], _opts: Any, reply: Reply) -> Update:
-        read = parse_rewrite(reply.text, state["question"])
+        read = parse_rewrite(reply.text, state["question"], _examples())
         return {"read": read._replace(truncated=read.truncated or cut_off(reply.message))}
 
     question = Ask[OptionsT](name="rewrite", role="rewrite", prompt=prompt, update=update)
@@ -54,6 +56,14 @@ def rewrite_step(models: Models, templates: Templates, options: OptionsT) -> Ste
         return {**told, **own, "notes": [*told["notes"], *own["notes"]]}
 
     return Step("rewrite", body, options)
+
+
+@functools.cache
+def _examples() -> frozenset[str]:
+    """Return what the prompt's example says: none of it is a claim or a query of this draft."""
+    shown = parse_rewrite(EXAMPLE_REWRITE)
+    texts = {text for one in (*shown.claims, *shown.questions) for text in (one[0], one.query)}
+    return frozenset({*texts, EXAMPLE_QUESTION} - {""})
 
 
 def rewritten(
