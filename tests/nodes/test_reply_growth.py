@@ -79,7 +79,7 @@ PIECES = (
     *("the passages ", "do not mention ", "but ", "however, ", "unknown ", "need to search ", "What 1 "),
     *("<passage 1 ", "title=", "Paris. ", "is stated in passage 2. ", "Dr. "),
 )  # fmt: skip
-SIZE = 4000
+SIZE = 2500
 FLOOR = 0.03
 """Seconds below which a reading is fast whatever its growth."""
 
@@ -112,14 +112,14 @@ def check(name: str, prefix: str, body: list[str], suffix: str) -> None:
 
 
 @pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize("prefix", ["", "Search[", "answer", "<"])
+@pytest.mark.parametrize("prefix", ["", "answer"])
 def test_one_piece_over_and_over(name: str, prefix: str) -> None:
     for piece in PIECES:
         check(name, prefix, [piece], "!x")
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     prefix=st.sampled_from(("", *PIECES)),
     body=st.lists(st.sampled_from(PIECES), min_size=1, max_size=4),

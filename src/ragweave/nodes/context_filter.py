@@ -24,7 +24,16 @@ from ragweave.nodes.prompt import Templates
 from ragweave.nodes.sentence_ids import sentence_ids
 from ragweave.nodes.step import Call, Step, Work
 from ragweave.state import Update
-from ragweave.tools.filters import ContextFilter, apply_spans, context_filter, saved_tokens
+from ragweave.tools.filters import (
+    ContextFilter,
+    LexicalFilter,
+    apply_spans,
+    claim_of,
+    context_filter,
+    only_verdicts,
+    saved_tokens,
+)
+from ragweave.tools.filters.oracles import LEXICAL_THRESHOLD
 from ragweave.tools.models import Models
 from ragweave.tools.parts.filter import TrainedFilter
 from ragweave.tools.scorers.protocol import LogprobScorer
@@ -146,15 +155,33 @@ def _by_measure(
     notes = [note(config, NAME, reason, wanted=options.filter, used=name)] if reason else []
     if reason:
         options, answers = _plain(options), gold
-    chosen = filters.named(options, name)
+    chosen, asked = filters.named(options, name), state["question"]
+    if name in ("strinc", "lexical") and only_verdicts(answers):
+        chosen, asked = _by_claim(options, name), claim_of(asked)
+        notes.append(note(config, NAME, "filter_by_claim", wanted=name))
     if gold and name != "full" and not isinstance(chosen, TrainedFilter):
         notes.append(note(config, NAME, "oracle_filter", filter=name))
 
     def keep(passages: list[Document]) -> object:
-        return chosen.keep(state["question"], passages, answers=answers or None)
+        return chosen.keep(asked, passages, answers=answers or None)
 
     spans = yield Call(RunnableLambda(keep), list(state["passages"]))
     return {"spans": checked_spans(spans, chosen), "notes": notes}
+
+
+def _by_claim(options: Any, name: str) -> LexicalFilter:
+    """Return what measures against the claim: its verdict, Yes or No, stands in no sentence.
+
+    Source: FILCO, section 2.2: in fact verification LEXICAL compares with the claim, above 0.5.
+    """
+    least = options.threshold if name == "lexical" and options.threshold is not None else None
+    return LexicalFilter(
+        LEXICAL_THRESHOLD if least is None else least,
+        options.top,
+        target="question",
+        unit=options.unit,
+        granularity=options.granularity,
+    )
 
 
 def checked_spans(spans: object, chosen: ContextFilter) -> list[Any]:
