@@ -80,7 +80,7 @@ PIECES = (
     *("<passage 1 ", "title=", "Paris. ", "is stated in passage 2. ", "Dr. "),
 )  # fmt: skip
 SIZE = 2500
-FLOOR = 0.03
+FLOOR = 0.1
 """Seconds below which a reading is fast whatever its growth."""
 
 

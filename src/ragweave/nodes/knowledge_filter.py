@@ -42,6 +42,9 @@ _LEAD = re.compile(
 )
 """What models say before the topic itself."""
 
+_RETOLD = re.compile(r"(?:the|this) question (?:asks|is asking)\b", re.IGNORECASE)
+"""The question told again is no topic."""
+
 TOPIC_LENGTH = 120
 """Characters of a topic; what is longer is no topic."""
 
@@ -74,7 +77,7 @@ def read_topic(reply: str) -> str:
     while lead := _LEAD.match(first):
         first = first[lead.end() :].strip()
     topic = first.strip(" .*:")
-    return topic if len(topic) <= TOPIC_LENGTH else ""
+    return topic if len(topic) <= TOPIC_LENGTH and not _RETOLD.match(topic) else ""
 
 
 def filter_branches(state: Mapping[str, Any], node: str) -> list[Send]:
