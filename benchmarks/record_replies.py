@@ -23,8 +23,8 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from reply_readers import read_record
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.reply_readers import read_record
 from ragweave import build_graph
 from ragweave.corpus import corpus_documents
 from ragweave.errors import RagweaveError

@@ -4,5 +4,54 @@ from __future__ import annotations
 
 from typing import Any
 
+from ragweave.nodes.augment_prompts import EXAMPLE_ANSWERS as REASONING_EXAMPLES
+from ragweave.nodes.knowledge_filter import read_topic
+from ragweave.nodes.need_reply import parse_need
+from ragweave.nodes.react_reply import parse_react
+from ragweave.nodes.replies import bare_text, read_answer
+from ragweave.nodes.self_ask_prompts import EXAMPLES as SELF_ASK
+from ragweave.nodes.self_ask_reply import parse_self_ask
+from ragweave.tools.claims import parse_ids, parse_judgement, parse_rewrite
+from ragweave.tools.text.echo import Examples, PromptParts, examples_in
+
+REASONING = ("cot", "pruning", "summary", "reason", "flare")
+FREE = ("draft", "external", "internal", "read")
+
+
 def read_record(record: dict[str, Any]) -> Any:
-    return None
+    """Read a recorded reply as its step does."""
+    node, reply, kind = record["node"], record["reply"], record["answer_type"]
+    seen = str(record["prompt"][-1][1])
+    if node in ("judge", "judge_claim"):
+        return parse_judgement(reply)
+    if node == "need":
+        return parse_need(reply)
+    if node == "topic":
+        return read_topic(reply)
+    if node == "rewrite":
+        read = parse_rewrite(reply, record["question"])
+        return [[one[0], one.query] for one in (*read.questions, *read.claims)]
+    if node == "filter_context":
+        return parse_ids(reply, len(record["titles"]))
+    if node == "knowledge_filter":
+        if "ONLY the ids" not in seen:
+            return "text" if bare_text(reply) else ""
+        return parse_ids(reply, len(record["titles"]), record["titles"])
+    if node in FREE:
+        return "text" if bare_text(reply) else ""
+    if node == "react":
+        before, _, own = seen.rpartition("Question: ")
+        shown = examples_in(before, answers=r"Finish\[(.+)\]", queries=r"Search\[(.+)\]")
+        parts = PromptParts(record["question"], shown, own)
+        said = parse_react(reply, kind, parts, observed="Observation" in own)
+        return [said.action, said.argument]
+    if node == "self_ask":
+        own = seen.rpartition("Question: ")[2]
+        step = parse_self_ask(
+            reply, kind, PromptParts(record["question"], SELF_ASK, own), first="Follow up" not in own
+        )
+        return [step.kind, step.text]
+    answers = REASONING_EXAMPLES if node == "reason" else ("1891",) if node in REASONING else ()
+    observed = seen.rpartition("<passage 1")[2] if node in ("pruning", "summary") else seen
+    parts = PromptParts(record["question"], Examples(answers=answers), observed)
+    return read_answer(reply, kind, parts, reasons=node in REASONING).answer

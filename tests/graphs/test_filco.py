@@ -308,3 +308,17 @@ def test_extractive_model_runs_it(demo_corpus: Bm25Retriever, name: str) -> None
     )
     out = graph.invoke({"question": "What is FILCO?"})
     assert out["usage"]["saved_tokens"] > 0
+
+
+@pytest.mark.parametrize("name", ["strinc", "lexical"])
+def test_a_verdict_is_no_text_to_look_for_but_its_claim_is(name: str) -> None:
+    passages = ["It is well known by now. The Cedar Bridge was designed by Ada Moreno."]
+    graph = build_graph("filco", model=ScriptedChat(replies=["No"]), filter=name)
+    asked = {
+        "question": "Is this claim true? The Cedar Bridge was designed by Bo Lind.",
+        "answer_type": "yes_no",
+        "gold_answers": ["No"],
+        "passages": passages,
+    }
+    out = graph.invoke(asked)
+    assert [doc.page_content for doc in out["passages"]] == [DESIGNED]

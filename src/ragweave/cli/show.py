@@ -40,6 +40,7 @@ _TOLD = {
     "answer_rejected": "A reply only echoed its prompt, or drew no conclusion: it is no answer.",
     "search_repeated": "The model asked for a search that was made before; it was not made again.",
     "filter_unparsed": "A filter's reply named no passage; the whole set was kept.",
+    "filter_by_claim": "The gold answer is a verdict; sentences were compared with the claim.",
     "filter_kept_nothing": "The filter kept no passage.",
     "proxy_failed": "The proxy failed; the question itself was searched.",
     "scorer_missing": "No scorer for CXMI; sentences were chosen by shared words.",

@@ -25,11 +25,15 @@ from ragweave.tools.filters import (
     FILTERS,
     ContextFilter,
     FilterSettings,
+    LexicalFilter,
     RegisteredFilter,
     Span,
     apply_spans,
+    claim_of,
+    only_verdicts,
     saved_tokens,
 )
+from ragweave.tools.filters.oracles import LEXICAL_THRESHOLD
 from ragweave.tools.models import Models
 from ragweave.tools.parts.filter import TrainedFilter
 from ragweave.tools.scorers.protocol import LogprobScorer
@@ -156,15 +160,33 @@ def _by_measure(
     if reason:
         context.note(reason, wanted=options.filter, used=name)
         options, answers = _plain(options), gold
-    chosen = filters.named(options, name)
+    chosen, asked = filters.named(options, name), state["question"]
+    if name in ("strinc", "lexical") and only_verdicts(answers):
+        chosen, asked = _by_claim(options, name), claim_of(asked)
+        context.note("filter_by_claim", wanted=name)
     if gold and name != "full" and not isinstance(chosen, TrainedFilter):
         context.note("oracle_filter", filter=name)
 
     def keep(passages: list[Document]) -> object:
-        return chosen.keep(state["question"], passages, answers=answers or None)
+        return chosen.keep(asked, passages, answers=answers or None)
 
     spans = yield Call(RunnableLambda(keep), list(state["passages"]))
     return checked_spans(spans, chosen)
+
+
+def _by_claim(options: ContextFilterOptions, name: str) -> LexicalFilter:
+    """Return what measures against the claim: its verdict, Yes or No, stands in no sentence.
+
+    Source: FILCO, section 2.2: in fact verification LEXICAL compares with the claim, above 0.5.
+    """
+    least = options.threshold if name == "lexical" and options.threshold is not None else None
+    return LexicalFilter(
+        LEXICAL_THRESHOLD if least is None else least,
+        options.top,
+        target="question",
+        unit=options.unit,
+        granularity=options.granularity,
+    )
 
 
 def checked_spans(spans: object, chosen: ContextFilter) -> list[Span]:

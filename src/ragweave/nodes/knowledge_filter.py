@@ -38,6 +38,9 @@ _LEAD = re.compile(
 )
 """What models say before the topic itself."""
 
+_RETOLD = re.compile(r"(?:the|this) question (?:asks|is asking)\b", re.IGNORECASE)
+"""The question told again is no topic."""
+
 TOPIC_LENGTH = 120
 """Characters of a topic; what is longer is no topic."""
 
@@ -62,11 +65,11 @@ def topic_step(models: Models, templates: Templates, options: OptionsT) -> Step[
 def read_topic(reply: str) -> str:
     """Return the topic that a reply names, or "" where it names none in a few words."""
     lines = [line for line in bare_text(reply).splitlines() if line.strip(" *#:.-")]
-    first = one_line(lines[0]).replace("*", "").strip() if lines else ""
+    first = one_line(lines[0][: 4 * TOPIC_LENGTH]).replace("*", "").strip() if lines else ""
     while lead := _LEAD.match(first):
         first = first[lead.end() :].strip()
     topic = first.strip(" .*:")
-    return topic if len(topic) <= TOPIC_LENGTH else ""
+    return topic if len(topic) <= TOPIC_LENGTH and not _RETOLD.match(topic) else ""
 
 
 class CheckedSet(PassageSet):
@@ -115,7 +118,8 @@ def knowledge_filter_step(
                 "passages": list(checked.passages),
             }
             chosen = yield from reply_to(choose, models, turn, context)
-            ids = parse_ids(chosen.text, len(chosen.passages))
+            titles = [str(doc.metadata.get("title") or "") for doc in chosen.passages]
+            ids = parse_ids(chosen.text, len(chosen.passages), titles)
         if ids is None:
             context.note("filter_unparsed", set=key)
             return {"kept": {key: list(branch["passages"])}}

@@ -6,9 +6,12 @@ search; then the queries of the claims that are not known.
 
 from __future__ import annotations
 
+import functools
+
 from ragweave.nodes.ask import Ask, Reply
 from ragweave.nodes.necessity import NecessityOptions
 from ragweave.nodes.prompt import Prompt, Templates
+from ragweave.nodes.proxy_prompts import EXAMPLE_QUESTION, EXAMPLE_REWRITE
 from ragweave.nodes.replies import cut_off
 from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.state import Claim, RAGState, Update
@@ -38,7 +41,7 @@ def rewrite_step(
         return Prompt(templates[name], task, values)
 
     def update(state: RAGState, reply: Reply, context: Context[NecessityOptions]) -> Update:
-        read = parse_rewrite(reply.text, state["question"])
+        read = parse_rewrite(reply.text, state["question"], _examples())
         read = read._replace(truncated=read.truncated or cut_off(reply.message))
         return rewritten(state, read, context)
 
@@ -46,6 +49,14 @@ def rewrite_step(
         name="rewrite", role="rewrite", prompt=prompt, update=update
     )
     return question.step(models, options)
+
+
+@functools.cache
+def _examples() -> frozenset[str]:
+    """Return what the prompt's example says: none of it is a claim or a query of this draft."""
+    shown = parse_rewrite(EXAMPLE_REWRITE)
+    texts = {text for one in (*shown.claims, *shown.questions) for text in (one[0], one.query)}
+    return frozenset({*texts, EXAMPLE_QUESTION} - {""})
 
 
 def rewritten(state: RAGState, read: Rewrite, context: Context[NecessityOptions]) -> Update:

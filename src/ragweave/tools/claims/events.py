@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from ragweave.tools.claims.values import clean
+
 Kind = Literal["claim", "question", "query", "flag", "item"]
 Event = tuple[Kind, str]
 
@@ -119,7 +121,8 @@ def _value(region: str, opener: str) -> tuple[str, bool]:
     """Return the value that starts a region, and whether its marker was closed."""
     if opener != ">":
         if end := _CLOSER.search(region):
-            return region[: end.start()], True
+            value, behind = region[: end.start()], region[end.end() :].strip()
+            return (behind.splitlines()[0] if behind and not clean(value)[0] else value), True
         if opener in "<:=" and ">" in region:
             return region[: region.index(">")], True
     lines = region.strip().splitlines()

@@ -29,23 +29,40 @@ _INLINE = re.compile(
 )
 
 
+_ANNOTATED = re.compile(
+    r"(?<![\w.])([0-9]{1,4}) ?[(\[](?=[^()\[\]]{0,200}[^\W\d_])([^()\[\]]{1,200})[)\]]"
+    r"(?= ?(?:[,;.&]|and\b|\Z))"
+)
+_FIRST = re.compile(rf"(?:[-*•+] )?(?:{LABEL})?[#(\[]?[0-9]", re.IGNORECASE)
+_JUDGED = re.compile(r"relevant|related|helpful|useful|\b(?:not|no|yes)\b", re.IGNORECASE)
+_MOST = 1000
+"""Ids of one range that are told apart."""
+
+
 def id_lines(plain: str) -> list[str]:
     """Return a reply's lines without markup, white space folded, list numbers taken off."""
     bare = plain.replace("**", "").replace("`", "").replace("_", " ")
     lines = (" ".join(line.split()).strip(" #>\"'") for line in bare.splitlines())
-    return [_without_numbering(_GLUED.sub(r"\1 ", line)) for line in lines]
+    return [_without_numbering(_GLUED.sub(r"\1 ", _bare_ids(line))) for line in lines]
 
 
 def expand(listed: str) -> Iterator[int]:
     """Yield the numbers of a list, ranges filled in."""
     for first, last in _RANGE.findall(listed.lower()):
-        yield from range(int(first), int(last) + 1)
+        yield from range(int(first), min(int(last), int(first) + _MOST) + 1)
     yield from map(int, _NUMBER.findall(listed))
 
 
 def in_range(ids: Iterable[int], count: int) -> list[int]:
     """Return the ids below `count`, once each, ascending."""
     return sorted({one for one in ids if 0 <= one < count})
+
+
+def _bare_ids(line: str) -> str:
+    """Take off what stands behind the ids of a list: "0 (its title), 2 (its title)"."""
+    if not _FIRST.match(line):
+        return line
+    return _ANNOTATED.sub(lambda one: one.group() if _JUDGED.search(one[2]) else one[1], line)
 
 
 def _without_numbering(line: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ragweave.tools.claims.id_all import excepted, says_all
 from ragweave.tools.claims.id_text import JOIN, LABEL, LIST, expand, id_lines, in_range
 from ragweave.tools.claims.values import reply_text
+from ragweave.tools.text.normalize import normalize_answer
 
 _ALONE = re.compile(rf"(?:{LABEL})?({LIST})\.?", re.IGNORECASE)
 _CONCLUSION = re.compile(
@@ -37,6 +39,10 @@ _NONE = re.compile(
 )
 _LEAD = re.compile(r"\A\s*(?:[-*•+]|[0-9]{1,3}[.)](?=\s+\S))\s+")
 _LIMIT = 6000
+_COPIED = re.compile(
+    r"(?:[-*•+] )?\**(?:knowledge|passage|sentence|document) ([0-9]{1,3})\** ?[:|-] ?", re.IGNORECASE
+)
+_ITEM = re.compile(r"\s*(?:[-*•+]|[0-9]{1,3}[.)])\s+")
 
 
 class _Mention(NamedTuple):
@@ -46,7 +52,7 @@ class _Mention(NamedTuple):
     relevant: bool | None
 
 
-def parse_ids(text: str, count: int) -> list[int] | None:
+def parse_ids(text: str, count: int, titles: Sequence[str] = ()) -> list[int] | None:
     """Return the ids that a reply calls relevant, ascending, each in `range(count)`.
 
     A number is an id only where its place says so; the first of these rules that finds an id in
@@ -61,7 +67,8 @@ def parse_ids(text: str, count: int) -> list[int] | None:
     5. Ids behind `knowledge`, `passage`, `sentence`, `document`, `id`, …, unless that sentence
        (or the heading above it) says irrelevant, not, none, removed, ….
 
-    6. "All of them are relevant", "all": every id.
+    6. Titles in the place of ids, where every line names exactly one passage's title.
+    7. "All of them are relevant", "all": every id.
 
     So years, counts, the numbers of a list's items ("1) knowledge 2") and other numbers inside
     prose are never ids. Ids out of range are ignored.
@@ -69,11 +76,15 @@ def parse_ids(text: str, count: int) -> list[int] | None:
     Args:
         text: The reply, of any length (6,000 characters at its end are read) and shape.
         count: How many ids there are; they run from 0.
+        titles: The title that stands beside each id.
 
     Returns:
         The ids; [] where the reply says that none is relevant; None where nothing can be read.
     """
-    plain = reply_text(text)[-_LIMIT:].replace("**", "").replace("`", "").replace("_", " ")
+    said = reply_text(text)[-_LIMIT:]
+    if ids := _copied(said, titles):
+        return ids
+    plain = said.replace("**", "").replace("`", "").replace("_", " ")
     lines = id_lines(plain)
     for found in (_concluded(lines), excepted(lines, count), _listed(lines), _bracketed(lines)):
         if ids := in_range(found, count):
@@ -84,10 +95,44 @@ def parse_ids(text: str, count: int) -> list[int] | None:
     dropped = in_range((i for m in mentions for i in m.ids), count)
     if dropped:
         return [] if len(dropped) == count else None
+    if named := _titled(said, titles):
+        return named
     nothing, everything = bool(_NONE.search(plain)), says_all(lines)
     if nothing == everything:
         return None
     return [] if nothing else list(range(count))
+
+
+def _copied(said: str, titles: Sequence[str]) -> list[int]:
+    """Return the ids of a reply that copies the numbered lines, each with its own title."""
+    found: set[int] = set()
+    for line in filter(None, map(str.strip, said.splitlines())):
+        copied = _COPIED.match(line)
+        number = int(copied[1]) if copied else len(titles)
+        if copied is None or number >= len(titles) or not titles[number]:
+            return []
+        title = normalize_answer(titles[number])
+        if not f"{normalize_answer(line[copied.end() :])} ".startswith(f"{title} "):
+            return []
+        found.add(number)
+    return sorted(found)
+
+
+def _titled(said: str, titles: Sequence[str]) -> list[int]:
+    """Return the ids of the titles that a reply names, one a line or a comma; [] for any other."""
+    places: dict[str, list[int]] = {}
+    for at, title in enumerate(titles):
+        places.setdefault(normalize_answer(title), []).append(at)
+    found: set[int] = set()
+    for line in filter(None, map(str.strip, said.splitlines())):
+        names = [normalize_answer(_ITEM.sub("", one, count=1)) for one in (line, *line.split(","))]
+        taken = [names[0]] if names[0] in places else names[1:]
+        if line.endswith(":") and names[0] not in places:
+            continue
+        if any(len(places.get(one, ())) != 1 or not one for one in taken):
+            return []
+        found.update(places[one][0] for one in taken)
+    return sorted(found)
 
 
 def _concluded(lines: list[str]) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from ragweave.tools.claims.endings import breaks_off, json_breaks_off
@@ -31,32 +31,34 @@ class _Record(NamedTuple):
     query_cut: bool
 
 
-def parse_rewrite(text: str, question: str = "") -> Rewrite:
+def parse_rewrite(text: str, question: str = "", examples: Collection[str] = ()) -> Rewrite:
     """Read a rewriter's reply; nothing that does not stand in it is returned.
 
     It takes the paper's `<Claim> … <Query> …`, the released models' `<Question(…)>
     <NeedSearch(…)> <Query(…)>` and `<Claim(…)> …`, JSON, labelled lines and plain lists (an item
     is a claim, or a question where it ends in "?"). Left out: duplicates, a claim equal to the
-    question, a question whose text and query both equal it, placeholders of the format, and
-    records beyond `MAX_RECORDS`; long texts are cut (see `values`). A record without a query has
+    question, a question whose text and query both equal it, placeholders of the format, what the prompt's
+    example says, and records beyond `MAX_RECORDS`; long texts are cut (see `values`). A record without a query has
     its own text for one, unless it is flagged as needing no search. What was cut, left out, or
     lost at the reply's end is counted (`cut`, `dropped`, `truncated`).
 
     Args:
         text: The reply, of any length and shape.
         question: The user's question.
+        examples: Claims, questions and queries of the prompt's example, which a model may copy.
     """
     plain = reply_text(text)
     records = _records(tag_events(plain))
     is_json = not records and bool(JSON_KEY.search(plain))
     records = records or _records(json_events(plain)) or _records(line_events(plain))
     asked = normalize_answer(question)
+    copied = {*map(normalize_answer, examples)} - {asked}
     kept: dict[tuple[bool, str, str], _Record] = {}
     for record in records:
         query = record.query or (record.text if record.need_search is not False else "")
         own, sought = normalize_answer(record.text), normalize_answer(query)
         echo = own == asked if record.is_claim else {own, sought} <= {asked, ""}
-        if not echo:
+        if not echo and own not in copied and sought not in copied:
             kept.setdefault((record.is_claim, own, sought), record._replace(query=query))
     taken = [
         *[one for one in kept.values() if not one.is_claim][:MAX_RECORDS],
@@ -95,7 +97,7 @@ def _records(events: Sequence[Event]) -> list[_Record]:
     List items count only where nothing is labelled a claim or question. A second query of one
     claim makes a second record; a query of nothing is a rewrite of the question.
     """
-    named = any(kind in ("claim", "question") for kind, _ in events)
+    named = any(kind in ("claim", "question") and clean(raw)[0] for kind, raw in events)
     records: list[_Record] = []
     is_open = False
     for kind, raw in _readable(events):

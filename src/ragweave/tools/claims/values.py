@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import re
 
+from ragweave.tools.text.bound import bounded
+
 MAX_WORDS = 64
 """Words of a claim, question or query that are kept; what follows is cut off."""
 
 MAX_CHARACTERS = 600
 """Characters that are kept at most, for texts that use no spaces."""
 
-MAX_REPLY = 60_000
-"""Characters of a reply that are read; of a longer one its end."""
-
 _THINKING_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FENCE = re.compile(r"```[a-zA-Z]*")
 _EDGES = " \t\r\n\"'`*_“”‘’,;|<>"
 _TAGS = re.compile(r"</?\s?[A-Za-z_]{1,14}\s?/?>")
 _PLACEHOLDER = re.compile(
-    r"[(\[{]?\s*(?:(?:claim|query|question|search|sub-?question)s?[\s_]*(?:\d+|text|here)?"
+    r"[(\[{]?\s*(?:(?:(?:its|the|your|an?|first|second|third|next|another) ){0,2}(?:claim|query|question|search|sub-?question)s?[\s_]*(?:\d+|text|here)?"
     r"|none|null|n/?a|no query|not needed|empty)\s*[)\]}]?\.?",
     re.IGNORECASE,
 )
-_AND_SO_ON = re.compile(r"(?:[,;]? ?(?:\.{3,}|…))+\Z")
 _TRUE = re.compile(r"\W*(?:true|yes|required|needed)\b(?!\s*[/|]|\s+or\b)", re.IGNORECASE)
 _FALSE = re.compile(r"\W*(?:false|no|not (?:required|needed))\b(?!\s*[/|]|\s+or\b)", re.IGNORECASE)
 
 
 def reply_text(text: str) -> str:
-    """Return a reply without its thinking block and code fences, escaped brackets restored."""
-    plain = _THINKING_ENDS.split(text[-MAX_REPLY:])[-1]
+    """Return a reply, bounded, without its thinking block and code fences, escaped brackets restored."""
+    plain = _THINKING_ENDS.split(bounded(text))[-1]
     return _FENCE.sub("\n", plain).replace("&lt;", "<").replace("&gt;", ">")
 
 
@@ -40,12 +38,19 @@ def clean(value: str) -> tuple[str, bool]:
     `none`, or marks without a letter or digit.
     """
     folded = " ".join(_TAGS.sub(" ", value.replace("**", " ")).split())
-    trimmed = _balanced(_AND_SO_ON.sub("", folded[: 4 * MAX_CHARACTERS]).strip(_EDGES))
+    trimmed = _balanced(_without_so_on(folded[: 4 * MAX_CHARACTERS]).strip(_EDGES))
     if _PLACEHOLDER.fullmatch(trimmed) or not re.search(r"[^\W_]", trimmed):
         return "", False
     words = trimmed.split()
     text = " ".join(words[:MAX_WORDS])[:MAX_CHARACTERS].rstrip()
     return text, len(folded) > 4 * MAX_CHARACTERS or text != " ".join(words)
+
+
+def _without_so_on(text: str) -> str:
+    """Return a text without the "…" or "..." that it ends in; a full stop stays."""
+    bare = text.rstrip(" .…,;")
+    ending = text[len(bare) :]
+    return bare if "..." in ending or "…" in ending else text
 
 
 def flag(value: str) -> bool | None:

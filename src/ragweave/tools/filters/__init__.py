@@ -3,9 +3,11 @@
 from ragweave.tools.filters.apply import Filtered, apply_spans, saved_tokens
 from ragweave.tools.filters.forms import (
     answer_line,
+    claim_of,
     context_line,
     filter_input,
     generator_input,
+    only_verdicts,
     question_line,
 )
 from ragweave.tools.filters.measures import Unit, cxmi, lexical, strinc
@@ -57,4 +59,7 @@ __all__ = [
     "answer_line",
     "filter_input",
     "generator_input",
+    # fact verification
+    "claim_of",
+    "only_verdicts",
 ]

@@ -8,6 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
+_ASKED = "Is this claim true? "
+_VERDICTS = frozenset({"yes", "no", "true", "false", "supports", "refutes"})
+
+
+def claim_of(question: str) -> str:
+    """Return the claim that a fact verification question asks about; any other as it is."""
+    return question.removeprefix(_ASKED)
+
+
+def only_verdicts(answers: Iterable[str]) -> bool:
+    """Tell whether gold answers are verdicts alone, which no sentence can be searched for."""
+    plain = [answer.strip().lower() for answer in answers]
+    return bool(plain) and all(answer in _VERDICTS for answer in plain)
+
+
 def question_line(question: str) -> str:
     """Return `question: …`."""
     return f"question: {question}"

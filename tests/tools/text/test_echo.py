@@ -1,0 +1,80 @@
+"""Echoes of a prompt: no answers, no queries."""
+
+from __future__ import annotations
+
+import pytest
+
+from ragweave.nodes.replies import parse_answer, read_answer
+from ragweave.tools.claims import parse_ids, parse_rewrite
+from ragweave.tools.text.bound import MAX_REPLY, bounded
+from ragweave.tools.text.echo import Examples, PromptParts, echo_of
+
+PARTS = PromptParts("Which ferry is faster?", Examples(answers=("Blue Heron", "no")))
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ('<passage 6 title="Ferries of the north">', "delimiter"),
+        ("Passage 2", "delimiter"),
+        ("its query", "placeholder"),
+        ("a name", "placeholder"),
+        ("[your answer here]", "placeholder"),
+        ("first claim", "placeholder"),
+        ("Which ferry is faster", "question"),
+        ("Question: which ferry is faster?", "question"),
+        ("the Blue Heron", "example"),
+        ("no", "example"),
+        ("North Star", ""),
+        ("sentence", ""),
+        ("context", ""),
+        ("", ""),
+    ],
+)
+def test_kinds(said: str, kind: str) -> None:
+    assert echo_of(said, PARTS) == kind
+
+
+def test_what_is_observed_supports_an_example() -> None:
+    assert echo_of("Blue Heron", PARTS._replace(observed="The Blue Heron is faster.")) == ""
+    assert echo_of("no", PARTS._replace(question="Is it faster?")) == ""
+
+
+def test_a_reasoning_without_its_conclusion_is_no_answer() -> None:
+    said = "Passage 1 is about ice and so it cannot answer."
+    assert read_answer(said, "short", reasons=True) == ("Unknown", "no_conclusion")
+    assert read_answer("1891", "short", reasons=True) == ("1891", "")
+    two = "The ferry was built in Verra. It is old. So it is the Blue Heron."
+    assert read_answer(two, "short", reasons=True).answer == "it is the Blue Heron"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Paris. This is stated in passage 2.",
+        "Paris (passage 2)",
+        "Paris, as stated in passage 2.",
+        "According to passage 2, Paris.",
+    ],
+)
+def test_where_an_answer_stands_is_not_the_answer(reply: str) -> None:
+    assert parse_answer(reply, "short") == "Paris"
+
+
+def test_titles_and_annotated_ids() -> None:
+    titles = ("BM25", "Recall", "Query Blending")
+    assert parse_ids("0 (T0), 2 (T2)", 3) == [0, 2]
+    assert parse_ids("- Query Blending\n- BM25", 3, titles) == [0, 2]
+    assert parse_ids("Knowledge 0: BM25 | It is not dense.", 3, titles) == [0]
+    assert parse_ids("- Something else", 3, titles) is None
+    assert parse_ids("Recall", 3, ("Recall", "Recall", "BM25")) is None
+
+
+def test_a_copied_placeholder_is_passed_over() -> None:
+    read = parse_rewrite("<Query(its query)>How does it float?</Query(its query)>", "Why?")
+    assert [one.query for one in read.questions] == ["How does it float?"]
+
+
+def test_a_long_reply_is_read_at_its_ends() -> None:
+    assert len(bounded("a" * 10 * MAX_REPLY)) == MAX_REPLY
+    assert bounded("a" * MAX_REPLY) == "a" * MAX_REPLY
