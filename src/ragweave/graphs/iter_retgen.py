@@ -16,10 +16,12 @@ from langgraph.graph import END, START
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.answer import AnswerStep, branches
+from ragweave.nodes.augment_prompts import SHOT_PROMPTS
 from ragweave.nodes.begin import begin_step
 from ragweave.nodes.requery import requery_step
 from ragweave.nodes.retrieve import collect_step, retrieve_step, to_retrieval
 from ragweave.nodes.rounds import RoundOptions
+from ragweave.nodes.shots import ShotOptions, reasoned
 from ragweave.nodes.step import Route
 from ragweave.nodes.vote import vote_step
 from ragweave.state import Stopped
@@ -29,7 +31,7 @@ _STEPS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class IterRetgenOptions(RoundOptions):
+class IterRetgenOptions(RoundOptions, ShotOptions):
     """Options of `iter_retgen`."""
 
 
@@ -53,7 +55,14 @@ def cut_short(state: Mapping[str, Any], options: IterRetgenOptions) -> Stopped:
 def build(parts: Parts[IterRetgenOptions]) -> CompiledGraph:
     """Build `iter_retgen`: `y_t = M(q, R(y_{t-1} ⊕ q))`, one call a round."""
     options = parts.options
-    answer = AnswerStep("answer", "cot_passages", closed_template="cot", reasons=True)
+    answer = AnswerStep(
+        "answer",
+        "cot_passages",
+        closed_template="cot",
+        reasons=True,
+        shot_templates=("cot_shots", "cot_shots_closed"),
+        values=reasoned,
+    )
 
     graph = draft(options)
     graph.add_node("begin", begin_step(options))
@@ -82,5 +91,8 @@ METHOD = Method(
     worst="rounds·p",
     options=IterRetgenOptions,
     build=build,
-    prompts=answer_prompts("cot", "cot_passages"),
+    prompts={
+        **answer_prompts("cot", "cot_passages"),
+        **{name: SHOT_PROMPTS[name] for name in ("cot_shots", "cot_shots_closed")},
+    },
 )

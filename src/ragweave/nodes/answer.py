@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Send
 
-from ragweave.nodes.answer_prompts import ANSWER_FORMS
+from ragweave.nodes.answer_prompts import ANSWER_FORMS, MANY_ANSWERS
 from ragweave.nodes.ask import Ask, Reply, ask
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.prompt import Grammar, Prompt, Templates
@@ -39,6 +39,8 @@ class AnswerStep:
     """Name of the prompt template."""
     closed_template: str = ""
     """Name of the template for a branch without passages, where the method asks without any."""
+    shot_templates: tuple[str, str] | tuple[()] = ()
+    """Names of the templates with examples, over passages and without, for the option `shots`."""
     round: int = 0
     """Which round of the method this is, from 0, where the branch does not say."""
     reasons: bool = False
@@ -82,12 +84,14 @@ class AnswerStep:
             task["draft"] = branch["draft"]
         values = {
             "question": branch["question"],
-            "answer_form": self.forms[branch["answer_kind"]],
+            "answer_form": self._answer_form(branch["answer_kind"], options),
             "candidates": "; ".join(map(one_line, branch["hints"])),
             "draft": untrusted(branch.get("draft", "")),
             **(self.values(branch, options) if self.values else {}),
         }
-        name = self.template if branch["passages"] else self.closed_template or self.template
+        named = self.shot_templates if getattr(options, "shots", 0) else ()
+        open_book, closed = named or (self.template, self.closed_template or self.template)
+        name = open_book if branch["passages"] else closed
         return Prompt(
             templates[name],
             task,
@@ -98,11 +102,14 @@ class AnswerStep:
             self._form(branch["answer_kind"]),
         )
 
-    def update(self, branch: Mapping[str, Any], _options: Options, reply: Reply) -> Update:
+    def update(self, branch: Mapping[str, Any], options: Options, reply: Reply) -> Update:
         """Read the reply into a candidate."""
         kind: AnswerType = branch["answer_kind"]
+        reads: AnswerType = self.reads.get(kind, kind)
+        if kind == "short" and options.wording != "method":
+            reads = "short" if options.wording == "phrase" else "long"
         candidate: Candidate = {
-            "answer": parse_answer(reply.text, self.reads.get(kind, kind)),
+            "answer": parse_answer(reply.text, reads),
             "reply": reply.text,
             "pool": self.name,
             "round": branch.get("round", self.round),
@@ -111,6 +118,11 @@ class AnswerStep:
             "passages": [doc.id or "" for doc in reply.passages],
         }
         return {"candidates": {self._key(branch): candidate}}
+
+    def _answer_form(self, kind: AnswerType, options: Options) -> str:
+        if kind != "short" or options.wording == "method":
+            return self.forms[kind]
+        return ANSWER_FORMS[kind] if options.wording == "phrase" else MANY_ANSWERS
 
     def _form(self, kind: AnswerType) -> Grammar | None:
         """Return the form of a yes/no answer; what reasons first has none."""
