@@ -10,7 +10,7 @@ import pytest
 from langchain_core.documents import Document
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import RetryPolicy
-from tests.loops import events, final_state
+from tests.loops import final_state
 from tests.scripted import OwnListRetriever, ScriptedChat, documents
 
 from ragweave import build_graph

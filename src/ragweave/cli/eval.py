@@ -56,7 +56,9 @@ Oracle = Annotated[
     bool, typer.Option("--oracle", help="Hand methods the gold answers (FILCO's SILVER).")
 ]
 Retriever = Annotated[str, typer.Option(help="auto, bm25, dense or hybrid.")]
-Rerank = Annotated[str, typer.Option(help="Cross-encoder, by local path or hub name; or bi-encoder:NAME (E5).")]
+Rerank = Annotated[
+    str, typer.Option(help="Cross-encoder, by local path or hub name; or bi-encoder:NAME (E5).")
+]
 Scorer = Annotated[
     str, typer.Option(help="What scores outputs for CXMI: hf:NAME, llamacpp:PATH, openai:NAME?…")
 ]

@@ -145,7 +145,10 @@ def filter_(
     ] = None,
     passages: Annotated[int, typer.Option(help="Passages a question: 1 or 5 in the paper.")] = 1,
     order: Annotated[
-        str, typer.Option(help="Of the data set's own passages: gold-first, or as given.")
+        str,
+        typer.Option(
+            help="Of the data set's own passages: gold-first, given, or retrieved (by score)."
+        ),
     ] = "gold-first",
     top: Annotated[str, typer.Option(help="Sentences kept: a number, or all that pass.")] = "1",
     threshold: Annotated[

@@ -16,6 +16,7 @@ NAMES = {
     "k": "Passages a query: 5, 10, 20.",
     "order": "The gold passage first, last, or where it was found.",
     "samples": "Self-consistency samples: 1 to 50.",
+    "sampling": "One answer under each top_p (0, 0.5, 1), and the best of them.",
     "blendfilter": "BlendFilter without each query, and without its filter.",
     "slimplm": "SlimPLM without rewriting, question judge, claim filter.",
     "filco": "FILCO's measures as oracles, and whole passages.",

@@ -76,6 +76,21 @@ def _plain(methods: Sequence[str], _values: Sequence[str]) -> list[System]:
     return [system(method) for method in methods]
 
 
+def _sampling(methods: Sequence[str], values: Sequence[str]) -> list[System]:
+    """Return a system for each method and top_p; direct prompting and CoT retrieve, as there."""
+    retrieving = {"direct", "cot"}
+    return [
+        system(
+            method,
+            f"{method}[top_p={value}]",
+            **({"retrieve": True} if method in retrieving else {}),
+            top_p=float(value),
+        )
+        for method in methods
+        for value in values
+    ]
+
+
 _BLENDFILTER: Mapping[str, Mapping[str, Any]] = {
     "full": {},
     "w/o q": {"queries": ("external", "internal")},
@@ -123,6 +138,15 @@ _ALL = (
         values=("1", "5", "10", "20", "50"),
         make=option_study("samples"),
         axis="samples of each answer, p",
+    ),
+    Study(
+        name="sampling",
+        summary="one answer under each top_p, and any of them: best EM, best F1",
+        source="BlendFilter, section 4.7 and figure 4",
+        methods=("cot", "iter_retgen", "blendfilter"),
+        values=("0", "0.5", "1"),
+        make=_sampling,
+        axis="nucleus of the answer calls, top_p",
     ),
     Study(
         name="blendfilter",

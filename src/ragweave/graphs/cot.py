@@ -8,11 +8,12 @@ from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.graphs.single_round import single_round
 from ragweave.nodes.answer import AnswerStep
-from ragweave.nodes.options import Options
+from ragweave.nodes.augment_prompts import SHOT_PROMPTS
+from ragweave.nodes.shots import ShotOptions, reasoned
 
 
 @dataclass(frozen=True, kw_only=True)
-class CotOptions(Options):
+class CotOptions(ShotOptions):
     """Options of `cot`."""
 
     retrieve: bool = False
@@ -21,7 +22,14 @@ class CotOptions(Options):
 
 def build(parts: Parts[CotOptions]) -> CompiledGraph:
     """Build `cot`: reason and answer once, without passages unless they are retrieved or given."""
-    answer = AnswerStep("cot", "cot_passages", closed_template="cot", reasons=True)
+    answer = AnswerStep(
+        "cot",
+        "cot_passages",
+        closed_template="cot",
+        reasons=True,
+        shot_templates=("cot_shots", "cot_shots_closed"),
+        values=reasoned,
+    )
     return single_round(
         parts, answer, lambda passages: [list(passages)], lambda options: options.retrieve
     )
@@ -39,5 +47,8 @@ METHOD = Method(
     worst="p",
     options=CotOptions,
     build=build,
-    prompts=answer_prompts("cot", "cot_passages"),
+    prompts={
+        **answer_prompts("cot", "cot_passages"),
+        **{name: SHOT_PROMPTS[name] for name in ("cot_shots", "cot_shots_closed")},
+    },
 )

@@ -8,11 +8,12 @@ from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.graphs.single_round import single_round
 from ragweave.nodes.answer import AnswerStep
-from ragweave.nodes.options import Options
+from ragweave.nodes.augment_prompts import SHOT_PROMPTS
+from ragweave.nodes.shots import ShotOptions, unreasoned
 
 
 @dataclass(frozen=True, kw_only=True)
-class DirectOptions(Options):
+class DirectOptions(ShotOptions):
     """Options of `direct`."""
 
     retrieve: bool = False
@@ -21,7 +22,13 @@ class DirectOptions(Options):
 
 def build(parts: Parts[DirectOptions]) -> CompiledGraph:
     """Build `direct`: ask once, without passages unless they are retrieved or given."""
-    answer = AnswerStep("direct", "direct_passages", closed_template="direct")
+    answer = AnswerStep(
+        "direct",
+        "direct_passages",
+        closed_template="direct",
+        shot_templates=("direct_shots", "direct_shots_closed"),
+        values=unreasoned,
+    )
     return single_round(
         parts, answer, lambda passages: [list(passages)], lambda options: options.retrieve
     )
@@ -39,5 +46,8 @@ METHOD = Method(
     worst="p",
     options=DirectOptions,
     build=build,
-    prompts=answer_prompts("direct", "direct_passages"),
+    prompts={
+        **answer_prompts("direct", "direct_passages"),
+        **{name: SHOT_PROMPTS[name] for name in ("direct_shots", "direct_shots_closed")},
+    },
 )

@@ -15,9 +15,11 @@ from ragweave.graphs.fragments import add_question_retrieval
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.answer import AnswerStep, branches
+from ragweave.nodes.augment_prompts import SHOT_PROMPTS
 from ragweave.nodes.requery import requery_step
 from ragweave.nodes.retrieve import to_retrieval
 from ragweave.nodes.rounds import Loop, RoundOptions
+from ragweave.nodes.shots import ShotOptions, reasoned
 from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
 from ragweave.state import RAGState
@@ -26,7 +28,7 @@ LOOP = Loop(node="answer", round=("requery", "retrieve", "collect"), ending=("vo
 
 
 @dataclass(frozen=True, kw_only=True)
-class IterRetgenOptions(RoundOptions):
+class IterRetgenOptions(RoundOptions, ShotOptions):
     """Options of `iter_retgen`."""
 
 
@@ -51,7 +53,14 @@ def left_rounds_out(state: RAGState, options: IterRetgenOptions) -> bool:
 def build(parts: Parts[IterRetgenOptions]) -> CompiledGraph:
     """Build `iter_retgen`: `y_t = M(q, R(y_{t-1} ⊕ q))`, one call a round."""
     options = parts.options
-    answer = AnswerStep("answer", "cot_passages", closed_template="cot", reasons=True)
+    answer = AnswerStep(
+        "answer",
+        "cot_passages",
+        closed_template="cot",
+        reasons=True,
+        shot_templates=("cot_shots", "cot_shots_closed"),
+        values=reasoned,
+    )
 
     graph = draft(parts)
     add_question_retrieval(graph, parts)
@@ -79,5 +88,8 @@ METHOD = Method(
     worst="rounds·p",
     options=IterRetgenOptions,
     build=build,
-    prompts=answer_prompts("cot", "cot_passages"),
+    prompts={
+        **answer_prompts("cot", "cot_passages"),
+        **{name: SHOT_PROMPTS[name] for name in ("cot_shots", "cot_shots_closed")},
+    },
 )

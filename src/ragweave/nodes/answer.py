@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.documents import Document
 from langgraph.types import Send
 
-from ragweave.nodes.answer_prompts import ANSWER_FORMS, EXAMPLE_ANSWERS
+from ragweave.nodes.answer_prompts import ANSWER_FORMS, EXAMPLE_ANSWERS, MANY_ANSWERS
 from ragweave.nodes.ask import Ask, Reply, ask
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.prompt import Grammar, Prompt, Templates
@@ -39,6 +39,8 @@ class AnswerStep:
     """Name of the prompt template."""
     closed_template: str = ""
     """Name of the template for a branch without passages, where the method asks without any."""
+    shot_templates: tuple[str, str] | tuple[()] = ()
+    """Names of the templates with examples, over passages and without, for the option `shots`."""
     round: int = 0
     """Which round of the method this is, from 0, where the branch does not say."""
     reasons: bool = False
@@ -86,12 +88,14 @@ class AnswerStep:
             task["draft"] = branch["draft"]
         values = {
             "question": branch["question"],
-            "answer_form": self.forms[branch["answer_type"]],
+            "answer_form": self._answer_form(branch["answer_type"], options),
             "candidates": "; ".join(map(one_line, branch["hints"])),
             "draft": untrusted(branch.get("draft", "")),
             **(self.values(branch, options) if self.values else {}),
         }
-        name = self.template if branch["passages"] else self.closed_template or self.template
+        named = self.shot_templates if getattr(options, "shots", 0) else ()
+        open_book, closed = named or (self.template, self.closed_template or self.template)
+        name = open_book if branch["passages"] else closed
         return Prompt(
             templates[name],
             task,
@@ -105,9 +109,13 @@ class AnswerStep:
     def update(self, branch: Branch, reply: Reply, context: Context[Any]) -> Update:
         """Read the reply into a candidate."""
         kind: AnswerType = branch["answer_type"]
+        reads: AnswerType = self.reads.get(kind, kind)
+        wording = context.options.wording
+        if kind == "short" and wording != "method":
+            reads = "short" if wording == "phrase" else "long"
         read = read_answer(
             reply.text,
-            self.reads.get(kind, kind),
+            reads,
             self._parts(branch, reply),
             reasons=self.reasons,
         )
@@ -131,6 +139,11 @@ class AnswerStep:
         seen = "\n".join([*titles, *texts, branch.get("draft", "")])
         answers = self.examples or EXAMPLE_ANSWERS.get(self.template, ())
         return PromptParts(branch["question"], Examples(answers=answers), seen)
+
+    def _answer_form(self, kind: AnswerType, options: Options) -> str:
+        if kind != "short" or options.wording == "method":
+            return self.forms[kind]
+        return ANSWER_FORMS[kind] if options.wording == "phrase" else MANY_ANSWERS
 
     def _form(self, kind: AnswerType) -> Grammar | None:
         """Return the form of a yes/no answer; what reasons first has none."""

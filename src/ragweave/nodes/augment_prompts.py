@@ -80,6 +80,19 @@ def examples(answer_type: AnswerType, shots: int) -> str:
     )
 
 
+def answered_examples(answer_type: AnswerType, shots: int) -> str:
+    """Return the first `shots` examples without their reasoning, for direct prompting."""
+    pool = _YES_NO if answer_type == "yes_no" else _MULTI_HOP
+    return "".join(
+        f"Knowledge:\n{knowledge}\nQuestion: {question}\nAnswer: {_conclusion(reasoning)}\n\n"
+        for knowledge, question, reasoning in pool[:shots]
+    )
+
+
+def _conclusion(reasoning: str) -> str:
+    return reasoning.rpartition("So the answer is ")[2].rstrip(".")
+
+
 _ASKED = "Question: {question}\nLet's think step by step."
 _ENDING = 'Reason in a few sentences and end with "So the answer is …".\n\n{examples}'
 
@@ -122,3 +135,30 @@ AUGMENT_PROMPTS = MappingProxyType(
     }
 )
 """The templates by name."""
+
+SHOT_PROMPTS = MappingProxyType(
+    {
+        "direct_shots": ChatPromptTemplate(
+            [
+                ("system", _READER),
+                (
+                    "human",
+                    "Answer the last question from its knowledge. {answer_form}\n\n{examples}"
+                    "Knowledge:\n{passages}\nQuestion: {question}\nAnswer:",
+                ),
+            ]
+        ),
+        "direct_shots_closed": ChatPromptTemplate(
+            [
+                (
+                    "human",
+                    "Answer the last question. {answer_form}\n\n{examples}"
+                    "Question: {question}\nAnswer:",
+                )
+            ]
+        ),
+        "cot_shots": _REASON,
+        "cot_shots_closed": AUGMENT_PROMPTS["reason_closed"],
+    }
+)
+"""The templates with examples of the baselines that take `shots`."""

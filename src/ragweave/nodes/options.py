@@ -43,6 +43,9 @@ class Options(_Named):
     """Passages per query (Liu et al. 2024, section 4.1; BlendFilter, section 4.1)."""
     answer_type: AnswerType = "short"
     """The kind of answer wanted, where the input does not say."""
+    wording: Literal["method", "phrase", "many"] = "method"
+    """What short answers are asked to look like: as the method's own prompt says, or for all
+    methods alike, the shortest phrase, or as many answers as are possible (SlimPLM, table 9)."""
     samples: int = 1
     """Self-consistency samples p of each answer call (Liu et al. 2024, section 4.4)."""
     sample_temperature: float | None = None

@@ -14,11 +14,12 @@ from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.nodes.answer import AnswerStep
+from ragweave.nodes.answer_prompts import MANY_ANSWERS
 from ragweave.state import AnswerType
 from ragweave.tools.text.untrusted import one_line, untrusted
 
 REFERENCE_FORMS: dict[AnswerType, str] = {
-    "short": "Include as many possible answers as you can.",
+    "short": MANY_ANSWERS,
     "long": "Do not add anything made up.",
     "yes_no": "Give Yes or No as the answer, and nothing else.",
 }

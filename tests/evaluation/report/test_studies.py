@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.evaluation.towns import reader, run, towns
+from tests.evaluation.towns import read_year, reader, run, towns
+from tests.scripted import ScriptedChat, Seen
 
 from ragweave.cli.study import NAMES
 from ragweave.errors import UsageError
-from ragweave.evaluation.report import read_runs
-from ragweave.evaluation.runs import claim_directory, plan
+from ragweave.evaluation.report import read_runs, tables_of
+from ragweave.evaluation.report.best_of import best_of_table
+from ragweave.evaluation.runs import claim_directory, parse_systems, plan
 from ragweave.evaluation.studies import STUDIES, plot_study, runs_of, values_of
 
 
@@ -79,3 +81,41 @@ def test_a_study_is_run_and_drawn(name: str, values: list[str], tmp_path: Path) 
     assert "EM (%), 95% interval" in svg
     if study.axis:
         assert study.axis in svg
+
+
+def test_of_several_answers_the_best_counts(tmp_path: Path) -> None:
+    (one,) = runs_of(STUDIES["sampling"], ["cot"], [])
+    assert [system.options for system in one.systems] == [
+        {"retrieve": True, "top_p": value} for value in (0.0, 0.5, 1.0)
+    ]
+    data = f"jsonl:{towns(tmp_path, 4)}"
+    directory = claim_directory(tmp_path / "run", plan(data, one.systems, {"answer": "scripted"}))
+
+    def said(seen: Seen) -> str:
+        right = {0.0: "Varn", 0.5: "Lom"}
+        town = right.get(seen.settings.get("temperature", seen.settings.get("top_p", 1.0)), "none")
+        question = seen.task["question"] if seen.task else ""
+        return f"So the answer is {read_year(seen) if f'of {town} ' in question else 1492}."
+
+    run(directory, ScriptedChat(replies=said))
+    (experiment,) = read_runs([directory.path])
+    table = best_of_table(experiment)
+    assert table is not None
+    (row,) = table.rows
+    assert row[:2] == ["cot[retrieve=True]", "3"]
+    one_by_one = [column.scores["em"].mean for column in experiment.columns.values()]
+    assert one_by_one == [0.25, 0.25, 0.0]
+    assert row[2].startswith("50.0 ")
+
+
+def test_methods_under_different_settings_are_told(tmp_path: Path) -> None:
+    data = f"jsonl:{towns(tmp_path, 1)}"
+    for shared, told in (({}, True), ({"k": 5}, False)):
+        systems = parse_systems("concat,slimplm", shared)
+        directory = claim_directory(
+            tmp_path / str(told), plan(data, systems, {"answer": "scripted"})
+        )
+        run(directory, reader())
+        (experiment,) = read_runs([directory.path])
+        remarks = " ".join(tables_of(experiment)[0].remarks)
+        assert ("Methods differ in k (5: concat; 10: slimplm)" in remarks) is told

@@ -60,6 +60,17 @@ def test_the_gold_passage_stands_where_the_order_says(tmp_path: Path) -> None:
         assert one["passages"][place]["gold"]
 
 
+def test_an_order_by_gold_needs_gold_passages_marked(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="order=gold_first needs gold passages marked"):
+        planned(tmp_path, "concat[order=gold_first]")
+
+
+def test_taken_out_gold_leaves_the_number_of_passages(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "concat[k=2]", gold="without")
+    run(directory, reader())
+    assert {len(one["passages"]) for one in records(directory)} == {2}
+
+
 def test_without_gold_no_gold_passage_is_seen(tmp_path: Path) -> None:
     directory = planned(tmp_path, "concat[k=2]", gold="without")
     run(directory, reader())

@@ -66,6 +66,22 @@ def test_strinc_takes_the_first_sentence_with_an_answer_of_the_top_passage(tmp_p
     assert len(texts(row)) == len(row["passages"]) == 2
 
 
+def test_passages_come_by_the_retrievers_score_where_that_is_asked_for(tmp_path: Path) -> None:
+    row = {
+        "question": "When was the Old Bridge opened?",
+        "answers": ["1932"],
+        "ctxs": [
+            {"title": "Bridge", "text": "It opened in 1932.", "score": "71.5", "has_answer": True},
+            {"title": "Mayor", "text": "The mayor came in 1932.", "score": 80.25},
+        ],
+    }
+    file = write(tmp_path / "dpr.jsonl", [row])
+    (found,) = made(file, silver("strinc", order="retrieved"))
+    assert texts(found) == ["The mayor came in 1932."]
+    with pytest.raises(UsageError, match="gives every passage a score"):
+        made(write(tmp_path / "qa.jsonl", [ROW]), silver("strinc", order="retrieved"))
+
+
 def test_rows_train_filter_and_generator(tmp_path: Path) -> None:
     done = label(write(tmp_path / "qa.jsonl", [ROW]), silver("strinc"), tmp_path / "out.jsonl")
     for role in ("filter", "generator"):

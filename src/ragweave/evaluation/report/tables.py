@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ragweave.evaluation.metrics import Interval, MetricInfo
 from ragweave.evaluation.report.beside import printed_table
+from ragweave.evaluation.report.best_of import best_of_table
 from ragweave.evaluation.report.differences import pairs_table
 from ragweave.evaluation.report.summary import Column, Experiment
 from ragweave.evaluation.report.table import Table
@@ -24,6 +25,7 @@ def tables_of(experiment: Experiment) -> list[Table]:
     """Return every table of an experiment; those without content are left out."""
     found = [
         answers_table(experiment),
+        best_of_table(experiment),
         passages_table(experiment),
         costs_table(experiment),
         roles_table(experiment),
@@ -53,6 +55,7 @@ def answers_table(experiment: Experiment) -> Table:
         if column.faults:
             listed = ", ".join(f"{kind} {n}" for kind, n in sorted(column.faults.items()))
             remarks.append(f"{column.label}: failed, and in no score: {listed}.")
+    remarks += _unequal(experiment)
     if (only := experiment.settings.only) is not None:
         remarks.append(
             f"{len(only)} of {experiment.settings.questions} questions: those that were answered "
@@ -62,6 +65,23 @@ def answers_table(experiment: Experiment) -> Table:
         remarks.append("Methods were handed the gold answers: filters are oracles (SILVER).")
     head = ["method", "n", "failed", *(one.label for one in metrics)]
     return Table(_title(experiment), head, rows, remarks)
+
+
+def _unequal(experiment: Experiment) -> Iterator[str]:
+    """Yield a line for each setting that the methods of the table do not share."""
+    for name in ("k", "shots", "wording"):
+        by: dict[str, list[str]] = {}
+        left_to_defaults = False
+        for one in experiment.settings.systems:
+            chosen = one.resolved()
+            value = getattr(chosen, name, None)
+            if value is None or (name == "k" and not getattr(chosen, "retrieve", True)):
+                continue
+            by.setdefault(str(value), []).append(one.label)
+            left_to_defaults = left_to_defaults or name not in one.options
+        if len(by) > 1 and left_to_defaults:
+            told = "; ".join(f"{value}: {', '.join(labels)}" for value, labels in by.items())
+            yield f"Methods differ in {name} ({told}); --option {name}=… sets one for all."
 
 
 def passages_table(experiment: Experiment) -> Table | None:

@@ -94,6 +94,7 @@ def _check_passages(settings: RunSettings, dataset: Dataset) -> None:
     if settings.corpus == "given" and not any(one.passages for one in dataset):
         raise UsageError(f"{settings.dataset}: its questions come without passages to be given")
     if settings.gold == "as_found":
+        _check_orders(settings)
         return
     if settings.corpus == "none":
         raise UsageError(f"--gold {settings.gold} needs passages to search: name --kb or --corpus")
@@ -110,6 +111,14 @@ def _packages(systems: Sequence[System], metrics: Sequence[str | Metric]) -> dic
     listed += [METRICS.package(one) for one in metrics if isinstance(one, str)]
     named = [one.rpartition(" ") for one in listed]
     return {name: version for name, _, version in named if version[:1].isdigit()}
+
+
+def _check_orders(settings: RunSettings) -> None:
+    """Refuse orders that move gold passages where none is marked."""
+    for one in settings.systems:
+        order = one.resolved().order
+        if order.startswith("gold_") and settings.corpus in ("file", "kb"):
+            raise UsageError(f"{one.label}: order={order} needs gold passages marked: --gold marked")
 
 
 def _absolute(spec: str) -> str:

@@ -12,8 +12,9 @@ from ragweave.state import unique
 from ragweave.state.passages import with_id
 from ragweave.training.labels.source import Item
 
-Order = Literal["gold-first", "given"]
-"""How the data set's own passages come: the gold ones first, or as they stand in the file."""
+Order = Literal["gold-first", "given", "retrieved"]
+"""How the data set's own passages come: the gold ones first, as they stand in the file, or by the
+score that the file's retriever gave them, best first (FILCO trains on DPR's first)."""
 
 
 class Passages:
@@ -66,5 +67,17 @@ class Passages:
             found = self.all_own(item)
             if self._order == "gold-first":
                 found.sort(key=lambda doc: not doc.metadata.get("gold"))
+            elif self._order == "retrieved":
+                found = _by_score(item, found)
         filled = [with_id(doc) for doc in found if doc.page_content.strip()]
         return unique(filled)[: self._k]
+
+
+def _by_score(item: Item, passages: list[Document]) -> list[Document]:
+    try:
+        return sorted(passages, key=lambda doc: -float(doc.metadata["score"]))
+    except (KeyError, TypeError, ValueError) as fault:
+        raise UsageError(
+            f"{item.text!r}: --order retrieved needs a file that gives every passage a score, such "
+            "as the ctxs of a DPR retrieval"
+        ) from fault
