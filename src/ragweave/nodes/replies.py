@@ -10,9 +10,9 @@ from langchain_core.messages import BaseMessage
 
 from ragweave.state import AnswerType
 from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.thinking import without_thinking
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
-_THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*$", re.MULTILINE)
 _MARKER = re.compile(
     r"(?:(?:^|(?<=[.!?:;] ))[ \t>*#_]*|\b(?:so|thus|hence|therefore|and),? )"
@@ -85,8 +85,7 @@ def bare_text(reply: str) -> str:
 
     A thinking block may lack its first mark: chat templates often write that themselves.
     """
-    spoken = _THOUGHT.sub("\n", reply).split("</think>")[-1]
-    return _FENCE.sub("", spoken).strip()
+    return _FENCE.sub("", without_thinking(reply)).strip()
 
 
 def cut_off(message: BaseMessage | None) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ragweave.tools.text.thinking import without_thinking
+
 MAX_WORDS = 64
 """Words of a claim, question or query that are kept; what follows is cut off."""
 
@@ -13,7 +15,6 @@ MAX_CHARACTERS = 600
 MAX_REPLY = 60_000
 """Characters of a reply that are read; of a longer one its end."""
 
-_THINKING_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FENCE = re.compile(r"```[a-zA-Z]*")
 _EDGES = " \t\r\n\"'`*_“”‘’,;|<>"
 _TAGS = re.compile(r"</?\s?[A-Za-z_]{1,14}\s?/?>")
@@ -29,7 +30,7 @@ _FALSE = re.compile(r"\W*(?:false|no|not (?:required|needed))\b(?!\s*[/|]|\s+or\
 
 def reply_text(text: str) -> str:
     """Return a reply without its thinking block and code fences, escaped brackets restored."""
-    plain = _THINKING_ENDS.split(text[-MAX_REPLY:])[-1]
+    plain = without_thinking(text[-MAX_REPLY:])
     return _FENCE.sub("\n", plain).replace("&lt;", "<").replace("&gt;", ">")
 
 

@@ -244,7 +244,7 @@ def _check_values(header: _Header) -> None:
         if value is not None and not (isinstance(value, int) and 0 < value < 1 << 31):
             raise ValueError(f"impossible {name}")
     for key, value in header.metadata.items():
-        if isinstance(value, float) and not (math.isfinite(value) and value >= 0 or _signed(key)):
+        if isinstance(value, float) and not (math.isfinite(value) and (value >= 0 or _signed(key))):
             raise ValueError(f"impossible {key[:60]}")
 
 
@@ -334,9 +334,24 @@ class _Header:
             return self._largest(_NUMBERS[inner], count)
         if inner != _STRING:
             raise ValueError(f"unknown array type {inner}")
+        if key == "tokenizer.ggml.tokens":
+            self._check_tokens(count)
+            return None
         for _ in range(count):
             self._skip(self._text_length())
         return None
+
+    def _check_tokens(self, count: int) -> None:
+        """Read the tokens' texts: llama.cpp aborts where two are alike, up to a null character."""
+        seen: set[bytes] = set()
+        named = 0
+        for _ in range(count):
+            text = self._take(self._text_length()).partition(b"\0")[0]
+            named += bool(text)
+            if text:
+                seen.add(text)
+        if len(seen) < named:
+            raise ValueError("two tokens have the same text")
 
     def _largest(self, code: str, count: int) -> Any:
         """Read numbers; some models list a size a layer, of which the largest bounds memory."""
