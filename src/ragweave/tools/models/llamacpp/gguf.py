@@ -238,6 +238,15 @@ def _check_values(header: _Header) -> None:
             raise ValueError(f"tokenizer.ggml.{name} is of the wrong type")
         if name in ("scores", "token_type") and (tokens is None or found[1] != tokens[1]):
             raise ValueError(f"tokenizer.ggml.{name} does not fit the tokens")
+    _check_numbers(header)
+
+
+def _check_numbers(header: _Header) -> None:
+    """Refuse sizes and constants that llama.cpp divides by or insists on.
+
+    Raises:
+        ValueError: One is impossible.
+    """
     architecture = header.metadata.get("general.architecture", "")
     for name in ("embedding_length", "block_count", "attention.head_count", "context_length"):
         value = header.metadata.get(f"{architecture}.{name}")
