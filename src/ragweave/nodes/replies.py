@@ -13,6 +13,7 @@ from ragweave.state import AnswerType
 from ragweave.tools.text.bound import bounded
 from ragweave.tools.text.echo import EchoKind, PromptParts, echo_of
 from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.thinking import without_thinking
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
 Rejected = EchoKind | Literal["no_conclusion"]
@@ -28,7 +29,6 @@ class ReadAnswer(NamedTuple):
     """Why the answer is Unknown although the reply did not say so."""
 
 
-_THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*$", re.MULTILINE)
 _MARKER = re.compile(
     r"(?:(?:^|(?<=[.!?:;] ))[ \t>*#_]*|\b(?:so|thus|hence|therefore|and),? )"
@@ -196,8 +196,7 @@ def bare_text(reply: str) -> str:
 
     A thinking block may lack its first mark: chat templates often write that themselves.
     """
-    spoken = _THOUGHT.sub("\n", bounded(reply)).split("</think>")[-1]
-    return _FENCE.sub("", spoken).strip()
+    return _FENCE.sub("", without_thinking(bounded(reply))).strip()
 
 
 def cut_off(message: BaseMessage | None) -> bool:

@@ -5,13 +5,12 @@ Source: BlendFilter, section 4.1 and appendix F: the format is that of its own r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ragweave.errors import UsageError
 from ragweave.nodes.augment_prompts import answered_examples, examples
 from ragweave.nodes.options import Options, at_least
+from ragweave.state import Branch
 
 MOST_SHOTS = 3
 
@@ -36,11 +35,11 @@ class ShotOptions(Options):
             raise UsageError(f"shots must be 0 to {MOST_SHOTS}, not {self.shots}")
 
 
-def reasoned(branch: Mapping[str, Any], options: Any) -> dict[str, str]:
+def reasoned(branch: Branch, options: ShotOptions) -> dict[str, str]:
     """Return the examples with their reasoning, as chain of thought shows them."""
-    return {"examples": examples(branch["answer_kind"], options.shots)}
+    return {"examples": examples(branch["answer_type"], options.shots)}
 
 
-def unreasoned(branch: Mapping[str, Any], options: Any) -> dict[str, str]:
+def unreasoned(branch: Branch, options: ShotOptions) -> dict[str, str]:
     """Return the examples with their answers alone."""
-    return {"examples": answered_examples(branch["answer_kind"], options.shots)}
+    return {"examples": answered_examples(branch["answer_type"], options.shots)}

@@ -80,7 +80,9 @@ def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
         Facts to show behind those of `inspect_machine`; a model that cannot be run is a problem.
     """
     repack = settings.get("repack", "auto")
-    placed = {k: settings[k] for k in ("n_gpu_layers", "n_threads") if k in settings}
+    placed: dict[str, Any] = {
+        k: settings[k] for k in ("n_gpu_layers", "n_threads") if k in settings
+    }
     try:
         facts = read_gguf(path)
         extra = extra_buffers(facts, repack, n_gpu_layers=placed.get("n_gpu_layers", -1))

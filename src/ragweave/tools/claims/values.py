@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ragweave.tools.text.bound import bounded
+from ragweave.tools.text.thinking import without_thinking
 
 MAX_WORDS = 64
 """Words of a claim, question or query that are kept; what follows is cut off."""
@@ -12,7 +13,6 @@ MAX_WORDS = 64
 MAX_CHARACTERS = 600
 """Characters that are kept at most, for texts that use no spaces."""
 
-_THINKING_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FENCE = re.compile(r"```[a-zA-Z]*")
 _EDGES = " \t\r\n\"'`*_“”‘’,;|<>"
 _TAGS = re.compile(r"</?\s?[A-Za-z_]{1,14}\s?/?>")
@@ -27,7 +27,7 @@ _FALSE = re.compile(r"\W*(?:false|no|not (?:required|needed))\b(?!\s*[/|]|\s+or\
 
 def reply_text(text: str) -> str:
     """Return a reply, bounded, without its thinking block and code fences, escaped brackets restored."""
-    plain = _THINKING_ENDS.split(bounded(text))[-1]
+    plain = without_thinking(bounded(text))
     return _FENCE.sub("\n", plain).replace("&lt;", "<").replace("&gt;", ">")
 
 

@@ -23,7 +23,7 @@ def reply_limit(model: ChatModel) -> int | None:
     while isinstance(target, RunnableBindingBase):
         limits += _numbers(target.kwargs)
         target = target.bound
-    given = getattr(target, "model_fields_set", set())
+    given: set[str] = getattr(target, "model_fields_set", set())
     limits += _numbers({name: getattr(target, name, None) for name in _NAMES if name in given})
     return min(limits, default=None)
 

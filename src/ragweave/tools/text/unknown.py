@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from ragweave.tools.text.thinking import without_thinking
+
 UNKNOWN = "Unknown"
 """The literal answer of a run that found none."""
 
@@ -224,7 +226,7 @@ def is_unknown(text: str) -> bool:
 
 def _plain(text: str) -> str:
     """Return the two ends of `text`, lower-cased, without markup and a thinking block."""
-    answer = text.rpartition("</think>")[2]
+    answer = without_thinking(text)
     if len(answer) > 2 * _EDGE:
         answer = f"{answer.lstrip()[:_EDGE]}\n{answer.rstrip()[-_EDGE:]}"
     lines = _MARKUP.sub(" ", _expanded(answer.casefold().replace("’", "'"))).splitlines()

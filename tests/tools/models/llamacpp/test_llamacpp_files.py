@@ -113,6 +113,14 @@ TEXTS = struct.pack("<IQQ1s", 8, 1, 1, b"a")
             header(value(b"x.attention.layer_norm_rms_epsilon", 6, struct.pack("<f", math.nan))),
             "impossible x.attention.layer_norm_rms_epsilon",
         ),
+        (
+            header(
+                value(
+                    b"tokenizer.ggml.tokens", 9, struct.pack("<IQQ2sQ1s", 8, 2, 2, b"a\0", 1, b"a")
+                )
+            ),
+            "same text",
+        ),
         (header(tensors=tensor(b"t", (1 << 40, 1 << 40), 0), n_tensors=1), "impossible size"),
         (header(tensors=tensor(b"t", (32,), 0, 7), n_tensors=1), "impossible size or place"),
         (header(tensors=tensor(b"t", (33,), 8), n_tensors=1), "does not fill its blocks"),

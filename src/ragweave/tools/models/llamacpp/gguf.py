@@ -238,13 +238,22 @@ def _check_values(header: _Header) -> None:
             raise ValueError(f"tokenizer.ggml.{name} is of the wrong type")
         if name in ("scores", "token_type") and (tokens is None or found[1] != tokens[1]):
             raise ValueError(f"tokenizer.ggml.{name} does not fit the tokens")
+    _check_numbers(header)
+
+
+def _check_numbers(header: _Header) -> None:
+    """Refuse sizes and constants that llama.cpp divides by or insists on.
+
+    Raises:
+        ValueError: One is impossible.
+    """
     architecture = header.metadata.get("general.architecture", "")
     for name in ("embedding_length", "block_count", "attention.head_count", "context_length"):
         value = header.metadata.get(f"{architecture}.{name}")
         if value is not None and not (isinstance(value, int) and 0 < value < 1 << 31):
             raise ValueError(f"impossible {name}")
     for key, value in header.metadata.items():
-        if isinstance(value, float) and not ((math.isfinite(value) and value >= 0) or _signed(key)):
+        if isinstance(value, float) and not (math.isfinite(value) and (value >= 0 or _signed(key))):
             raise ValueError(f"impossible {key[:60]}")
 
 
@@ -334,9 +343,24 @@ class _Header:
             return self._largest(_NUMBERS[inner], count)
         if inner != _STRING:
             raise ValueError(f"unknown array type {inner}")
+        if key == "tokenizer.ggml.tokens":
+            self._check_tokens(count)
+            return None
         for _ in range(count):
             self._skip(self._text_length())
         return None
+
+    def _check_tokens(self, count: int) -> None:
+        """Read the tokens' texts: llama.cpp aborts where two are alike, up to a null character."""
+        seen: set[bytes] = set()
+        named = 0
+        for _ in range(count):
+            text = self._take(self._text_length()).partition(b"\0")[0]
+            named += bool(text)
+            if text:
+                seen.add(text)
+        if len(seen) < named:
+            raise ValueError("two tokens have the same text")
 
     def _largest(self, code: str, count: int) -> Any:
         """Read numbers; some models list a size a layer, of which the largest bounds memory."""

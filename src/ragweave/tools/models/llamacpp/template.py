@@ -99,7 +99,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.globals.update(raise_exception=_raise, strftime_now=_now, range=self._range)
 
     @staticmethod
-    def concat(parts: Iterable[str]) -> str:  # type: ignore[override]
+    def concat(parts: Iterable[str]) -> str:
         """Join what a block or a whole template wrote."""
         return _joined(parts)
 
@@ -127,7 +127,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             if name == "replace":
                 return _replaced(owner, *args, **kwargs)
             if name == "join":
-                return _joined(*args, owner)
+                return _joined(args[0] if args else (), owner)
         return _checked(super().call(__context, __obj, *args, **kwargs))
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
