@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.graphs.on_need import PROMPTS as ANSWERS
-from ragweave.graphs.on_need import on_need
+from ragweave.graphs.on_need import with_retrieval_decision
 from ragweave.nodes.need import PROMPTS, retrieval_decision_step
 from ragweave.nodes.options import Options
 
@@ -24,7 +24,7 @@ class SelfEvalOptions(Options):
 def build(parts: Parts[SelfEvalOptions]) -> CompiledGraph:
     """Build `self_eval`: one call to decide, by the judge, and one to answer."""
     decide = retrieval_decision_step(parts.models, parts.prompts, parts.options)
-    return on_need(parts, "self_eval", "need", decide)
+    return with_retrieval_decision(parts, "self_eval", "need", decide)
 
 
 METHOD = Method(
