@@ -127,3 +127,13 @@ def test_a_misspelt_key_is_no_failure_of_the_proxy() -> None:
     graph.add_edge("mine", END)
     with pytest.raises(StateError, match="'heuristic_anwser'"):
         finish(graph, "mine", parts).invoke({"question": "Where?"})
+
+
+def test_a_field_that_only_a_node_declares_is_none_of_the_state() -> None:
+    """It would not be cleared for a thread's next question."""
+
+    def mine(state: MyState) -> dict[str, Any]:
+        return {"my_notes": [state["question"]]}
+
+    with pytest.raises(StateError, match="'my_notes'"):
+        graph_of(mine, RAGState).invoke({"question": "Where?"})

@@ -38,15 +38,15 @@ def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
 
     def run(question: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
         try:
-            return _told(graph.invoke({"question": question}, config))
-        except UsageError as fault:
-            raise ToolException(str(fault)) from fault
+            return _content_and_artifact(graph.invoke({"question": question}, config))
+        except UsageError as error:
+            raise ToolException(str(error)) from error
 
     async def arun(question: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
         try:
-            return _told(await graph.ainvoke({"question": question}, config))
-        except UsageError as fault:
-            raise ToolException(str(fault)) from fault
+            return _content_and_artifact(await graph.ainvoke({"question": question}, config))
+        except UsageError as error:
+            raise ToolException(str(error)) from error
 
     return StructuredTool.from_function(
         run,
@@ -59,7 +59,7 @@ def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
     )
 
 
-def _told(output: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _content_and_artifact(output: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     lines = [str(output["answer"])]
     places = [_place(doc) for doc in output["passages"]]
     if output["status"] == "answered" and places:

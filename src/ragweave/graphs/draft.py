@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Self, cast
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Self, cast, get_type_hints
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import StateGraph
@@ -21,6 +21,11 @@ class Draft(StateGraph[Any, Any, Any, Any]):
     schema says what it may write.
     """
 
+    @property
+    def fields(self) -> frozenset[str]:
+        """The names of the state's fields; what a node's own schema adds to them is none."""
+        return frozenset(get_type_hints(self.state_schema))
+
     def add_node(self, node: Any, action: Any = None, **settings: Any) -> Self:
         """Add a node, as `StateGraph.add_node` does; its updates are checked at run time."""
         before = set(self.nodes)
@@ -29,20 +34,20 @@ class Draft(StateGraph[Any, Any, Any, Any]):
             spec = self.nodes[name]
             runnable = cast("Runnable[Any, Any]", spec.runnable)
             if not isinstance(runnable, Pregel):
-                spec.runnable = CheckedNode(name, runnable, self.channels)
+                spec.runnable = CheckedNode(name, runnable, self.fields)
         return self
 
 
 class CheckedNode(Runnable[Any, Any]):
     """A node that returns nothing but keys of its graph's state."""
 
-    def __init__(self, name: str, node: Runnable[Any, Any], fields: Mapping[str, object]) -> None:
+    def __init__(self, name: str, node: Runnable[Any, Any], fields: Collection[str]) -> None:
         """Check `node`.
 
         Args:
             name: The node's name in the graph.
             node: The node.
-            fields: The state's fields by name; they may still grow while the graph is wired.
+            fields: The names of the state's fields.
         """
         self.name = name
         self._node = node

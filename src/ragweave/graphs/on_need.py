@@ -37,7 +37,7 @@ def to_decision(state: RAGState, _options: Options) -> str:
     return "passages given" if state["passages"] else "decide"
 
 
-def on_need(
+def with_retrieval_decision(
     parts: Parts[Any], name: str, decides: str, decide: Step[RAGState, Any]
 ) -> CompiledGraph:
     """Wire a method whose node `decides` sets `known` and so whether to retrieve.

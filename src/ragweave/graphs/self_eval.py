@@ -12,7 +12,7 @@ from typing import Literal
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.graphs.on_need import PROMPTS as ANSWERS
-from ragweave.graphs.on_need import on_need
+from ragweave.graphs.on_need import with_retrieval_decision
 from ragweave.nodes.need import PROMPTS, retrieval_decision_step
 from ragweave.nodes.options import Options
 
@@ -30,7 +30,7 @@ def build(parts: Parts[SelfEvalOptions]) -> CompiledGraph:
     decide = retrieval_decision_step(
         parts.models, parts.prompts, parts.options, lambda options: options.decided_by
     )
-    return on_need(parts, "self_eval", "need", decide)
+    return with_retrieval_decision(parts, "self_eval", "need", decide)
 
 
 METHOD = Method(

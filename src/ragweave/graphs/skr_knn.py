@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method, answer_prompts
-from ragweave.graphs.on_need import PROMPTS, on_need
+from ragweave.graphs.on_need import PROMPTS, with_retrieval_decision
 from ragweave.nodes.neighbours import Library, SkrKnnOptions, neighbours_step
 
 
@@ -21,7 +21,9 @@ def build(parts: Parts[SkrKnnOptions]) -> CompiledGraph:
     library = Library(parts.embeddings)
     if parts.options.training:
         library.index(parts.options)
-    return on_need(parts, "skr_knn", "neighbours", neighbours_step(library, parts.options))
+    return with_retrieval_decision(
+        parts, "skr_knn", "neighbours", neighbours_step(library, parts.options)
+    )
 
 
 METHOD = Method(

@@ -19,7 +19,7 @@ _KINDS: tuple[QueryKind, ...] = ("question", "external", "internal")
 
 @dataclass(frozen=True, kw_only=True)
 class BlendingOptions(Options):
-    """What query blending and knowledge filtering may be told."""
+    """Options of query blending and knowledge filtering."""
 
     queries: tuple[QueryKind, ...] = _KINDS
     """Which queries are blended: the question itself, the question behind a reasoning over

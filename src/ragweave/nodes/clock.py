@@ -1,4 +1,4 @@
-"""How long nodes take, told to whoever asks: at no cost where nobody does."""
+"""How long nodes take, for whoever asks: at no cost where nobody does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CLOCK: ContextVar[Clock | None] = ContextVar("ragweave_clock", default=None)
 
 @contextmanager
 def timing(clock: Clock) -> Iterator[None]:
-    """Tell `clock` of every node that ends in this context, and in tasks begun in it."""
+    """Call `clock` for every node that ends in this context, and in tasks begun in it."""
     token = _CLOCK.set(clock)
     try:
         yield

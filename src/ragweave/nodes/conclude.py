@@ -45,7 +45,7 @@ def passages_read(state: RAGState, candidates: Iterable[Candidate]) -> list[Docu
     """Return the passages that candidates read, in the prompt order of the first that read them.
 
     A passage is taken as it stands in `passages` (where a filter may have cut it), else as a filter
-    kept it, else as it was retrieved.
+    kept it, else as it was retrieved; one that was taken out of the state by hand is left out.
     """
     sets = [
         state["passages"],

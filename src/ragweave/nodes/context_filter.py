@@ -45,7 +45,7 @@ FilterName = Literal["lexical", "strinc", "cxmi", "llm", "full", "own"]
 
 @dataclass(frozen=True, kw_only=True)
 class ContextFilterOptions(Options):
-    """What the context filter may be told."""
+    """Options of the context filter."""
 
     filter: FilterName = "lexical"
     """The measure (lexical: words shared; strinc: contains an answer; cxmi: raises the output's

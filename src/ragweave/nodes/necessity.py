@@ -17,7 +17,7 @@ from ragweave.state import ClaimBranch, RAGState
 
 @dataclass(frozen=True, kw_only=True)
 class NecessityOptions(Options):
-    """What the slim proxy's part may be told."""
+    """Options of the slim proxy's part."""
 
     question_judge: bool = True
     """Whether a judge decides from the draft answer that retrieval is needed at all."""

@@ -22,8 +22,8 @@ def numbered(label: str) -> Callable[[Sequence[Document]], str]:
     def line(number: int, doc: Document) -> str:
         title = one_line(str(doc.metadata.get("title") or ""))
         text = " ".join(untrusted(doc.page_content).split())
-        told = forged.sub(r"\1 \2 -", f"{title} | {text}" if title else text)
-        return f"{label} {number} : {told}"
+        plain = forged.sub(r"\1 \2 -", f"{title} | {text}" if title else text)
+        return f"{label} {number} : {plain}"
 
     return lambda documents: "\n".join(line(at, doc) for at, doc in enumerate(documents))
 

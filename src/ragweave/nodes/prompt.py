@@ -114,5 +114,5 @@ def with_overrides(
 def _template(name: str, text: str) -> ChatPromptTemplate:
     try:
         return ChatPromptTemplate.from_template(text)
-    except ValueError as fault:
-        raise UsageError(f"prompt {name!r}: {fault} (write {{{{ and }}}} for braces)") from fault
+    except ValueError as error:
+        raise UsageError(f"prompt {name!r}: {error} (write {{{{ and }}}} for braces)") from error
