@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ EXTRAS = {
 }
 """Modules outside the core install, and the extra that brings each."""
 
+_ASKED = re.compile(r'pip install "ragweave\[(\w+)\]"')
+
 NOT_CORE = (
     "cli/test_ask_llamacpp.py",
     "cli/test_ask_parts.py",
@@ -78,6 +81,14 @@ def missing(error: BaseException | None) -> str:
             return f'needs: pip install "ragweave[{_extra(seen.name or "")}]"'
         seen = seen.__cause__ or seen.__context__
     return ""
+
+
+def missing_said(text: str) -> str:
+    """Return why a command's message asks for an extra that isn't installed, or ""."""
+    found = _ASKED.search(text)
+    if found is None or all(not _absent(one) for one, extra in EXTRAS.items() if extra == found[1]):
+        return ""
+    return f"needs: {found[0]}"
 
 
 def is_core(path: Path, root: Path) -> bool:

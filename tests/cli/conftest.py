@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.command import COMMAND, Run
+from tests.extras import missing_said
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +18,7 @@ def ragweave() -> Run:
     def run(
         *args: str, cwd: Path | None = None, env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        done = subprocess.run(
             [*COMMAND, *args],
             cwd=cwd,
             env={**os.environ, "COLUMNS": "200", **(env or {})},
@@ -26,6 +27,9 @@ def ragweave() -> Run:
             timeout=120,
             check=False,
         )
+        if done.returncode == 2 and (reason := missing_said(done.stderr)):
+            pytest.skip(reason)
+        return done
 
     return run
 
