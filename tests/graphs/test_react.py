@@ -78,7 +78,9 @@ def test_a_second_search_observes_what_is_new() -> None:
 
 
 def test_the_last_step_must_finish() -> None:
-    graph, model, retriever = built(SEARCH, "Action: Search[place]", "Finish[Eastport]", max_steps=3)
+    graph, model, retriever = built(
+        SEARCH, "Action: Search[place]", "Finish[Eastport]", max_steps=3
+    )
     out = graph.invoke({"question": "Where?"})
     assert (out["answer"], out["truncated"], len(model.seen)) == ("Eastport", False, 3)
     assert len(retriever.queries) == 2

@@ -55,7 +55,8 @@ def rewrite_step(
 def _examples() -> frozenset[str]:
     """Return what the prompt's example says: none of it is a claim or a query of this draft."""
     shown = parse_rewrite(EXAMPLE_REWRITE)
-    texts = {text for one in (*shown.claims, *shown.questions) for text in (one[0], one.query)}
+    texts = {one.claim for one in shown.claims} | {one.question for one in shown.questions}
+    texts |= {one.query for one in shown.claims} | {one.query for one in shown.questions}
     return frozenset({*texts, EXAMPLE_QUESTION} - {""})
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from ragweave.evaluation.metrics import Interval, bootstrap
 from ragweave.evaluation.report.summary import Column, Experiment
-from ragweave.evaluation.report.table import SHOWN, Table
+from ragweave.evaluation.report.table import Table
 
 _SCORES = ("em", "f1", "accuracy")
 
@@ -34,7 +34,7 @@ def best_of_table(experiment: Experiment) -> Table | None:
     if not rows or not names:
         return None
     remarks = ["Over questions that were answered each time; in brackets the 95% interval."]
-    head = ["method", "answers", *(SHOWN[name] for name in names)]
+    head = ["method", "answers", *(experiment.metric(name).label for name in names)]
     return Table("Best of several answers", head, rows, remarks)
 
 

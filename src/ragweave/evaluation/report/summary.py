@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -115,21 +115,26 @@ class Column:
             if name not in self.scores:
                 self.scores[name] = Values(aggregate=_aggregate(name))
             self.scores[name].add(at, value)
-        large = usage["by_role"].get("answer", {}).get("calls", 0)
-        costs = {**usage, "api_calls": large, "seconds": record["seconds"], "cost": record["cost"]}
-        for name in COSTS:
-            if costs[name] is not None:
-                self.costs.setdefault(name, Values()).add(at, costs[name])
-        for name, count in {
-            **record["gold_found"],
-            "without": int(not record["gold_found"]["known"]),
-        }.items():
-            self.gold_found[name] = self.gold_found.get(name, 0) + count
+        self._add_costs(record)
+        if "gold_found" in record:  # runs of 0.1.0 and before don't say it
+            self._add_gold(record["gold_found"])
         for node, taken in record.get("node_seconds", {}).items():
             for name, value in taken.items():
                 self.nodes.setdefault(node, {}).setdefault(name, Values()).add(at, value)
         self.estimated = self.estimated or bool(usage["estimated"])
         self.by_role.add({"paid": usage["by_role"], "cached": {}})
+
+    def _add_costs(self, record: Record) -> None:
+        at, usage = record["at"], record["usage"]
+        large = usage["by_role"].get("answer", {}).get("calls", 0)
+        costs = {**usage, "api_calls": large, "seconds": record["seconds"], "cost": record["cost"]}
+        for name in COSTS:
+            if costs[name] is not None:
+                self.costs.setdefault(name, Values()).add(at, costs[name])
+
+    def _add_gold(self, found: Mapping[str, int]) -> None:
+        for name, count in {**found, "without": int(not found["known"])}.items():
+            self.gold_found[name] = self.gold_found.get(name, 0) + count
 
 
 @dataclass

@@ -174,7 +174,9 @@ def so_far(
     """Read back what is finished: a line at a time."""
     labels = [one.label for one in settings.systems]
     done = Done(labels, settings.questions)
-    progress = Progress(planned=settings.planned * len(labels), metrics=tuple(infos_of(settings.metrics)))
+    progress = Progress(
+        planned=settings.planned * len(labels), metrics=tuple(infos_of(settings.metrics))
+    )
     for record in lines_of(directory.results):
         at, label = record["at"], record["system"]
         if done.has(at, label, retry_failed=False):

@@ -214,10 +214,7 @@ class _Check:
             return
         query = "SELECT DISTINCT content FROM passages"
         known = {row[0] for row in database.execute(query)}
-        seen = {
-            row[0]
-            for row in database.execute(f"{query} WHERE {_SEEN}", _generation(manifest))
-        }
+        seen = {row[0] for row in database.execute(f"{query} WHERE {_SEEN}", _generation(manifest))}
         if seen - held:
             number = len(seen - held)
             yield Finding(

@@ -91,7 +91,9 @@ def echo_of(said: str, parts: PromptParts = PromptParts()) -> EchoKind:
     return "example" if _of_example(plain, asked, parts) else ""
 
 
-def examples_in(text: str, *, questions: str = "", answers: str = "", queries: str = "") -> Examples:
+def examples_in(
+    text: str, *, questions: str = "", answers: str = "", queries: str = ""
+) -> Examples:
     """Return what a prompt's examples say, found by patterns with one group each."""
     found = (tuple(re.findall(one, text)) if one else () for one in (questions, answers, queries))
     return Examples(*found)
