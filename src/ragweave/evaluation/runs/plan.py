@@ -103,7 +103,9 @@ def _check_orders(settings: RunSettings) -> None:
     for one in settings.systems:
         order = one.resolved().order
         if order.startswith("gold_") and settings.corpus in ("file", "kb"):
-            raise UsageError(f"{one.label}: order={order} needs gold passages marked: --gold marked")
+            raise UsageError(
+                f"{one.label}: order={order} needs gold passages marked: --gold marked"
+            )
 
 
 def _absolute(spec: str) -> str:
