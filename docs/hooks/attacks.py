@@ -14,6 +14,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put the table in the place of its mark."""
     if MARK not in markdown:
         return markdown
+    if not RESULTS.exists():
+        return markdown.replace(MARK, "No long form has been run on this copy yet.")
     return markdown.replace(MARK, table(json.loads(RESULTS.read_text("utf-8"))["attacks"]))
 
 
