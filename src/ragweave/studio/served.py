@@ -36,7 +36,7 @@ class ServedGraph(CompiledGraph):
         schema = super().get_context_jsonschema()
         return schema and _only(schema, lambda name: name not in OPERATOR)
 
-    def stream(  # type: ignore[override]
+    def stream(
         self,
         input: Any,  # noqa: A002 - LangGraph's signature
         config: RunnableConfig | None = None,
@@ -46,7 +46,7 @@ class ServedGraph(CompiledGraph):
         _check_run(input, config)
         return super().stream(input, config, **more)
 
-    def astream(  # type: ignore[override]
+    def astream(
         self,
         input: Any,  # noqa: A002 - LangGraph's signature
         config: RunnableConfig | None = None,
