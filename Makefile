@@ -9,11 +9,12 @@ TORCH_INDEX ?=
 PORT ?= 2024
 QUESTION ?= What does BlendFilter blend?
 
-.PHONY: help demo test lint format sync bench notebooks studio docs clean
+.PHONY: help demo test attack lint format sync bench notebooks studio docs clean
 
 help:
 	@echo "make demo       set up, index the bundled articles, answer a question (QUESTION=…)"
 	@echo "make test       set up, run all tests"
+	@echo "make attack     set up, run the long forms of the attacks (hours of CPU on a slow machine)"
 	@echo "make lint       set up, check style, types and import layers"
 	@echo "make sync       set up, write what is generated: README's table, docs, diagrams, langgraph.json"
 	@echo "make bench      set up, run every benchmark"
@@ -42,6 +43,9 @@ demo: $(VENV)/demo
 
 test: $(VENV)/dev
 	$(BIN)/python -m pytest
+
+attack: $(VENV)/dev
+	$(BIN)/python -m pytest tests/attacks --long
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check src tests benchmarks docs examples

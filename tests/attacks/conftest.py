@@ -43,7 +43,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the table of the long form."""
+    """Write the table of the long form; rows of attacks that were not run stay."""
     if not session.config.getoption("--long") or not _trials:
         return
     rows = [
@@ -56,4 +56,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         }
         for name in sorted(_trials)
     ]
+    before = json.loads(RESULTS.read_text("utf-8"))["attacks"] if RESULTS.exists() else []
+    rows += [row for row in before if row["attack"] not in _trials]
+    rows.sort(key=lambda row: str(row["attack"]))
     RESULTS.write_text(json.dumps({"attacks": rows}, indent=2) + "\n", "utf-8")

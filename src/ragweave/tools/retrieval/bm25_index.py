@@ -11,6 +11,7 @@ import logging
 from array import array
 from collections.abc import Iterable
 from pathlib import Path
+from tokenize import TokenError
 
 import bm25s
 import numpy as np
@@ -81,7 +82,12 @@ class Bm25Index:
         if self._scorer is None:
             return np.zeros(0, dtype=np.float32)
         ids = self._ids(terms)
-        found: NDArray[np.float32] = self._scorer.get_scores_from_ids(ids)
+        try:
+            found: NDArray[np.float32] = self._scorer.get_scores_from_ids(ids)
+        except (IndexError, ValueError) as error:
+            raise KnowledgeBaseError(
+                f"A BM25 index is damaged ({error}): mend it with `ragweave kb check --repair`"
+            ) from error
         return found
 
     def search(self, terms: list[str], k: int) -> list[tuple[int, float]]:
@@ -117,9 +123,10 @@ class Bm25Index:
                 return cls(None, vocabulary)
             scorer = bm25s.BM25.load(folder, mmap=True, load_vocab=False, show_progress=False)
             _check(scorer, len(vocabulary))
-        except (OSError, ValueError, EOFError, KeyError, TypeError) as error:
+        except _DAMAGE as error:
+            reason = " ".join(str(error).split())[:200]
             raise KnowledgeBaseError(
-                f"The BM25 index {folder} is damaged ({error}); delete the knowledge base and "
+                f"The BM25 index {folder} is damaged ({reason}); delete the knowledge base and "
                 "index again"
             ) from error
         # Plain arrays over the mapped memory: numpy's memmap class makes every slice dear.
@@ -127,6 +134,13 @@ class Bm25Index:
             (name, np.asarray(scorer.scores[name])) for name in ("data", "indices", "indptr")
         )
         return cls(scorer, vocabulary)
+
+
+_DAMAGE = (
+    *(OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, IndexError),
+    *(RecursionError, SyntaxError, TokenError),
+)
+"""What bm25s and numpy raise over files that were cut or overwritten."""
 
 
 def _hash_once(hashes: dict[str, int], term: str) -> int:
