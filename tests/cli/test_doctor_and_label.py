@@ -63,3 +63,35 @@ def test_label_mistakes_exit_2(ragweave: Run, tmp_path: Path) -> None:
     (tmp_path / "good.jsonl").write_text('{"question": "q", "needed": true}\n', "utf-8")
     done = ragweave("label", "needed", "good.jsonl", "--out", "no/t.jsonl", cwd=tmp_path)
     assert (done.returncode, "no/t.jsonl" in done.stderr) == (2, True)
+
+
+def test_doctor_measures_a_model_and_names_faster_builds(ragweave: Run, tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+    import tiny_gguf
+
+    tiny_gguf.write(tmp_path / "m.gguf")
+    done = ragweave("doctor", "--model", "llamacpp:m.gguf?n_threads=1&repack=off", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "tokens a second, generation" in done.stdout
+    assert "extra buffers off: as asked for" in done.stdout
+    for folder in ("/whl/cu", "/whl/rocm", "/whl/vulkan", "/whl/metal"):
+        assert folder in done.stdout or "sees a GPU" in done.stdout
+    assert "generation" not in ragweave("doctor", "--model", "m.gguf", "--no-speed", cwd=tmp_path).stdout  # fmt: skip
+
+
+def test_a_model_file_that_cannot_be_used_exits_2(ragweave: Run, tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+    import tiny_gguf
+
+    tiny_gguf.write(tmp_path / "base.gguf", template=None)
+    tiny_gguf.write(tmp_path / "new.gguf", architecture="qwen99")
+    (tmp_path / "cut.gguf").write_bytes((tmp_path / "base.gguf").read_bytes()[:-1000])
+    for name, said in (("base", "no chat template"), ("new", "qwen99"), ("cut", "incomplete")):
+        done = ragweave(
+            *("ask", "Who?", "-m", "direct", "--model", f"llamacpp:{name}.gguf"), cwd=tmp_path
+        )
+        assert done.returncode == 2, done.stderr
+        assert said in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
