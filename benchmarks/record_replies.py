@@ -25,6 +25,7 @@ from langchain_core.outputs import LLMResult
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.reply_readers import read_record
+
 from ragweave import build_graph
 from ragweave.corpus import corpus_documents
 from ragweave.errors import RagweaveError

@@ -48,7 +48,10 @@ def read_record(record: dict[str, Any]) -> Any:
     if node == "self_ask":
         own = seen.rpartition("Question: ")[2]
         step = parse_self_ask(
-            reply, kind, PromptParts(record["question"], SELF_ASK, own), first="Follow up" not in own
+            reply,
+            kind,
+            PromptParts(record["question"], SELF_ASK, own),
+            first="Follow up" not in own,
         )
         return [step.kind, step.text]
     answers = REASONING_EXAMPLES if node == "reason" else ("1891",) if node in REASONING else ()

@@ -64,7 +64,12 @@ def shown(branch: Mapping[str, Any], options: BlendingOptions) -> dict[str, str]
 def reasoned_answer(name: str) -> AnswerStep:
     """Return the answer step that reasons over the knowledge that is left (section 3.4)."""
     return AnswerStep(
-        name, "reason", closed_template="reason_closed", reasons=True, examples=EXAMPLE_ANSWERS, values=shown
+        name,
+        "reason",
+        closed_template="reason_closed",
+        reasons=True,
+        examples=EXAMPLE_ANSWERS,
+        values=shown,
     )
 
 

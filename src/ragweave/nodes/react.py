@@ -116,7 +116,9 @@ def transcript(hops: Sequence[Hop], passages: Sequence[Document], *, last: bool)
         seen = [doc for doc in passages if doc.metadata.get("query") in names]
         blocks.append(_block(number, hop, seen))
     if last:
-        blocks.append("No search is left: write Finish with the answer in square brackets, or Finish[Unknown].")
+        blocks.append(
+            "No search is left: write Finish with the answer in square brackets, or Finish[Unknown]."
+        )
     return "\n".join([*blocks, f"Thought {len(hops) + 1}:"])
 
 
@@ -143,9 +145,7 @@ def react_update(
     if last:
         said = read_last(reply.text, state["answer_kind"], parts)
     else:
-        said = parse_react(
-            reply.text, state["answer_kind"], parts, observed=bool(_searched(hops))
-        )
+        said = parse_react(reply.text, state["answer_kind"], parts, observed=bool(_searched(hops)))
     refused = [rejected(config, NAME, said.rejected)] if said.rejected else []
     gives_up = said.action == "finish" and said.argument == UNKNOWN and not hops and not last
     if said.action == "finish" and not gives_up:

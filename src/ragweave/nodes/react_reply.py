@@ -12,15 +12,13 @@ from typing import Literal
 
 from ragweave.nodes.replies import ReadAnswer, Rejected, bare_text, parse_answer, read_answer
 from ragweave.state import AnswerType
-from ragweave.tools.text.echo import PromptParts, is_echo
+from ragweave.tools.text.echo import NO_PARTS, PromptParts, is_echo
 from ragweave.tools.text.normalize import words
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
 # What may repeat is possessive and stays on its line: no reply can make these patterns try many
 # ways to read it.
-_LABELLED = (
-    r"^[^\w\n]*+action[ \t]*+#?\d*+[*_ \t]*+[:：][*_`\" \t]*+(?P<labelled>search|finish)\b"
-)
+_LABELLED = r"^[^\w\n]*+action[ \t]*+#?\d*+[*_ \t]*+[:：][*_`\" \t]*+(?P<labelled>search|finish)\b"
 _BARE = r"\b(?P<bare>search|finish)(?=[*_`]{0,3}[ \t]{0,9}\[)"
 _ACTION = re.compile(rf"{_LABELLED}|{_BARE}", re.IGNORECASE | re.MULTILINE)
 _INPUT = re.compile(
@@ -50,8 +48,7 @@ _PLANS = re.compile(
 """Words of a thought that plans, or speaks of what was read; a plain statement has none."""
 _IS = re.compile(r"\b(?:is|are|was|were)\b", re.IGNORECASE)
 _SMALL = frozenset(
-    "a an the of in on at for to by with from and or is are was were be been do does did has have"
-    " had which what who whom whose when where why how that this it its as".split()
+    ["a", "an", "the", "of", "in", "on", "at", "for", "to", "by", "with", "from", "and", "or", "is", "are", "was", "were", "be", "been", "do", "does", "did", "has", "have", "had", "which", "what", "who", "whom", "whose", "when", "where", "why", "how", "that", "this", "it", "its", "as"]
 )
 _STATEMENT = 40
 """Words of a thought that may be read as the answer; longer ones reason."""
@@ -79,7 +76,7 @@ class ReactReply:
 def parse_react(
     reply: str,
     answer_type: AnswerType,
-    parts: PromptParts = PromptParts(),
+    parts: PromptParts = NO_PARTS,
     *,
     observed: bool = False,
 ) -> ReactReply:
@@ -122,7 +119,7 @@ def last_answer(reply: str, answer_type: AnswerType) -> str:
 
 
 def read_last(
-    reply: str, answer_type: AnswerType, parts: PromptParts = PromptParts()
+    reply: str, answer_type: AnswerType, parts: PromptParts = NO_PARTS
 ) -> ReactReply:
     """Read the last reply as `last_answer` does; or Unknown, and why, where it is an echo."""
     text = _own(reply)

@@ -40,7 +40,8 @@ _NONE = re.compile(
 _LEAD = re.compile(r"\A\s*(?:[-*•+]|[0-9]{1,3}[.)](?=\s+\S))\s+")
 _LIMIT = 6000
 _COPIED = re.compile(
-    r"(?:[-*•+] )?\**(?:knowledge|passage|sentence|document) ([0-9]{1,3})\** ?[:|-] ?", re.IGNORECASE
+    r"(?:[-*•+] )?\**(?:knowledge|passage|sentence|document) ([0-9]{1,3})\** ?[:|-] ?",
+    re.IGNORECASE,
 )
 _ITEM = re.compile(r"\s*(?:[-*•+]|[0-9]{1,3}[.)])\s+")
 

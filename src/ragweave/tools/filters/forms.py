@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-
 _ASKED = "Is this claim true? "
 _VERDICTS = frozenset({"yes", "no", "true", "false", "supports", "refutes"})
 

@@ -50,15 +50,15 @@ _SOURCE = (
     r"(?:(?:passages?|contexts?|texts?|documents?|information|inputs?|articles?|sources?|details?|"
     r"paragraphs?|excerpts?|snippets?|content|prompt|search results?|sentences?)\b(?: \d+)?)"
 )
-_SOURCES = (
-    rf"(?:(?:the|these|this|those|your|any|all|of|my|both) )*(?:\w+ ){{0,3}}{_SOURCE}"
-)
+_SOURCES = rf"(?:(?:the|these|this|those|your|any|all|of|my|both) )*(?:\w+ ){{0,3}}{_SOURCE}"
 _GIVES = r"(?:say|give|make|contain|provide|offer|tell|include|state|mention|hold)s?|ha(?:s|ve)"
 _MISSING = (
     r"(?:mentioned|specified|stated|given|provided|addressed|discussed|disclosed|indicated|listed"
     r"|explained|determined|available|known|included|named|covered|revealed|identified)"
 )
-_IN_SOURCE = rf"(?: (?:in|by|from|within|on)\b(?: \w+){{0,4}}? {_SOURCE}| anywhere| at all|$|[,;(]| -)"
+_IN_SOURCE = (
+    rf"(?: (?:in|by|from|within|on)\b(?: \w+){{0,4}}? {_SOURCE}| anywhere| at all|$|[,;(]| -)"
+)
 _LEAD = re.compile(
     r"(?:based on|according to|given|from|in|as per|judging by|with|without) (?:[^\s,.;:]+ ){0,7}?"
     r"(?:passages?|contexts?|texts?|information|documents?|inputs?|details|data|articles?)"
@@ -295,8 +295,7 @@ def _recovers(sentences: list[str], *, anywhere: bool = False) -> bool:
 def _another_says(sentences: list[str]) -> bool:
     """Does a sentence about another passage give what the first one lacks?"""
     return any(
-        _ANOTHER.match(one) and _VALUE.search(one) and not _REFUSALS.match(one)
-        for one in sentences
+        _ANOTHER.match(one) and _VALUE.search(one) and not _REFUSALS.match(one) for one in sentences
     )
 
 
