@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ragweave.nodes.augment_prompts import EXAMPLE_ANSWERS as REASONING_EXAMPLES
@@ -15,30 +16,37 @@ from ragweave.tools.claims import parse_ids, parse_judgement, parse_rewrite
 from ragweave.tools.text.echo import Examples, PromptParts, examples_in
 
 REASONING = ("cot", "pruning", "summary", "reason", "flare")
-FREE = ("draft", "external", "internal", "read")
+FREE = ("knowledge_filter", "draft", "external", "internal", "read")
 
 
 def read_record(record: dict[str, Any]) -> Any:
     """Read a recorded reply as its step does."""
-    node, reply, kind = record["node"], record["reply"], record["answer_type"]
-    seen = str(record["prompt"][-1][1])
-    if node in ("judge", "judge_claim"):
-        return parse_judgement(reply)
-    if node == "need":
-        return parse_need(reply)
-    if node == "topic":
-        return read_topic(reply)
+    node, reply = record["node"], record["reply"]
+    plain: dict[str, Callable[[str], object]] = {
+        "judge": parse_judgement,
+        "judge_claim": parse_judgement,
+        "need": parse_need,
+        "topic": read_topic,
+    }
+    if node in plain:
+        return plain[node](reply)
     if node == "rewrite":
         read = parse_rewrite(reply, record["question"])
         return [[one[0], one.query] for one in (*read.questions, *read.claims)]
     if node == "filter_context":
         return parse_ids(reply, len(record["titles"]))
-    if node == "knowledge_filter":
-        if "ONLY the ids" not in seen:
-            return "text" if bare_text(reply) else ""
+    names_ids = "ONLY the ids" in record["prompt"][-1][1]
+    if node == "knowledge_filter" and names_ids:
         return parse_ids(reply, len(record["titles"]), record["titles"])
     if node in FREE:
         return "text" if bare_text(reply) else ""
+    return _read_step(record)
+
+
+def _read_step(record: dict[str, Any]) -> Any:
+    """Read a step of a chain, or an answer."""
+    node, reply, kind = record["node"], record["reply"], record["answer_type"]
+    seen = str(record["prompt"][-1][1])
     if node == "react":
         before, _, own = seen.rpartition("Question: ")
         shown = examples_in(before, answers=r"Finish\[(.+)\]", queries=r"Search\[(.+)\]")

@@ -12,7 +12,7 @@ from typing import Literal
 
 from ragweave.nodes.replies import ReadAnswer, Rejected, bare_text, parse_answer, read_answer
 from ragweave.state import AnswerType
-from ragweave.tools.text.echo import PromptParts, is_echo
+from ragweave.tools.text.echo import NO_PARTS, PromptParts, is_echo
 from ragweave.tools.text.normalize import words
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
@@ -117,7 +117,7 @@ class ReactReply:
 def parse_react(
     reply: str,
     answer_type: AnswerType,
-    parts: PromptParts = PromptParts(),
+    parts: PromptParts = NO_PARTS,
     *,
     observed: bool = False,
 ) -> ReactReply:
@@ -159,9 +159,7 @@ def last_answer(reply: str, answer_type: AnswerType) -> str:
     return read_last(reply, answer_type).argument
 
 
-def read_last(
-    reply: str, answer_type: AnswerType, parts: PromptParts = PromptParts()
-) -> ReactReply:
+def read_last(reply: str, answer_type: AnswerType, parts: PromptParts = NO_PARTS) -> ReactReply:
     """Read the last reply as `last_answer` does; or Unknown, and why, where it is an echo."""
     text = _own(reply)
     actions = _actions(text)

@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage
 
 from ragweave.state import AnswerType
 from ragweave.tools.text.bound import bounded
-from ragweave.tools.text.echo import EchoKind, PromptParts, echo_of
+from ragweave.tools.text.echo import NO_PARTS, EchoKind, PromptParts, echo_of
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.thinking import without_thinking
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
@@ -101,7 +101,7 @@ def parse_answer(reply: str, answer_type: AnswerType) -> str:
 def read_answer(
     reply: str,
     answer_type: AnswerType,
-    parts: PromptParts = PromptParts(),
+    parts: PromptParts = NO_PARTS,
     *,
     reasons: bool = False,
 ) -> ReadAnswer:

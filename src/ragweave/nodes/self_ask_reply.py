@@ -12,7 +12,7 @@ from typing import Literal
 
 from ragweave.nodes.replies import ReadAnswer, Rejected, bare_text, read_answer
 from ragweave.state import AnswerType
-from ragweave.tools.text.echo import PromptParts, is_echo
+from ragweave.tools.text.echo import NO_PARTS, PromptParts, is_echo
 
 # What may repeat is possessive: no reply can make these patterns try many ways to read it.
 _COLON = r"[*_ \t]*+[:：][*_]*+"
@@ -46,7 +46,7 @@ class SelfAskReply:
 
 
 def parse_self_ask(
-    reply: str, answer_type: AnswerType, parts: PromptParts = PromptParts(), *, first: bool
+    reply: str, answer_type: AnswerType, parts: PromptParts = NO_PARTS, *, first: bool
 ) -> SelfAskReply:
     """Read the next step off a reply.
 
@@ -77,9 +77,7 @@ def final_answer(reply: str, answer_type: AnswerType) -> str:
     return read_final(reply, answer_type).answer
 
 
-def read_final(
-    reply: str, answer_type: AnswerType, parts: PromptParts = PromptParts()
-) -> ReadAnswer:
+def read_final(reply: str, answer_type: AnswerType, parts: PromptParts = NO_PARTS) -> ReadAnswer:
     """Read the final answer as `final_answer` does; or Unknown, and why, where it is an echo."""
     text = bare_text(reply)
     mark = re.search(_FINAL, text, re.IGNORECASE)

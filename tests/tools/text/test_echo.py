@@ -41,7 +41,7 @@ def test_what_is_observed_supports_an_example() -> None:
 
 
 def test_a_reasoning_without_its_conclusion_is_no_answer() -> None:
-    said = "Passage 1 is about ice and so it cannot answer."
+    said = "Passage 1 is about ice. Passage 2 is about ferries."
     assert read_answer(said, "short", reasons=True) == ("Unknown", "no_conclusion")
     assert read_answer("1891", "short", reasons=True) == ("1891", "")
     two = "The ferry was built in Verra. It is old. So it is the Blue Heron."

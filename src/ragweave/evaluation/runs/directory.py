@@ -42,7 +42,7 @@ class RunDirectory:
         """The settings that the run was made with.
 
         Raises:
-            UsageError: It is no run, or one of another format.
+            UsageError: It is not a run, or one of a later format.
         """
         file = self.path / SETTINGS
         try:
@@ -51,8 +51,8 @@ class RunDirectory:
             raise UsageError(f"{self.path}: is no run (it has no {SETTINGS})") from error
         except (OSError, ValueError) as error:
             raise UsageError(f"{file}: cannot be read: {error}") from error
-        if not isinstance(values, dict) or values.get("format") != FORMAT:
-            raise UsageError(f"{file}: is no run of format {FORMAT}")
+        if not isinstance(values, dict) or values.get("format") not in range(1, FORMAT + 1):
+            raise UsageError(f"{file}: is not a run of format {FORMAT} or older")
         return RunSettings.from_plain(values)
 
 

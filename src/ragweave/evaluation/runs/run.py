@@ -156,6 +156,7 @@ def checked(settings: RunSettings, config: RunConfig) -> Dataset:
     Raises:
         UsageError: The data set or a trained part has changed, or a dollar budget has no prices.
     """
+    settings.check_current()
     check_parts(settings)
     if config.budget_usd is not None and not settings.prices:
         raise UsageError("--budget-usd needs prices: begin the run with --price INPUT,OUTPUT")

@@ -143,7 +143,19 @@ class RunSettings:
         }
         only = values.get("only")
         rest["only"] = None if only is None else tuple(only)
-        return cls(**rest)
+        return cls(**rest | _of_today(rest))
+
+    def check_current(self) -> None:
+        """Check that a run can go on as it began.
+
+        Raises:
+            UsageError: It began in an earlier version, under which its settings meant another thing.
+        """
+        if self.format != FORMAT:
+            raise UsageError(
+                f"the run began in an earlier version, in which --gold {self.gold} handed passages "
+                "to every method: it can be reported, but not resumed; begin a new run"
+            )
 
     @property
     def planned(self) -> int:
@@ -151,6 +163,16 @@ class RunSettings:
         there = self.questions if self.only is None else len(self.only)
         part, parts = self.shard
         return len(range(part - 1, min(self.limit or self.sample or there, there), parts))
+
+
+def _of_today(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what settings of format 1 are called today; its gold runs cannot be resumed."""
+    if values["format"] != 1:
+        return {}
+    if values["gold"] != "as_found":
+        return {"passages": "given"}
+    passages = "given" if values["corpus"] == "given" else "searched"
+    return {"passages": passages, "format": FORMAT}
 
 
 def versions() -> dict[str, str]:

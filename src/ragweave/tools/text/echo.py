@@ -30,6 +30,9 @@ class PromptParts(NamedTuple):
     """Text that may support an answer: the passages, or what was found so far."""
 
 
+NO_PARTS = PromptParts()
+"""Of a prompt nothing is known."""
+
 EchoKind = Literal["", "delimiter", "question", "placeholder", "example"]
 
 _LONGEST = 2000
@@ -56,12 +59,12 @@ _POLAR = re.compile(
 )
 
 
-def is_echo(said: str, parts: PromptParts = PromptParts()) -> bool:
+def is_echo(said: str, parts: PromptParts = NO_PARTS) -> bool:
     """Tell whether an answer, a query or a claim is an echo of the prompt; see `echo_of`."""
     return bool(echo_of(said, parts))
 
 
-def echo_of(said: str, parts: PromptParts = PromptParts()) -> EchoKind:
+def echo_of(said: str, parts: PromptParts = NO_PARTS) -> EchoKind:
     """Return what of the prompt `said` is an echo of, or "".
 
     * `delimiter`: the mark around a passage, with or without its title, or its number.
