@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from ragweave.tools.confidence import Token
@@ -28,7 +29,7 @@ def first_doubtful(
     unsure = [token for token in tokens if token.probability < threshold]
     for one in split_sentences(text[begin:])[trusted:]:
         sentence = Sentence(one.text, begin + one.start, begin + one.end)
-        if any(token.touches(sentence.start, sentence.end) for token in unsure):
+        if _touched(unsure, sentence.start, sentence.end):
             return sentence
     return None
 
@@ -45,10 +46,14 @@ def masked(sentence: Sentence, tokens: Sequence[Token], below: float) -> str:
     kept = [
         word.group()
         for word in re.finditer(r"\S+", sentence.text)
-        if not any(
-            token.touches(sentence.start + word.start(), sentence.start + word.end())
-            for token in unsure
-        )
+        if not _touched(unsure, sentence.start + word.start(), sentence.start + word.end())
     ]
     query = _CONCLUSION.sub("", " ".join(kept))
     return query if re.search(r"\w", query) else ""
+
+
+def _touched(tokens: Sequence[Token], start: int, end: int) -> bool:
+    """Say whether one of `tokens`, in reading order, has a part in the characters given."""
+    first = bisect_left(tokens, start, key=lambda token: token.end)
+    behind = bisect_left(tokens, end, key=lambda token: token.start)
+    return any(token.touches(start, end) for token in tokens[first:behind])
