@@ -69,7 +69,7 @@ def test_passages_that_did_not_fit_the_prompt_are_not_named_but_fall_back() -> N
         "concat_pf",
         model=ScriptedChat(replies=lambda seen: "Unknown" if "one" in seen.passages[0] else "Two"),
         retriever=ListRetriever(documents=texts),
-        prompt_tokens=400,
+        prompt_tokens=360,
     )
     out = graph.invoke({"question": "Which?"})
     assert (out["answer"], [doc.id for doc in out["passages"]]) == ("Two", ["p1", "p2"])
@@ -79,7 +79,7 @@ def test_passages_that_did_not_fit_the_prompt_are_not_named_but_fall_back() -> N
         "concat",
         model=ScriptedChat(replies=lambda _seen: "One"),
         retriever=ListRetriever(documents=texts),
-        prompt_tokens=400,
+        prompt_tokens=360,
     ).invoke({"question": "Which?"})
     assert [doc.id for doc in answered["passages"]] == ["p0"]
 

@@ -14,9 +14,10 @@ from ragweave.tools.models import ChatModel, Models, chat_model
 from ragweave.tools.models.bindings import unbound
 from ragweave.tools.parts import PartRole
 from ragweave.tools.parts.chat import PartChat
-from ragweave.tools.parts.engines import SCORES
 from ragweave.tools.parts.filter import trained_filter
-from ragweave.tools.parts.spec import inspected, is_part_spec
+from ragweave.tools.parts.kinds import SCORES
+from ragweave.tools.parts.spec import inspected
+from ragweave.tools.providers import is_part_spec
 
 _ROLES = {"proxy": "proxy", "judge": "judge", "rewriter": "rewrite", "filter_model": "filter"}
 """Arguments of `build_graph`, and the roles that they fill."""

@@ -26,7 +26,7 @@ from ragweave.studio.served import check_context, served
 from ragweave.studio.settings import Sources, studio_options
 from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import Models
-from ragweave.tools.parts.spec import PREFIX
+from ragweave.tools.providers import PREFIX
 
 Factory = Callable[[ServerRuntime[Any]], Awaitable[CompiledGraph]]
 

@@ -8,7 +8,8 @@ import pytest
 from tests.tiny_parts import finish
 
 from ragweave.errors import UsageError
-from ragweave.tools.parts.spec import absolute_spec, inspected, is_part_spec, part_spec
+from ragweave.tools.parts.spec import absolute_spec, inspected
+from ragweave.tools.providers import is_part_spec, part_spec
 
 
 @pytest.mark.parametrize(

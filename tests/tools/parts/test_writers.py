@@ -16,15 +16,10 @@ from tests.training.large import tiny  # noqa: E402
 
 from ragweave.errors import ModelError, UsageError  # noqa: E402
 from ragweave.tools.parts import ModelCard, write_card  # noqa: E402
-from ragweave.tools.parts.bases import find_base_model  # noqa: E402
 from ragweave.tools.parts.forms import KNOWN, PartInput, judge_input  # noqa: E402
-from ragweave.tools.parts.weights import (  # noqa: E402
-    adapters_over,
-    quiet,
-    read_model,
-    read_tokenizer,
-)
+from ragweave.tools.parts.weights import adapters_over, read_model, read_tokenizer  # noqa: E402
 from ragweave.tools.parts.writers import load_writer  # noqa: E402
+from ragweave.tools.scorers.local import find_base_model, quiet  # noqa: E402
 
 INPUTS = [judge_input(row["question"], row["draft"] * 3) for row in tiny.judge_rows(5)]
 

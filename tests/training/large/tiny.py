@@ -10,7 +10,7 @@ import transformers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from ragweave.tools.parts.forms import LEADS as LEADS
-from ragweave.tools.parts.weights import quiet
+from ragweave.tools.scorers.local import quiet
 from ragweave.training.job import Job, Watch
 from ragweave.training.settings import Settings
 from ragweave.training.splits import Split

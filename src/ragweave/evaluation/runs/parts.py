@@ -13,7 +13,8 @@ from ragweave.evaluation.runs.settings import RunSettings
 from ragweave.evaluation.runs.systems import System
 from ragweave.graphs.trained import filter_option, part_for
 from ragweave.tools.filters import FILTERS
-from ragweave.tools.parts.spec import absolute_spec, is_part_spec
+from ragweave.tools.parts.spec import absolute_spec
+from ragweave.tools.providers import is_part_spec
 
 
 def settled_models(models: Mapping[str, str]) -> dict[str, str]:

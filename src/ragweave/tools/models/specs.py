@@ -14,8 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 from ragweave.tools.models.roles import ChatModel
-from ragweave.tools.parts.spec import is_part_spec
-from ragweave.tools.providers import MODELS, ModelProvider
+from ragweave.tools.providers import MODELS, ModelProvider, is_part_spec
 
 
 def chat_model(spec: str | ChatModel) -> ChatModel:
@@ -53,9 +52,9 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
     if kind in MODELS:
         return _made(kind, head, name, settings)
     if is_part_spec(head):
-        return _part(head, settings)
+        return _made("part", head, head, settings)
     if not name:
-        forms = ", ".join(repr(one.spec) for one in MODELS.values() if one is not PART)
+        forms = ", ".join(repr(one.spec) for one in MODELS.values() if one.name != "part")
         raise UsageError(
             f"unknown model {head!r}: use {forms}, 'provider:NAME' or the folder of a trained part"
         )
@@ -64,7 +63,7 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
 
 def _made(kind: str, head: str, name: str, settings: dict[str, Any]) -> ChatModel:
     make = partial(MODELS[kind].make, name, settings)
-    model = _checked(head, {}, make)
+    model = checked_model(head, {}, make)
     if not isinstance(model, Runnable):
         raise UsageError(
             f"model {head!r}: {MODELS.package(kind)} must make a LangChain chat model, not "
@@ -124,7 +123,12 @@ def _value(name: str, text: str) -> Any:
     return value if isinstance(value, int | float | bool) or value is None else text
 
 
-def _checked(spec: str, settings: Mapping[str, Any], make: Callable[..., object]) -> ChatModel:
+def checked_model(spec: str, settings: Mapping[str, Any], make: Callable[..., object]) -> ChatModel:
+    """Make a model, its settings' faults told as the caller's mistake.
+
+    Raises:
+        UsageError: `make` does not understand the settings.
+    """
     try:
         return cast("ChatModel", make(**settings))
     except (TypeError, ValueError) as fault:
@@ -142,7 +146,7 @@ def _reason(fault: Exception) -> str:
     return f"{name}{first['msg']}"
 
 
-def _known(kind: str, settings: Mapping[str, Any], model: type[BaseModel]) -> None:
+def check_settings(kind: str, settings: Mapping[str, Any], model: type[BaseModel]) -> None:
     """Raise `UsageError` for a setting that `model` does not have by name or alias."""
     fields = model.model_fields
     unknown = settings.keys() - fields.keys() - {one.alias for one in fields.values()}
@@ -155,8 +159,8 @@ def _extractive(name: str, settings: Mapping[str, Any]) -> ChatModel:
 
     if name:
         raise UsageError(f"'extractive' takes settings behind '?', not a name ({name!r})")
-    _known("extractive", settings, ExtractiveChat)
-    return _checked("extractive", settings, ExtractiveChat)
+    check_settings("extractive", settings, ExtractiveChat)
+    return checked_model("extractive", settings, ExtractiveChat)
 
 
 def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
@@ -169,7 +173,7 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
     if not name:
         raise UsageError("name the model: 'openai:gpt-4o-mini'")
     settings = _with_body(dict(settings))
-    _known("openai", settings, ChatOpenAI)
+    check_settings("openai", settings, ChatOpenAI)
     url = settings.get("base_url")
     if url is not None and not str(url).startswith(("http://", "https://")):
         raise UsageError(f"base_url must begin with http:// or https://, not {url!r}")
@@ -181,7 +185,9 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
                 f"('openai:{name}?base_url=http://localhost:8000/v1')"
             )
         settings = {"api_key": "none", **settings}
-    return _checked(f"openai:{name}", {"model": name, "temperature": 0.0, **settings}, ChatOpenAI)
+    return checked_model(
+        f"openai:{name}", {"model": name, "temperature": 0.0, **settings}, ChatOpenAI
+    )
 
 
 _BODY = ("top_k", "min_p", "repetition_penalty", _KWARGS)
@@ -205,7 +211,7 @@ def _llamacpp(path: str, settings: Mapping[str, Any]) -> ChatModel:
 
     if not path:
         raise UsageError("name the GGUF file: 'llamacpp:model.gguf'")
-    return _checked(f"llamacpp:{path}", {"path": path, **settings}, LlamaCppChat)
+    return checked_model(f"llamacpp:{path}", {"path": path, **settings}, LlamaCppChat)
 
 
 def _smollm2(name: str, settings: Mapping[str, Any]) -> ChatModel:
@@ -214,15 +220,6 @@ def _smollm2(name: str, settings: Mapping[str, Any]) -> ChatModel:
     if name:
         raise UsageError(f"'smollm2' takes settings behind '?', not a name ({name!r})")
     return _llamacpp(str(smollm2_file()), settings)
-
-
-def _part(folder: str, settings: Mapping[str, Any]) -> ChatModel:
-    from ragweave.tools.parts.chat import PartChat
-
-    if not folder:
-        raise UsageError("name the trained part's folder: 'part:judge/'")
-    _known("part", settings, PartChat)
-    return _checked(f"part:{folder}", {"folder": folder, **settings}, PartChat)
 
 
 def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
@@ -268,11 +265,4 @@ SMOLLM2 = ModelProvider(
     "language model, small; settings as for `llamacpp`",
     make=_smollm2,
 )
-PART = ModelProvider(
-    name="part",
-    spec="part:FOLDER",
-    summary="a trained judge, rewriter or generator for its role; a folder alone, `judge/`, will "
-    "do",
-    make=_part,
-)
-PROVIDERS = (EXTRACTIVE, OPENAI, LLAMACPP, SMOLLM2, PART)
+PROVIDERS = (EXTRACTIVE, OPENAI, LLAMACPP, SMOLLM2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
@@ -13,9 +13,13 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field, PrivateAttr
 
 from ragweave.errors import UsageError
+from ragweave.tools.models.roles import ChatModel
+from ragweave.tools.models.specs import check_settings, checked_model
 from ragweave.tools.parts.card import ModelCard, PartRole
-from ragweave.tools.parts.engines import SCORES, Scoring, card_of, engine_of
+from ragweave.tools.parts.engines import engine_of
+from ragweave.tools.parts.kinds import SCORES, Scoring, card_of
 from ragweave.tools.parts.replies import TASKS, PartReply, scored_verdict, written_reply
+from ragweave.tools.providers import ModelProvider
 from ragweave.tools.tasks import Task, task_of
 
 if TYPE_CHECKING:
@@ -152,3 +156,19 @@ def _usage(reply: PartReply) -> UsageMetadata:
     return UsageMetadata(
         input_tokens=reply.input_tokens, output_tokens=reply.output_tokens, total_tokens=total
     )
+
+
+def _part(folder: str, settings: Mapping[str, Any]) -> ChatModel:
+    if not folder:
+        raise UsageError("name the trained part's folder: 'part:judge/'")
+    check_settings("part", settings, PartChat)
+    return checked_model(f"part:{folder}", {"folder": folder, **settings}, PartChat)
+
+
+PART = ModelProvider(
+    name="part",
+    spec="part:FOLDER",
+    summary="a trained judge, rewriter or generator for its role; a folder alone, `judge/`, will "
+    "do",
+    make=_part,
+)

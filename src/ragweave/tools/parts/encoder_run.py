@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
-from ragweave.tools.parts.weights import best_device, quiet
+from ragweave.tools.parts.weights import best_device
+from ragweave.tools.scorers.local import quiet
 
 Features = Mapping[str, NDArray[np.int64]]
 """`input_ids`, `attention_mask`, … of a batch, each (rows, tokens)."""

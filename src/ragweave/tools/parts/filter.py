@@ -16,9 +16,10 @@ from ragweave.tools.filters.spans import Span, scored, spans_of
 from ragweave.tools.models.specs import read_settings
 from ragweave.tools.parts.align import aligned
 from ragweave.tools.parts.card import ModelCard
-from ragweave.tools.parts.engines import READS, SCORES, WRITES, Scoring, card_of, engine_of
+from ragweave.tools.parts.engines import engine_of
 from ragweave.tools.parts.forms import filter_input
-from ragweave.tools.parts.spec import part_spec
+from ragweave.tools.parts.kinds import READS, SCORES, WRITES, Scoring, card_of
+from ragweave.tools.providers import part_spec
 from ragweave.tools.tasks import task_passages
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Literal, overload
 from ragweave.tools.parts.card import PartRole, read_card
 from ragweave.tools.parts.chat import PartChat
 from ragweave.tools.parts.filter import TrainedFilter
-from ragweave.tools.parts.spec import existing
+from ragweave.tools.providers import existing
 
 
 @overload

@@ -17,7 +17,7 @@ from ragweave.tools.parts.forms import (
 from ragweave.tools.tasks import Task, TaskName
 
 if TYPE_CHECKING:
-    from ragweave.tools.parts.engines import Scoring
+    from ragweave.tools.parts.kinds import Scoring
     from ragweave.tools.parts.writers import TextWriter
 
 TASKS: Mapping[PartRole, TaskName] = MappingProxyType(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
 import warnings
-from collections.abc import Iterator, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
+from ragweave.tools.scorers.local import quiet
 
 _SAFE = {"local_files_only": True, "trust_remote_code": False}
 _ADAPTER_FILE = "adapter_config.json"
@@ -149,28 +147,6 @@ def has_bfloat16(device: str) -> bool:
     import torch
 
     return device.startswith("cuda") and torch.cuda.is_bf16_supported(including_emulation=False)
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Keep transformers' bars, and its and sentence-transformers' warnings, off the screen."""
-    theirs: Any = import_module("transformers.utils.logging")
-    other = logging.getLogger("sentence_transformers")
-    shown, level, other_level = (
-        theirs.is_progress_bar_enabled(),
-        theirs.get_verbosity(),
-        other.level,
-    )
-    theirs.disable_progress_bar()
-    theirs.set_verbosity_error()
-    other.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        other.setLevel(other_level)
-        theirs.set_verbosity(level)
-        if shown:
-            theirs.enable_progress_bar()
 
 
 def _dtype(name: str) -> Any:

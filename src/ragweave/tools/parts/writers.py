@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragweave.errors import UsageError
-from ragweave.tools.parts.bases import find_base_model
 from ragweave.tools.parts.card import PartRole, read_card
-from ragweave.tools.parts.engines import WRITES
 from ragweave.tools.parts.fitting import fit_input
 from ragweave.tools.parts.forms import LEADS, PartInput
 from ragweave.tools.parts.generation import ends, generate, without_end
+from ragweave.tools.parts.kinds import WRITES
 from ragweave.tools.parts.safe import check_safe
 from ragweave.tools.parts.weights import (
     best_device,
@@ -25,6 +24,7 @@ from ragweave.tools.parts.weights import (
     read_tokenizer,
     with_adapter,
 )
+from ragweave.tools.scorers.local import find_base_model
 
 _OPENED = re.compile(r"<\s+(?=/?[A-Z])")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
-from ragweave.tools.parts.weights import quiet
 from ragweave.tools.scorers.encode import Encoded, encode, start_token
+from ragweave.tools.scorers.local import quiet
 
 Kind = Literal["causal", "seq2seq", "auto"]
 

@@ -75,8 +75,8 @@ def _made(kind: str, name: str, settings: dict[str, Any]) -> LogprobScorer:
         from ragweave.tools.scorers.llamacpp import LlamaCppScorer
 
         return LlamaCppScorer(Path(name), **settings)
-    from ragweave.tools.parts.bases import find_base_model
     from ragweave.tools.scorers.huggingface import HuggingFaceScorer
+    from ragweave.tools.scorers.local import find_base_model
 
     try:
         folder = find_base_model(name)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from ragweave.tools.parts.bases import find_base_model
 from ragweave.tools.parts.card import PartRole
 from ragweave.tools.parts.weights import adapters_over, read_model
+from ragweave.tools.scorers.local import find_base_model
 from ragweave.training.job import Job
 from ragweave.training.large.examples import EncodedRows
 from ragweave.training.large.fit import LargeRecipe, Learner

@@ -7,18 +7,17 @@ from pathlib import Path
 
 from ragweave.errors import UsageError
 from ragweave.tools.files import is_full_disk
-from ragweave.tools.parts.bases import find_base_model
 from ragweave.tools.parts.card import PartRole, read_card
 from ragweave.tools.parts.forms import LEADS
 from ragweave.tools.parts.safe import check_safe
 from ragweave.tools.parts.weights import (
     greedy,
     need_transformers,
-    quiet,
     read_model,
     read_tokenizer,
     with_adapter,
 )
+from ragweave.tools.scorers.local import find_base_model, quiet
 
 _LLAMA_CPP = "llama.cpp"
 _QUANT = "Q4_K_M"

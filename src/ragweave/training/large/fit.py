@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ragweave.tools.parts.bases import find_base_model
 from ragweave.tools.parts.card import PartRole
-from ragweave.tools.parts.weights import greedy, quiet, read_tokenizer
+from ragweave.tools.parts.weights import greedy, read_tokenizer
 from ragweave.tools.parts.writers import TextWriter
+from ragweave.tools.scorers.local import find_base_model, quiet
 from ragweave.training.job import CHECKPOINTS, Fitted, Job, Shown
 from ragweave.training.large.examples import Encoder, encoder, shown
 from ragweave.training.large.measuring import measure

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragweave.errors import MissingExtraError, UsageError
-from ragweave.tools.parts.bases import find_base_model
 from ragweave.tools.parts.encoder_files import check_configurations
 from ragweave.tools.parts.encoder_run import load_tokenizer
 from ragweave.tools.parts.pairs import token_limit
 from ragweave.tools.retrieval.embedding import PACKAGED
+from ragweave.tools.scorers.local import find_base_model
 
 _UNLIMITED = 1_000_000
 """For encoders whose positions know no end."""

@@ -13,7 +13,7 @@ from ragweave.tools.parts import PartRole
 from ragweave.tools.parts.encoder_files import ONNX
 from ragweave.tools.parts.encoder_run import model_run
 from ragweave.tools.parts.pairs import PairScorer, form_of
-from ragweave.tools.parts.weights import quiet
+from ragweave.tools.scorers.local import quiet
 from ragweave.training.calibration import Platt, calibrate
 from ragweave.training.job import CHECKPOINTS, Fitted, Job, Shown
 from ragweave.training.running.checkpoints import drop_broken, newest

@@ -19,7 +19,7 @@ from ragweave.tools.parts.judge.encoder import load_encoder
 from ragweave.tools.parts.judge.reading import COLUMNS, Read, read_pairs, texts_of
 from ragweave.tools.parts.judge.reference import Array, Reference
 from ragweave.tools.parts.judge.weights import LinearWeights, write_weights
-from ragweave.tools.parts.weights import quiet
+from ragweave.tools.scorers.local import quiet
 from ragweave.training.calibration import NEUTRAL, Platt, best_balanced, calibrate
 from ragweave.training.job import CHECKPOINTS, Fitted, Job, Shown
 from ragweave.training.measures import as_json, judge_measures

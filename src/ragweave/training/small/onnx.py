@@ -22,7 +22,7 @@ from ragweave.tools.parts.encoder_run import (
     onnx_run,
 )
 from ragweave.tools.parts.pairs import PairScorer
-from ragweave.tools.parts.weights import quiet
+from ragweave.tools.scorers.local import quiet
 from ragweave.training.running.guard import room_needed
 
 TOLERANCE = 1e-3

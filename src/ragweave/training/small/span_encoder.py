@@ -14,7 +14,7 @@ from ragweave.errors import UsageError
 from ragweave.tools.parts import PartRole
 from ragweave.tools.parts.spans.scorer import SpanScorer
 from ragweave.tools.parts.spans.weights import write_model
-from ragweave.tools.parts.weights import quiet
+from ragweave.tools.scorers.local import quiet
 from ragweave.training.job import CHECKPOINTS, Fitted, Job, Shown
 from ragweave.training.rows import SilverRow
 from ragweave.training.running.guard import room_needed

@@ -98,8 +98,8 @@ def load_encoder(name: str, near: Path | None = None, device: str = "auto") -> E
 def _place(name: str, near: Path | None) -> str:
     if name == PACKAGED:
         return name
-    from ragweave.tools.parts.bases import find_base_model
     from ragweave.tools.parts.encoder_files import WEIGHTS, check_configurations
+    from ragweave.tools.scorers.local import find_base_model
 
     folder = find_base_model(name, near)
     check_configurations(folder)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from ragweave.errors import UsageError
 from ragweave.tools.parts.card import read_card
-from ragweave.tools.parts.engines import JUDGES
 from ragweave.tools.parts.judge.encoder import load_encoder
 from ragweave.tools.parts.judge.scorer import LinearScorer
 from ragweave.tools.parts.judge.weights import read_weights
+from ragweave.tools.parts.kinds import JUDGES
 from ragweave.tools.parts.safe import check_safe
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ragweave.errors import MissingExtraError, ModelError
 from ragweave.tools.parts.encoder_files import WEIGHTS, check_encoder
 from ragweave.tools.parts.encoder_run import in_short, read_encoder
-from ragweave.tools.parts.weights import quiet
+from ragweave.tools.scorers.local import quiet
 
 if TYPE_CHECKING:
     from ragweave.tools.parts.spans.model import SpanEncoder

@@ -1,8 +1,16 @@
-"""Base models on this machine, by path or by hub name; nothing is downloaded."""
+"""Hugging Face models on this machine: found by path or hub name, loaded without chatter.
+
+Nothing is downloaded.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from ragweave.errors import ModelError
 
@@ -42,3 +50,25 @@ def _missing(name: str, cache: Path) -> ModelError:
         f"(HF_HOME moves that), or give the path of a folder with its config.json, tokenizer and "
         f"safetensors"
     )
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers' bars, and its and sentence-transformers' warnings, off the screen."""
+    theirs: Any = import_module("transformers.utils.logging")
+    other = logging.getLogger("sentence_transformers")
+    shown, level, other_level = (
+        theirs.is_progress_bar_enabled(),
+        theirs.get_verbosity(),
+        other.level,
+    )
+    theirs.disable_progress_bar()
+    theirs.set_verbosity_error()
+    other.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        other.setLevel(other_level)
+        theirs.set_verbosity(level)
+        if shown:
+            theirs.enable_progress_bar()
