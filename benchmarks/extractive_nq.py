@@ -28,13 +28,12 @@ from langchain_core.messages import HumanMessage
 from rich.console import Console
 from rich.table import Table
 
-from ragweave.tools.models.extractive import ExtractiveChat
-from ragweave.tools.models.extractive.evidence import gather
-from ragweave.tools.models.extractive.features import Features, Scene
-from ragweave.tools.models.extractive.question import analyse
-from ragweave.tools.models.extractive.ranking import SENTENCES, rank_spans
-from ragweave.tools.models.extractive.spans import spans
-from ragweave.tools.tasks import Task, TaskPassage, attach
+from ragweave.tools.extractive import ExtractiveChat
+from ragweave.tools.extractive.evidence import gather
+from ragweave.tools.extractive.question import analyse
+from ragweave.tools.extractive.ranking import SENTENCES, Features, Scene, rank_spans
+from ragweave.tools.extractive.spans import spans
+from ragweave.tools.models.tasks import Task, TaskPassage, attach
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import is_unknown
 

@@ -31,10 +31,10 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import tiny_gguf
-from ragweave.tools.models.llamacpp import LlamaCppChat
-from ragweave.tools.models.llamacpp.hardware import physical_cores
-from ragweave.tools.models.llamacpp.logprobs import best, log_normaliser
-from ragweave.tools.scorers.llamacpp import LlamaCppScorer
+from ragweave.llamacpp import LlamaCppChat
+from ragweave.llamacpp.binding import physical_cores
+from ragweave.llamacpp.sampling import best, log_normaliser
+from ragweave.llamacpp.scorer import LlamaCppScorer
 
 RESULTS = Path(__file__).parent / "results" / "llamacpp_speed.json"
 SHAPE = tiny_gguf.Shape(30, 576, 9, 3, 1536, 8192, 49152)

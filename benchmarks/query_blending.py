@@ -34,8 +34,8 @@ from ragweave import build_graph
 from ragweave.graphs import CompiledGraph
 from ragweave.state import by_query, interleave, unique
 from ragweave.state.passages import content_id
+from ragweave.tools.models.tasks import TaskName, task_of
 from ragweave.tools.retrieval import Bm25Retriever
-from ragweave.tools.tasks import TaskName, task_of
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data" / "nq"

@@ -31,8 +31,8 @@ from ragweave.corpus import corpus_documents
 from ragweave.errors import RagweaveError
 from ragweave.graphs.registry import METHODS
 from ragweave.tools.models.specs import chat_model
+from ragweave.tools.models.tasks import task_of
 from ragweave.tools.retrieval import Bm25Retriever
-from ragweave.tools.tasks import task_of
 
 QUESTIONS = Path(__file__).parents[1] / "tests" / "corpus_questions.jsonl"
 UNFIT = ("skr_knn",)

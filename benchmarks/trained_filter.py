@@ -43,15 +43,14 @@ from langchain_core.documents import Document
 from rich.console import Console
 from rich.table import Table
 
-from ragweave.tools.filters.measures import lexical
-from ragweave.tools.parts.filter import TrainedFilter
-from ragweave.tools.parts.judge.encoder import load_encoder
+from ragweave.tools.filters.oracles import lexical
+from ragweave.trained.filter import TrainedFilter
+from ragweave.trained.judge_reading import load_encoder
+from ragweave.training.encoders.pairs import sentences_of
+from ragweave.training.encoders.span_rows import span_measures, span_threshold
 from ragweave.training.job import Watch
 from ragweave.training.labels import Passages, SilverLabeler, make_labels, open_source
-from ragweave.training.rows import SilverRow, TrainingRow, read_rows
-from ragweave.training.small.sentences import sentences_of
-from ragweave.training.small.span_measuring import span_measures, span_threshold
-from ragweave.training.splits import question_key
+from ragweave.training.rows import SilverRow, TrainingRow, question_key, read_rows
 from ragweave.training.train import plan_training, train_part
 
 ROOT = Path(__file__).resolve().parent.parent

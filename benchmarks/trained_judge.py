@@ -41,17 +41,15 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ragweave.evaluation.metrics.statistics import bootstrap
-from ragweave.tools.parts.engines import engine_of
-from ragweave.tools.parts.judge.encoder import Encoder, load_encoder
-from ragweave.tools.parts.judge.features import NAMES, features
-from ragweave.tools.parts.judge.reading import COLUMNS
+from ragweave.tools.statistics import bootstrap
+from ragweave.trained.engines import engine_of
+from ragweave.trained.judge_features import NAMES, features
+from ragweave.trained.judge_reading import COLUMNS, Encoder, load_encoder
+from ragweave.training.encoders.linear import fit_block
 from ragweave.training.job import Watch
 from ragweave.training.labels import JudgeLabeler, make_labels, open_source
 from ragweave.training.measures import as_json, judge_measures, right
-from ragweave.training.rows import read_rows
-from ragweave.training.small.linear_fit import fit_block
-from ragweave.training.splits import question_key
+from ragweave.training.rows import question_key, read_rows
 from ragweave.training.train import plan_training, train_part
 
 ROOT = Path(__file__).resolve().parent.parent

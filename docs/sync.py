@@ -16,9 +16,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from ragweave.cli.diagrams import diagrams, stale, write
+from ragweave.cli.methods import diagrams, stale, write
+from ragweave.datasets.dataset import FORMATS
 from ragweave.errors import UsageError
-from ragweave.evaluation.datasets.registry import FORMATS
 from ragweave.evaluation.metrics import METRICS
 from ragweave.graphs import METHODS, Method
 from ragweave.tools.filters import FILTERS
@@ -114,7 +114,7 @@ def langgraph_json(text: str) -> str:
     """Return `langgraph.json` with our methods as its graphs; all else in it stays."""
     settings = json.loads(text)
     settings["graphs"] = {
-        one.name: {"path": f"ragweave.studio.graphs:{one.name}", "description": one.summary}
+        one.name: {"path": f"ragweave.serving.studio:{one.name}", "description": one.summary}
         for one in METHODS.ours()
     }
     return json.dumps(settings, ensure_ascii=False, indent=2) + "\n"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ragweave.nodes.augment_prompts import EXAMPLE_ANSWERS as REASONING_EXAMPLES
+from ragweave.nodes.blending import EXAMPLE_ANSWERS as REASONING_EXAMPLES
 from ragweave.nodes.knowledge_filter import read_topic
-from ragweave.nodes.need_reply import parse_need
 from ragweave.nodes.react_reply import parse_react
 from ragweave.nodes.replies import bare_text, read_answer
-from ragweave.nodes.self_ask_prompts import EXAMPLES as SELF_ASK
-from ragweave.nodes.self_ask_reply import parse_self_ask
+from ragweave.nodes.retrieval_decision import parse_need
+from ragweave.nodes.self_ask import EXAMPLES as SELF_ASK
+from ragweave.nodes.self_ask import parse_self_ask
 from ragweave.tools.claims import parse_ids, parse_judgement, parse_rewrite
-from ragweave.tools.text.echo import Examples, PromptParts, examples_in
+from ragweave.tools.text.reply import Examples, PromptParts, examples_in
 
 REASONING = ("cot", "pruning", "summary", "reason", "flare")
 FREE = ("knowledge_filter", "draft", "external", "internal", "read")

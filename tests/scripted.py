@@ -29,8 +29,8 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, PrivateAttr
 
+from ragweave.tools.models.tasks import Task, task_of
 from ragweave.tools.retrieval import PassageRetriever
-from ragweave.tools.tasks import Task, task_of
 
 PATIENCE = 20.0
 """Seconds that a call waits for its companions (`together`) before it gives up."""

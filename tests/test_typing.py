@@ -17,7 +17,7 @@ from langgraph.types import Overwrite
 
 from ragweave.nodes.ask import Ask, Reply
 from ragweave.nodes.options import Options
-from ragweave.nodes.prompt import Prompt
+from ragweave.nodes.ask import Prompt
 from ragweave.nodes.step import Context, Goto, Route, Step, Work, pure
 from ragweave.state import Branch, RAGState, Update
 

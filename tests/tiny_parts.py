@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ragweave.tools.parts import ModelCard, PartRole, write_card
-from ragweave.tools.parts.forms import LEADS
+from ragweave.trained import ModelCard, PartRole, write_card
+from ragweave.trained.forms import LEADS
 
 Pair = tuple[str, str, bool]
 """Two texts, and whether their probability is to be high."""

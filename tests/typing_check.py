@@ -10,9 +10,8 @@ from langgraph.types import RetryPolicy
 
 from ragweave import METHODS, RAGInput, RAGOutput, build_graph, chat_model
 from ragweave.graphs import CompiledGraph, Method
-from ragweave.nodes.ask import Ask, Reply
+from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.options import Options
-from ragweave.nodes.prompt import Prompt, Templates
 from ragweave.nodes.step import Context, Goto, Route, Step, Work, pure
 from ragweave.state import (
     AnswerType,

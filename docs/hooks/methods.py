@@ -10,8 +10,8 @@ import textwrap
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ragweave import METHODS
+from ragweave.graphs.frame import drawable
 from ragweave.graphs.method import Method
-from ragweave.graphs.picture import drawable
 from ragweave.tools.drawing import draw_svg, shape_of
 
 

@@ -11,39 +11,31 @@ from typing import Any
 
 from langchain_core.documents import Document
 
+from ragweave.nodes.ask import numbered
 from ragweave.nodes.knowledge_filter import read_topic
-from ragweave.nodes.need_reply import parse_need
-from ragweave.nodes.numbered import numbered
+from ragweave.nodes.proxy import reference_text
 from ragweave.nodes.react_reply import last_answer, parse_react
-from ragweave.nodes.reference import reference_text
 from ragweave.nodes.replies import bare_text, parse_answer
-from ragweave.nodes.self_ask_reply import final_answer, parse_self_ask
-from ragweave.tools.claims.endings import breaks_off, json_breaks_off
+from ragweave.nodes.retrieval_decision import parse_need
+from ragweave.nodes.self_ask import final_answer, parse_self_ask
+from ragweave.tools.claims.events import breaks_off, json_breaks_off
 from ragweave.tools.claims.ids import parse_ids
-from ragweave.tools.claims.judgement import parse_judgement
-from ragweave.tools.claims.labels import match_ratio
+from ragweave.tools.claims.judgement import match_ratio, parse_judgement
 from ragweave.tools.claims.rewrite import parse_rewrite
-from ragweave.tools.filters.measures import lexical, strinc
+from ragweave.tools.extractive.chat import reader, reply
+from ragweave.tools.extractive.question import analyse, terms
+from ragweave.tools.filters.oracles import lexical, strinc
 from ragweave.tools.filters.spans import spans_of
-from ragweave.tools.knowledge.loaded import UnreadableError
-from ragweave.tools.knowledge.loaders import load
-from ragweave.tools.knowledge.settings import Settings
-from ragweave.tools.knowledge.splitting import split
-from ragweave.tools.models.extractive.answers import reader
-from ragweave.tools.models.extractive.question import analyse
-from ragweave.tools.models.extractive.replies import reply
-from ragweave.tools.models.extractive.words import terms
-from ragweave.tools.parts.judge.asking import asking
-from ragweave.tools.parts.judge.hedges import hedging
-from ragweave.tools.parts.judge.shape import draft_shape
-from ragweave.tools.parts.judge.words import candidates
-from ragweave.tools.retrieval.analysis import analyzer_for
-from ragweave.tools.tasks import Task, TaskName
-from ragweave.tools.text.normalize import normalize_answer, words
+from ragweave.tools.knowledge.intake import split
+from ragweave.tools.knowledge.loaders import UnreadableError, load
+from ragweave.tools.knowledge.manifest import Settings
+from ragweave.tools.models.tasks import Task, TaskName
+from ragweave.tools.retrieval.bm25 import analyzer_for
+from ragweave.tools.text.normalize import estimate_tokens, normalize_answer, words
 from ragweave.tools.text.sentences import split_sentences
-from ragweave.tools.text.tokens import estimate_tokens
 from ragweave.tools.text.unknown import is_unknown
 from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
+from ragweave.trained.judge_features import asking, candidates, draft_shape, hedging
 
 Parser = Callable[[str], Any]
 

@@ -13,8 +13,8 @@ from ragweave.cli.record import read_run
 from ragweave.errors import RagweaveError
 from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.knowledge.checking import check
-from ragweave.tools.parts.card import read_card
-from ragweave.tools.training_questions import read_training
+from ragweave.tools.neighbours import read_training
+from ragweave.trained.card import read_card
 
 RUN = '{"method":"m","question":"q","trace":[],"notes":[],"graph":{"nodes":[],"edges":[]}}'
 

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from tests.scripted import ListRetriever, ScriptedChat
 
 from ragweave.graphs import METHODS, build_graph
-from ragweave.nodes.numbered import numbered
+from ragweave.nodes.ask import numbered
 from ragweave.tools.text.untrusted import render_passages
 
 SECONDS = 20

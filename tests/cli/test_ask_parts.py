@@ -15,7 +15,7 @@ from tests.tiny_parts import finish, make_scorer, make_writer
 from ragweave.cli.main import app
 from ragweave.cli.roles import by_role, with_named
 from ragweave.errors import UsageError
-from ragweave.tools.parts.forms import documents, generator_input
+from ragweave.trained.forms import documents, generator_input
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from ragweave import METHODS
-from ragweave.cli.diagrams import stale, write
-from ragweave.cli.draw import draw
+from ragweave.cli.methods import draw, stale, write
 from ragweave.errors import UsageError
-from ragweave.graphs.picture import drawable
+from ragweave.graphs.frame import drawable
 
 ROOT = Path(__file__).parents[2]
 

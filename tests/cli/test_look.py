@@ -12,7 +12,7 @@ from tests.command import COMMAND, Run
 import ragweave as package
 from ragweave.errors import UsageError
 from ragweave.graphs import METHODS
-from ragweave.graphs.option_texts import parse_options
+from ragweave.graphs.method import parse_options
 
 
 def test_version_and_help(ragweave: Run) -> None:

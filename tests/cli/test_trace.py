@@ -17,7 +17,7 @@ from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
 from ragweave.cli.record import read_run, run_record, taken_of, to_json
-from ragweave.cli.run import follow
+from ragweave.cli.roles import follow
 from ragweave.cli.trace import trace
 from ragweave.cli.trace_page import trace_page
 from ragweave.cli.watch import Watch

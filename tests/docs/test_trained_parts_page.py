@@ -15,8 +15,8 @@ from tests.tiny_parts import make_scorer, make_writer
 from ragweave.cli.roles import NAMED, with_named
 from ragweave.evaluation.runs import parse_systems
 from ragweave.graphs.build import method_named
-from ragweave.graphs.option_texts import parse_options
-from ragweave.tools.parts.forms import generator_input, judge_input
+from ragweave.graphs.method import parse_options
+from ragweave.trained.forms import generator_input, judge_input
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")

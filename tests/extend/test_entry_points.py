@@ -11,8 +11,8 @@ from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.retrievers import BaseRetriever
 
-from ragweave.evaluation.datasets.format import Format, has
-from ragweave.evaluation.datasets.question import Question
+from ragweave.datasets.question import Format, has
+from ragweave.datasets.question import Question
 from ragweave.evaluation.metrics import Metric, given_answer
 from ragweave.tools.filters import FilterKind, Span
 from ragweave.tools.knowledge import RetrieverKind

@@ -98,8 +98,8 @@ def test_it_is_evaluated(installed: Path, python: Any, tmp_path: Path) -> None:
 SERVED = """
 import asyncio, sys
 from types import SimpleNamespace
-from ragweave.studio import graphs
-from ragweave.studio.factories import factory
+from ragweave.serving import graphs
+from ragweave.serving.studio import factory
 
 context = {"check": False, "model": "extractive?similarity=lexical"}
 run = SimpleNamespace(execution_runtime=SimpleNamespace(context=context))

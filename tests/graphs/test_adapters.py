@@ -13,8 +13,7 @@ from tests.scripted import ListRetriever, ScriptedChat, documents
 from typing_extensions import TypedDict
 
 from ragweave import build_graph
-from ragweave.graphs.adapters import GraphRetriever, tool_of
-from ragweave.graphs.frame import CompiledGraph
+from ragweave.graphs.frame import CompiledGraph, GraphRetriever, tool_of
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ from tests.scripted import ListRetriever, ScriptedChat, documents
 from ragweave import METHODS, build_graph
 from ragweave.errors import StateError, UsageError
 from ragweave.graphs.fragments import add_begin
-from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
-from ragweave.graphs.picture import AnyModel
+from ragweave.graphs.frame import AnyModel, CompiledGraph, Parts, draft, finish
 from ragweave.nodes.options import Options
 from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.state import RAGOutput, RAGState
@@ -115,7 +114,7 @@ def test_a_graph_as_a_node_keeps_its_own_output() -> None:
 
 def test_a_misspelt_key_is_no_failure_of_the_proxy() -> None:
     """The proxy's error handler lets a run go on without the proxy, not without its own code."""
-    from ragweave.nodes.proxy_faults import proxy_down
+    from ragweave.nodes.proxy import proxy_down
 
     parts = Parts(
         models=Models(answer=ScriptedChat(replies=["a"])), retriever=None, options=Options()

@@ -15,11 +15,11 @@ from tests.tiny_parts import finish, make_scorer, make_writer, word_tokenizer
 from ragweave import build_graph
 from ragweave.errors import UsageError
 from ragweave.tools.filters import spans_of
-from ragweave.tools.parts.chat import PartChat
-from ragweave.tools.parts.filter import TrainedFilter
-from ragweave.tools.parts.forms import documents, generator_input, judge_input
-from ragweave.tools.parts.pairs import form_of
-from ragweave.tools.tasks import task_passages
+from ragweave.tools.models.tasks import task_passages
+from ragweave.trained.chat import PartChat
+from ragweave.trained.filter import TrainedFilter
+from ragweave.trained.forms import documents, generator_input, judge_input
+from ragweave.trained.pairs import form_of
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")

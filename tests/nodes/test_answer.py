@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from tests.scripted import documents
 
-from ragweave.nodes.answer import AnswerStep, branches
-from ragweave.nodes.answer_prompts import ANSWER_FORMS, PROMPTS
+from ragweave.nodes.answer import ANSWER_FORMS, PROMPTS, AnswerStep, branches
 from ragweave.nodes.ask import Reply
 from ragweave.nodes.options import Options
 from ragweave.nodes.step import Context

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from ragweave.nodes.budget import trimmed
-from ragweave.tools.text.tokens import estimate_tokens
+from ragweave.nodes.retrieve import trimmed
+from ragweave.tools.text.normalize import estimate_tokens
 
 
 def passages(*ranks: int, size: int = 40) -> list[Document]:

@@ -8,7 +8,7 @@ from langchain_core.documents import Document
 from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
-from ragweave.nodes.conclude import conclude, passages_read
+from ragweave.nodes.vote import conclude, passages_read
 from ragweave.state import Candidate
 
 

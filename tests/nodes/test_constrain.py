@@ -10,8 +10,8 @@ from langchain_core.prompts import ChatPromptTemplate
 from tests.scripted import OwnListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
+from ragweave.llamacpp.gbnf import id_list, one_of
 from ragweave.nodes.judge import VERDICTS
-from ragweave.tools.gbnf import id_list, one_of
 
 FACTS = documents("Ada built the bridge in 1934.", "The river is wide.", "Rain fell.")
 DRAFT = "Ada built it in 1934."

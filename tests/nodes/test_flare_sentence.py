@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.nodes.flare_sentence import first_doubtful, masked
-from ragweave.tools.confidence import Token
+from ragweave.nodes.flare import first_doubtful, masked
+from ragweave.tools.models.forms import Token
 from ragweave.tools.text.sentences import Sentence
 
 TEXT = "The light is old. Ada Brenner built it. It stands in Norland."

@@ -12,8 +12,7 @@ from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
-from ragweave.nodes.begin import begin_step
-from ragweave.nodes.fresh import fresh
+from ragweave.nodes.begin import begin_step, fresh
 from ragweave.nodes.options import Options
 from ragweave.state import RAGState, no_usage
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.nodes.need import PROMPTS
-from ragweave.nodes.need_reply import parse_need
+from ragweave.nodes.retrieval_decision import PROMPTS, parse_need
 
 PIECES = ["Yes", "No", " ", "\n", "**", "Answer: ", "Known(True)", "Known(False)", "maybe", "```"]
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from ragweave.nodes.numbered import numbered
+from ragweave.nodes.ask import numbered
 
 render = numbered("knowledge")
 TEXTS = st.lists(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ragweave.errors import UsageError
 from ragweave.graphs import METHODS, build_graph
 from ragweave.graphs.build import method_options
-from ragweave.nodes.option_types import typed
+from ragweave.nodes.options import typed
 
 NAN = float("nan")
 CASES = [

@@ -14,9 +14,9 @@ from langchain_core.prompts import ChatPromptTemplate
 from tests.scripted import documents
 
 from ragweave.errors import UsageError
-from ragweave.nodes.answer_prompts import PROMPTS
-from ragweave.nodes.prompt import Prompt, fit, with_overrides
-from ragweave.tools.tasks import task_of
+from ragweave.nodes.answer import PROMPTS
+from ragweave.nodes.ask import Prompt, fit, with_overrides
+from ragweave.tools.models.tasks import task_of
 
 TEMPLATE = ChatPromptTemplate([("system", "Read."), ("human", "{passages}\nQuestion: {question}")])
 

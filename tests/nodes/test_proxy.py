@@ -9,11 +9,16 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from tests.scripted import ScriptedChat
 
 from ragweave.errors import UsageError
-from ragweave.nodes.draft import settings
-from ragweave.nodes.judge import judge_prompt, scored_text
-from ragweave.nodes.necessity import NecessityOptions, to_draft, to_judge, to_rewrite
-from ragweave.nodes.proxy_prompts import PROXY_PROMPTS
-from ragweave.nodes.scores import scorer_of
+from ragweave.nodes.judge import (
+    NecessityOptions,
+    judge_prompt,
+    scored_text,
+    scorer_of,
+    to_draft,
+    to_judge,
+    to_rewrite,
+)
+from ragweave.nodes.proxy import PROXY_PROMPTS, settings
 
 
 def test_settings_left_out_are_not_sent() -> None:

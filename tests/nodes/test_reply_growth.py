@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragweave.nodes.flare_sentence import first_doubtful, masked
+from ragweave.nodes.flare import first_doubtful, masked
 from ragweave.nodes.knowledge_filter import read_topic
-from ragweave.nodes.need_reply import parse_need
 from ragweave.nodes.react_reply import last_answer, parse_react
 from ragweave.nodes.replies import bare_text, parse_answer, read_answer
-from ragweave.nodes.self_ask_reply import final_answer, parse_self_ask
+from ragweave.nodes.retrieval_decision import parse_need
+from ragweave.nodes.self_ask import final_answer, parse_self_ask
 from ragweave.tools.claims import (
     known_label,
     parse_claims,
@@ -23,9 +23,9 @@ from ragweave.tools.claims import (
     parse_judgement,
     parse_rewrite,
 )
-from ragweave.tools.confidence import Token
-from ragweave.tools.text.echo import PromptParts, echo_of
+from ragweave.tools.models.forms import Token
 from ragweave.tools.text.normalize import normalize_answer, words
+from ragweave.tools.text.reply import PromptParts, echo_of
 from ragweave.tools.text.sentences import Sentence
 from ragweave.tools.text.unknown import is_unknown
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
-from ragweave.nodes.necessity import NecessityOptions
+from ragweave.nodes.judge import NecessityOptions
 from ragweave.nodes.replies import cut_off
 from ragweave.nodes.rewrite import plan, rewritten
 from ragweave.nodes.step import Context

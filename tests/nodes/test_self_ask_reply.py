@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweave.nodes.replies import bare_text
-from ragweave.nodes.self_ask_reply import final_answer, parse_self_ask
+from ragweave.nodes.self_ask import final_answer, parse_self_ask
 from ragweave.tools.text.unknown import UNKNOWN
 
 PIECES = [

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.scripted import documents
 
-from ragweave.nodes.sift import answers_of, sift
+from ragweave.nodes.context_filter import answers_of, sift
 from ragweave.state import Candidate
 from ragweave.tools.text.unknown import UNKNOWN
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.nodes.widen import LONGEST, cut, expand_query
+from ragweave.nodes.expand_query import LONGEST, cut, expand_query
 
 
 def test_the_text_comes_first() -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from tests.scripted import ScriptedChat
 
-from ragweave.tools.confidence import Token, gives_logprobs, token_probabilities
-from ragweave.tools.models.extractive import ExtractiveChat
+from ragweave.tools.extractive import ExtractiveChat
+from ragweave.tools.models.forms import Token, gives_logprobs, token_probabilities
 
 
 def message(*entries: Any) -> AIMessage:
@@ -124,7 +124,7 @@ def test_which_models_can() -> None:
 def test_the_hosted_and_the_local_model_can() -> None:
     from langchain_openai import ChatOpenAI
 
-    from ragweave.tools.models.llamacpp.chat import LlamaCppChat
+    from ragweave.llamacpp.chat import LlamaCppChat
 
     assert gives_logprobs(ChatOpenAI(model="m", api_key="none"))
     assert "logprobs" in LlamaCppChat.model_fields

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from ragweave.errors import LockedError
-from ragweave.tools import locks
-from ragweave.tools.locks import hold, reading, writing
+from ragweave.tools import files as locks
+from ragweave.tools.files import hold, reading, writing
 
 HOLDS = """
 import sys
 from pathlib import Path
-from ragweave.tools.locks import hold, reading
+from ragweave.tools.files import hold, reading
 with {what}(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

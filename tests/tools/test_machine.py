@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ragweave.tools import machine
-from ragweave.tools.machine import Finding, inspect_machine
-from ragweave.tools.models.llamacpp import binding
+from ragweave.cli import doctor as machine
+from ragweave.cli.doctor import Finding, inspect_machine
+from ragweave.llamacpp import binding
 
 
 @pytest.fixture

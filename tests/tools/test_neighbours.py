@@ -13,8 +13,7 @@ from langchain_core.embeddings import Embeddings
 from tests.hash_embeddings import HashEmbeddings
 
 from ragweave.errors import MissingExtraError, UsageError
-from ragweave.tools.neighbours import TrainingIndex, embeddings_of
-from ragweave.tools.training_questions import TrainingQuestion
+from ragweave.tools.neighbours import TrainingIndex, TrainingQuestion, embeddings_of
 
 ROWS: list[TrainingQuestion] = [
     {"question": "who built the old light in norland", "needed": True},

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ragweave.tools.stream import Slot, first_error, run_bounded
+from ragweave.tools.journal import Slot, first_error, run_bounded
 
 
 async def test_so_many_at_once_and_no_more() -> None:

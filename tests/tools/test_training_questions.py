@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweave.errors import UsageError
-from ragweave.tools.training_questions import label_training, read_training, write_training
+from ragweave.tools.neighbours import label_training, read_training, write_training
 
 SHARED = Path(__file__).parents[3] / "shared/data/slimplm"
 

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ragweave.training.calibration import (
+from ragweave.training.measures import (
     NEUTRAL,
     Platt,
     best_accuracy,
     best_balanced,
     best_f1,
     calibrate,
+    right,
     wanted_recall,
 )
-from ragweave.training.measures import right
 
 rows = st.lists(
     st.tuples(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0]), st.booleans()),

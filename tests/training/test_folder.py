@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ragweave.errors import UsageError
-from ragweave.tools.parts import ModelCard, check_safe, is_part, read_card
+from ragweave.trained import ModelCard, check_safe, is_part, read_card
 from ragweave.training.folder import (
     abandon_folder,
     begin_folder,

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from ragweave.errors import UsageError
-from ragweave.tools.parts import ModelCard, write_card
-from ragweave.training.questions import QUESTIONS, mark_of, read_marks, write_marks
-from ragweave.training.rows import SilverRow, read_rows
+from ragweave.trained import ModelCard, write_card
+from ragweave.training.rows import QUESTIONS, SilverRow, mark_of, read_marks, read_rows, write_marks
 from ragweave.training.train import plan_training
 
 

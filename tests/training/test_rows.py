@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ragweave.errors import UsageError
-from ragweave.tools.parts import PartRole
+from ragweave.trained import PartRole
 from ragweave.training.rows import read_rows, silver_text
 
 JUDGE = {"id": "1", "question": "Who?", "draft": "Ada.", "known": True}

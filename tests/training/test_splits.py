@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweave.errors import UsageError
-from ragweave.training.rows import JudgeRow
-from ragweave.training.splits import check_apart, question_key, split_rows
+from ragweave.training.rows import JudgeRow, check_apart, question_key, split_rows
 
 
 def row(number: int, question: str) -> JudgeRow:

@@ -60,10 +60,9 @@ def ask(
     """Answer a question. Prints the answer, its sources and what it cost."""
     import asyncio
 
-    from ragweave.cli.output import write_file
     from ragweave.cli.record import plain_output, run_record, to_json
-    from ragweave.cli.roles import with_named
-    from ragweave.cli.run import follow
+    from ragweave.cli.roles import follow, with_named
+    from ragweave.cli.screen import write_file
     from ragweave.cli.show import show_result
     from ragweave.cli.watch import Watch
 
@@ -97,7 +96,7 @@ def _graph(
 ) -> CompiledGraph:
     from ragweave.graphs import build_graph
     from ragweave.graphs.build import method_named
-    from ragweave.graphs.option_texts import parse_options
+    from ragweave.graphs.method import parse_options
 
     options = parse_options(texts, method_named(name))
     if k is not None:

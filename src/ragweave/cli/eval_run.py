@@ -70,7 +70,7 @@ def planned(
 
 def shared_options(texts: Sequence[str], methods: str) -> dict[str, Any]:
     """Read `name=value` texts by the first method that knows the name."""
-    from ragweave.graphs.option_texts import parse_options
+    from ragweave.graphs.method import parse_options
 
     if not texts:
         return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 
-from ragweave.tools.models.faults import is_transient, status_of
+from ragweave.tools.models.errors import is_transient, status_of
 
 _BY_STATUS = {
     400: "the model server refused the request (400): {reason}",

@@ -205,7 +205,7 @@ def needed(
     ] = 0.5,
 ) -> None:
     """Label questions as needing retrieval or not, for skr_knn."""
-    from ragweave.tools.training_questions import write_training
+    from ragweave.tools.neighbours import write_training
 
     done = write_training(source, out, draft=draft, gold=gold, theta=theta)
     typer.echo(f"{done.path}: {done.questions} questions, {done.needed} of them need retrieval")

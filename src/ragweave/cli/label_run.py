@@ -12,7 +12,7 @@ from ragweave.cli.screen import console, marked_up, progress_bar, progress_conso
 from ragweave.errors import UsageError
 from ragweave.tools.models import ChatModel, chat_model
 from ragweave.training.labels import LabelConfig, Labeler, Labelled, make_labels, open_source
-from ragweave.training.labels.sitting import OnProgress
+from ragweave.training.labels.labeler import OnProgress
 
 NAMES = {
     "nq": "NQ",

@@ -10,21 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import ragweave
-from ragweave.cli import (
-    ask,
-    compare,
-    doctor,
-    draw,
-    index,
-    kb,
-    label,
-    methods,
-    part,
-    report,
-    study,
-    trace,
-    train,
-)
+from ragweave.cli import ask, compare, doctor, index, label, methods, report, study, trace, train
 from ragweave.cli import eval as eval_
 from ragweave.cli.screen import plain
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
@@ -40,15 +26,15 @@ app = typer.Typer(
 app.command("index")(index.index)
 app.command("ask")(ask.ask)
 app.command("methods")(methods.methods)
-app.command("draw")(draw.draw)
+app.command("draw")(methods.draw)
 app.command("trace")(trace.trace)
 app.command("eval")(eval_.evaluate)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("doctor")(doctor.doctor)
 app.command("train")(train.train)
-app.add_typer(kb.app, name="kb")
-app.add_typer(part.app, name="part")
+app.add_typer(index.app, name="kb")
+app.add_typer(train.app, name="part")
 app.add_typer(study.app, name="study")
 app.add_typer(label.app, name="label")
 
@@ -72,7 +58,7 @@ _INTERRUPTED = 130
 
 
 def run() -> None:
-    """Run the command line; `ragweave.cli.run`, the script's entry point, calls this.
+    """Run the command line; `ragweave.cli.roles`, the script's entry point, calls this.
 
     Exit codes: 0 done, 1 the world failed (no server, a run that took too long), 2 the caller's
     mistake, 130 interrupted.
@@ -103,7 +89,7 @@ def _explain_or_raise(fault: Exception) -> NoReturn:
         command = getattr(getattr(fault, "ctx", None), "command_path", "ragweave")
         _leave(f"{' '.join(said().split())} (see {command} --help)", 2)
     from ragweave.cli.faults import explain
-    from ragweave.cli.output import refused
+    from ragweave.cli.screen import refused
 
     denied = refused(fault)
     if denied is not None:

@@ -1,19 +1,188 @@
-"""`ragweave methods`: what there is, what it costs, where it comes from."""
+"""`ragweave methods`: what there is, what it costs, where it comes from.
+
+The diagrams in the repository: written by `ragweave draw --all`, compared by `--check`.
+
+`ragweave draw`: a method's graph as mermaid text, as characters, or as a picture.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import json as json_
+import re
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragweave.errors import UsageError
+from ragweave.cli.screen import write_file
+from ragweave.errors import MissingExtraError, UsageError
+from ragweave.graphs.frame import drawable
 
 if TYPE_CHECKING:
+    from langchain_core.runnables.graph import Graph
     from rich.table import Table
 
     from ragweave.registry import Registry
+
+
+README_METHOD = "concat_pf"
+_BLOCK = re.compile(r"(?<=```mermaid\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
+
+
+def diagrams(root: Path) -> dict[Path, str]:
+    """Return every file that holds diagrams, as it should be.
+
+    Args:
+        root: The repository's folder: `docs/diagrams/METHOD.mmd` for each method, and the mermaid
+            block of `README.md`.
+
+    Raises:
+        UsageError: The folder has no README with one mermaid block.
+    """
+    from ragweave.graphs import METHODS
+
+    folder = root / "docs" / "diagrams"
+    names = [method.name for method in METHODS.ours()]
+    files = {folder / f"{name}.mmd": drawable(name).get_graph().draw_mermaid() for name in names}
+    readme = root / "README.md"
+    text = readme.read_text("utf-8") if readme.is_file() else ""
+    if len(_BLOCK.findall(text)) != 1:
+        raise UsageError(
+            f"{readme} has no mermaid block to draw in: run `ragweave draw --all` in the "
+            "repository of ragweave"
+        )
+    picture = files[folder / f"{README_METHOD}.mmd"].rstrip() + "\n"
+    files[readme] = _BLOCK.sub(lambda _: picture, text)
+    return files
+
+
+def stale(root: Path, wanted: Mapping[Path, str] | None = None) -> list[Path]:
+    """Return the files that are not as they should be, those too of methods that are gone.
+
+    Args:
+        root: The repository's folder.
+        wanted: The files, as they should be; None: those that hold diagrams.
+    """
+    wanted = diagrams(root) if wanted is None else wanted
+    changed = [path for path, text in wanted.items() if not _is(path, text)]
+    return changed + [path for path in (root / "docs/diagrams").glob("*.mmd") if path not in wanted]
+
+
+def write(root: Path, wanted: Mapping[Path, str] | None = None) -> list[Path]:
+    """Bring every file up to date and return those that changed."""
+    wanted = diagrams(root) if wanted is None else wanted
+    changed = stale(root, wanted)
+    (root / "docs" / "diagrams").mkdir(parents=True, exist_ok=True)
+    for path in changed:
+        if path in wanted:
+            write_file(path, wanted[path])
+        else:
+            path.unlink()
+    return changed
+
+
+def _is(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text("utf-8") == text
+
+
+def draw(
+    method: Annotated[
+        str, typer.Argument(help="Name of the method (see `ragweave methods`).")
+    ] = "",
+    ascii: Annotated[  # noqa: A002
+        bool, typer.Option("--ascii", help="Draw with characters (needs the extra `draw`).")
+    ] = False,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Write an SVG picture.")] = None,
+    png: Annotated[
+        Path | None,
+        typer.Option("--png", help="Write a picture, with mermaid-cli (mmdc) or Graphviz (dot)."),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Write the diagrams of README and docs in this folder.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="With --all: write nothing, fail where one is stale.")
+    ] = False,
+) -> None:
+    """Draw the graph of a method: mermaid text unless asked otherwise. Nothing leaves the machine."""
+    if every == bool(method) or (check and not every):
+        raise UsageError("name one method, or take --all (with --check where wanted)")
+    if every:
+        _all(check)
+        return
+    from ragweave.graphs.frame import drawable
+
+    graph = drawable(method).get_graph()
+    if svg is not None:
+        _svg(graph, method, svg)
+    elif png is not None:
+        _picture(graph.draw_mermaid(), graph, png)
+    elif ascii:
+        if importlib.util.find_spec("grandalf") is None:
+            raise MissingExtraError("Drawing with characters", "draw")
+        typer.echo(graph.draw_ascii())
+    else:
+        typer.echo(graph.draw_mermaid())
+    for target in filter(None, (svg, png)):
+        typer.echo(f"wrote {target}", err=True)
+
+
+def _all(check: bool) -> None:
+
+    root = Path.cwd()
+    files = [str(path.relative_to(root)) for path in (stale(root) if check else write(root))]
+    if check and files:
+        typer.echo(f"not current: {', '.join(files)}: run `ragweave draw --all`", err=True)
+        raise typer.Exit(1)
+    typer.echo("\n".join(files) or "all diagrams are current", err=True)
+
+
+def _svg(graph: Graph, method: str, target: Path) -> None:
+    from ragweave.cli.screen import write_file
+    from ragweave.tools.drawing import draw_svg, shape_of
+
+    write_file(target, draw_svg(shape_of(graph), title=f"The graph of {method}"))
+
+
+def _picture(mermaid: str, graph: Graph, target: Path) -> None:
+    if not target.parent.is_dir():
+        raise UsageError(f"no such folder: {target.parent}")
+    if shutil.which("mmdc"):
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "graph.mmd"
+            source.write_text(mermaid, encoding="utf-8")
+            _run(["mmdc", "-i", str(source), "-o", str(target)])
+    elif shutil.which("dot"):
+        _run(["dot", "-Tpng", "-o", str(target)], _dot(graph))
+    else:
+        raise UsageError(
+            "no local renderer: install mermaid-cli (mmdc) or Graphviz (dot), or paste the text "
+            "of `ragweave draw` into any mermaid viewer"
+        )
+
+
+def _run(command: list[str], text: str | None = None) -> None:
+    done = subprocess.run(command, input=text, text=True, capture_output=True, check=False)  # noqa: S603
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise UsageError(f"{command[0]} failed: {last}")
+
+
+def _dot(graph: Graph) -> str:
+    """Write the graph in Graphviz' language: dashed edges are choices, as in mermaid."""
+    lines = ["digraph {", '  node [shape=box, style=rounded, fontname="sans-serif"];']
+    lines += [f'  "{node}";' for node in graph.nodes]
+    for edge in graph.edges:
+        label = "" if edge.data is None else edge.data
+        style = f' [style=dashed label="{label}"]' if edge.conditional else ""
+        lines.append(f'  "{edge.source}" -> "{edge.target}"{style};')
+    return "\n".join([*lines, "}"])
+
 
 KINDS = ("methods", "metrics", "datasets", "models", "retrievers", "filters")
 """What `--kind` takes: the entry-point groups, without `ragweave.`."""
@@ -46,7 +215,7 @@ def methods(
 
 def registries() -> dict[str, Registry[Any]]:
     """Return every registry, by the words of `KINDS`."""
-    from ragweave.evaluation.datasets.registry import FORMATS
+    from ragweave.datasets.dataset import FORMATS
     from ragweave.evaluation.metrics import METRICS
     from ragweave.graphs import METHODS
     from ragweave.tools.filters import FILTERS

@@ -11,8 +11,7 @@ from langchain_core.documents import Document
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from ragweave.cli.calls import Asked, Searched
-from ragweave.cli.watch import Visit, Watch
+from ragweave.cli.watch import Asked, Searched, Visit, Watch
 from ragweave.errors import UsageError
 from ragweave.graphs import CompiledGraph
 from ragweave.state.passages import whole

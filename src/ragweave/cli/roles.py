@@ -1,10 +1,19 @@
-"""The models of a command, by flag or by option: `--judge judge/`, `--option judge=judge/`."""
+"""The models of a command, by flag or by option: `--judge judge/`, `--option judge=judge/`.
+
+Running a graph for the command line: its events go to a `Watch`, its output comes back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, cast
 
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import StreamMode
+
+from ragweave.cli.watch import Watch
 from ragweave.errors import UsageError
+from ragweave.graphs import CompiledGraph
 
 NAMED = {"judge": "judge", "rewriter": "rewriter", "generator": "model"}
 """Options that name a model, and the argument of `build_graph` that each one is."""
@@ -48,3 +57,21 @@ def with_named(
 def by_role(models: Mapping[str, str]) -> dict[str, str]:
     """Return a run's models by role: what `build_graph` calls `model` plays `answer`."""
     return {"answer" if name == "model" else name: spec for name, spec in models.items()}
+
+
+async def follow(graph: CompiledGraph, given: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
+    """Run `graph` on `given`, async so that Ctrl-C ends it at once, and return its output."""
+    modes: list[StreamMode] = ["values", "tasks"]
+    if watch.live:
+        modes.append("messages")
+    config: RunnableConfig = {"callbacks": [watch.calls]}
+    events = cast("AsyncIterator[tuple[str, Any]]", graph.astream(given, config, stream_mode=modes))
+    async for mode, event in events:
+        if mode == "values":
+            watch.output = dict(event)
+        elif mode == "tasks":
+            watch.task(event)
+        else:
+            watch.token(*event)
+    watch.close()
+    return watch.output

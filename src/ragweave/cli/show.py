@@ -1,20 +1,46 @@
-"""Showing a result: answer, sources, cost; the path taken, where wanted."""
+"""Showing a result: answer, sources, cost; the path taken, where wanted.
+
+The path that a run took, as a tree for the terminal.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from langchain_core.documents import Document
 from rich.markup import escape
 
-from ragweave.cli.record import run_steps
+from ragweave.cli.record import StepRecord, run_steps
 from ragweave.cli.screen import console, marked_up, plain
-from ragweave.cli.tree import tree
 from ragweave.cli.watch import Watch
 from ragweave.tools.text.normalize import normalize_answer
+
+
+def tree(steps: Iterable[StepRecord]) -> Any:
+    """Return a rich tree of a run's steps: times, calls, tokens, what each came to, its notes."""
+    from rich.tree import Tree
+
+    root = Tree("run")
+    for step in steps:
+        branch = root.add(marked_up(line(step)))
+        for note in step["notes"]:
+            branch.add(marked_up(f"{note['event']} {json.dumps(note['detail'], default=str)}"))
+    return root
+
+
+def line(step: StepRecord) -> str:
+    """Say a step in a line."""
+    text = f"{step['node']}  {step['seconds'] * 1000:.0f} ms"
+    if step["calls"]:
+        calls = f"{step['calls']} call{'' if step['calls'] == 1 else 's'}"
+        text += f"  {calls}, {step['input_tokens']} + {step['output_tokens']} tokens"
+    if step["error"]:
+        return f"{text}  ✗ {step['error']}"
+    return f"{text}  → {step['found']}" if step["found"] else text
 
 
 def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None:

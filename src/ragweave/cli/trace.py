@@ -16,11 +16,10 @@ def trace(
     ] = None,
 ) -> None:
     """Show a recorded run."""
-    from ragweave.cli.output import write_file
     from ragweave.cli.record import read_run
-    from ragweave.cli.screen import console
+    from ragweave.cli.screen import console, write_file
+    from ragweave.cli.show import tree
     from ragweave.cli.trace_page import trace_page
-    from ragweave.cli.tree import tree
 
     record = read_run(run)
     if html is None:

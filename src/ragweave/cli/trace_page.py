@@ -8,9 +8,9 @@ from html import escape
 from string import Template
 from typing import Any
 
-from ragweave.cli.calls import Asked, Searched
 from ragweave.cli.record import RunRecord, StepRecord, taken_of
-from ragweave.cli.tree import line
+from ragweave.cli.show import line
+from ragweave.cli.watch import Asked, Searched
 from ragweave.tools.drawing import draw_svg
 
 _PAGE = Template("""\

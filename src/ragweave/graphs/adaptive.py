@@ -18,24 +18,29 @@ from ragweave.graphs.fragments import (
     add_blending,
     add_judgement,
     add_rewriting,
+    one_by_one,
+    together,
 )
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
-from ragweave.graphs.single_round import one_by_one, together
 from ragweave.nodes.answer import AnswerStep, branches, short_answers, styled_step
-from ragweave.nodes.augment import reasoned_answer
-from ragweave.nodes.augment_prompts import AUGMENT_PROMPTS
-from ragweave.nodes.blending import BlendingOptions, to_first_search
-from ragweave.nodes.budget import BudgetOptions, trim_step
-from ragweave.nodes.context_filter import ContextFilterOptions, context_filter_step
-from ragweave.nodes.generate import GENERATE_PROMPTS, generated_answer
-from ragweave.nodes.join import join_step
-from ragweave.nodes.knowledge_prompts import KNOWLEDGE_PROMPTS
-from ragweave.nodes.necessity import NecessityOptions
-from ragweave.nodes.proxy_prompts import PROXY_PROMPTS
-from ragweave.nodes.reference import REFERENCE_PROMPTS, reference_answer
-from ragweave.nodes.retrieve import MergeStrategy
-from ragweave.nodes.sentence_ids import SENTENCE_PROMPTS
+from ragweave.nodes.blending import (
+    AUGMENT_PROMPTS,
+    BlendingOptions,
+    reasoned_answer,
+    to_first_search,
+)
+from ragweave.nodes.context_filter import (
+    GENERATE_PROMPTS,
+    SENTENCE_PROMPTS,
+    ContextFilterOptions,
+    context_filter_step,
+    generated_answer,
+)
+from ragweave.nodes.judge import NecessityOptions
+from ragweave.nodes.knowledge_filter import KNOWLEDGE_PROMPTS
+from ragweave.nodes.proxy import PROXY_PROMPTS, REFERENCE_PROMPTS, reference_answer
+from ragweave.nodes.retrieve import BudgetOptions, MergeStrategy, join_step, trim_step
 from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
 from ragweave.state import RAGState, by_query, interleave

@@ -14,12 +14,15 @@ from ragweave.graphs.fragments import add_begin, add_blending
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method
 from ragweave.nodes.answer import AnswerStep, branches, short_answers
-from ragweave.nodes.augment import reasoned_answer
-from ragweave.nodes.augment_prompts import AUGMENT_PROMPTS
-from ragweave.nodes.blending import BlendingOptions, to_first_search
-from ragweave.nodes.join import join_step
-from ragweave.nodes.knowledge_prompts import KNOWLEDGE_PROMPTS
+from ragweave.nodes.blending import (
+    AUGMENT_PROMPTS,
+    BlendingOptions,
+    reasoned_answer,
+    to_first_search,
+)
+from ragweave.nodes.knowledge_filter import KNOWLEDGE_PROMPTS
 from ragweave.nodes.options import Options
+from ragweave.nodes.retrieve import join_step
 from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
 from ragweave.state import RAGState, by_query

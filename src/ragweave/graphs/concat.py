@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ragweave.graphs.fragments import single_round, together
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import FUSION, Method, answer_prompts
-from ragweave.graphs.single_round import single_round, together
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.options import Options
 

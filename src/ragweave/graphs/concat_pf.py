@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from langgraph.graph import END
 
-from ragweave.graphs.fragments import add_question_retrieval
+from ragweave.graphs.fragments import add_question_retrieval, one_by_one, together
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import FUSION, Method, answer_prompts
-from ragweave.graphs.single_round import one_by_one, together
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.options import Options
 from ragweave.nodes.step import Goto, Route

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ragweave.graphs.fragments import single_round
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method, answer_prompts
-from ragweave.graphs.single_round import single_round
 from ragweave.nodes.answer import AnswerStep
-from ragweave.nodes.augment_prompts import SHOT_PROMPTS
+from ragweave.nodes.blending import SHOT_PROMPTS
 from ragweave.nodes.shots import ShotOptions, unreasoned
 
 

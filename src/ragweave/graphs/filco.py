@@ -15,11 +15,15 @@ from ragweave.graphs.fragments import add_begin, add_retrieval
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.answer import branches
-from ragweave.nodes.context_filter import ContextFilterOptions, context_filter_step
-from ragweave.nodes.generate import GENERATE_PROMPTS, generated_answer
+from ragweave.nodes.context_filter import (
+    GENERATE_PROMPTS,
+    SENTENCE_PROMPTS,
+    ContextFilterOptions,
+    context_filter_step,
+    generated_answer,
+)
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import to_retrieval
-from ragweave.nodes.sentence_ids import SENTENCE_PROMPTS
 from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
 from ragweave.state import RAGState

@@ -11,8 +11,7 @@ from langgraph.graph import END
 from ragweave.graphs.fragments import add_begin, add_retrieval
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method
-from ragweave.nodes.flare import FlareOptions, flare_step
-from ragweave.nodes.flare_prompts import PROMPTS
+from ragweave.nodes.flare import PROMPTS, FlareOptions, flare_step
 from ragweave.nodes.retrieve import to_retrieval
 from ragweave.nodes.step import Goto, Route
 from ragweave.state import RAGState

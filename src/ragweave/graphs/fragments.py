@@ -1,35 +1,55 @@
 """Pieces of wiring that methods share: each adds nodes and the edges between them.
 
 What leads into a piece, and out of it where methods differ, stays in the method's own file.
+
+The wiring that every single-round method shares: retrieve, ask, vote.
+
+The wiring of methods that first decide whether to retrieve: decide, retrieve or not, ask, vote.
+
+Passages that the caller gave need no decision: the answer is read from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from langgraph.graph import START
+from langchain_core.documents import Document
+from langgraph.graph import END, START
 
-from ragweave.graphs.draft import Draft
-from ragweave.graphs.frame import Parts
-from ragweave.nodes.augment import blend_step, external_step, internal_step
+from ragweave.graphs.frame import CompiledGraph, Draft, Parts, draft, finish
+from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.begin import begin_step
-from ragweave.nodes.blending import to_augmentation, to_blended_search, to_knowledge_filter
-from ragweave.nodes.draft import draft_step
-from ragweave.nodes.join import join_step
-from ragweave.nodes.judge import judge_claim_step, judge_step
-from ragweave.nodes.knowledge_filter import knowledge_filter_step, topic_step
-from ragweave.nodes.necessity import (
+from ragweave.nodes.blending import (
+    blend_step,
+    external_step,
+    internal_step,
+    to_augmentation,
+    to_blended_search,
+    to_knowledge_filter,
+)
+from ragweave.nodes.judge import (
+    judge_claim_step,
+    judge_step,
     to_claim_filter,
     to_draft,
     to_judge,
     to_rewrite,
     without_verdict,
 )
-from ragweave.nodes.proxy_faults import proxy_down
-from ragweave.nodes.retrieve import MergeStrategy, collect_step, retrieve_step, to_retrieval
+from ragweave.nodes.knowledge_filter import knowledge_filter_step, topic_step
+from ragweave.nodes.options import Options
+from ragweave.nodes.proxy import draft_step, proxy_down
+from ragweave.nodes.retrieve import (
+    MergeStrategy,
+    collect_step,
+    join_step,
+    retrieve_step,
+    to_retrieval,
+)
 from ragweave.nodes.rewrite import plan_step, rewrite_step
-from ragweave.nodes.step import Goto, Route
+from ragweave.nodes.step import Goto, Route, Step
+from ragweave.nodes.vote import vote_step
 from ragweave.state import RAGState, interleave
 
 
@@ -168,3 +188,106 @@ def add_blending(graph: Draft, parts: Parts[Any], merge: Callable[[Any], MergeSt
         {"each set": "knowledge_filter", "next hop": "external", "no filter": "collect"},
     )
     graph.add_edge("knowledge_filter", "collect")
+
+
+Contexts = Callable[[Sequence[Document]], list[list[Document]]]
+"""From the passages to the contexts that are asked about one by one."""
+
+
+def together(passages: Sequence[Document]) -> list[list[Document]]:
+    """All passages in one context (Liu et al. 2024, eq. 1); none without passages."""
+    return [list(passages)] if passages else []
+
+
+def one_by_one(passages: Sequence[Document]) -> list[list[Document]]:
+    """A context for each passage (Liu et al. 2024, eq. 2)."""
+    return [[passage] for passage in passages]
+
+
+def single_round(
+    parts: Parts[Any],
+    answer: AnswerStep,
+    contexts: Contexts,
+    retrieves: Callable[[Any], bool] = lambda _options: True,
+) -> CompiledGraph:
+    """Wire a method that asks once: a branch per context and sample, then a vote.
+
+    Args:
+        parts: Models, retriever, options and the rest.
+        answer: How the answer node asks; the graph takes its name.
+        contexts: What the answer node is asked about; no context leads straight to the vote,
+            which then says Unknown.
+        retrieves: Whether the options ask for retrieval.
+    """
+    options = parts.options
+
+    def to_search(state: RAGState, opts: Options) -> Goto:
+        return to_retrieval(state, opts) if retrieves(opts) else "collect"
+
+    def to_answers(state: RAGState, opts: Options) -> Goto:
+        asked = contexts(state["passages"])
+        return branches(state, answer.name, opts, contexts=asked) or "vote"
+
+    graph = draft(parts)
+    add_question_retrieval(graph, parts, to_search)
+    graph.add_node(answer.name, parts.answers(answer), retry_policy=parts.retry)
+    graph.add_node("vote", vote_step("vote", answer.name, options))
+    graph.add_conditional_edges("collect", Route(to_answers, options), [answer.name, "vote"])
+    graph.add_edge(answer.name, "vote")
+    graph.add_edge("vote", END)
+    return finish(graph, answer.name, parts)
+
+
+PROMPTS = ("direct", "direct_passages")
+"""Names of the answer step's templates that these methods use."""
+
+
+def to_answers(state: RAGState, options: Options) -> Goto:
+    """Route: a branch a sample over all passages; closed book where there are none."""
+    return branches(state, "answer", options, contexts=[state["passages"]])
+
+
+def to_search(state: RAGState, options: Options) -> Goto:
+    """Route: what is known is answered at once, without any passage; else retrieve."""
+    return to_answers(state, options) if state["known"] else to_retrieval(state, options)
+
+
+def to_decision(state: RAGState, _options: Options) -> str:
+    """Route: given passages take the place of decision and retrieval."""
+    return "passages given" if state["passages"] else "decide"
+
+
+def with_retrieval_decision(
+    parts: Parts[Any], name: str, decides: str, decide: Step[RAGState, Any]
+) -> CompiledGraph:
+    """Wire a method whose node `decides` sets `known` and so whether to retrieve.
+
+    Args:
+        parts: Models, retriever, options and the rest.
+        name: Name of the method.
+        decides: Name of the deciding node.
+        decide: The node itself.
+    """
+    options = parts.options
+    answer = AnswerStep("answer", "direct_passages", closed_template="direct")
+
+    graph = draft(parts)
+    add_begin(graph, parts)
+    graph.add_node(decides, decide, retry_policy=parts.retry)
+    add_retrieval(graph, parts)
+    graph.add_node("answer", parts.answers(answer), retry_policy=parts.retry)
+    graph.add_node("vote", vote_step("vote", "answer", options))
+    graph.add_conditional_edges(
+        "begin",
+        Route(to_decision, options),
+        {"decide": decides, "passages given": "collect"},
+    )
+    graph.add_conditional_edges(
+        decides,
+        Route(to_search, options),
+        {"known": "answer", "needed": "retrieve"},
+    )
+    graph.add_conditional_edges("collect", Route(to_answers, options), ["answer"])
+    graph.add_edge("answer", "vote")
+    graph.add_edge("vote", END)
+    return finish(graph, name, parts)

@@ -1,34 +1,203 @@
-"""What every method's graph shares: its parts, its schemas, how it is compiled."""
+"""What every method's graph shares: its parts, its schemas, how it is compiled.
+
+A method inside a LangChain app: as a tool of an agent, as a retriever of a chain.
+
+A graph being wired: a state graph whose nodes may only write what its state has.
+
+A method's graph for its picture and schemas alone: nothing that it needs to run is asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic, Self, cast, get_type_hints
 
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForRetrieverRun,
+)
+from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.graph import Graph
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Checkpointer, RetryPolicy
-from pydantic import BaseModel
+from langgraph.pregel import Pregel
+from langgraph.types import Checkpointer, Command, RetryPolicy
+from pydantic import BaseModel, Field
 
-from ragweave.graphs.adapters import GraphRetriever, tool_of
-from ragweave.graphs.draft import Draft
+from ragweave.errors import StateError, UsageError
+from ragweave.graphs.build import build_graph
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.context_filter import Filters
+from ragweave.nodes.judge import scorer_of
 from ragweave.nodes.options import OptionsT, specialised
 from ragweave.nodes.retrieve import Retriever
-from ragweave.nodes.scores import scorer_of
 from ragweave.nodes.step import Step
 from ragweave.state import Branch, RAGInput, RAGOutput, RAGState
 from ragweave.tools.drawing import draw_svg, shape_of
+from ragweave.tools.extractive import ExtractiveChat
 from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import Models
-from ragweave.tools.scorers.protocol import LogprobScorer
+from ragweave.tools.scorers.specs import LogprobScorer
+
+
+class Question(BaseModel):
+    """What an agent gives the tool."""
+
+    question: str = Field(description="The question to answer from the knowledge base.")
+
+
+def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
+    """Return a tool that answers a question by `graph`.
+
+    The agent reads the answer and its sources; the graph's whole output is the artifact. A blank
+    question comes back to the agent as the tool's error text and ends nothing.
+
+    Args:
+        graph: A compiled method.
+        name: The tool's name, as the agent's model sees it.
+        description: When to use it, as the agent's model sees it.
+    """
+
+    def run(question: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
+        try:
+            return _content_and_artifact(graph.invoke({"question": question}, config))
+        except UsageError as error:
+            raise ToolException(str(error)) from error
+
+    async def arun(question: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
+        try:
+            return _content_and_artifact(await graph.ainvoke({"question": question}, config))
+        except UsageError as error:
+            raise ToolException(str(error)) from error
+
+    return StructuredTool.from_function(
+        run,
+        arun,
+        name=name,
+        description=description,
+        args_schema=Question,
+        response_format="content_and_artifact",
+        handle_tool_error=True,
+    )
+
+
+def _content_and_artifact(output: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    lines = [str(output["answer"])]
+    places = [_place(doc) for doc in output["passages"]]
+    if output["status"] == "answered" and places:
+        lines += ["", "Sources:", *dict.fromkeys(places)]
+    return "\n".join(lines), dict(output)
+
+
+def _place(doc: Document) -> str:
+    title, source = (str(doc.metadata.get(key) or "") for key in ("title", "source"))
+    return "- " + (" — ".join(part for part in (title, source) if part) or str(doc.id))
+
+
+class GraphRetriever(BaseRetriever):
+    """A retriever that returns the passages a method kept for the question.
+
+    The method runs whole, its answer included: filters such as BlendFilter's and FILCO's are part
+    of it. Documents carry `rank`, `query` and the method's other marks in `metadata`.
+    """
+
+    graph: Any
+    """The compiled method."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        output = self.graph.invoke({"question": query}, {"callbacks": run_manager.get_child()})
+        return list(output["passages"])
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        config: RunnableConfig = {"callbacks": run_manager.get_child()}
+        output = await self.graph.ainvoke({"question": query}, config)
+        return list(output["passages"])
+
+
+class Draft(StateGraph[Any, Any, Any, Any]):
+    """A `StateGraph` that raises where a node returns a key that the state lacks.
+
+    LangGraph itself drops such a key without a word. A subgraph as a node is left alone: its output
+    schema says what it may write.
+    """
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The names of the state's fields; what a node's own schema adds to them is none."""
+        return frozenset(get_type_hints(self.state_schema))
+
+    def add_node(self, node: Any, action: Any = None, **settings: Any) -> Self:
+        """Add a node, as `StateGraph.add_node` does; its updates are checked at run time."""
+        before = set(self.nodes)
+        super().add_node(node, action, **settings)
+        for name in set(self.nodes) - before:
+            spec = self.nodes[name]
+            runnable = cast("Runnable[Any, Any]", spec.runnable)
+            if not isinstance(runnable, Pregel):
+                spec.runnable = CheckedNode(name, runnable, self.fields)
+        return self
+
+
+class CheckedNode(Runnable[Any, Any]):
+    """A node that returns nothing but keys of its graph's state."""
+
+    def __init__(self, name: str, node: Runnable[Any, Any], fields: Collection[str]) -> None:
+        """Check `node`.
+
+        Args:
+            name: The node's name in the graph.
+            node: The node.
+            fields: The names of the state's fields.
+        """
+        self.name = name
+        self._node = node
+        self._fields = fields
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **more: Any) -> Any:  # noqa: A002
+        """Run the node."""
+        return self._checked(self._node.invoke(input, config, **more))
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **more: Any) -> Any:  # noqa: A002
+        """Run the node."""
+        return self._checked(await self._node.ainvoke(input, config, **more))
+
+    def _checked(self, result: Any) -> Any:
+        for key in _keys(result):
+            if key not in self._fields:
+                raise StateError(
+                    f"the node {self.name!r} returned the key {key!r}, and the graph's state has "
+                    f"no such field{_closest(key, self._fields)}"
+                )
+        return result
+
+
+def _keys(result: object) -> Iterator[str]:
+    """Yield the keys of a node's update, or of several."""
+    if isinstance(result, Command):
+        if result.graph is None:
+            yield from _keys(result.update)
+    elif isinstance(result, Mapping):
+        yield from result
+    elif isinstance(result, list | tuple):
+        for one in result:
+            if isinstance(one, Command):
+                yield from _keys(one)
+
+
+def _closest(key: str, fields: Iterable[str]) -> str:
+    close = difflib.get_close_matches(key, list(fields), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 class CompiledGraph(CompiledStateGraph[Any, Any, Any, Any]):
@@ -148,3 +317,14 @@ def _without_handlers(graph: Graph) -> Graph:
     for handler in handlers:
         graph.remove_node(handler)
     return graph
+
+
+class AnyModel(ExtractiveChat):
+    """Stands for any model, also for one that reports log-probabilities (FLARE)."""
+
+    gives_logprobs: ClassVar[bool] = True
+
+
+def drawable(method: str) -> CompiledGraph:
+    """Return a method's graph, not to be run."""
+    return build_graph(method, model=AnyModel())

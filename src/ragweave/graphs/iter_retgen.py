@@ -15,8 +15,8 @@ from ragweave.graphs.fragments import add_question_retrieval
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.answer import AnswerStep, branches
-from ragweave.nodes.augment_prompts import SHOT_PROMPTS
-from ragweave.nodes.requery import requery_step
+from ragweave.nodes.blending import SHOT_PROMPTS
+from ragweave.nodes.expand_query import requery_step
 from ragweave.nodes.retrieve import to_retrieval
 from ragweave.nodes.rounds import Loop, RoundOptions
 from ragweave.nodes.shots import ShotOptions, reasoned

@@ -13,8 +13,7 @@ from ragweave.graphs.fragments import add_begin, add_retrieval
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method
 from ragweave.nodes.retrieve import to_retrieval
-from ragweave.nodes.self_ask import SelfAskOptions, read_step, self_ask_step
-from ragweave.nodes.self_ask_prompts import PROMPTS
+from ragweave.nodes.self_ask import PROMPTS, SelfAskOptions, read_step, self_ask_step
 from ragweave.nodes.step import Goto, Route
 from ragweave.state import RAGState
 

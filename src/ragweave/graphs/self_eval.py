@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ragweave.graphs.fragments import PROMPTS as ANSWERS
+from ragweave.graphs.fragments import with_retrieval_decision
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method, answer_prompts
-from ragweave.graphs.on_need import PROMPTS as ANSWERS
-from ragweave.graphs.on_need import with_retrieval_decision
-from ragweave.nodes.need import PROMPTS, retrieval_decision_step
 from ragweave.nodes.options import Options
+from ragweave.nodes.retrieval_decision import PROMPTS, retrieval_decision_step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,10 @@ as SlimPLM's baseline (section 4.3).
 
 from __future__ import annotations
 
+from ragweave.graphs.fragments import PROMPTS, with_retrieval_decision
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method, answer_prompts
-from ragweave.graphs.on_need import PROMPTS, with_retrieval_decision
-from ragweave.nodes.neighbours import Library, SkrKnnOptions, neighbours_step
+from ragweave.nodes.retrieval_decision import Library, SkrKnnOptions, neighbours_step
 
 
 def build(parts: Parts[SkrKnnOptions]) -> CompiledGraph:

@@ -19,12 +19,10 @@ from ragweave.graphs.fragments import (
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.answer import AnswerStep, branches
-from ragweave.nodes.budget import BudgetOptions, trim_step
-from ragweave.nodes.necessity import NecessityOptions
+from ragweave.nodes.judge import NecessityOptions
 from ragweave.nodes.options import Options
-from ragweave.nodes.proxy_prompts import PROXY_PROMPTS
-from ragweave.nodes.reference import REFERENCE_PROMPTS, reference_answer
-from ragweave.nodes.retrieve import to_retrieval
+from ragweave.nodes.proxy import PROXY_PROMPTS, REFERENCE_PROMPTS, reference_answer
+from ragweave.nodes.retrieve import BudgetOptions, to_retrieval, trim_step
 from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
 from ragweave.state import RAGState

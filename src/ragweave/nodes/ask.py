@@ -3,27 +3,161 @@
 A node that asks a model is two pure functions: state → prompt, reply → update. This step chooses
 the model by role, makes the prompt fit, makes the call (sync or async, from one body), and keeps
 the ledger. Retries and backoff are LangGraph's, by the node's retry policy.
+
+Prompts: a template with its values, passages and structured task, and how it is made to fit.
+
+Passages or sentences as numbered lines, for prompts that ask for the numbers that help.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, cast
 
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
 
+from ragweave.errors import UsageError
+from ragweave.llamacpp.gbnf import id_list, one_of
 from ragweave.nodes.options import Options, OptionsT
-from ragweave.nodes.prompt import Fitted, Prompt, fit
 from ragweave.nodes.step import Call, Context, StateT, Step, Work
 from ragweave.state import Update, Usage
 from ragweave.tools.models import ChatModel, Models, Role, within_limit
-from ragweave.tools.models.bindings import unbound
-from ragweave.tools.text.bound import bounded
-from ragweave.tools.text.tokens import estimate_message_tokens, estimate_tokens
+from ragweave.tools.models.roles import unbound
+from ragweave.tools.models.tasks import Task, attach, task_passages
+from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
+from ragweave.tools.text.reply import bounded
+from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
+
+Templates = Mapping[str, ChatPromptTemplate]
+"""Prompt templates by name."""
+
+Grammar = Callable[[Sequence[Document]], str]
+"""From the passages that stand in a prompt to the GBNF grammar of its reply."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a node asks a model: rendered late, so that passages can be dropped to fit."""
+
+    template: ChatPromptTemplate
+    task: Task
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """The template's variables, all but `passages`."""
+    passages: Sequence[Document] = ()
+    """Passages in prompt order; `metadata["rank"]` says which to drop first."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of this call, such as `temperature`."""
+    render: Callable[[Sequence[Document]], str] = render_passages
+    grammar: Grammar | None = None
+    """The form of the reply, where it has one that `Options.constrain` may hold it to."""
+
+    def messages(self, passages: Sequence[Document]) -> list[BaseMessage]:
+        """Render the prompt with `passages`, the task attached to its last message."""
+        messages = self.template.format_messages(**self.values, passages=self.render(passages))
+        task: Task = {**self.task, "passages": task_passages(passages)}
+        return [*messages[:-1], attach(messages[-1], task)]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A prompt as it is sent, and the passages that had to go."""
+
+    messages: list[BaseMessage]
+    passages: list[Document]
+    dropped: list[Document]
+
+
+def fit(
+    prompt: Prompt, budget: int | None, count: Callable[[Sequence[BaseMessage]], int]
+) -> Fitted:
+    """Render `prompt` within `budget` tokens, dropping passages from the lowest rank up.
+
+    Passages keep their order. Where even one passage does not fit, none is left and the caller
+    decides; a prompt without passages that does not fit is the caller's mistake.
+
+    Args:
+        prompt: The prompt.
+        budget: Most tokens of the messages; None: no limit.
+        count: Counts the tokens of messages.
+
+    Raises:
+        UsageError: The prompt is over the budget without any passage.
+    """
+    kept = list(prompt.passages)
+    dropped: list[Document] = []
+    while True:
+        messages = prompt.messages(kept)
+        if budget is None or (size := count(messages)) <= budget:
+            return Fitted(messages, kept, dropped)
+        if not kept:
+            raise UsageError(
+                f"the prompt takes about {size} tokens without any passage, and {budget} fit: "
+                f"shorten the question or raise prompt_tokens"
+            )
+        lowest = max(range(len(kept)), key=lambda at: (kept[at].metadata.get("rank", at), at))
+        dropped.append(kept.pop(lowest))
+
+
+def with_overrides(
+    own: Templates, overrides: Mapping[str, ChatPromptTemplate | str] | None
+) -> dict[str, ChatPromptTemplate]:
+    """Return `own` with some templates replaced by name.
+
+    Args:
+        own: The method's templates.
+        overrides: Replacements; a text stands for a prompt of one human message.
+
+    Raises:
+        UsageError: A name is not one of the method's, or a replacement is malformed or asks for
+            a variable that the original does not have.
+    """
+    templates = dict(own)
+    for name, given in (overrides or {}).items():
+        if name not in own:
+            known = ", ".join(sorted(own)) or "none"
+            raise UsageError(f"unknown prompt {name!r}: this method's prompts are {known}")
+        template = _template(name, given) if isinstance(given, str) else given
+        extra = set(template.input_variables) - set(own[name].input_variables)
+        if extra:
+            has = ", ".join(sorted(own[name].input_variables))
+            raise UsageError(f"prompt {name!r} asks for {{{sorted(extra)[0]}}}, and has only {has}")
+        templates[name] = template
+    return templates
+
+
+def _template(name: str, text: str) -> ChatPromptTemplate:
+    try:
+        return ChatPromptTemplate.from_template(text)
+    except ValueError as error:
+        raise UsageError(f"prompt {name!r}: {error} (write {{{{ and }}}} for braces)") from error
+
+
+def numbered(label: str) -> Callable[[Sequence[Document]], str]:
+    """Return a renderer: `LABEL 0 : title | text`, a line each, numbers from 0.
+
+    A text stands on one line and cannot write a numbered label of its own, so no passage can
+    take another one's number.
+    """
+    forged = re.compile(rf"\b({re.escape(label)}s?)\s*(\d+)\s*[:：]", re.IGNORECASE)
+
+    def line(number: int, doc: Document) -> str:
+        title = one_line(str(doc.metadata.get("title") or ""))
+        text = " ".join(untrusted(doc.page_content).split())
+        plain = forged.sub(r"\1 \2 -", f"{title} | {text}" if title else text)
+        return f"{label} {number} : {plain}"
+
+    return lambda documents: "\n".join(line(at, doc) for at, doc in enumerate(documents))
+
+
+def numbers_form(documents: Sequence[Document]) -> str:
+    """Return the grammar of replies that name some of the numbers, or none."""
+    return id_list([str(at) for at in range(len(documents))]) if documents else one_of(["none"])
 
 
 @dataclass(frozen=True)

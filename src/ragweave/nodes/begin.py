@@ -1,18 +1,126 @@
-"""The first node of every graph: takes the question up and clears what an earlier turn left."""
+"""The first node of every graph: takes the question up and clears what an earlier turn left.
+
+What a state holds before a question is worked on, derived from the types of its fields.
+"""
 
 from __future__ import annotations
 
+import functools
 import time
+import types
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
+from langgraph.channels.base import BaseChannel
+from langgraph.managed.base import ManagedValue
 from langgraph.types import Overwrite
+from typing_extensions import is_typeddict
 
 from ragweave.errors import UsageError
-from ragweave.nodes.fresh import fresh
-from ragweave.nodes.option_types import typed
-from ragweave.nodes.options import Options, OptionsT
+from ragweave.nodes.options import Options, OptionsT, typed
 from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.state import AnswerType, RAGState, Update
 from ragweave.state.passages import GIVEN, as_input
+
+_EMPTY: Mapping[Any, Callable[[], object]] = {
+    str: str,
+    int: int,
+    float: float,
+    bool: bool,
+    list: list,
+    dict: dict,
+    set: set,
+    tuple: tuple,
+    Sequence: list,
+    Mapping: dict,
+}
+_FROM_INPUT = frozenset({"resolved_answer_type", "status"})
+"""Fields that the node `begin` sets itself, since none of their values is empty."""
+
+
+def fresh(state_type: type[Any]) -> Update:
+    """Return the update that clears every field of a state, whoever declared it.
+
+    A field starts at the empty value of its type (`""`, 0, `[]`, None where it may be None), past
+    its reducer where it has one. Fields with a channel of their own or a managed value are left
+    out: they do not outlive what they are for.
+
+    Raises:
+        UsageError: A field's type has no empty value.
+    """
+    update: dict[str, object] = {
+        name: Overwrite(make()) if merged else make()
+        for name, make, merged in _fields(cast("Hashable", state_type))
+    }
+    return cast("Update", update)
+
+
+@functools.cache
+def _fields(state_type: Hashable) -> list[tuple[str, Callable[[], object], bool]]:
+    """Return name, maker of the empty value and whether a reducer merges, by field."""
+    found = []
+    for name, hint in get_type_hints(state_type, include_extras=True).items():
+        kind, extras = _unwrapped(hint)
+        if name in _FROM_INPUT or any(map(_clears_itself, extras)):
+            continue
+        merged = bool(extras) and callable(extras[-1])
+        make = _maker(kind, f"the field {name!r} of {getattr(state_type, '__name__', state_type)}")
+        found.append((name, make, merged))
+    return found
+
+
+def _unwrapped(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return a field's type and what `Annotated` says beside it."""
+    extras: tuple[Any, ...] = ()
+    while get_origin(hint) in (Annotated, Required, NotRequired):
+        if get_origin(hint) is Annotated:
+            extras = (*get_args(hint)[1:], *extras)
+        hint = get_args(hint)[0]
+    return hint, extras
+
+
+def _clears_itself(extra: object) -> bool:
+    kind = extra if isinstance(extra, type) else type(extra)
+    return issubclass(kind, BaseChannel | ManagedValue)
+
+
+def _maker(kind: Any, where: str) -> Callable[[], object]:
+    """Return what makes the empty value of a type."""
+    origin = get_origin(kind)
+    choices = get_args(kind) if origin in (Union, types.UnionType) else ()
+    if kind is None or kind is type(None) or type(None) in choices:
+        return lambda: None
+    if origin is Literal and "" in get_args(kind):
+        return str
+    if is_typeddict(kind):
+        return _record_maker(kind, where)
+    if make := _EMPTY.get(origin or kind):
+        return make
+    raise UsageError(
+        f"{where} has no empty value to start a question with: annotate it as "
+        f"{getattr(kind, '__name__', kind)} | None"
+    )
+
+
+def _record_maker(kind: Any, where: str) -> Callable[[], object]:
+    hints = get_type_hints(kind, include_extras=True)
+    makers = {
+        name: _maker(_unwrapped(hint)[0], where)
+        for name, hint in hints.items()
+        if get_origin(hint) is not NotRequired
+    }
+    return lambda: {name: make() for name, make in makers.items()}
 
 
 def begin_step(

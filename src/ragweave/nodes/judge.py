@@ -5,30 +5,145 @@ answer and its query in the place of the question. Where the judge gives log-pro
 read by the margin of `<Known(True)>` over `<Known(False)>`, as the released code does; otherwise
 by its text. A local chat model is scored only under the released prompts, whose marks are known. A
 verdict that can't be read counts as not known: retrieve.
+
+Which scorer a chat model brings along, where it brings one.
+
+SlimPLM's options, and the routes that decide when and what to retrieve.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
+from langgraph.types import Send
 
-from ragweave.nodes.ask import Question, reply_to
-from ragweave.nodes.necessity import NecessityOptions
-from ragweave.nodes.prompt import Prompt, Templates
-from ragweave.nodes.scores import scorer_of
-from ragweave.nodes.step import Call, Context, StateT, Step, Work
+from ragweave.errors import UsageError
+from ragweave.llamacpp.gbnf import one_of
+from ragweave.nodes.answer import branches
+from ragweave.nodes.ask import Prompt, Question, Templates, reply_to
+from ragweave.nodes.options import Options, at_least, current
+from ragweave.nodes.step import Call, Context, Goto, StateT, Step, Work
 from ragweave.state import ClaimBranch, RAGState, Tokens, Update, Usage
 from ragweave.tools.claims import parse_judgement
-from ragweave.tools.gbnf import one_of
-from ragweave.tools.models import Models
-from ragweave.tools.scorers.protocol import LogprobScorer, ascore
-from ragweave.tools.tasks import Task
-from ragweave.tools.text.tokens import estimate_tokens
+from ragweave.tools.models import ChatModel, Models
+from ragweave.tools.models.roles import unbound
+from ragweave.tools.models.tasks import Task
+from ragweave.tools.scorers.specs import LogprobScorer, ascore
+from ragweave.tools.text.normalize import estimate_tokens
 from ragweave.tools.text.untrusted import untrusted
+
+
+def scorer_of(model: ChatModel, *, local: bool = True) -> LogprobScorer | None:
+    """Return what scores continuations with the weights of `model`, or None.
+
+    Scorers take plain text: they know no chat template.
+
+    Args:
+        model: A chat model; one that has a `score` method is its own scorer.
+        local: Whether a local GGUF model shares its weights with a scorer.
+    """
+    target = unbound(model)
+    if isinstance(target, LogprobScorer):
+        return target
+    if not local or "ragweave.llamacpp" not in sys.modules:
+        return None
+    from ragweave.llamacpp import LlamaCppChat
+    from ragweave.llamacpp.scorer import LlamaCppScorer
+
+    return LlamaCppScorer(target) if isinstance(target, LlamaCppChat) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NecessityOptions(Options):
+    """Options of the slim proxy's part."""
+
+    question_judge: bool = True
+    """Whether a judge decides from the draft answer that retrieval is needed at all."""
+    rewrite: bool = True
+    """Whether the draft answer is rewritten into claims and queries."""
+    claim_filter: bool = True
+    """Whether the judge drops the queries of claims that are known."""
+    max_claims: int = 20
+    """Most claims of one draft that are judged and searched; the paper sets no limit."""
+    max_rewrites: int = 20
+    """Most rewrites of the question itself that are searched; the paper sets no limit."""
+    proxy_profile: Literal["instruct", "released"] = "instruct"
+    """Prompts for any chat model, or for the authors' fine-tuned judge and rewriter."""
+    margin: float = 0.0
+    """Where the judge is read by score: log-probability by which Known(True) must lead."""
+    proxy_temperature: float | None = 0.01
+    """Temperature of the draft answer (released code); None leaves it to the model."""
+    proxy_top_p: float | None = 0.85
+    """Nucleus of the draft answer (released code); None leaves it to the model."""
+    proxy_tokens: int | None = 512
+    """Most tokens of the draft answer (released code); None leaves it to the model."""
+
+    @property
+    def drafts(self) -> bool:
+        """Whether any part needs the proxy's draft answer."""
+        return self.question_judge or self.rewrite
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: A value is out of its range.
+        """
+        super().__post_init__()
+        at_least("max_claims", self.max_claims, 1)
+        at_least("max_rewrites", self.max_rewrites, 1)
+        at_least("proxy_tokens", self.proxy_tokens, 1)
+        if self.proxy_temperature is not None and not 0 <= self.proxy_temperature <= 2:
+            raise UsageError(f"proxy_temperature must be 0 to 2, not {self.proxy_temperature}")
+        if self.proxy_top_p is not None and not 0 < self.proxy_top_p <= 1:
+            raise UsageError(f"proxy_top_p must be above 0, up to 1, not {self.proxy_top_p}")
+
+
+def to_draft(state: RAGState, options: NecessityOptions) -> str:
+    """Route: a draft answer where judge or rewriter needs it; given passages need neither."""
+    if state["passages"]:
+        return "passages given"
+    return "draft" if options.drafts else "no proxy"
+
+
+def to_judge(state: RAGState, options: NecessityOptions) -> str:
+    """Route: the draft is judged, else rewritten; without one the question alone is searched."""
+    if not state["heuristic_answer"]:
+        return "no draft"
+    return "judge" if options.question_judge else "rewrite"
+
+
+def to_rewrite(state: RAGState, options: NecessityOptions) -> Goto:
+    """Route: what is known is answered without passages; anything else is searched for."""
+    if state["known"]:
+        return branches(state, "direct", options, contexts=[[]])
+    return "not known" if options.rewrite else "not rewritten"
+
+
+def without_verdict(options: NecessityOptions) -> Callable[[], str]:
+    """Return what names the node behind a failed judge: what is not judged is not known.
+
+    Args:
+        options: The build's options; those in force decide.
+    """
+    return lambda: "rewrite" if current(options).rewrite else "plan"
+
+
+def to_claim_filter(state: RAGState, options: NecessityOptions) -> Goto:
+    """Route: the judge once for each claim."""
+    if not options.claim_filter or not state["claims"]:
+        return "no claim to judge"
+    return [
+        Send("judge_claim", ClaimBranch(**one, deadline=state.get("deadline")))
+        for one in state["claims"]
+    ]
+
 
 VERDICTS = ("<Known(True)>", "<Known(False)>")
 

@@ -12,8 +12,8 @@ from typing import Literal
 
 from ragweave.nodes.replies import ReadAnswer, Rejected, bare_text, parse_answer, read_answer
 from ragweave.state import AnswerType
-from ragweave.tools.text.echo import NO_PARTS, PromptParts, is_echo
 from ragweave.tools.text.normalize import words
+from ragweave.tools.text.reply import NO_PARTS, PromptParts, is_echo
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
 # What may repeat is possessive and stays on its line: no reply can make these patterns try many

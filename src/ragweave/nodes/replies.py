@@ -10,10 +10,15 @@ from typing import Literal, NamedTuple
 from langchain_core.messages import BaseMessage
 
 from ragweave.state import AnswerType
-from ragweave.tools.text.bound import bounded
-from ragweave.tools.text.echo import NO_PARTS, EchoKind, PromptParts, echo_of
+from ragweave.tools.text.reply import (
+    NO_PARTS,
+    EchoKind,
+    PromptParts,
+    bounded,
+    echo_of,
+    without_thinking,
+)
 from ragweave.tools.text.sentences import split_sentences
-from ragweave.tools.text.thinking import without_thinking
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
 Rejected = EchoKind | Literal["no_conclusion"]

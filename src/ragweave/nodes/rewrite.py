@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import functools
 
-from ragweave.nodes.ask import Ask, Reply
-from ragweave.nodes.necessity import NecessityOptions
-from ragweave.nodes.prompt import Prompt, Templates
-from ragweave.nodes.proxy_prompts import EXAMPLE_QUESTION, EXAMPLE_REWRITE
+from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
+from ragweave.nodes.judge import NecessityOptions
+from ragweave.nodes.proxy import EXAMPLE_QUESTION, EXAMPLE_REWRITE
 from ragweave.nodes.replies import cut_off
 from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.state import Claim, RAGState, Update
@@ -22,7 +21,7 @@ from ragweave.tools.claims import (
     parse_rewrite,
 )
 from ragweave.tools.models import Models
-from ragweave.tools.tasks import Task
+from ragweave.tools.models.tasks import Task
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import is_unknown
 from ragweave.tools.text.untrusted import untrusted

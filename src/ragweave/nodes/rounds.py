@@ -13,9 +13,9 @@ from langchain_core.documents import Document
 from langgraph.types import Overwrite
 
 from ragweave.errors import UsageError
-from ragweave.nodes.conclude import conclude
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.retrieve import arranged
+from ragweave.nodes.vote import conclude
 from ragweave.state import Candidate, RAGState, Update
 from ragweave.state.passages import by_query
 from ragweave.tools.text.unknown import UNKNOWN

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ragweave.errors import UsageError
-from ragweave.nodes.augment_prompts import answered_examples, examples
+from ragweave.nodes.blending import answered_examples, examples
 from ragweave.nodes.options import Options, at_least
 from ragweave.state import Branch
 

@@ -2,6 +2,10 @@
 
 A body is a generator: it yields `Call`s on runnables (a model, a retriever), gets their results,
 and returns the node's update. The drivers here are the only code that is written twice.
+
+How long nodes take, for whoever asks: at no cost where nobody does.
+
+Notes for the reader of a trace: fallbacks taken, passages dropped.
 """
 
 from __future__ import annotations
@@ -10,9 +14,11 @@ import asyncio
 import contextvars
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
@@ -23,11 +29,52 @@ from langchain_core.runnables.config import set_config_context
 from langgraph.types import Send
 
 from ragweave.errors import RunTimeoutError
-from ragweave.nodes.clock import timed
-from ragweave.nodes.notes import note
 from ragweave.nodes.options import OptionsT, current
 from ragweave.state import Note, Update, Usage, add_usage
-from ragweave.tools.models.bindings import unbound
+from ragweave.tools.models.roles import unbound
+
+Clock = Callable[[str, float, float], None]
+"""Takes a node's name, and when one of its executions began and ended (`time.perf_counter`)."""
+
+_CLOCK: ContextVar[Clock | None] = ContextVar("ragweave_clock", default=None)
+
+
+@contextmanager
+def timing(clock: Clock) -> Iterator[None]:
+    """Call `clock` for every node that ends in this context, and in tasks begun in it."""
+    token = _CLOCK.set(clock)
+    try:
+        yield
+    finally:
+        _CLOCK.reset(token)
+
+
+@contextmanager
+def timed(name: str) -> Iterator[None]:
+    """Time an execution of a node, failed ones too, if anyone wants to know."""
+    clock = _CLOCK.get()
+    if clock is None:
+        yield
+        return
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        clock(name, began, time.perf_counter())
+
+
+def note(config: RunnableConfig, node: str, event: str, **detail: Any) -> Note:
+    """Return a note of this superstep.
+
+    Args:
+        config: The node's run configuration, which knows the superstep.
+        node: Name of the node.
+        event: A short fixed name of what happened.
+        detail: Plain JSON values.
+    """
+    step = (config.get("metadata") or {}).get("langgraph_step", 0)
+    return {"step": int(step), "node": node, "event": event, "detail": detail}
+
 
 StateT = TypeVar("StateT", bound=Mapping[str, object])
 """What a node reads: `RAGState`, a state that extends it, or the payload of a branch."""

@@ -29,8 +29,6 @@ from ragweave.state.records import (
     Status,
     Tokens,
     Usage,
-)
-from ragweave.state.reducers import (
     add_usage,
     merge_by_key,
     merge_candidates,

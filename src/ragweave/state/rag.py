@@ -10,8 +10,13 @@ from langgraph.managed import RemainingSteps
 from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
-from ragweave.state.records import Candidate, Claim, Hop, Note, Status, Usage
-from ragweave.state.reducers import (
+from ragweave.state.records import (
+    Candidate,
+    Claim,
+    Hop,
+    Note,
+    Status,
+    Usage,
     add_usage,
     merge_by_key,
     merge_candidates,

@@ -10,9 +10,8 @@ ragweave.
         replies = ["Ada Brenner"]
 """
 
-from ragweave.testing.cases import OptionCase, Setting
+from ragweave.testing.cases import CARDS, OptionCase, Setting
 from ragweave.testing.chat_model import ChatModelSpecTests
-from ragweave.testing.documents import CARDS
 from ragweave.testing.method import MethodTests
 from ragweave.testing.metric import MetricTests
 from ragweave.testing.retriever import RetrieverTests

@@ -1,16 +1,43 @@
-"""Values of an option other than its default, and settings in which they must show."""
+"""Values of an option other than its default, and settings in which they must show.
+
+The passages that the suites ask about; nothing in them is true.
+
+Model calls that a method declares, read from its `best` and `worst`: `(1 + k)·p`, `p, and 2 small`.
+"""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
-from collections.abc import Iterator, Mapping
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from langchain_core.documents import Document
+
 from ragweave.errors import UsageError
 from ragweave.nodes.options import Options
 from ragweave.testing.scripted import Script
+
+_TEXTS = (
+    "The bridge at Alden was built by Ada Brenner in 1931. Its five arches are of grey granite.",
+    "The river Sorre runs under the bridge at Alden. In spring it carries ice from the hills.",
+    "Ada Brenner studied in Norhaven and wrote two books on stone arches.",
+    "Norhaven has had a school of engineering since 1874.",
+    "The town hall at Alden was designed by Karl Oster. It burned down in 1902.",
+    "A ferry crossed the Sorre before there was a bridge, and it was the ferryman who rang a bell.",
+    "Granite for many bridges came from the quarry at Veld. The quarry closed in 1950.",
+    "The lighthouse of Norhaven was lit in 1891.",
+)
+
+CARDS = tuple(
+    Document(page_content=text, id=f"doc{at}", metadata={"title": f"Card {at}"})
+    for at, text in enumerate(_TEXTS)
+)
+"""Eight passages, of which the first answers "Who built the bridge at Alden?"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,3 +138,62 @@ def _values(hint: Any, default: Any) -> list[Any]:
     if hint is float:
         return [0.0, 1.0, 0.5, (default or 0.0) / 2, 2.0]
     return []
+
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+}
+
+
+def declared_calls(text: str, options: Options, more: Mapping[str, float]) -> float | None:
+    """Return the calls to all models that a declared cost comes to; None: it can't be computed.
+
+    Names are `p` (samples), options by name, and the limit `max_NAME` for `NAME`. What comes "in
+    sequence" counts nothing, calls to "small" models count as calls.
+
+    Args:
+        text: The cost.
+        options: The options of the run.
+        more: Values of other names.
+    """
+    total = 0.0
+    for part in text.split(","):
+        clause = part.strip().removeprefix("and ")
+        if clause.endswith("in sequence"):
+            continue
+        value = _value(clause.removesuffix("small").strip(), _names(options, more))
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def _names(options: Options, more: Mapping[str, float]) -> dict[str, Any]:
+    names: dict[str, Any] = {"p": options.samples}
+    for one in dataclasses.fields(options):
+        value = getattr(options, one.name)
+        names |= {one.name: value, one.name.removeprefix("max_"): value}
+    return {**names, **more}
+
+
+def _value(text: str, names: Mapping[str, Any]) -> float | None:
+    sum_of = re.sub(r"(?<=\d)(?=[a-z(])", "*", text.replace("·", "*").replace("'", "_prime"))
+    try:
+        return _computed(ast.parse(sum_of, mode="eval").body, names)
+    except (SyntaxError, LookupError):
+        return None
+
+
+def _computed(node: ast.expr, names: Mapping[str, Any]) -> float:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return node.value
+    if isinstance(node, ast.Name):
+        value = names[node.id]
+        if isinstance(value, int | float):
+            return value
+    if isinstance(node, ast.BinOp):
+        work = _OPERATORS[type(node.op)]
+        return work(_computed(node.left, names), _computed(node.right, names))
+    raise LookupError(ast.dump(node))

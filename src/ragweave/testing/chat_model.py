@@ -14,7 +14,7 @@ from langchain_core.language_models import BaseChatModel
 
 from ragweave.errors import UsageError
 from ragweave.graphs import build_graph
-from ragweave.testing.documents import CARDS
+from ragweave.testing.cases import CARDS
 from ragweave.tools.models import chat_model
 
 

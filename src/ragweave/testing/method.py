@@ -14,11 +14,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 
 from ragweave.graphs import METHODS, Method
-from ragweave.testing.cases import OptionCase, Setting, accepted, cases_of
-from ragweave.testing.costs import declared_calls
-from ragweave.testing.documents import CARDS
-from ragweave.testing.evidence import misread
-from ragweave.testing.harness import OUTPUTS, WAYS, Harness, Run, as_json
+from ragweave.testing.cases import CARDS, OptionCase, Setting, accepted, cases_of, declared_calls
+from ragweave.testing.harness import OUTPUTS, WAYS, Harness, Run, as_json, misread
 from ragweave.testing.scripted import ForeignRetriever, ModelCall, Record, Said, Script
 from ragweave.tools.drawing import draw_svg, shape_of
 

@@ -12,7 +12,7 @@ from langchain_core.retrievers import BaseRetriever
 
 from ragweave.errors import UsageError
 from ragweave.graphs import build_graph
-from ragweave.testing.documents import CARDS
+from ragweave.testing.cases import CARDS
 from ragweave.testing.scripted import Record, ScriptedModel
 
 _ODD = (

@@ -1,15 +1,119 @@
-"""What a kind of part must offer to be trained: the contract between `train_part` and the kinds."""
+"""What a kind of part must offer to be trained: the contract between `train_part` and the kinds.
+
+What stops a training that is no mistake of the caller's.
+
+Settings of a training; each kind has its own defaults for each role.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, Self, get_type_hints
 
-from ragweave.tools.parts import PartRole
-from ragweave.training.settings import Settings
-from ragweave.training.splits import Split
+from ragweave.errors import RagweaveError, UsageError
+from ragweave.nodes.options import typed
+from ragweave.trained import PartRole
+from ragweave.training.rows import Split
+
+
+class TrainingStoppedError(RagweaveError):
+    """A training could not go on (a loss that is no number, a full disk); what is kept is named."""
+
+
+Precision = Literal["auto", "float32", "bfloat16"]
+
+_COUNTS = (
+    "batch",
+    "micro_batch",
+    "max_input",
+    "max_output",
+    "lora_rank",
+    "lora_alpha",
+    "save_every",
+)
+_SHARES = ("held_out", "warmup", "lora_dropout")
+_RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
+    (_COUNTS, lambda value: value >= 1, "at least 1"),
+    (("epochs", "learning_rate"), lambda value: value > 0, "above 0"),
+    (_SHARES, lambda value: 0 <= value < 1, "0 or more and below 1"),
+    (("weight_decay",), lambda value: value >= 0, "0 or more"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a training may be told."""
+
+    base: str
+    """The model to begin from: `minilm` (packaged), a local path, or a hub name."""
+    epochs: float = 3.0
+    """Times that each row is seen (FILCO, section 4.1)."""
+    learning_rate: float = 5e-5
+    """Highest learning rate (FILCO, section 4.1)."""
+    batch: int = 32
+    """Rows a step, over all devices and whatever `micro_batch` (FILCO, section 4.1)."""
+    micro_batch: int = 8
+    """Rows computed at once; gradients of `batch / micro_batch` of them are accumulated."""
+    max_input: int = 1024
+    """Most tokens that the model reads (FILCO, section 4.1)."""
+    max_output: int = 512
+    """Most tokens of a target; longer ones are cut, and counted (FILCO, section 4.1)."""
+    warmup: float = 0.0
+    """Share of the steps in which the learning rate rises."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay of AdamW."""
+    lora_rank: int = 16
+    """Rank of the low-rank adapters (causal-lora)."""
+    lora_alpha: int = 32
+    """Scale of the adapters (causal-lora)."""
+    lora_dropout: float = 0.05
+    """Dropout before the adapters (causal-lora)."""
+    gradient_checkpointing: bool = False
+    """Whether activations are computed again instead of kept: less memory, more time."""
+    precision: Precision = "auto"
+    """Numbers while training; auto: bfloat16 where the hardware has it."""
+    device: str = "auto"
+    """`auto`, `cpu`, `cuda` or `cuda:1`."""
+    save_every: int = 200
+    """Steps between checkpoints; one is saved at each epoch's end too."""
+    held_out: float = 0.1
+    """Share of the questions held out to measure and to choose the threshold on."""
+    seed: int = 0
+    """Seed of splits, order and new weights."""
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: A value is of the wrong type or out of its range.
+        """
+        for name, hint in get_type_hints(type(self)).items():
+            object.__setattr__(self, name, typed(name, getattr(self, name), hint))
+        for names, fits, wanted in _RANGES:
+            for name in names:
+                if not fits(getattr(self, name)):
+                    raise UsageError(f"{name} must be {wanted}, not {getattr(self, name)}")
+
+    def suited(self, given: Collection[str]) -> Self:  # noqa: ARG002
+        """Return the settings with those that were not given suited to those that were."""
+        return self
+
+
+def changed(defaults: Settings, values: Mapping[str, Any]) -> Settings:
+    """Return the defaults with `values` set.
+
+    Raises:
+        UsageError: There is no such setting, or a value is out of range.
+    """
+    known = [one.name for one in dataclasses.fields(defaults)]
+    for name in values:
+        if name not in known:
+            raise UsageError(f"no setting {name!r}; settings: {', '.join(known)}")
+    return dataclasses.replace(defaults, **values).suited(values.keys())
+
 
 CHECKPOINTS = "checkpoints"
 """Folder of checkpoints inside a part's folder while it is being trained."""

@@ -2,22 +2,32 @@
 
 Every row keeps where it came from in `source`: data set, its hash, the row's id there, and how it
 was labelled. Fields that training does not need are read and ignored, so other people's rows do.
+
+Held-out rows: split by question, so that no question stands on both sides.
+
+Which questions a part has learnt from: as marks, so that a folder gives no question away.
+
+A training that begins from another part measures itself on questions that neither has seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NotRequired, TypeVar
+from typing import Any, NamedTuple, NotRequired, TypeVar
 
 from typing_extensions import TypedDict
 
+from ragweave.datasets.rows import Row, rows_of
 from ragweave.errors import UsageError
-from ragweave.evaluation.datasets.files import rows_of
-from ragweave.evaluation.datasets.rows import Row
+from ragweave.tools.files import write_atomic
 from ragweave.tools.filters import Span
-from ragweave.tools.parts import PartRole
-from ragweave.tools.tasks import TaskPassage
+from ragweave.tools.models.tasks import TaskPassage
+from ragweave.tools.text.normalize import normalize_answer
+from ragweave.trained import PartRole
 
 
 class JudgeRow(TypedDict):
@@ -167,3 +177,123 @@ def _span(row: Row, texts: Mapping[str, str]) -> Span:
 
 
 _READERS = {"judge": _judge, "rewriter": _rewrite, "filter": _silver, "generator": _silver}
+
+
+_NAMED = 5
+_ALL_SEEN = "the base part has learnt from too many of these questions"
+
+
+class Split(NamedTuple):
+    """Rows to train on and rows to measure and calibrate on."""
+
+    train: list[TrainingRow]
+    held_out: list[TrainingRow]
+
+
+def question_key(row: TrainingRow) -> str:
+    """Return what two rows of one question share: its normalised text."""
+    return normalize_answer(row["question"]) or row["question"].strip().lower()
+
+
+def split_rows(
+    rows: Sequence[TrainingRow],
+    share: float,
+    seed: int,
+    free: Callable[[TrainingRow], bool] = lambda row: True,  # noqa: ARG005
+) -> Split:
+    """Split rows by question: about `share` of the questions are held out, at least one each side.
+
+    Args:
+        rows: All rows; their order is kept on both sides.
+        share: Share of the questions held out, in [0, 1); 0 holds out none.
+        seed: Seed of the draw; the same rows and seed give the same split.
+        free: Which rows may be held out; others are trained on.
+
+    Raises:
+        UsageError: `share` is out of range, or there are not two questions to part.
+    """
+    if not 0 <= share < 1:
+        raise UsageError(f"held_out must be 0 or more and below 1, not {share}")
+    if share == 0:
+        return Split(list(rows), [])
+    keys = {question_key(row) for row in rows}
+    open_ = sorted({question_key(row) for row in rows if free(row)})
+    size = min(max(1, round(share * len(keys))), len(keys) - 1)
+    if len(keys) < 2 or size > len(open_):
+        raise UsageError(
+            f"{'rows of one question alone cannot be split' if len(keys) < 2 else _ALL_SEEN}: "
+            f"give held-out rows by --held-out, or hold out none by --set held_out=0"
+        )
+    drawn = set(random.Random(seed).sample(open_, size))
+    return Split(
+        [row for row in rows if question_key(row) not in drawn],
+        [row for row in rows if question_key(row) in drawn],
+    )
+
+
+def check_apart(train: Sequence[TrainingRow], held_out: Sequence[TrainingRow]) -> None:
+    """Check that no question stands both in the training rows and in the held-out rows.
+
+    Raises:
+        UsageError: Some do; the text names the rows by id.
+    """
+    known = {question_key(row): row["id"] for row in train}
+    twice = [(row, known[key]) for row in held_out if (key := question_key(row)) in known]
+    if twice:
+        named = "; ".join(
+            f"{row['question']!r} (held-out row {row['id']}, training row {other})"
+            for row, other in twice[:_NAMED]
+        )
+        more = f"; and {len(twice) - _NAMED} more" if len(twice) > _NAMED else ""
+        raise UsageError(
+            f"{len(twice)} held-out questions stand in the training rows too: {named}{more}"
+        )
+
+
+QUESTIONS = "questions.json"
+_BYTES = 8
+
+
+def mark_of(row: TrainingRow) -> str:
+    """Return the mark of a row's question: 16 hex digits of its normalised text's hash."""
+    key = question_key(row).encode("utf-8", "replace")
+    return hashlib.blake2b(key, digest_size=_BYTES).hexdigest()
+
+
+def read_marks(folder: Path) -> frozenset[str]:
+    """Return the marks of the questions that a part has learnt from; none where it keeps none.
+
+    Raises:
+        UsageError: The file is damaged.
+    """
+    path = folder / QUESTIONS
+    if not path.is_file():
+        return frozenset()
+    try:
+        marks = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read ({type(error).__name__})") from error
+    if not isinstance(marks, list) or not all(isinstance(one, str) for one in marks):
+        raise UsageError(f"{path}: is no list of marks")
+    return frozenset(marks)
+
+
+def write_marks(folder: Path, rows: Iterable[TrainingRow], before: Collection[str]) -> None:
+    """Write the marks of these rows' questions, and of those learnt before."""
+    marks = sorted({*map(mark_of, rows), *before})
+    write_atomic(folder / QUESTIONS, json.dumps(marks) + "\n")
+
+
+def check_unseen(held_out: Sequence[TrainingRow], seen: Collection[str], base: str) -> None:
+    """Check that the base part has not learnt from held-out questions.
+
+    Raises:
+        UsageError: It has; the text names the rows.
+    """
+    learnt = [row for row in held_out if mark_of(row) in seen]
+    if learnt:
+        named = "; ".join(f"{row['question']!r} (row {row['id']})" for row in learnt[:5])
+        more = f"; and {len(learnt) - 5} more" if len(learnt) > 5 else ""
+        raise UsageError(
+            f"{base}: has learnt from {len(learnt)} of the held-out questions: {named}{more}"
+        )

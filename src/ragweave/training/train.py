@@ -1,4 +1,7 @@
-"""`train_part`: labelled rows in, a folder with a trained part out."""
+"""`train_part`: labelled rows in, a folder with a trained part out.
+
+The kinds of parts that can be trained.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,70 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from ragweave.errors import RagweaveError, UsageError
-from ragweave.evaluation.datasets.files import file_hash
-from ragweave.tools.parts import ModelCard, PartRole, is_part
+from ragweave.datasets.rows import file_hash
+from ragweave.errors import MissingExtraError, RagweaveError, UsageError
+from ragweave.trained import ModelCard, PartRole, is_part
 from ragweave.training.folder import abandon_folder, begin_folder, finish_folder, only_training
-from ragweave.training.job import CHECKPOINTS, Fitted, Job, Recipe, Shown, Watch
-from ragweave.training.kinds import DEFAULT_KIND, ONE_PROCESS, recipe_of
-from ragweave.training.questions import check_unseen, mark_of, read_marks, write_marks
-from ragweave.training.rows import TrainingRow, read_rows
-from ragweave.training.running.guard import room_needed
-from ragweave.training.running.processes import is_main, world_size
-from ragweave.training.settings import Settings, changed
-from ragweave.training.splits import Split, check_apart, split_rows
+from ragweave.training.job import CHECKPOINTS, Fitted, Job, Recipe, Settings, Shown, Watch, changed
+from ragweave.training.rows import (
+    Split,
+    TrainingRow,
+    check_apart,
+    check_unseen,
+    mark_of,
+    read_marks,
+    read_rows,
+    split_rows,
+    write_marks,
+)
+from ragweave.training.trainer.arguments import is_main, world_size
+from ragweave.training.trainer.checkpoints import room_needed
+
+KINDS = {
+    "linear": "ragweave.training.encoders.linear",
+    "cross-encoder": "ragweave.training.encoders.cross_encoder",
+    "span-encoder": "ragweave.training.encoders.span_encoder",
+    "seq2seq": "ragweave.training.writers.seq2seq",
+    "causal-lora": "ragweave.training.writers.causal",
+}
+"""Module of each kind."""
+
+ONE_PROCESS = ("linear", "span-encoder")
+"""Kinds that are trained by one process alone."""
+
+DEFAULT_KIND: dict[PartRole, str] = {
+    "judge": "linear",
+    "filter": "span-encoder",
+    "rewriter": "seq2seq",
+    "generator": "seq2seq",
+}
+"""The kind that is trained where none is named: the smallest that does the role well."""
+
+
+def recipe_of(kind: str, role: PartRole) -> Recipe:
+    """Return how a kind is trained.
+
+    Raises:
+        UsageError: There is no such kind, or it can't play the role.
+        MissingExtraError: What it trains with is not installed.
+    """
+    if kind not in KINDS:
+        raise UsageError(f"unknown kind {kind!r}; kinds: {', '.join(KINDS)}")
+    recipe = cast("Recipe", import_module(KINDS[kind]).RECIPE)
+    if role not in recipe.roles:
+        can = ", ".join(recipe.roles)
+        raise UsageError(f"a {kind} can't be trained as a {role}, only as: {can}")
+    if any(find_spec(name) is None for name in recipe.modules):
+        raise MissingExtraError(f"Training a {kind}", recipe.extra)
+    return recipe
+
 
 _LIBRARIES = ("ragweave", "torch", "transformers", "sentence-transformers", "peft", "trl")
 

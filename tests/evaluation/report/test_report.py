@@ -15,8 +15,12 @@ from tests.scripted import ScriptedChat, Seen
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.report import between_table, read_runs, tables_of, write_report
-from ragweave.evaluation.report.beside import printed_table
-from ragweave.evaluation.report.printed import all_printed, differences, printed_for
+from ragweave.evaluation.report.published import (
+    all_printed,
+    differences,
+    printed_for,
+    printed_table,
+)
 from ragweave.evaluation.report.summary import Experiment, holm, paired
 from ragweave.evaluation.runs import (
     RunDirectory,

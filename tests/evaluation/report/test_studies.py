@@ -11,7 +11,7 @@ from tests.scripted import ScriptedChat, Seen
 from ragweave.cli.study import NAMES
 from ragweave.errors import UsageError
 from ragweave.evaluation.report import read_runs, tables_of
-from ragweave.evaluation.report.best_of import best_of_table
+from ragweave.evaluation.report.tables import best_of_table
 from ragweave.evaluation.runs import claim_directory, parse_systems, plan
 from ragweave.evaluation.studies import STUDIES, plot_study, runs_of, values_of
 

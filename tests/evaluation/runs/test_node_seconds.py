@@ -12,7 +12,7 @@ from tests.evaluation.towns import planned, reader, run
 from tests.scripted import ScriptedChat
 
 from ragweave.evaluation.runs import records_of
-from ragweave.evaluation.runs.node_seconds import Stopwatch
+from ragweave.evaluation.runs.stream import Stopwatch
 
 SPANS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)).map(sorted), min_size=1)
 

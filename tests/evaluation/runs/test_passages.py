@@ -12,11 +12,11 @@ from tests.evaluation.files import write_lines
 from tests.evaluation.towns import TOWNS, planned, read_year, reader, records, run
 from tests.scripted import ScriptedChat, Seen
 
+from ragweave.datasets import Question, passage
 from ragweave.errors import UsageError
-from ragweave.evaluation.datasets import Question, passage
 from ragweave.evaluation.report import read_runs, tables_of
 from ragweave.evaluation.runs import claim_directory, parse_systems, plan
-from ragweave.evaluation.runs.gold import GoldPassages, with_gold
+from ragweave.evaluation.runs.passages import GoldPassages, with_gold
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 
 GOLD = passage("gold text", gold=True)

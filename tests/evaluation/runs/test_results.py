@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ragweave.evaluation.runs.results import records_of
+from ragweave.evaluation.runs.directory import records_of
 
 
 def test_records_of_an_earlier_version_say_whether_they_were_truncated(tmp_path: Path) -> None:

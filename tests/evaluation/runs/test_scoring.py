@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ragweave.evaluation.datasets import Question, passage
-from ragweave.evaluation.runs.scoring import scores
+from ragweave.datasets import Question, passage
+from ragweave.evaluation.runs.outcome import scores
 
 GOLD, OTHER = passage("Paris is in France.", "Paris", gold=True), passage("Rome is in Italy.")
 

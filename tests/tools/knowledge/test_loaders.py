@@ -11,8 +11,7 @@ from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from ragweave.tools.knowledge import Settings, Skip
-from ragweave.tools.knowledge.loaded import Loaded, UnreadableError
-from ragweave.tools.knowledge.loaders import files_under, load
+from ragweave.tools.knowledge.loaders import Loaded, UnreadableError, files_under, load
 
 SETTINGS = Settings(embedding=None)
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ragweave.errors import UsageError
 from ragweave.tools.knowledge import Settings
-from ragweave.tools.knowledge.splitting import _CODES, simple_tokens, split, windows
-from ragweave.tools.retrieval.analysis import languages
+from ragweave.tools.knowledge.intake import _CODES, simple_tokens, split, windows
+from ragweave.tools.retrieval.bm25 import languages
 
 sizes = st.integers(1, 7).flatmap(lambda size: st.tuples(st.just(size), st.integers(0, size - 1)))
 spans = st.integers(0, 40).map(lambda n: [(2 * i, 2 * i + 1) for i in range(n)])

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessageChunk, HumanMessage, SystemMessage
 
-from ragweave.tools.models.extractive import ExtractiveChat
-from ragweave.tools.tasks import Task, attach
+from ragweave.tools.extractive import ExtractiveChat
+from ragweave.tools.models.tasks import Task, attach
 
 PASSAGES = [
     {

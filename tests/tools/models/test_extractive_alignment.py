@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.tools.models.extractive.alignment import aligned
-from ragweave.tools.models.extractive.evidence import Evidence
-from ragweave.tools.models.extractive.question import analyse
+from ragweave.tools.extractive.evidence import Evidence, aligned
+from ragweave.tools.extractive.question import analyse
 
 ALIGNED = [
     ("Which lake feeds the mill?", "Lake Orrin feeds the old mill of Varn.", "Lake Orrin"),

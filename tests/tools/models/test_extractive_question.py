@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.tools.models.extractive.question import analyse
+from ragweave.tools.extractive.question import analyse
 
 
 @pytest.mark.parametrize(

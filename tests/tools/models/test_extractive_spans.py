@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.tools.models.extractive.evidence import gather
-from ragweave.tools.models.extractive.question import analyse
-from ragweave.tools.models.extractive.ranking import rank_spans
-from ragweave.tools.models.extractive.spans import spans
+from ragweave.tools.extractive.evidence import gather
+from ragweave.tools.extractive.question import analyse
+from ragweave.tools.extractive.ranking import rank_spans
+from ragweave.tools.extractive.spans import spans
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ pytest.importorskip("langchain_tests")
 
 from langchain_tests.unit_tests import ChatModelUnitTests
 
-from ragweave.tools.models.extractive import ExtractiveChat
+from ragweave.tools.extractive import ExtractiveChat
 
 
 class TestExtractiveChat(ChatModelUnitTests):

@@ -12,8 +12,8 @@ from tests.scripted import ListRetriever, ScriptedChat
 
 from ragweave import build_graph
 from ragweave.tools.models import ChatModel, chat_model, reply_limit, within_limit
-from ragweave.training.labels.ask import Drafter
 from ragweave.training.labels.judge import JudgeMaker
+from ragweave.training.labels.models import Drafter
 
 
 class Limited(ScriptedChat):

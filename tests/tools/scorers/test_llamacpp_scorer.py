@@ -13,9 +13,9 @@ pytest.importorskip("gguf", reason="writing a test model needs the gguf package"
 
 import tiny_gguf
 from ragweave.errors import ModelError, RunTimeoutError, UsageError
-from ragweave.tools.models.llamacpp import LlamaCppChat
-from ragweave.tools.scorers.llamacpp import LlamaCppScorer
-from ragweave.tools.scorers.protocol import LogprobScorer, ascore
+from ragweave.llamacpp import LlamaCppChat
+from ragweave.llamacpp.scorer import LlamaCppScorer
+from ragweave.tools.scorers.specs import LogprobScorer, ascore
 
 QUESTION = "Answer the question with the passages below. "
 PAIRS = [

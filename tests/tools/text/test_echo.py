@@ -6,8 +6,7 @@ import pytest
 
 from ragweave.nodes.replies import parse_answer, read_answer
 from ragweave.tools.claims import parse_ids, parse_rewrite
-from ragweave.tools.text.bound import MAX_REPLY, bounded
-from ragweave.tools.text.echo import Examples, PromptParts, echo_of
+from ragweave.tools.text.reply import MAX_REPLY, Examples, PromptParts, bounded, echo_of
 
 PARTS = PromptParts("Which ferry is faster?", Examples(answers=("Blue Heron", "no")))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.tools.text.thinking import MARKS, ThinkingFlow, open_mark, without_thinking
+from ragweave.tools.text.reply import MARKS, ThinkingFlow, open_mark, without_thinking
 
 
 @pytest.mark.parametrize(

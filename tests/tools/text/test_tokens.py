@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from ragweave.tools.text.tokens import estimate_message_tokens, estimate_tokens
+from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
 
 
 def test_estimates() -> None:

@@ -13,8 +13,7 @@ from tests.training.labels.rows import SLIMPLM, label, made, read, write
 
 from ragweave.errors import UsageError
 from ragweave.training.labels import JudgeLabeler
-from ragweave.training.labels.balance import surplus
-from ragweave.training.labels.maker import Mark
+from ragweave.training.labels.labeler import Mark, surplus
 from ragweave.training.rows import read_rows
 
 DRAFT = "llama7b_without_search_answer"

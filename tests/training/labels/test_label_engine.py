@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from tests.scripted import ScriptedChat, Seen
 from tests.training.labels.rows import label, read, write
 
+from ragweave.datasets.rows import Row
 from ragweave.errors import ModelError, UsageError
-from ragweave.evaluation.datasets.rows import Row
-from ragweave.training.errors import TrainingStoppedError
+from ragweave.training.job import TrainingStoppedError
 from ragweave.training.labels import JudgeLabeler, LabelConfig, RewriteLabeler, source
-from ragweave.training.labels.faults import is_model_error
-from ragweave.training.labels.partial import LabelJournal
+from ragweave.training.labels.journal import LabelJournal
+from ragweave.training.labels.run import is_model_error
 from ragweave.training.rows import read_rows
 
 ROWS = [{"id": f"q{at}", "question": f"Q{at}?", "answers": [f"answer {at}"]} for at in range(12)]

@@ -1,13 +1,21 @@
 """Metrics: pure functions, each with its source."""
 
-from ragweave.evaluation.metrics.cost import Price, Prices, cost, read_prices
-from ragweave.evaluation.metrics.coverage import (
+from ragweave.evaluation.metrics.answers import (
+    Right,
     accuracy,
     answer_share,
     contains,
     coverage_em,
+    exact_match,
+    f1,
     hit_at_1,
+    not_majority,
+    output_precision,
+    squad_normalize,
+    unigram_f1,
+    unknown,
 )
+from ragweave.evaluation.metrics.cost import Price, Prices, cost, read_prices
 from ragweave.evaluation.metrics.metric import Metric, MetricInfo, given_answer, primary_metric
 from ragweave.evaluation.metrics.registry import METRICS, chosen_metrics, infos_of, metric_info
 from ragweave.evaluation.metrics.retrieval import (
@@ -20,15 +28,7 @@ from ragweave.evaluation.metrics.retrieval import (
     s_precision,
 )
 from ragweave.evaluation.metrics.rouge import rouge_l, rouge_n
-from ragweave.evaluation.metrics.squad import (
-    exact_match,
-    f1,
-    output_precision,
-    squad_normalize,
-    unigram_f1,
-)
-from ragweave.evaluation.metrics.statistics import Comparison, Interval, bootstrap, compare
-from ragweave.evaluation.metrics.votes import Right, not_majority, unknown
+from ragweave.tools.statistics import Comparison, Interval, bootstrap, compare
 
 __all__ = [
     # declarations

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
-from ragweave.evaluation.datasets.question import Question, Scoring
+from ragweave.datasets.question import Question, Scoring
 
 Group = Literal["answers", "passages"]
 """The table of a report that a metric stands in."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ragweave.errors import UsageError
-from ragweave.evaluation.metrics import coverage, retrieval, rouge, squad, votes
+from ragweave.evaluation.metrics import answers as coverage
+from ragweave.evaluation.metrics import answers as squad
+from ragweave.evaluation.metrics import answers as votes
+from ragweave.evaluation.metrics import retrieval, rouge
 from ragweave.evaluation.metrics.metric import Metric, MetricInfo
 from ragweave.registry import Registry
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ragweave.evaluation.datasets.question import Question
+from ragweave.datasets.question import Question
 from ragweave.evaluation.metrics.metric import Compute, Metric, given_answer
 
 _OTHER = re.compile(r"[^a-z0-9]+")

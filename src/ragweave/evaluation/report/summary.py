@@ -1,4 +1,7 @@
-"""What runs say, read back a line at a time: scores by system, costs, failures."""
+"""What runs say, read back a line at a time: scores by system, costs, failures.
+
+A table of a report as text cells.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, get_args
 
+from ragweave.datasets import Scoring
 from ragweave.errors import UsageError
-from ragweave.evaluation.datasets import Scoring
 from ragweave.evaluation.metrics import (
     METRICS,
     Comparison,
@@ -23,12 +26,10 @@ from ragweave.evaluation.metrics import (
     metric_info,
     primary_metric,
 )
-from ragweave.evaluation.runs.directory import RunDirectory
-from ragweave.evaluation.runs.ledger import Ledger
+from ragweave.evaluation.runs.calls import Ledger
+from ragweave.evaluation.runs.directory import RunDirectory, records_of
 from ragweave.evaluation.runs.outcome import Record
-from ragweave.evaluation.runs.results import records_of
-from ragweave.evaluation.runs.settings import RunSettings
-from ragweave.evaluation.runs.systems import System
+from ragweave.evaluation.runs.settings import RunSettings, System
 
 
 @dataclass
@@ -264,3 +265,13 @@ def _same(settings: RunSettings) -> str:
 
 def _shard(settings: RunSettings) -> str:
     return "/".join(map(str, settings.shard))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A heading, the columns' names, the rows' cells, and remarks below."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    remarks: Sequence[str] = ()

@@ -1,15 +1,134 @@
-"""The tables of a report, as text cells, for the terminal, Markdown and HTML alike."""
+"""The tables of a report, as text cells, for the terminal, Markdown and HTML alike.
+
+Tables of paired tests: between the methods of a run, and between runs.
+
+Several answers of one method under several nuclei: right where any of them is.
+
+Source: BlendFilter (Wang et al. 2024), figure 4: of three answers, EM is 1 where one is right, and
+F1 is the highest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 
-from ragweave.evaluation.metrics import Interval, MetricInfo
-from ragweave.evaluation.report.beside import printed_table
-from ragweave.evaluation.report.best_of import best_of_table
-from ragweave.evaluation.report.differences import pairs_table
-from ragweave.evaluation.report.summary import Column, Experiment
-from ragweave.evaluation.report.table import Table
+from ragweave.evaluation.metrics import Comparison, Interval, MetricInfo, bootstrap
+from ragweave.evaluation.report.published import printed_table
+from ragweave.evaluation.report.summary import Column, Experiment, Table, holm, paired, pairs
+
+
+def pairs_table(experiment: Experiment) -> Table | None:
+    """Return the paired tests between systems on the primary metric."""
+    score = experiment.primary
+    rows = [
+        [
+            f"{pair.first} − {pair.second}",
+            *_difference(pair.found),
+            f"{pair.corrected:.4f}",
+            str(pair.found.n),
+        ]
+        for pair in pairs(experiment.columns.values(), score)
+    ]
+    if not rows:
+        return None
+    head = [
+        "pair",
+        f"difference in {experiment.metric(score).label}",
+        "95% interval",
+        "p",
+        "p (Holm)",
+        "n",
+    ]
+    return Table("Differences", head, rows, [_PAIRED])
+
+
+def between_table(experiments: Sequence[Experiment]) -> Table | None:
+    """Return the paired tests of the same system in two runs over the same data set."""
+    rows: list[list[str]] = []
+    ps: list[float] = []
+    for first, second in combinations(experiments, 2):
+        if first.settings.dataset_hash != second.settings.dataset_hash:
+            continue
+        score = first.primary
+        for label, column in first.columns.items():
+            other = second.columns.get(label)
+            if other is None or score not in column.scores or score not in other.scores:
+                continue
+            found = paired(column.scores[score], other.scores[score])
+            if found is not None:
+                cells = [f"{label}: {first.name} − {second.name}", first.metric(score).label]
+                rows.append([*cells, *_difference(found), str(found.n)])
+                ps.append(found.p)
+    if not rows:
+        return None
+    shown = [[*row[:-1], f"{p:.4f}", row[-1]] for row, p in zip(rows, holm(ps), strict=True)]
+    head = ["pair", "score", "difference", "95% interval", "p", "p (Holm)", "n"]
+    return Table("Between runs", head, shown, [_PAIRED])
+
+
+_PAIRED = "Paired randomisation over the questions that both answered; Holm 1979 corrects p."
+
+
+def _difference(found: Comparison) -> list[str]:
+    return [
+        f"{found.difference * 100:+.1f}",
+        f"[{found.low * 100:+.1f}, {found.high * 100:+.1f}]",
+        f"{found.p:.4f}",
+    ]
+
+
+_SCORES = ("em", "f1", "accuracy")
+
+
+def best_of_table(experiment: Experiment) -> Table | None:
+    """Return the best of each method's answers under different `top_p`; None where none has two."""
+    groups: dict[str, list[Column]] = {}
+    for column in experiment.columns.values():
+        if "top_p" in column.system.options:
+            groups.setdefault(_but_top_p(column), []).append(column)
+    several = {key: listed for key, listed in groups.items() if len(listed) > 1}
+    names = [
+        name
+        for name in _SCORES
+        if any(name in column.scores for listed in several.values() for column in listed)
+    ]
+    rows = [
+        [key, str(len(listed)), *(_cell(best_of(listed, name)) for name in names)]
+        for key, listed in several.items()
+    ]
+    if not rows or not names:
+        return None
+    remarks = ["Over questions that were answered each time; in brackets the 95% interval."]
+    head = ["method", "answers", *(experiment.metric(name).label for name in names)]
+    return Table("Best of several answers", head, rows, remarks)
+
+
+def best_of(columns: Sequence[Column], score: str) -> Interval | None:
+    """Return the mean of each question's best score; None where no question has all."""
+    tables: list[Mapping[int, float]] = [
+        dict(zip(values.at, values.values, strict=True))
+        for column in columns
+        if (values := column.scores.get(score)) is not None
+    ]
+    if not tables:
+        return None
+    shared = set.intersection(*map(set, tables))
+    best = [max(table[at] for table in tables) for at in sorted(shared)]
+    return bootstrap(best) if best else None
+
+
+def _but_top_p(column: Column) -> str:
+    rest = {name: value for name, value in column.system.options.items() if name != "top_p"}
+    shown = ",".join(f"{name}={value}" for name, value in rest.items())
+    return f"{column.system.method}[{shown}]" if shown else column.system.method
+
+
+def _cell(found: Interval | None) -> str:
+    if found is None:
+        return "–"
+    return f"{found.mean * 100:.1f} [{found.low * 100:.1f}, {found.high * 100:.1f}]"
+
 
 _COSTS = {
     "calls": "Calls",

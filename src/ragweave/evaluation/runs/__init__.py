@@ -1,14 +1,11 @@
 """Durable runs: questions × systems as one stream that can be stopped and resumed."""
 
-from ragweave.evaluation.runs.directory import RunDirectory, claim_directory
+from ragweave.evaluation.runs.directory import RunDirectory, claim_directory, records_of
 from ragweave.evaluation.runs.plan import plan
+from ragweave.evaluation.runs.progress import Progress, RunConfig
 from ragweave.evaluation.runs.recorder import RecordingError
-from ragweave.evaluation.runs.results import records_of
 from ragweave.evaluation.runs.run import RunResult, evaluate
-from ragweave.evaluation.runs.settings import RunSettings
-from ragweave.evaluation.runs.sitting import RunConfig
-from ragweave.evaluation.runs.systems import System, parse_systems, system
-from ragweave.evaluation.runs.tally import Progress
+from ragweave.evaluation.runs.settings import RunSettings, System, parse_systems, system
 from ragweave.evaluation.runs.workers import WorkerError, evaluate_in_workers
 
 __all__ = [

@@ -1,20 +1,28 @@
-"""Model calls as a run sees them: what tells them apart, and what a reply cost."""
+"""Model calls as a run sees them: what tells them apart, and what a reply cost.
+
+What calls cost: paid for, or had from the cache, by role.
+
+`--cache replies.sqlite`: model replies kept by model, settings and messages, across runs.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, messages_from_dict, messages_to_dict
 from langchain_core.runnables import RunnableConfig
 
+from ragweave.errors import UsageError
 from ragweave.state import Tokens
-from ragweave.tools.models.bindings import unbound
-from ragweave.tools.tasks import KEY
-from ragweave.tools.text.tokens import estimate_message_tokens, estimate_tokens
+from ragweave.tools.models.roles import unbound
+from ragweave.tools.models.tasks import KEY
+from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +116,110 @@ def _plain(messages: Any) -> Any:
 def _digest(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def no_tokens() -> Tokens:
+    """Return zeros."""
+    return {"calls": 0, "input_tokens": 0, "output_tokens": 0}
+
+
+def _add(table: dict[str, Tokens], role: str, tokens: Mapping[str, Any]) -> None:
+    entry = table.setdefault(role, no_tokens())
+    entry["calls"] += tokens["calls"]
+    entry["input_tokens"] += tokens["input_tokens"]
+    entry["output_tokens"] += tokens["output_tokens"]
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Calls and tokens by role."""
+
+    paid: dict[str, Tokens] = field(default_factory=dict)
+    """What a model answered."""
+    cached: dict[str, Tokens] = field(default_factory=dict)
+    """What the cache answered."""
+
+    def pay(self, role: str, tokens: Tokens) -> None:
+        """Count a call that a model answered."""
+        _add(self.paid, role, tokens)
+
+    def hit(self, role: str, tokens: Tokens) -> None:
+        """Count a call that the cache answered."""
+        _add(self.cached, role, tokens)
+
+    def add(self, plain: Mapping[str, Any]) -> None:
+        """Add what `plain` of another ledger gave."""
+        for role, tokens in plain["paid"].items():
+            _add(self.paid, role, tokens)
+        for role, tokens in plain["cached"].items():
+            _add(self.cached, role, tokens)
+
+    def plain(self) -> dict[str, Any]:
+        """Return JSON values, the roles in order of their names."""
+        return {
+            "paid": dict(sorted(self.paid.items())),
+            "cached": dict(sorted(self.cached.items())),
+        }
+
+    @property
+    def paid_tokens(self) -> int:
+        """Input and output tokens paid for."""
+        return sum(one["input_tokens"] + one["output_tokens"] for one in self.paid.values())
+
+    @property
+    def paid_calls(self) -> int:
+        """Calls paid for."""
+        return sum(one["calls"] for one in self.paid.values())
+
+    @property
+    def cached_calls(self) -> int:
+        """Calls that the cache answered."""
+        return sum(one["calls"] for one in self.cached.values())
+
+
+_TABLE = """CREATE TABLE IF NOT EXISTS ragweave_replies (
+    key TEXT PRIMARY KEY, model TEXT, message TEXT) WITHOUT ROWID"""
+
+
+class ReplyCache:
+    """Replies in a SQLite file, which several processes may share; a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the file.
+
+        Raises:
+            UsageError: It is something else, or cannot be written.
+        """
+        self.path = path
+        try:
+            self._file = sqlite3.connect(path, isolation_level=None, timeout=30)
+            self._file.execute("PRAGMA journal_mode = WAL")
+            self._file.execute("PRAGMA synchronous = NORMAL")
+            self._file.execute(_TABLE)
+        except sqlite3.Error as error:
+            raise UsageError(f"--cache {path}: cannot be used ({error})") from error
+
+    def __enter__(self) -> ReplyCache:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def get(self, key: str) -> str | None:
+        """Return the message kept under `key`, as JSON, or None."""
+        row = self._file.execute(
+            "SELECT message FROM ragweave_replies WHERE key = ?", (key,)
+        ).fetchone()
+        return None if row is None else row[0]
+
+    def put(self, key: str, model: str, message: str) -> None:
+        """Keep a message; the first one kept under a key stays."""
+        self._file.execute(
+            "INSERT OR IGNORE INTO ragweave_replies VALUES (?, ?, ?)", (key, model, message)
+        )
+
+    def __len__(self) -> int:
+        """Return how many replies are kept."""
+        return int(self._file.execute("SELECT COUNT(*) FROM ragweave_replies").fetchone()[0])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ragweave.tools.scorers.protocol import LogprobScorer
-from ragweave.tools.scorers.specs import scorer_of_spec
+from ragweave.tools.scorers.specs import LogprobScorer, scorer_of_spec
 
 
 def open_scorer(spec: str) -> LogprobScorer | None:

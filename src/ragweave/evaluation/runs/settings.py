@@ -1,16 +1,117 @@
-"""What fixes a run's results, written down in its directory."""
+"""What fixes a run's results, written down in its directory.
+
+What a run compares: methods with their options, each under a label.
+
+Trained parts of a run: named by absolute path, and told apart by their cards.
+
+A part that was trained anew is another model: a run with it can't go on as it began.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
+import json
 import platform
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics.metric import MetricInfo
-from ragweave.evaluation.runs.systems import System
+from ragweave.graphs import METHODS
+from ragweave.graphs.build import filter_option, method_named, method_options, part_for
+from ragweave.graphs.method import Method, parse_options
+from ragweave.nodes.options import Options
+from ragweave.tools.filters import FILTERS
+from ragweave.tools.models.specs import is_part_spec
+from ragweave.trained.card import absolute_spec
+
+_PART = re.compile(r"[^,\[\]]+(?:\[[^\[\]]*\])?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """A method with options, as one column of a report."""
+
+    label: str
+    """How reports call it: `concat`, or `concat[k=10]`."""
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def resolved(self) -> Options:
+        """Return the method's options with these values.
+
+        Raises:
+            UsageError: The method or an option is unknown, or a value is out of range.
+        """
+        return method_options(method_named(self.method), self.options)
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return asdict(self) | {"options": json.loads(json.dumps(dict(self.options)))}
+
+
+def system(method: str, label: str = "", **options: Any) -> System:
+    """Return a checked system, labelled with its options where no label is given.
+
+    Raises:
+        UsageError: The method or an option is unknown, or a value is out of range.
+    """
+    shown = ",".join(f"{name}={_shown(value)}" for name, value in options.items())
+    made = System(
+        label=label or (f"{method}[{shown}]" if shown else method), method=method, options=options
+    )
+    made.resolved()
+    return made
+
+
+def parse_systems(text: str, shared: Mapping[str, Any] | None = None) -> list[System]:
+    """Read `direct,concat[k=10,order=reversed],blendfilter[queries=question+external]`.
+
+    Args:
+        text: Methods, comma-separated; options in brackets; `+` joins the parts of a list; `all`
+            stands for every method.
+        shared: Options for each method that has them.
+
+    Raises:
+        UsageError: Text that is no such list, an unknown method or option, or a label that comes
+            twice.
+    """
+    if text.strip() == "all":
+        text = ",".join(METHODS)
+    parts = [part.strip() for part in _PART.findall(text) if part.strip()]
+    if not parts or ",".join(parts).replace(" ", "") != text.replace(" ", "").strip(","):
+        raise UsageError(f"methods {text!r}: give names with commas between, such as direct,concat")
+    found = [_parsed(part, shared or {}) for part in parts]
+    labels = [one.label for one in found]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise UsageError(f"methods: {label!r} comes twice")
+    for name in shared or {}:
+        if not any(name in one.options for one in found):
+            raise UsageError(f"none of these methods has an option {name!r}")
+    return found
+
+
+def _parsed(part: str, shared: Mapping[str, Any]) -> System:
+    name, _, inside = part.partition("[")
+    method = method_named(name.strip())
+    own = _options(inside.rstrip("]"), method)
+    known = get_type_hints(method.options)
+    options = {**{key: value for key, value in shared.items() if key in known}, **own}
+    return system(method.name, part if own else method.name, **options)
+
+
+def _options(text: str, method: Method) -> Mapping[str, Any]:
+    parts = [one.strip() for one in text.split(",")]
+    return parse_options([one.replace("+", ",") for one in parts if one], method)
+
+
+def _shown(value: Any) -> str:
+    return "+".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
 
 FORMAT = 2
 """Version of the run directory's format."""
@@ -190,3 +291,64 @@ def _tuples(options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
     }
+
+
+def settled_models(models: Mapping[str, str]) -> dict[str, str]:
+    """Return model specs by role that mean the same in any working directory."""
+    return {role: absolute_spec(spec) for role, spec in models.items()}
+
+
+def settled_systems(systems: Sequence[System]) -> tuple[System, ...]:
+    """Return systems whose filters mean the same in any working directory."""
+    return tuple(
+        dataclasses.replace(one, options={**one.options, "filter": absolute_spec(named)})
+        if (named := _filter_of(one))
+        else one
+        for one in systems
+    )
+
+
+def digests(models: Mapping[str, str], systems: Sequence[System]) -> dict[str, str]:
+    """Return, by spec, what tells each part's training from another.
+
+    Raises:
+        UsageError: A part is not to be had, unsafe, or trained for another role.
+    """
+    return {spec: part_for(argument, spec) for argument, spec in _parts(models, systems)}
+
+
+def check_parts(settings: RunSettings) -> None:
+    """Check that a run's parts are still those that it began with.
+
+    Raises:
+        UsageError: One is gone, or was trained anew.
+    """
+    now = digests(settings.models, settings.systems)
+    for spec, digest in now.items():
+        if settings.parts.get(spec) != digest:
+            raise UsageError(
+                f"{spec}: was trained anew since the run began; begin a new run in another directory"
+            )
+
+
+def keyed(spec: str, settings: RunSettings) -> str:
+    """Return what a model is called in keys of replies: of a part, its training too."""
+    digest = settings.parts.get(spec)
+    return f"{spec}#{digest}" if digest else spec
+
+
+def _parts(models: Mapping[str, str], systems: Sequence[System]) -> Iterator[tuple[str, str]]:
+    for role, spec in models.items():
+        if is_part_spec(spec):
+            yield "model" if role == "answer" else role, spec
+    for one in systems:
+        if named := _filter_of(one):
+            yield "filter", named
+
+
+def _filter_of(system: System) -> str:
+    """Return the folder that a system names as its filter; "" where it names none."""
+    named = system.options.get("filter")
+    if not isinstance(named, str) or named in FILTERS:
+        return ""
+    return named if filter_option(named) != named else ""

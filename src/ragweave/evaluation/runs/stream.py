@@ -1,30 +1,65 @@
-"""A run as one stream of questions × systems: nothing waits for a batch's slowest."""
+"""A run as one stream of questions × systems: nothing waits for a batch's slowest.
+
+Wall time by node: how long a node was at work, and what its executions add up to.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
+from ragweave.datasets import Dataset, Question
 from ragweave.errors import MissingExtraError, UsageError
-from ragweave.evaluation.datasets import Dataset, Question
 from ragweave.evaluation.metrics import Metric, Price, Prices
-from ragweave.evaluation.runs.checkpoints import RunCheckpoints
-from ragweave.evaluation.runs.desk import CallBroker
-from ragweave.evaluation.runs.node_seconds import Stopwatch
+from ragweave.evaluation.runs.broker import CallBroker
+from ragweave.evaluation.runs.directory import Done
 from ragweave.evaluation.runs.outcome import Record, answered, failed
 from ragweave.evaluation.runs.passages import asking, handed
-from ragweave.evaluation.runs.recorder import Recorder, RecordingError
-from ragweave.evaluation.runs.results import Done
-from ragweave.evaluation.runs.settings import RunSettings
-from ragweave.evaluation.runs.systems import System
+from ragweave.evaluation.runs.recorder import Recorder, RecordingError, RunCheckpoints
+from ragweave.evaluation.runs.settings import RunSettings, System
 from ragweave.graphs import CompiledGraph
-from ragweave.nodes.clock import timing
+from ragweave.nodes.step import timing
 from ragweave.state import RAGState
-from ragweave.tools.journal import line_of
+from ragweave.tools.journal import REFUSED, Slot, line_of, run_bounded
 from ragweave.tools.models import status_of
-from ragweave.tools.stream import REFUSED, Slot, run_bounded
+
+
+class NodeSeconds(TypedDict):
+    """What one node took for one question."""
+
+    runs: int
+    """Its executions: branches, rounds, tries."""
+    elapsed: float
+    """Seconds in which at least one execution was under way: executions side by side count once."""
+    total: float
+    """Seconds of all executions together: executions side by side add up."""
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Takes in a question's executions; a `Clock` of `ragweave.nodes.step`."""
+
+    _spans: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+
+    def __call__(self, name: str, began: float, ended: float) -> None:
+        """Take an execution in, in seconds of one clock."""
+        self._spans.setdefault(name, []).append((began, ended))
+
+    def plain(self) -> dict[str, NodeSeconds]:
+        """Return what each node took, in the order of their first ends."""
+        return {name: _taken(spans) for name, spans in self._spans.items()}
+
+
+def _taken(spans: list[tuple[float, float]]) -> NodeSeconds:
+    elapsed, until = 0.0, float("-inf")
+    for began, ended in sorted(spans):
+        elapsed += max(0.0, ended - max(began, until))
+        until = max(until, ended)
+    total = sum(ended - began for began, ended in spans)
+    return {"runs": len(spans), "elapsed": round(elapsed, 6), "total": round(total, 6)}
+
 
 _OUTPUTS = [key for key in RAGState.__annotations__ if key not in ("deadline", "remaining_steps")]
 

@@ -1,10 +1,15 @@
 """Claims (SlimPLM): reading judges' and rewriters' replies, ids of filters, judge labels."""
 
 from ragweave.tools.claims.ids import parse_ids
-from ragweave.tools.claims.judgement import parse_judgement
-from ragweave.tools.claims.labels import check_theta, known_label, match_ratio
-from ragweave.tools.claims.records import ClaimQuery, QuestionQuery, Rewrite
-from ragweave.tools.claims.rewrite import MAX_RECORDS, parse_claims, parse_rewrite
+from ragweave.tools.claims.judgement import check_theta, known_label, match_ratio, parse_judgement
+from ragweave.tools.claims.rewrite import (
+    MAX_RECORDS,
+    ClaimQuery,
+    QuestionQuery,
+    Rewrite,
+    parse_claims,
+    parse_rewrite,
+)
 from ragweave.tools.claims.values import MAX_CHARACTERS, MAX_WORDS
 
 __all__ = [

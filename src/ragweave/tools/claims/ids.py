@@ -1,15 +1,145 @@
-"""Reading the ids that a knowledge filter's reply names (BlendFilter, sentence filters)."""
+"""Reading the ids that a knowledge filter's reply names (BlendFilter, sentence filters).
+
+How ids are written in replies: labels, lists and ranges; a list's own numbers are no ids.
+
+Replies that name all ids, or all or none of them but for some.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ragweave.tools.claims.id_all import excepted, says_all
-from ragweave.tools.claims.id_text import JOIN, LABEL, LIST, expand, id_lines, in_range
 from ragweave.tools.claims.values import reply_text
 from ragweave.tools.text.normalize import normalize_answer
+
+# White space is folded to single spaces first, and repetitions are possessive: no reply can make
+# these patterns try many ways to read it.
+_ID = r"[#(\[]?(?<!\w)[0-9]{1,4}(?!\w)[)\]]?"
+_WORD = r"(?:knowledges?|passages?|documents?|docs?|sentences?|paragraphs?|contexts?|items?|ids?)"
+LABEL = rf"\b{_WORD}\b(?: (?:ids?|no\.?|numbers?)(?!\w))? ?(?:[:=] ?)?"
+JOIN = r"(?: ?(?:,(?: ?(?:and|&|or)(?!\w))?|;|and|&|or|\+|to|through|-|–|—) ?| )"
+LIST = rf"(?<![\w.$/-])\[?{_ID}(?:{JOIN}(?:{LABEL})?{_ID})*+\]?(?![%/]|\.[0-9])"
+
+_RANGE = re.compile(r"([0-9]{1,4})[)\]]? ?(?:-|–|—|to|through) ?[#(\[]?(?:[a-z]+ )?([0-9]{1,4})")
+_NUMBER = re.compile(r"[0-9]{1,4}")
+_GLUED = re.compile(rf"\b({_WORD})(?=[0-9]{{1,4}}(?!\w))", re.IGNORECASE)
+_LABELLED = rf"(?={LABEL}[#(\[]?[0-9])"
+_LABEL_LEAD = re.compile(
+    # a number before a labelled id, as in "Item 1: knowledge 2"
+    rf"(?:[-*•+] )?(?:item )?[#(\[]?[0-9]{{1,3}}(?:[)\].:]+| ?[-–—:])? {_LABELLED}"
+    # a number before a bare id: only with its mark, as in "- 1) 3"
+    r"|(?:[-*•+] )?\(?[0-9]{1,3}[).] (?=[#\[]?[0-9]{1,4}(?![\w)]))",
+    re.IGNORECASE,
+)
+_INLINE = re.compile(
+    rf"(?P<label>{LABEL})?(?<!\w)\(?(?P<number>[0-9]{{1,3}})[).:] {_LABELLED}", re.IGNORECASE
+)
+
+
+_ANNOTATED = re.compile(
+    r"(?<![\w.])([0-9]{1,4}) ?[(\[](?=[^()\[\]]{0,200}[^\W\d_])([^()\[\]]{1,200})[)\]]"
+    r"(?= ?(?:[,;.&]|and\b|\Z))"
+)
+_FIRST = re.compile(rf"(?:[-*•+] )?(?:{LABEL})?[#(\[]?[0-9]", re.IGNORECASE)
+_JUDGED = re.compile(r"relevant|related|helpful|useful|\b(?:not|no|yes)\b", re.IGNORECASE)
+_MOST = 1000
+"""Ids of one range that are told apart."""
+
+
+def id_lines(plain: str) -> list[str]:
+    """Return a reply's lines without markup, white space folded, list numbers taken off."""
+    bare = plain.replace("**", "").replace("`", "").replace("_", " ")
+    lines = (" ".join(line.split()).strip(" #>\"'") for line in bare.splitlines())
+    return [_without_numbering(_GLUED.sub(r"\1 ", _bare_ids(line))) for line in lines]
+
+
+def expand(listed: str) -> Iterator[int]:
+    """Yield the numbers of a list, ranges filled in."""
+    for first, last in _RANGE.findall(listed.lower()):
+        yield from range(int(first), min(int(last), int(first) + _MOST) + 1)
+    yield from map(int, _NUMBER.findall(listed))
+
+
+def in_range(ids: Iterable[int], count: int) -> list[int]:
+    """Return the ids below `count`, once each, ascending."""
+    return sorted({one for one in ids if 0 <= one < count})
+
+
+def _bare_ids(line: str) -> str:
+    """Take off what stands behind the ids of a list: "0 (its title), 2 (its title)"."""
+    if not _FIRST.match(line):
+        return line
+    return _ANNOTATED.sub(lambda one: one.group() if _JUDGED.search(one[2]) else one[1], line)
+
+
+def _without_numbering(line: str) -> str:
+    """Take off the number that a list gives its item, and those of a list inside the line.
+
+    Inside a line only numbers that count up from 0 or 1, each before a labelled id, are a list's.
+    """
+    numbers = [int(one["number"]) for one in _INLINE.finditer(line) if not one["label"]]
+    if numbers and numbers[0] in (0, 1) and numbers == [*range(numbers[0], numbers[-1] + 1)]:
+        line = _INLINE.sub(lambda one: one.group() if one["label"] else "", line)
+    return _LABEL_LEAD.sub("", line, count=1) if _LABEL_LEAD.match(line) else line
+
+
+_GOOD = r"(?:relevant|related|helpful|useful|needed)"
+_KINDS = r"knowledge|passage|document|sentence|paragraph|context|item|id"
+_EXCEPT = r",? ?\b(?:except|excepting|but|besides|apart from|other than|with the exception of)\b"
+_EXCEPTED = re.compile(
+    rf"(?:\b(?P<all>all|every|each)|\b(?:no|none|nothing|neither))\b(?P<between>[\w ]{{0,60}}?){_EXCEPT}"
+    rf"(?: for)? (?:the )?(?:{LABEL})?(?P<ids>{LIST})(?! (?:of|{_KINDS})s?\b)(?P<behind>[^.;]{{0,60}})",
+    re.IGNORECASE,
+)
+_ABOUT_IDS = re.compile(
+    rf"\b(?:(?:ir|un)?{_GOOD}|unhelpful|useless|(?:{_KINDS})s?)\b", re.IGNORECASE
+)
+_BAD = re.compile(
+    rf"\b(?:irrelevant|unrelated|unhelpful|useless|(?:not|n['’]t) {_GOOD})\b", re.IGNORECASE
+)
+_NOT_ALL = re.compile(r"\b(?:not|if|whether|hardly|nearly|almost|unless)\b|n['’]t\b", re.IGNORECASE)
+_WHAT = rf"(?: of)?(?: (?:the|these|those))?(?: (?:them|above|[0-9]{{1,3}}))?(?: (?:{_KINDS})s?)?"
+_ALL_ALONE = re.compile(
+    rf"\W*(?:(?:[\w ]{{0,30}}\b)?(?:answer|{_GOOD}|kept|keep|output|ids)(?: (?:ones|{_KINDS})s?)?"
+    rf"(?: ids?)?\W+(?:(?:is|are)\W+)?)?(?:all|everything|every one){_WHAT}\W*",
+    re.IGNORECASE,
+)
+_ALL_GOOD = re.compile(
+    rf"\b(?:all{_WHAT}|everything|(?:every|each)(?: one)?(?: of)?(?: (?:the|these))?"
+    rf"(?: (?:{_KINDS})s?| them)?) (?:is|are|seems?|looks?)(?: \w+ly)? {_GOOD}\b"
+    rf"|\b(?:they|these|(?:{_KINDS})s?) (?:are|seem|look) all {_GOOD}\b",
+    re.IGNORECASE,
+)
+
+
+def excepted(lines: list[str], count: int) -> list[int]:
+    """Return the ids of the last "none except 2 is relevant" or "all but 2 are relevant"."""
+    for line in reversed(lines):
+        for found in reversed([*_EXCEPTED.finditer(line)]):
+            sure = _ABOUT_IDS.search(found.group()) or found.group() == line.rstrip(".")
+            if not sure or _NOT_ALL.search(line[: found.start()]):
+                continue
+            named = in_range(expand(found["ids"]), count)
+            bad = bool(_BAD.search(found["between"]) or _BAD.search(found["behind"]))
+            if named and bool(found["all"]) == bad:
+                return named
+            if named:
+                return [one for one in range(count) if one not in named]
+    return []
+
+
+def says_all(lines: list[str]) -> bool:
+    """Tell whether a reply calls everything relevant, without a word against it."""
+    if len([line for line in lines if line]) == 1 and any(map(_ALL_ALONE.fullmatch, lines)):
+        return True
+    return any(
+        not _NOT_ALL.search(line[: found.start()])
+        for line in lines
+        for found in _ALL_GOOD.finditer(line)
+    )
+
 
 _ALONE = re.compile(rf"(?:{LABEL})?({LIST})\.?", re.IGNORECASE)
 _CONCLUSION = re.compile(
@@ -37,7 +167,7 @@ _NONE = re.compile(
     r"|(?:all|they|these)[\w ]{0,30} not relevant|(?:output|answer|ids?|relevant)\W{1,4}none)\b",
     re.IGNORECASE,
 )
-_LEAD = re.compile(r"\A\s*(?:[-*•+]|[0-9]{1,3}[.)](?=\s+\S))\s+")
+_BULLET = re.compile(r"\A\s*(?:[-*•+]|[0-9]{1,3}[.)](?=\s+\S))\s+")
 _LIMIT = 6000
 _COPIED = re.compile(
     r"(?:[-*•+] )?\**(?:knowledge|passage|sentence|document) ([0-9]{1,3})\** ?[:|-] ?",
@@ -164,7 +294,7 @@ def _listed(lines: list[str]) -> list[int]:
     heading = ""
     run = False
     for line in lines:
-        bare = _ALONE.fullmatch(line) or _ALONE.fullmatch(_LEAD.sub("", line))
+        bare = _ALONE.fullmatch(line) or _ALONE.fullmatch(_BULLET.sub("", line))
         if bare and not _says_no(heading):
             ids = [*(ids if run else ()), *expand(bare[1])]
         run = bare is not None or (run and not line)

@@ -1,10 +1,17 @@
-"""Reading a retrieval-necessity judge's reply (SlimPLM section 3.2)."""
+"""Reading a retrieval-necessity judge's reply (SlimPLM section 3.2).
+
+Labels for a retrieval-necessity judge: is a draft answer good enough? (SlimPLM section 3.2).
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from numbers import Real
 
+from ragweave.errors import UsageError
 from ragweave.tools.claims.values import reply_text
+from ragweave.tools.text.normalize import normalize_answer
 
 _CHOICE = re.compile(r"\(?\s?\btrue\s{0,3}(?:[/|]|or)\s{0,3}false\b\s?\)?", re.IGNORECASE)
 _VERDICT = re.compile(
@@ -50,3 +57,78 @@ def _negated(text: str, verdict: re.Match[str]) -> bool:
     before = _CLAUSE.split(text[max(0, verdict.start() - _BEFORE) : verdict.start()])[-1]
     behind = text[verdict.end() : verdict.end() + 40]
     return bool(_NEGATED.search(before) or _TAKEN_BACK.match(behind))
+
+
+Name = str | int | float
+"""An answer as text; data sets also write years and counts as numbers."""
+Gold = Name | Sequence[Name] | Sequence[Sequence[Name]]
+"""Gold short answers: one, or several; each a text, or the list of its aliases."""
+
+
+def match_ratio(draft: str, gold: Gold) -> float:
+    """Return the share of gold short answers found in the draft (equation 2), in [0, 1].
+
+    An answer is found if it, or one of its aliases, is a substring of the draft after answer
+    normalisation of both (lower case, no punctuation or articles). That the substring need not
+    end at word boundaries, and that the authors count every alias of a KILT question as an answer
+    of its own (a flat list), is what reproduces their labels. An answer of which normalisation
+    leaves nothing ("A", "The The") is sought as it stands, ignoring case.
+
+    Args:
+        draft: The heuristic answer.
+        gold: The gold answers; none at all gives 0.0.
+
+    Raises:
+        UsageError: A gold answer is neither text nor number nor a list of such.
+    """
+    normal, lowered = normalize_answer(draft), draft.lower()
+    wanted = [_aliases(answer) for answer in _parts(gold)]
+    found = [any(_stands_in(alias, normal, lowered) for alias in aliases) for aliases in wanted]
+    return sum(found) / len(found) if found else 0.0
+
+
+def known_label(draft: str, gold: Gold, theta: float = 0.5) -> bool:
+    """Return the judge's training label: known if the match ratio exceeds `theta`.
+
+    Args:
+        draft: The heuristic answer.
+        gold: The gold answers, see `match_ratio`.
+        theta: θ; 0.5 reproduces the authors' labels.
+
+    Raises:
+        UsageError: `theta` is no number in [0, 1], or `gold` as in `match_ratio`.
+    """
+    check_theta(theta)
+    return match_ratio(draft, gold) > theta
+
+
+def check_theta(theta: float) -> None:
+    """Raise `UsageError` unless θ is a number between 0 and 1."""
+    if not isinstance(theta, Real) or isinstance(theta, bool) or not 0 <= theta <= 1:
+        raise UsageError(f"theta must be a number between 0 and 1, not {theta!r}")
+
+
+def _parts(value: object) -> Sequence[object]:
+    """Return the members of a list; anything else is one of its own."""
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+
+
+def _aliases(answer: object) -> list[str]:
+    """Return the names of one answer, as texts."""
+    return [_name(one) for one in _parts(answer)]
+
+
+def _name(one: object) -> str:
+    if isinstance(one, str):
+        return one
+    if isinstance(one, Real) and not isinstance(one, bool):
+        return str(one)
+    raise UsageError(f"a gold answer must be a text or a number, not {one!r}")
+
+
+def _stands_in(alias: str, normal: str, lowered: str) -> bool:
+    """Is one name found in the draft, given normalised and merely lower-cased?"""
+    wanted = normalize_answer(alias)
+    if wanted:
+        return wanted in normal
+    return bool(alias.strip()) and alias.strip().lower() in lowered

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ragweave.tools.text.bound import bounded
-from ragweave.tools.text.thinking import without_thinking
+from ragweave.tools.text.reply import bounded, without_thinking
 
 MAX_WORDS = 64
 """Words of a claim, question or query that are kept; what follows is cut off."""

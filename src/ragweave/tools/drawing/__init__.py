@@ -1,7 +1,6 @@
 """Pictures of graphs, drawn here: SVG text, no JavaScript, no font, no network."""
 
-from ragweave.tools.drawing.layout import Layout, lay_out
-from ragweave.tools.drawing.shape import Line, Shape, Taken, shape_of
+from ragweave.tools.drawing.layout import Layout, Line, Shape, Taken, lay_out, shape_of
 from ragweave.tools.drawing.svg import draw_svg
 
 __all__ = ["Layout", "Line", "Shape", "Taken", "draw_svg", "lay_out", "shape_of"]

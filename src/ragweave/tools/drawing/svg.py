@@ -6,8 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from ragweave.tools.drawing.layout import NODE_HEIGHT, lay_out
-from ragweave.tools.drawing.shape import Line, Shape, Taken
+from ragweave.tools.drawing.layout import NODE_HEIGHT, Line, Shape, Taken, lay_out
 
 LETTER = 7.4
 """Width of a letter of a node's name, in pixels, generously."""

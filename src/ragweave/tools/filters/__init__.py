@@ -1,32 +1,34 @@
 """Context filters (FILCO): spans of passages, measures of them, and what keeps the best."""
 
-from ragweave.tools.filters.apply import Filtered, apply_spans, saved_tokens
-from ragweave.tools.filters.forms import (
-    answer_line,
-    claim_of,
-    context_line,
-    filter_input,
-    generator_input,
-    only_verdicts,
-    question_line,
-)
-from ragweave.tools.filters.measures import Unit, cxmi, lexical, strinc
 from ragweave.tools.filters.named import (
     FILTERS,
+    Filtered,
     FilterKind,
     FilterSettings,
     RegisteredFilter,
+    apply_spans,
     context_filter,
+    saved_tokens,
 )
 from ragweave.tools.filters.oracles import (
     CxmiFilter,
     FullFilter,
     LexicalFilter,
     StrincFilter,
+    Unit,
+    answer_line,
+    claim_of,
+    context_line,
+    cxmi,
+    filter_input,
+    generator_input,
     lead_of,
+    lexical,
+    only_verdicts,
+    question_line,
+    strinc,
 )
-from ragweave.tools.filters.protocol import ContextFilter
-from ragweave.tools.filters.spans import Granularity, Span, spans_of
+from ragweave.tools.filters.spans import ContextFilter, Granularity, Span, spans_of
 
 __all__ = [
     # spans and what becomes of them

@@ -1,9 +1,12 @@
-"""Spans: pieces of passages that a context filter scores, keeps and cites."""
+"""Spans: pieces of passages that a context filter scores, keeps and cites.
+
+What a context filter is: passages in, kept spans out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
@@ -72,3 +75,29 @@ def _pieces(text: str, granularity: Granularity, language: str) -> Iterator[tupl
         yield from split_sentences(text, language)
     elif text.strip():
         yield text, 0, len(text)
+
+
+@runtime_checkable
+class ContextFilter(Protocol):
+    """Chooses the spans of passages that help to answer; any trained filter fits too.
+
+    Used with the gold answers it is FILCO's oracle, which makes training labels and, at test
+    time, the SILVER upper bound. Used with the question alone it is an untrained stand-in for
+    the paper's trained filter, not that filter.
+    """
+
+    def keep(
+        self,
+        question: str,
+        passages: Sequence[Document],
+        *,
+        answers: Sequence[str] | None = None,
+    ) -> list[Span]:
+        """Return the kept spans, best first; none where nothing helps.
+
+        Args:
+            question: The question as asked.
+            passages: Best first.
+            answers: Gold answers (oracle), or a heuristic answer; None or empty: there are none.
+        """
+        ...

@@ -13,24 +13,32 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, UsageError
-from ragweave.tools.knowledge.embedder import embedding_name, embeddings_of, tokens_of
-from ragweave.tools.knowledge.folder import claim, new_collection, resettle, same_settings
 from ragweave.tools.knowledge.intake import Intake, take_documents
-from ragweave.tools.knowledge.manifest import NAME, Manifest, read_manifest, write_manifest
-from ragweave.tools.knowledge.report import IndexReport, Progress
+from ragweave.tools.knowledge.manifest import (
+    NAME,
+    IndexReport,
+    Manifest,
+    Progress,
+    Settings,
+    read_manifest,
+    write_manifest,
+)
 from ragweave.tools.knowledge.retrievers import retriever_of
-from ragweave.tools.knowledge.searching import bm25_search, dense_search
-from ragweave.tools.knowledge.settings import Settings
-from ragweave.tools.knowledge.snapshot import Snapshots
+from ragweave.tools.knowledge.snapshot import Snapshots, bm25_search, dense_search
 from ragweave.tools.knowledge.store import Store
-from ragweave.tools.knowledge.vectors import Vectors
-from ragweave.tools.knowledge.writing import Writer, told
+from ragweave.tools.knowledge.vectors import Vectors, embedding_name, embeddings_of, tokens_of
+from ragweave.tools.knowledge.writing import (
+    Writer,
+    claim,
+    new_collection,
+    resettle,
+    same_settings,
+    told,
+)
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.bm25 import Bm25Retriever
-from ragweave.tools.retrieval.dense import DenseRetriever
-from ragweave.tools.retrieval.embedding import check_embedding_model
-from ragweave.tools.retrieval.fusion import HybridRetriever
-from ragweave.tools.retrieval.rerank import PairScorer
+from ragweave.tools.retrieval.embedding import PairScorer, check_embedding_model
+from ragweave.tools.retrieval.hybrid import DenseRetriever, HybridRetriever
 
 
 class KnowledgeBase:

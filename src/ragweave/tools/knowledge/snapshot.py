@@ -1,17 +1,25 @@
-"""One generation as a reader sees it, and how it comes to see the next one."""
+"""One generation as a reader sees it, and how it comes to see the next one.
+
+Searches over the current generation of a knowledge base.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.knowledge.manifest import NAME, Manifest, read_manifest
-from ragweave.tools.retrieval.bm25_index import Bm25Index
+from ragweave.tools.knowledge.store import Store
+from ragweave.tools.knowledge.vectors import Vectors, check_dimension
+from ragweave.tools.retrieval.bm25 import Bm25Index, analyzer_for, scored
 
 BM25 = "bm25"
 """Folder of the BM25 indexes, one a generation."""
@@ -104,3 +112,63 @@ class Snapshots:
                 "index again"
             )
         return Snapshot(manifest, index, rows)
+
+
+Search = Callable[[str, int], list[Document]]
+
+_MARGIN = 32
+"""How many more vectors are asked for than wanted: some belong to other generations."""
+
+
+def bm25_search(folder: Path, snapshots: Snapshots, store: Store) -> Search:
+    """Return a search of the BM25 index."""
+
+    def search(query: str, k: int) -> list[Document]:
+        for _ in range(ATTEMPTS):
+            snapshot = snapshots.current()
+            terms = analyzer_for(snapshot.manifest.settings.language).terms(query)
+            hits = [
+                (int(snapshot.rows[number]), score)
+                for number, score in snapshot.index.search(terms, k)
+            ]
+            found = store.by_rows([row for row, _ in hits])
+            if len(found) == len(hits):
+                return [scored(found[row], score) for row, score in hits]
+        raise KnowledgeBaseError(
+            f"{folder}: passages of the index are missing from its database; delete the knowledge "
+            "base and index again"
+        )
+
+    return search
+
+
+def dense_search(
+    folder: Path, snapshots: Snapshots, store: Store, vectors: Vectors, embeddings: Embeddings
+) -> Search:
+    """Return a search of the vectors, by cosine similarity."""
+
+    def search(query: str, k: int) -> list[Document]:
+        snapshot = snapshots.current()
+        if not snapshot.manifest.passages:
+            return []
+        vector = embeddings.embed_query(query)
+        check_dimension(folder, snapshot.manifest, [vector])
+        wanted, seen = k + _MARGIN, -1
+        while True:
+            generation = snapshots.current().manifest.generation
+            near = dict(vectors.nearest(vector, wanted, generation))
+            found = _visible(store, near, generation)
+            if len(found) >= k or len(near) < wanted or len(near) <= seen:
+                return found[:k]
+            wanted, seen = wanted * 2, len(near)
+
+    return search
+
+
+def _visible(store: Store, near: dict[str, float], generation: int) -> list[Document]:
+    """Return the documents that `generation` sees, best first, ties in passage order."""
+    found = store.by_contents(list(near), generation)
+    distinct: dict[str | None, Document] = {}
+    for content, doc in found:
+        distinct.setdefault(doc.id, scored(doc, near[content]))
+    return sorted(distinct.values(), key=lambda doc: -doc.metadata["score"])

@@ -2,6 +2,8 @@
 
 A row is seen by generation g if `added <= g < removed`. A writer gives its rows the next
 generation, which nobody looks at before the manifest names it.
+
+The next generation while it is being written: changes to the passage database.
 """
 
 from __future__ import annotations
@@ -10,14 +12,18 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError
+from ragweave.state.passages import whole
+from ragweave.tools.knowledge.loaders import UnreadableError
+from ragweave.tools.knowledge.manifest import Skip
 
 NAME = "passages.sqlite"
 _NEVER = 2**62
@@ -159,3 +165,208 @@ def _parts(values: Sequence[Any]) -> Iterator[list[Any]]:
 
 def _marks(values: Sequence[Any]) -> str:
     return ",".join("?" * len(values))
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file, or a name under which documents were added."""
+
+    key: str
+    """Absolute path of a file, or `added:` and the name."""
+    name: str
+    """The source as passages cite it."""
+    kind: str
+    """`file` or `added`."""
+    size: int = 0
+    mtime: int = 0
+    """Nanoseconds."""
+    hash: str = ""
+    skips: tuple[Skip, ...] = ()
+
+
+class Draft:
+    """Rows that only `generation` sees; `changed` tells whether there are any."""
+
+    def __init__(self, database: sqlite3.Connection, generation: int) -> None:
+        """Take back what an unfinished write left, and begin a transaction."""
+        self._database = database
+        self.generation = generation
+        self.changed = False
+        self._do("BEGIN IMMEDIATE")
+        for table in ("sources", "passages"):
+            self._do(f"DELETE FROM {table} WHERE added >= ?", generation)  # noqa: S608
+            self._do(
+                f"UPDATE {table} SET removed = {_NEVER} WHERE removed >= ? AND removed < {_NEVER}",  # noqa: S608
+                generation,
+            )
+
+    def sources(self, kind: str) -> dict[str, Source]:
+        """Return the sources of a kind by key."""
+        rows = self._do(
+            "SELECT key, name, kind, size, mtime, hash, skips FROM sources "
+            "WHERE kind = ? AND removed > ? ORDER BY key",
+            *(kind, self.generation),
+        )
+        return {
+            row[0]: Source(
+                *(row[0], row[1], row[2], row[3], row[4], row[5]),
+                skips=tuple(Skip(*skip) for skip in json.loads(row[6])),
+            )
+            for row in rows
+        }
+
+    def touch(self, source: Source) -> None:
+        """Note a new time of change of an unchanged file; no new generation for that."""
+        self._do(
+            "UPDATE sources SET mtime = ?, size = ? WHERE key = ? AND removed > ?",
+            *(source.mtime, source.size, source.key, self.generation),
+        )
+
+    def put_source(self, source: Source) -> None:
+        """Enter a source, in the place of an older state of it; its passages stay."""
+        self._drop("sources", "key = ?", source.key)
+        skips = json.dumps([[skip.path, skip.reason, skip.line] for skip in source.skips])
+        self._do(
+            "INSERT INTO sources (key, name, kind, size, mtime, hash, skips, added) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            *(source.key, source.name, source.kind, source.size, source.mtime, source.hash),
+            *(skips, self.generation),
+        )
+        self.changed = True
+
+    def doubt(self, key: str) -> None:
+        """Have a source read again, though its file looks unchanged."""
+        self._do("UPDATE sources SET hash = '', mtime = 0 WHERE key = ?", key)
+
+    def drop_source(self, key: str) -> None:
+        """Take out a source and its passages."""
+        self._drop("sources", "key = ?", key)
+        self._drop("passages", "source = ?", key)
+
+    def put_passages(self, key: str, passages: Iterable[Passage]) -> list[str]:
+        """Enter passages of a source and return their ids.
+
+        An id that another text holds already is told apart by the content: `id~content`.
+        """
+        ids = []
+        for one in passages:
+            ids.append(self._free_id(one))
+            self._do(
+                "INSERT INTO passages (id, content, document, source, place, text, metadata, added) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                *(ids[-1], one.content, one.document, key, one.place, one.text),
+                *(
+                    whole(json.dumps(one.metadata, ensure_ascii=False, default=str)),
+                    self.generation,
+                ),
+            )
+            self.changed = True
+        return ids
+
+    def drop_documents(self, ids: Sequence[str], key: str | None = None) -> int:
+        """Take out passages by their id or their document's, in one source or in all."""
+        where = "(id = ? OR document = ?)" + ("" if key is None else " AND +source = ?")
+        extra = () if key is None else (key,)
+        named = map(whole, ids)
+        return sum(self._drop("passages", where, one, one, *extra) for one in named)
+
+    def next_place(self, key: str) -> int:
+        """Return the place after every passage that a source has had."""
+        found = self._do("SELECT MAX(place) FROM passages WHERE source = ?", key).fetchone()[0]
+        return 0 if found is None else int(found) + 1
+
+    def held(self, key: str, one: Passage) -> str | None:
+        """Return the id of the passage of this content and document in a source, if it is there."""
+        # The plus signs keep the planner to the index on content: a source may hold millions.
+        found = self._do(
+            "SELECT id FROM passages "
+            "WHERE +source = ? AND content = ? AND +document IS ? AND removed > ? ORDER BY +place",
+            *(key, one.content, one.document, self.generation),
+        ).fetchone()
+        return None if found is None else str(found[0])
+
+    def drop_named(self, name: str) -> int:
+        """Take out the sources of this name, or path, with their passages; return how many."""
+        named, path = whole(name), whole(os.path.abspath(name))  # noqa: PTH100 - links stay
+        found = "SELECT key FROM sources WHERE (name = ? OR key = ?) AND removed > ?"
+        keys = self._do(found, named, named, self.generation).fetchall()
+        keys = keys or self._do(found, path, path, self.generation).fetchall()
+        for (key,) in keys:
+            self.drop_source(key)
+        return len(keys)
+
+    def rows(self) -> Iterator[tuple[int, str, str, str]]:
+        """Return (row, id, text, metadata as JSON) of every passage, in order."""
+        return iter(
+            self._do(
+                "SELECT row, id, text, metadata FROM passages WHERE removed > ? "
+                "ORDER BY source, place",
+                self.generation,
+            )
+        )
+
+    def contents(self) -> list[str]:
+        """Return the distinct contents, in passage order."""
+        query = "SELECT content FROM passages WHERE removed > ? ORDER BY source, place"
+        return list(dict.fromkeys(row[0] for row in self._do(query, self.generation)))
+
+    def texts(self, contents: Sequence[str]) -> list[str]:
+        """Return what is embedded of each content: title and text."""
+        query = "SELECT text, metadata FROM passages WHERE content = ? AND removed > ? LIMIT 1"
+        return [titled(*self._do(query, one, self.generation).fetchone()) for one in contents]
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Take back all that was done within where an UnreadableError ends it."""
+        before = self.changed
+        self._do("SAVEPOINT attempt")
+        try:
+            yield
+        except UnreadableError:
+            self._do("ROLLBACK TO attempt")
+            self.changed = before
+            raise
+        finally:
+            self._do("RELEASE attempt")
+
+    def commit(self) -> None:
+        """Keep the draft in the database; no reader looks at it yet."""
+        self._do("COMMIT")
+
+    def _drop(self, table: str, where: str, *values: object) -> int:
+        dropped = self._do(
+            f"UPDATE {table} SET removed = ? WHERE {where} AND removed > ?",  # noqa: S608
+            *(self.generation, *values, self.generation),
+        ).rowcount
+        self.changed = self.changed or dropped > 0
+        return int(dropped)
+
+    def _free_id(self, one: Passage) -> str:
+        taken = self._do(
+            "SELECT 1 FROM passages WHERE id = ? AND content != ? AND removed > ? LIMIT 1",
+            *(one.id, one.content, self.generation),
+        ).fetchone()
+        return f"{one.id}~{one.content[:8]}" if taken else one.id
+
+    def _do(self, statement: str, *values: object) -> sqlite3.Cursor:
+        return self._database.execute(statement, values)
+
+
+def titled(text: str, metadata: str) -> str:
+    """Return what is indexed of a passage: its title, where it has one, and its text."""
+    title = json.loads(metadata).get("title")
+    return f"{title}\n{text}" if title else text
+
+
+def purge(database: sqlite3.Connection, generation: int) -> list[str]:
+    """Delete rows that neither `generation` nor the one before it sees.
+
+    Returns:
+        The contents that no row holds any more.
+    """
+    old = "FROM passages WHERE removed < ?"
+    contents = {row[0] for row in database.execute(f"SELECT content {old}", (generation,))}
+    database.execute(f"DELETE {old}", (generation,))
+    database.execute("DELETE FROM sources WHERE removed < ?", (generation,))
+    query = "SELECT 1 FROM passages WHERE content = ? LIMIT 1"
+    return sorted(one for one in contents if not database.execute(query, (one,)).fetchone())

@@ -1,30 +1,65 @@
-"""One write, all or nothing: rows, then vectors, then the BM25 index, then the manifest."""
+"""One write, all or nothing: rows, then vectors, then the BM25 index, then the manifest.
+
+The locks of a knowledge base: one writer, and no reader while the vector files change.
+
+The folder of a knowledge base before it is one, and settings against those it was made with.
+"""
 
 from __future__ import annotations
 
 import shutil
 import sqlite3
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from ragweave.errors import KnowledgeBaseError
-from ragweave.tools.files import sync_tree
-from ragweave.tools.knowledge.draft import Draft, purge, titled
-from ragweave.tools.knowledge.embedder import check_dimension
-from ragweave.tools.knowledge.lock import write_lock
-from ragweave.tools.knowledge.manifest import Manifest, read_manifest, write_manifest
-from ragweave.tools.knowledge.report import Progress
+from ragweave.errors import KnowledgeBaseError, LockedError
+from ragweave.tools.files import hold, reading, sync_tree, writing
+from ragweave.tools.knowledge.manifest import (
+    NAME,
+    Manifest,
+    Progress,
+    Settings,
+    read_manifest,
+    write_manifest,
+)
 from ragweave.tools.knowledge.snapshot import BM25, ROWS
-from ragweave.tools.knowledge.store import Store
-from ragweave.tools.knowledge.vectors import Vectors
-from ragweave.tools.retrieval.analysis import analyzer_for
-from ragweave.tools.retrieval.bm25_index import Bm25Index
+from ragweave.tools.knowledge.store import Draft, Store, purge, titled
+from ragweave.tools.knowledge.vectors import COLLECTION, Vectors, check_dimension
+from ragweave.tools.retrieval.bm25 import Bm25Index, analyzer_for
+
+
+@contextmanager
+def write_lock(folder: Path) -> Iterator[None]:
+    """Hold the one right to write to the knowledge base in `folder`.
+
+    Raises:
+        KnowledgeBaseError: Another writer, of this process or another, holds it.
+    """
+    try:
+        with hold(folder / "write.lock"):
+            yield
+    except LockedError as error:
+        raise KnowledgeBaseError(
+            f"{folder} is being written by process {error.holder or 'unknown'}; try again when it "
+            "has finished"
+        ) from None
+
+
+def vector_lock(folder: Path, *, write: bool) -> AbstractContextManager[None]:
+    """Keep readers of other processes away while one changes the vector files.
+
+    Embedded Chroma guards its files within a process only. Waits; the holds are short.
+    """
+    path = folder / "vectors.lock"
+    return writing(path) if write else reading(path)
+
 
 _EMBED_BATCH = 64
 
@@ -191,3 +226,66 @@ def _tells_damage(error: sqlite3.Error) -> bool:
     """Tell a file that is no sound database from a disk that is full, locked or failing."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+
+
+_OURS = (
+    *("passages.sqlite", f".{NAME}.", f"{NAME}.tmp"),
+    *("write.lock", "vectors.lock", "bm25", "chroma"),
+)
+"""How the names of our files begin, temporary ones of earlier versions among them."""
+
+
+def claim(folder: Path) -> None:
+    """Make the folder, or take an empty one or what a broken-off `create` left.
+
+    Raises:
+        KnowledgeBaseError: It is a file, a knowledge base already, or holds other things.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise KnowledgeBaseError(f"{folder} is a file; a knowledge base is a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / NAME).exists():
+        raise KnowledgeBaseError(f"{folder} is a knowledge base already; open it")
+    foreign = sorted(one.name for one in folder.iterdir() if not one.name.startswith(_OURS))
+    if foreign:
+        raise KnowledgeBaseError(
+            f"{folder} is no knowledge base and holds other things ({foreign[0]}); give a new or "
+            "an empty folder"
+        )
+
+
+def new_collection() -> str:
+    """Return a name for a Chroma collection that no other knowledge base has."""
+    return f"{COLLECTION}{uuid.uuid4().hex}"
+
+
+def resettle(folder: Path, wanted: Settings, embedding_name: str | None) -> None:
+    """Give other settings to a knowledge base that nothing was ever written to.
+
+    What a broken-off first write left is taken back by the next one; its vectors stay behind in
+    a collection that nobody asks.
+
+    Raises:
+        KnowledgeBaseError: A writer is at work, or the disk refuses.
+    """
+    with told(folder, "its settings are as they were before"), write_lock(folder):
+        held = read_manifest(folder)
+        if held.generation:
+            return
+        made = replace(held, settings=wanted, collection=new_collection(), dimension=None)
+        write_manifest(folder, replace(made, embedding_name=embedding_name))
+
+
+def same_settings(folder: Path, held: Settings, wanted: Settings) -> None:
+    """Check settings against those that the knowledge base was made with.
+
+    Raises:
+        KnowledgeBaseError: They differ; the text names the first difference.
+    """
+    before, now = asdict(held), asdict(wanted)
+    for name, value in before.items():
+        if now[name] != value:
+            raise KnowledgeBaseError(
+                f"{folder} was made with {name} = {value!r}, not {now[name]!r}; leave it so, or "
+                "make a new knowledge base"
+            )

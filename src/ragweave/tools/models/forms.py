@@ -1,17 +1,28 @@
-"""Whether a model can hold a reply to a form: a grammar, or a JSON schema."""
+"""Whether a model can hold a reply to a form: a grammar, or a JSON schema.
+
+How sure a model was of each token of its reply.
+
+Read from `response_metadata["logprobs"]` in OpenAI's form, which OpenAI-compatible servers and
+ragweave's llama.cpp model give: `{"content": [{"token": …, "logprob": …, "bytes": […]}, …]}`.
+"""
 
 from __future__ import annotations
 
+import codecs
 import json
+import math
 import threading
 import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.base import RunnableBindingBase
 
-from ragweave.tools.models.faults import status_of
-from ragweave.tools.models.roles import ChatModel
+from ragweave.tools.models.errors import status_of
+from ragweave.tools.models.roles import ChatModel, bound_settings, unbound
 
 Form = Literal["grammar", "json_schema"]
 """`grammar`: `bind(grammar=…)` takes a GBNF grammar. `json_schema`: `bind(response_format=…)` takes
@@ -109,3 +120,92 @@ def _seen(reply: BaseMessage) -> frozenset[Form]:
     except ValueError:
         kept = False
     return frozenset({"json_schema"}) if kept else _NONE
+
+
+_REACH = 40
+"""Characters looked ahead for a token where the tokens do not add up to the reply's text."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token's place in the reply and its probability."""
+
+    start: int
+    """First character in the reply's text."""
+    end: int
+    """Behind its last character; equal to `start` for a part of a character."""
+    probability: float
+    """In [0, 1]."""
+
+    def touches(self, start: int, end: int) -> bool:
+        """Say whether the token has a part in the characters from `start` up to `end`."""
+        return self.start < end and (self.end > start or self.start == self.end >= start)
+
+
+def gives_logprobs(model: ChatModel) -> bool:
+    """Say whether `model` can report log-probabilities with a call's setting `logprobs=True`.
+
+    True for a chat model with a setting of that name (`ChatOpenAI`, `LlamaCppChat`), for one that
+    has it bound, and for one that says so by an attribute `gives_logprobs`.
+    """
+    if any(settings.get("logprobs") for settings in bound_settings(model)):
+        return True
+    target = unbound(model)
+    if getattr(target, "gives_logprobs", False):
+        return True
+    return isinstance(target, BaseChatModel) and "logprobs" in type(target).model_fields
+
+
+def token_probabilities(message: BaseMessage, text: str) -> list[Token] | None:
+    """Return the tokens of `text` with their probabilities; None where the reply has none.
+
+    Args:
+        message: The model's reply.
+        text: The reply's text, as it is or without white space around it. Tokens outside, such
+            as an end mark, are left out.
+    """
+    told = message.response_metadata.get("logprobs")
+    content = told.get("content") if isinstance(told, Mapping) else None
+    if not isinstance(content, Sequence):
+        return None
+    pieces = _pieces(content)
+    begin = "".join(pieces).find(text)
+    ends = _added_up(pieces, begin) if begin >= 0 else _searched(pieces, text)
+    return [
+        Token(max(start, 0), min(end, len(text)), _probability(entry))
+        for (start, end), entry in zip(ends, content, strict=True)
+        if start < len(text) and end >= 0 and (end > 0 or start == 0)
+    ]
+
+
+def _pieces(content: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the text that each token adds; a character of several tokens comes with the last."""
+    if any(entry.get("bytes") is None for entry in content):
+        return [str(entry["token"]) for entry in content]
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return [decoder.decode(bytes(entry["bytes"])) for entry in content]
+
+
+def _added_up(pieces: Sequence[str], begin: int) -> list[tuple[int, int]]:
+    spans, at = [], -begin
+    for piece in pieces:
+        spans.append((at, at + len(piece)))
+        at += len(piece)
+    return spans
+
+
+def _searched(pieces: Sequence[str], text: str) -> list[tuple[int, int]]:
+    """Find each token behind the one before; one that is not there is put where it is missed."""
+    spans, at = [], 0
+    for piece in pieces:
+        bare = piece.strip()
+        found = text.find(bare, at, at + len(bare) + _REACH) if bare else -1
+        end = found + len(bare) if found >= 0 else at
+        spans.append((max(found, at), end))
+        at = end
+    return spans
+
+
+def _probability(entry: Mapping[str, Any]) -> float:
+    logprob = float(entry["logprob"])
+    return 0.0 if math.isnan(logprob) else math.exp(min(logprob, 0.0))

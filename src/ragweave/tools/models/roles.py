@@ -1,16 +1,38 @@
-"""Which chat model plays which role in a graph."""
+"""Which chat model plays which role in a graph.
+
+What stands behind a model's or retriever's bindings (`model.bind(…)`, `.with_config(…)`).
+
+How long a reply may be: the lower of what a step asks for and what the model was made with.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
+from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.types import RetryPolicy
 
-from ragweave.tools.models.faults import is_transient
+from ragweave.tools.models.errors import is_transient
+
+
+def unbound(target: object) -> Any:
+    """Return what stands behind a runnable's bindings; anything else as it is."""
+    while isinstance(target, RunnableBindingBase):
+        target = target.bound
+    return target
+
+
+def bound_settings(target: object) -> Iterator[dict[str, Any]]:
+    """Yield the settings of a runnable's bindings, the outermost first."""
+    while isinstance(target, RunnableBindingBase):
+        yield dict(target.kwargs)
+        target = target.bound
+
 
 ChatModel: TypeAlias = Runnable[LanguageModelInput, BaseMessage]
 """A LangChain chat model, or a binding of one."""
@@ -45,3 +67,35 @@ class Models:
         if role in ("judge", "rewrite"):
             return getattr(self, role) or self.by_role("proxy")
         return getattr(self, role) or self.answer
+
+
+_NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
+"""What LangChain's chat models call it."""
+
+
+def reply_limit(model: ChatModel) -> int | None:
+    """Return the most reply tokens that a model was made or bound with; None where nobody said.
+
+    A default of the model's own class is nobody's wish and does not count.
+    """
+    target: Any = model
+    limits: list[int] = []
+    while isinstance(target, RunnableBindingBase):
+        limits += _numbers(target.kwargs)
+        target = target.bound
+    given: set[str] = getattr(target, "model_fields_set", set())
+    limits += _numbers({name: getattr(target, name, None) for name in _NAMES if name in given})
+    return min(limits, default=None)
+
+
+def within_limit(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call's settings with `max_tokens` no higher than the model's own limit."""
+    wanted, most = settings.get("max_tokens"), reply_limit(model)
+    if most is None or not isinstance(wanted, int) or wanted <= most:
+        return dict(settings)
+    return {**settings, "max_tokens": most}
+
+
+def _numbers(settings: Mapping[str, Any]) -> list[int]:
+    found = (settings.get(name) for name in _NAMES)
+    return [one for one in found if isinstance(one, int) and not isinstance(one, bool) and one > 0]

@@ -1,19 +1,54 @@
-"""Scorers by spec string, the same for `eval`, `study`, `label` and a run's settings."""
+"""Scorers by spec string, the same for `eval`, `study`, `label` and a run's settings.
+
+What a scorer is: log-probabilities of a continuation given a prompt.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ragweave.errors import ModelError, UsageError
 from ragweave.tools.models.specs import read_settings
-from ragweave.tools.scorers.protocol import LogprobScorer
+
+
+@runtime_checkable
+class LogprobScorer(Protocol):
+    """Scores continuations; CXMI and the judge's margin work through this protocol.
+
+    An implementation must be safe to call from several threads and must not let the other pairs
+    of a call change a pair's score (beyond floating-point noise). Where its model is causal, it
+    may say so by an attribute `causal` that is True: CXMI then leads over to the answer.
+    """
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return, a pair, the natural-log probability of the continuation given the prompt.
+
+        Args:
+            pairs: `(prompt, continuation)`; either text may be empty.
+
+        Returns:
+            One number a pair, in order, each at most 0: the sum over the continuation's tokens.
+        """
+        ...
+
+
+async def ascore(scorer: LogprobScorer, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    """Run `scorer.score(pairs)` in a worker thread, so that the event loop stays free."""
+    return await asyncio.to_thread(scorer.score, pairs)
+
 
 KINDS = "hf:NAME (or a folder), llamacpp:FILE.gguf, openai:NAME?base_url=http://host:8000/v1"
 """The specs, for an error's text and the command line's help."""
 
 _SERVER = ("openai", "server")
 """`server:` is the older name of `openai:`; run directories hold it."""
+
+
+_LLAMACPP = "ragweave.llamacpp.scorer"
 
 
 class _Spec(NamedTuple):
@@ -72,11 +107,10 @@ def _made(kind: str, name: str, settings: dict[str, Any]) -> LogprobScorer:
 
         return ServerScorer(name, **settings)
     if kind == "llamacpp":
-        from ragweave.tools.scorers.llamacpp import LlamaCppScorer
-
-        return LlamaCppScorer(Path(name), **settings)
-    from ragweave.tools.scorers.huggingface import HuggingFaceScorer
-    from ragweave.tools.scorers.local import find_base_model
+        # By name: the engine stands above the tools.
+        scorer: LogprobScorer = import_module(_LLAMACPP).LlamaCppScorer(Path(name), **settings)
+        return scorer
+    from ragweave.tools.scorers.huggingface import HuggingFaceScorer, find_base_model
 
     try:
         folder = find_base_model(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ragweave.tools.text.thinking import without_thinking
+from ragweave.tools.text.reply import without_thinking
 
 UNKNOWN = "Unknown"
 """The literal answer of a run that found none."""

@@ -7,19 +7,18 @@ from typing import Any
 
 from ragweave.tools.claims import check_theta, match_ratio
 from ragweave.tools.models import ChatModel, within_limit
-from ragweave.tools.parts import PartRole
-from ragweave.training.labels.ask import draft_settings
-from ragweave.training.labels.balance import surplus
-from ragweave.training.labels.drafts import Drafts
-from ragweave.training.labels.gold import (
+from ragweave.trained import PartRole
+from ragweave.training.labels.labeler import Dropped, Made, Mark, Once, surplus
+from ragweave.training.labels.models import Drafts, draft_settings
+from ragweave.training.labels.source import (
+    Bad,
     Gold,
+    Item,
     check_aliases,
     is_released,
     only_yes_or_no,
     short_gold,
 )
-from ragweave.training.labels.maker import Dropped, Made, Mark, Once
-from ragweave.training.labels.source import Bad, Item
 
 YES_NO = "a yes or no answer, of which a match ratio says nothing"
 

@@ -3,17 +3,20 @@
 The limits are ours, set so that of the authors' own GPT-4 annotations (1,006 claims) next to none
 breaks them: their longest claim has 32 words, and of every claim more than half of the words that
 carry meaning stand in the draft or the question.
+
+SlimPLM's released rewriter annotations: GPT-4's claims and sub-questions beside a draft.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ragweave.tools.claims import ClaimQuery, QuestionQuery, Rewrite
 from ragweave.tools.text.normalize import normalize_answer, words
 from ragweave.tools.text.unknown import is_unknown
+from ragweave.training.labels.source import RELEASED
 
 MAX_CLAIM_WORDS = 40
 """Words of a claim that is still brief."""
@@ -149,3 +152,55 @@ def _units(text: str) -> Iterable[str]:
             yield from (word[at : at + 2] for at in range(max(1, len(word) - 1)))
         elif word not in _FUNCTION_WORDS and word not in _PRONOUNS:
             yield word.removesuffix("'s").removesuffix("’s")
+
+
+_CLAIMS = "_claims"
+
+
+def is_annotated(fields: Mapping[str, Any]) -> bool:
+    """Tell whether a row brings its claims and sub-questions."""
+    return _claims_field(fields) is not None and isinstance(fields.get("questions"), list)
+
+
+def draft_field(fields: Mapping[str, Any]) -> str | None:
+    """Return the name of the row's draft: the field that its claims were split from."""
+    claims = _claims_field(fields) or ""
+    drafts = [str(name) for name in fields if str(name).endswith(RELEASED)]
+    return next((one for one in drafts if claims.startswith(one.removesuffix("answer"))), None)
+
+
+def annotation(fields: Mapping[str, Any]) -> Rewrite:
+    """Return a row's annotation as a rewriter's reply says it.
+
+    A record without a query has its own text for one, unless it needs no search.
+    """
+    claims = [
+        ClaimQuery(*_record(one, "claim", "query"))
+        for one in _objects(fields[_claims_field(fields) or ""])
+    ]
+    questions = [
+        QuestionQuery(*_record(one, "question", "searchWord"))
+        for one in _objects(fields["questions"])
+    ]
+    return Rewrite(
+        [one for one in questions if one.question],
+        [one for one in claims if one.claim],
+        parsed=True,
+    )
+
+
+def _claims_field(fields: Mapping[str, Any]) -> str | None:
+    for name, value in fields.items():
+        if str(name).endswith(_CLAIMS) and isinstance(value, list):
+            return str(name)
+    return None
+
+
+def _objects(value: Any) -> Sequence[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, Mapping)]
+
+
+def _record(one: Mapping[str, Any], text: str, query: str) -> tuple[str, bool, str]:
+    said = " ".join(str(one.get(text) or "").split())
+    searched = one.get("needSearch") is not False
+    return said, searched, " ".join(str(one.get(query) or said).split()) if searched else ""

@@ -1,20 +1,169 @@
-"""Making a file of labels: what is done is read back, what is left is made, nothing twice."""
+"""Making a file of labels: what is done is read back, what is left is made, nothing twice.
+
+Which errors fail a row: the model's and its client's, and none of our own.
+
+The questions of a session as one stream: nothing waits for a batch's slowest.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import traceback
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ragweave.errors import ModelError, UsageError
-from ragweave.training.labels.finish import Labelled, finished, write_out
-from ragweave.training.labels.maker import Labeler
-from ragweave.training.labels.partial import LabelJournal
-from ragweave.training.labels.sitting import LabelConfig, OnProgress
-from ragweave.training.labels.source import Source
-from ragweave.training.labels.stream import Stream
+from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UsageError
+from ragweave.tools.journal import REFUSED, Slot, run_bounded
+from ragweave.tools.models import is_transient, status_of
+from ragweave.training.job import TrainingStoppedError
+from ragweave.training.labels.journal import LabelJournal, Labelled, finished, write_out
+from ragweave.training.labels.labeler import Dropped, LabelConfig, Labeler, Made, Once, OnProgress
+from ragweave.training.labels.source import Bad, Item, Source
+
+_NAMES = frozenset(
+    {
+        *("APIError", "OpenAIError", "AnthropicError", "GoogleAPIError", "BotoCoreError"),
+        *("ClientError", "HTTPError", "RequestException", "LangChainException"),
+        "OutOfMemoryError",
+    }
+)
+"""Base classes of client libraries' errors, by name so that none must be imported."""
+
+
+def is_model_error(error: BaseException) -> bool:
+    """Say whether a row failed by its model, its server, or the client that speaks to it.
+
+    These are errors that ragweave raises on purpose, HTTP errors, timeouts and lost connections,
+    the error classes of client libraries, and whatever a LangChain integration raises: some turn
+    an error that a server tells in its reply into a plain `ValueError`.
+    """
+    if isinstance(error, RagweaveError) or status_of(error) is not None or is_transient(error):
+        return True
+    return any(kind.__name__ in _NAMES for kind in type(error).__mro__) or _by_client(error)
+
+
+def _by_client(error: BaseException) -> bool:
+    """Tell whether the frame that raised is one of an integration (`langchain_openai`, …)."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    where = str(frames[-1].f_globals.get("__name__", "")).partition(".")[0] if frames else ""
+    return where.startswith("langchain_") and where != "langchain_core"
+
+
+_IN_A_ROW = 20
+"""Failures one after the other (and at least twice the calls in flight) that end a session."""
+
+
+@dataclass
+class Stream:
+    """A session under way."""
+
+    source: Source
+    labeler: Labeler
+    config: LabelConfig
+    on_progress: OnProgress
+    limit: int | None
+    total: int = 0
+    bad: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Rows that cannot be labelled, by data set and reason."""
+    _failed: int = 0
+    _in_a_row: int = 0
+
+    def survey(self, *, skip_bad: bool) -> None:
+        """Read the source through before any model is asked."""
+        first = None
+        for one in self._read():
+            self.total += 1
+            found = self._bad(one)
+            if found is not None:
+                if not skip_bad:
+                    raise UsageError(f"{found.error} (--skip-bad leaves such rows out)")
+                first = first or found
+                self.bad[found.data, found.reason] += 1
+        if first is not None and self.bad.total() == self.total:
+            raise UsageError(f"no row can be labelled; the first error: {first.error}")
+
+    async def run(self, journal: LabelJournal) -> None:
+        """Make what is left."""
+        done = sum(one.kind != "failed" for one in journal.entries.values()) + self.bad.total()
+        if not self.config.retry_failed:
+            self._failed = sum(one.kind == "failed" for one in journal.entries.values())
+            done += self._failed
+        self.on_progress(done, self.total, self._failed)
+
+        async def one(item: Item, _slot: Slot) -> None:
+            await self._one(item, journal)
+
+        await run_bounded(self._left(journal), one, concurrency=self.config.concurrency)
+
+    def _left(self, journal: LabelJournal) -> Iterator[Item]:
+        for one in self._read():
+            entry = journal.entries.get(one.at)
+            again = entry is None or (entry.kind == "failed" and self.config.retry_failed)
+            if again and isinstance(one, Item) and self._bad(one) is None:
+                yield one
+
+    def _read(self) -> Iterator[Item | Bad]:
+        return self.source.read(gold=self.labeler.needs_gold, limit=self.limit)
+
+    def _bad(self, one: Item | Bad) -> Bad | None:
+        if isinstance(one, Bad):
+            return one
+        try:
+            return self.labeler.check(one)
+        except UsageError as error:
+            return Bad(one.at, one.data, "unreadable", str(error))
+
+    async def _one(self, item: Item, journal: LabelJournal) -> None:
+        try:
+            made = await self.labeler.make(item, _once(item, journal))
+        except (MissingExtraError, TrainingStoppedError):
+            raise
+        except Exception as error:
+            if not is_model_error(error):
+                raise  # an error of ours is no failed row, which --drop-failed would leave out
+            first = not any(one.kind == "made" for one in journal.entries.values())
+            if status_of(error) in REFUSED or (first and isinstance(error, UsageError)):
+                raise  # every other row would meet it too
+            self._fail(item, journal, error)
+        else:
+            self._in_a_row = 0
+            if isinstance(made, Made):
+                journal.add(item.at, item.data, "made", self._sourced(item, made))
+            elif isinstance(made, Dropped):
+                journal.add(item.at, item.data, "dropped", made.reason)
+        done = len(journal.entries) + self.bad.total()
+        self.on_progress(done, self.total, self._failed)
+
+    def _sourced(self, item: Item, made: Made) -> dict[str, Any]:
+        """Return a row that says where it came from and how it was labelled."""
+        origin = {"data": item.data, **self.source.origin, "row": item.id}
+        return {**made.row, "source": {**origin, **made.how}}
+
+    def _fail(self, item: Item, journal: LabelJournal, error: Exception) -> None:
+        message = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        journal.add(item.at, item.data, "failed", f"{item.row.where}: {message}")
+        self._failed += 1
+        self._in_a_row += 1
+        if self._in_a_row >= max(_IN_A_ROW, 2 * self.config.concurrency):
+            raise ModelError(
+                f"{self._in_a_row} model calls failed one after the other, the last with {message}; "
+                "what is labelled is kept: mend it, then the same command with --retry-failed"
+            )
+
+
+def _once(item: Item, journal: LabelJournal) -> Once:
+    async def once(name: str, make: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+        kept = journal.replies.get(item.at, {}).get(name)
+        if kept is None:
+            kept = await make()
+            journal.keep(item.at, name, kept)
+        return kept
+
+    return once
 
 
 def make_labels(

@@ -2,26 +2,30 @@
 
 Released training files hold rows of several data sets below each other, and rows that no data set
 format has (a question and a draft, no gold): here each row is read by itself.
+
+The passages of a silver row: found in a knowledge base, or the data set's own.
+
+Gold short answers of a row, as SlimPLM's match ratio counts them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
+from langchain_core.documents import Document
+
+from ragweave.datasets import DATASETS, Question
+from ragweave.datasets.dataset import PLAIN, hub_rows, nameless, parse_spec, plain, sniffed
+from ragweave.datasets.open_qa import NQ_OPEN
+from ragweave.datasets.question import Format
+from ragweave.datasets.rows import Row, Rows, file_hash, rows_of
 from ragweave.errors import UsageError
-from ragweave.evaluation.datasets import DATASETS, Question
-from ragweave.evaluation.datasets.dataset import PLAIN, parse_spec, sniffed
-from ragweave.evaluation.datasets.files import file_hash, rows_of
-from ragweave.evaluation.datasets.format import Format
-from ragweave.evaluation.datasets.hub import hub_rows
-from ragweave.evaluation.datasets.open_qa import NQ_OPEN
-from ragweave.evaluation.datasets.plain import plain
-from ragweave.evaluation.datasets.registry import nameless
-from ragweave.evaluation.datasets.rows import Row, Rows
+from ragweave.state import unique
+from ragweave.state.passages import with_id
 
 HUB_SPLIT = "validation"
 """The split that `hub_rows` reads where none is named."""
@@ -210,3 +214,169 @@ def _holding_rows(source: Source) -> Source:
     if next(iter(source.rows()), None) is None:
         raise UsageError(f"{source.spec}: holds no rows")
     return source
+
+
+Order = Literal["gold-first", "given", "retrieved"]
+"""How the data set's own passages come: the gold ones first, as they stand in the file, or by the
+score that the file's retriever gave them, best first (FILCO trains on DPR's first)."""
+
+
+class Passages:
+    """Where a silver row's passages come from, best first."""
+
+    def __init__(self, kb: Path | None, k: int, order: str = "gold-first") -> None:
+        """Open the knowledge base, where one is named.
+
+        Args:
+            kb: Its folder; None: the data set's own passages.
+            k: Most passages of a row; the paper filters the top 1, or the top 5.
+            order: Order of the data set's own.
+
+        Raises:
+            UsageError: `k` is below 1, the order is unknown, or the folder is no knowledge base.
+        """
+        if k < 1:
+            raise UsageError(f"--passages must be at least 1, not {k}")
+        if order not in get_args(Order):
+            raise UsageError(f"--order must be one of {', '.join(get_args(Order))}, not {order!r}")
+        self._k, self._order = k, order
+        self._retriever: Any = None
+        self.described: dict[str, Any] = {"passages": f"the data set's own, {order}", "k": k}
+        """What is written down of it."""
+        if kb is not None:
+            from ragweave.tools.knowledge import KnowledgeBase
+
+            base = KnowledgeBase.open(kb)
+            self._retriever = base.as_retriever(k)
+            self.described = {
+                "passages": f"knowledge base {kb.name}, generation {base.manifest.generation}",
+                "k": k,
+            }
+
+    @property
+    def own(self) -> bool:
+        """Whether they are the data set's."""
+        return self._retriever is None
+
+    @staticmethod
+    def all_own(item: Item) -> list[Document]:
+        """Return all of the data set's passages of a question."""
+        return list(item.question.passages) if item.question else []
+
+    def of(self, item: Item) -> list[Document]:
+        """Return the passages of a question, each once, with ids."""
+        if self._retriever is not None:
+            found: list[Document] = self._retriever.find(item.text, self._k)
+        else:
+            found = self.all_own(item)
+            if self._order == "gold-first":
+                found.sort(key=lambda doc: not doc.metadata.get("gold"))
+            elif self._order == "retrieved":
+                found = _by_score(item, found)
+        filled = [with_id(doc) for doc in found if doc.page_content.strip()]
+        return unique(filled)[: self._k]
+
+
+def _by_score(item: Item, passages: list[Document]) -> list[Document]:
+    try:
+        return sorted(passages, key=lambda doc: -float(doc.metadata["score"]))
+    except (KeyError, TypeError, ValueError) as fault:
+        raise UsageError(
+            f"{item.text!r}: --order retrieved needs a file that gives every passage a score, such "
+            "as the ctxs of a DPR retrieval"
+        ) from fault
+
+
+Aliases = Literal["auto", "together", "apart"]
+"""How names of one answer count.
+
+* `together`: an answer is found if any of its names is.
+* `apart`: each name is an answer of its own, as in the authors' labels.
+* `auto`: apart in rows of the authors' released files (they hold a draft of theirs), else
+  together.
+"""
+
+RELEASED = "_without_search_answer"
+"""How the fields of drafts end in SlimPLM's released files."""
+
+Gold = list[list[Any]] | list[Any]
+
+
+def check_aliases(value: str) -> None:
+    """Raise `UsageError` unless `value` is one of `Aliases`."""
+    if value not in get_args(Aliases):
+        listed = ", ".join(get_args(Aliases))
+        raise UsageError(f"--aliases must be one of {listed}, not {value!r}")
+
+
+def is_released(item: Item) -> bool:
+    """Tell whether a row is one of SlimPLM's released files."""
+    return any(str(name).endswith(RELEASED) for name in item.row.fields)
+
+
+def short_gold(item: Item, aliases: str = "auto", field: str | None = None) -> Gold:
+    """Return the gold short answers: lists of names, or where names count apart a flat list.
+
+    Empty where the row has none: only long answers, or the question cannot be answered.
+
+    Args:
+        item: The question.
+        aliases: How names count.
+        field: The row's field that holds them; None: as the data set's format has them.
+
+    Raises:
+        UsageError: A gold answer is neither text nor number; the text names file and line.
+    """
+    released = is_released(item)
+    groups = _of_field(item, field) if field or released else _of_question(item)
+    apart = released if aliases == "auto" else aliases == "apart"
+    _check(item, groups)
+    return [name for group in groups for name in group] if apart else groups
+
+
+def only_yes_or_no(gold: Gold) -> bool:
+    """Tell whether nothing but yes or no is gold: of such answers a match ratio says nothing."""
+    names = [name for group in gold for name in (group if isinstance(group, list) else [group])]
+    return bool(names) and all(str(name).strip().lower() in ("yes", "no") for name in names)
+
+
+def _of_field(item: Item, field: str | None) -> list[list[Any]]:
+    """Read a field as it stands; SlimPLM's files have `short_answers` (ASQA) or `answer`."""
+    fields = item.row.fields
+    value = fields.get(field) if field else fields.get("short_answers") or fields.get("answer")
+    return _groups(value)
+
+
+def _of_question(item: Item) -> list[list[Any]]:
+    question = item.question
+    if question is None or not question.answerable:
+        return []
+    if question.answer_sets:
+        return [list(one) for one in question.answer_sets]
+    if question.scoring not in ("short", "accuracy"):
+        return []
+    for name in ("answers", "answer"):  # plain rows may hold lists of names
+        value = item.row.fields.get(name)
+        if isinstance(value, list) and any(isinstance(one, list) for one in value):
+            return _groups(value)
+    return [list(question.answers)]
+
+
+def _groups(value: Any) -> list[list[Any]]:
+    """Return lists of names: of one name, of a list of names of one answer, or of such lists."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        value = [value]
+    if not any(isinstance(one, list) for one in value):
+        value = [value]
+    groups = [one if isinstance(one, list) else [one] for one in value]
+    filled = [[name for name in group if str(name).strip()] for group in groups]
+    return [group for group in filled if group]
+
+
+def _check(item: Item, groups: Sequence[Sequence[Any]]) -> None:
+    for group in groups:
+        for name in group:
+            if isinstance(name, bool) or not isinstance(name, str | int | float):
+                raise item.row.fault(f"a gold answer must be a text or a number, not {name!r}")

@@ -1,0 +1,380 @@
+"""A data set by its spec: `name:path`, `jsonl:path?question=q`, `hf:name`, or a path alone.
+
+The formats, and the data sets that come in them, by name.
+
+Plain JSON lines, JSON arrays and CSV with named fields.
+
+`jsonl:my.jsonl?question=q&answers=gold&id=key&passages=docs` names the fields; without names they
+are `question`, `answers` (or `answer`), `id` and `passages`.
+
+Data sets of the Hugging Face hub, by name: `hf:nq_open?split=validation`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, get_args
+from urllib.parse import parse_qsl
+
+from langchain_core.documents import Document
+
+from ragweave.datasets.beir import BEIR
+from ragweave.datasets.claims import FEVER, FOOL_ME_TWICE, KILT, KILT_CLAIMS, KILT_LONG, KILT_SHORT
+from ragweave.datasets.long_form import ASQA, CLAPNQ, ELI5
+from ragweave.datasets.open_qa import DPR, NQ_OPEN, POPQA, TRIVIAQA, WEBQUESTIONS
+from ragweave.datasets.paragraph_qa import HOTPOTQA, MUSIQUE, QED, SKR, SQUAD, STRATEGYQA
+from ragweave.datasets.question import Format, Question, passage
+from ragweave.datasets.rows import Row, Rows, file_hash
+from ragweave.errors import MissingExtraError, UsageError
+from ragweave.registry import Registry
+from ragweave.state import AnswerType, unique
+
+_OURS = (
+    HOTPOTQA,
+    MUSIQUE,
+    STRATEGYQA,
+    SQUAD,
+    ASQA,
+    TRIVIAQA,
+    WEBQUESTIONS,
+    POPQA,
+    FOOL_ME_TWICE,
+    FEVER,
+    QED,
+    SKR,
+    CLAPNQ,
+    ELI5,
+    DPR,
+    NQ_OPEN,
+    KILT,
+    KILT_SHORT,
+    KILT_LONG,
+    KILT_CLAIMS,
+    BEIR,
+)
+
+FORMATS: Registry[Format] = Registry("ragweave.datasets", Format, "data set format", lambda: _OURS)
+"""Every format by name, in the order in which a file without a name is tried: ours, then those of
+other packages (entry points `ragweave.datasets`)."""
+
+
+class DataSets(Mapping[str, tuple[Format, ...]]):
+    """The data sets by name, each with the formats that it comes in, in the order of `FORMATS`.
+
+    Other packages' formats are loaded when a name is none of ours, or when all are listed.
+    """
+
+    def __getitem__(self, name: str) -> tuple[Format, ...]:
+        """Return the formats of a data set.
+
+        Raises:
+            KeyError: There is no such data set.
+        """
+        found = tuple(one for one in FORMATS.ours() if name in one.names)
+        found = found or tuple(one for one in FORMATS.values() if name in one.names)
+        if not found:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        yield from dict.fromkeys(name for one in FORMATS.values() for name in one.names)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return sum(1 for _ in self)
+
+
+DATASETS: Mapping[str, tuple[Format, ...]] = DataSets()
+"""What may stand before the colon of `name:path`, with the formats that it comes in."""
+
+
+def nameless() -> tuple[Format, ...]:
+    """Return the formats that rows without a data set's name are tried for, in order."""
+    return tuple(one for one in FORMATS.values() if one.sniffed)
+
+
+FIELDS = ("question", "answers", "id", "passages", "answer_type", "separator")
+"""What the spec may name. `separator` splits the answers of a CSV cell (default `|`)."""
+
+
+def plain(name: str, names: Mapping[str, str]) -> Format:
+    """Return the format of plain rows whose fields are called `names`.
+
+    Raises:
+        UsageError: `names` names something unknown.
+    """
+    for key in names:
+        if key not in FIELDS:
+            raise UsageError(f"{name}: unknown field name {key!r}; choose of: {', '.join(FIELDS)}")
+    question = names.get("question", "question")
+    answers = (names["answers"],) if "answers" in names else ("answers", "answer")
+    return Format(
+        name=name,
+        expects=f"{question}, {' or '.join(answers)}",
+        fits=lambda fields: question in fields and any(one in fields for one in answers),
+        read=partial(_read, names=names, question=question, answers=answers),
+    )
+
+
+def _read(
+    row: Row, *, names: Mapping[str, str], question: str, answers: tuple[str, ...]
+) -> Iterator[Question]:
+    kind: AnswerType = row.fields.get(names.get("answer_type", "answer_type")) or "short"
+    if kind not in get_args(AnswerType):
+        raise row.fault(
+            f"the answer type must be one of {', '.join(get_args(AnswerType))}, not {kind!r}"
+        )
+    scoring: dict[str, Any] = {"short": "short", "long": "long", "yes_no": "accuracy"}
+    yield Question(
+        id=row.id(names.get("id", "id")),
+        question=row.text(question),
+        answers=_answers(row, answers, names.get("separator", "|")),
+        scoring=scoring[kind],
+        answer_type=kind,
+        passages=tuple(_passages(row, names.get("passages", "passages"))),
+    )
+
+
+def _answers(row: Row, names: tuple[str, ...], separator: str) -> tuple[str, ...]:
+    value = row.value(*names)
+    if isinstance(value, str):
+        value = value.split(separator)
+    return Row({names[0]: value}, row.where, row.number).texts(names[0])
+
+
+def _passages(row: Row, name: str) -> Iterator[Document]:
+    value = row.fields.get(name) or ()
+    if not isinstance(value, list | tuple):
+        raise row.fault(
+            f"{name!r} must be a list of texts, or of objects with title, text and gold"
+        )
+    for one in value:
+        if isinstance(one, str):
+            yield passage(one)
+        elif isinstance(one, Mapping) and isinstance(one.get("text"), str):
+            yield passage(one["text"], str(one.get("title") or ""), gold=bool(one.get("gold")))
+        else:
+            raise row.fault(
+                f"{name!r} must be a list of texts, or of objects with title, text and gold"
+            )
+
+
+def hub_rows(name: str, settings: dict[str, str]) -> Rows:
+    """Yield the rows of a hub data set, streamed.
+
+    Args:
+        name: The data set's name, such as `nq_open`.
+        settings: `split` (default `validation`) and `config`.
+
+    Raises:
+        MissingExtraError: The `datasets` package is not installed.
+        UsageError: There is no such data set, or no network to fetch it.
+    """
+    if importlib.util.find_spec("datasets") is None:
+        raise MissingExtraError("A data set of the Hugging Face hub", "hub")
+    datasets = importlib.import_module("datasets")
+    split = settings.get("split", "validation")
+    try:
+        found: Any = datasets.load_dataset(
+            name, settings.get("config"), split=split, streaming=True
+        )
+        for number, fields in enumerate(found, start=1):
+            yield Row(fields, f"hf:{name} {split}, row {number}", number)
+    except (OSError, ValueError) as fault:
+        reason = " ".join(str(fault).split())[:200]
+        raise UsageError(f"hf:{name}: cannot be had (is there a network?): {reason}") from fault
+
+
+def hub_path(name: str) -> Path:
+    """Return the pseudo path under which a hub data set is listed."""
+    return Path(f"hf:{name}")
+
+
+PLAIN = ("jsonl", "json", "csv", "tsv")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """Questions of one file or folder, read anew, one at a time, by each iteration."""
+
+    name: str
+    """The name given, or that of the format found: what the papers' tables call it."""
+    path: Path
+    form: Format
+    settings: dict[str, str] = field(default_factory=dict)
+    """What stood behind `?` of a hub data set's spec."""
+
+    def __iter__(self) -> Iterator[Question]:
+        """Yield the questions in file order.
+
+        Raises:
+            UsageError: A row is bad (with file and line), or an id comes twice.
+        """
+        seen: set[int] = set()
+        for row in self.rows():
+            for question in self.form.read(row):
+                mark = hash(question.id)
+                if mark in seen:
+                    raise row.fault(f"id {question.id!r} comes twice")
+                seen.add(mark)
+                if not question.answers and question.answerable and question.scoring == "short":
+                    raise row.fault("gold is missing")
+                yield question
+
+    @cached_property
+    def size(self) -> int:
+        """The number of questions; reads the file through once."""
+        return sum(1 for _ in self)
+
+    @cached_property
+    def hash(self) -> str:
+        """The SHA-256 of the file (of all files of a folder), in hex; a hub's name and settings."""
+        return str(self.path) if self._on_hub else file_hash(self.path)
+
+    def corpus(self) -> list[Document]:
+        """Return all passages of the file, each once, in file order, not marked gold.
+
+        Which passage is gold depends on the question, so a corpus that many questions share
+        can't say it.
+        """
+        if self.form.corpus is not None:
+            return list(self.form.corpus(self.path))
+        passages = chain.from_iterable(question.passages for question in self)
+        return unique(_unmarked(doc) for doc in passages)
+
+    def sample(self, size: int, seed: int, among: Sequence[int] | None = None) -> frozenset[int]:
+        """Return the positions of a random sample without replacement, the same for a seed.
+
+        Args:
+            size: How many; all where there are fewer.
+            seed: The seed.
+            among: The positions to draw from; None: all.
+        """
+        there = range(self.size) if among is None else among
+        drawn = random.Random(seed).sample(there, min(size, len(there)))
+        return frozenset(drawn)
+
+    @property
+    def _on_hub(self) -> bool:
+        return str(self.path).startswith("hf:")
+
+    def rows(self) -> Rows:
+        """Yield the file's rows, unread."""
+        if self._on_hub:
+            return hub_rows(str(self.path)[3:], self.settings)
+        return self.form.rows(self.path)
+
+
+def open_dataset(spec: str) -> Dataset:
+    """Open a data set and check its first row.
+
+    Args:
+        spec: `hotpotqa:dev.json`, `dev.json` (the format is told by the fields),
+            `jsonl:mine.jsonl?question=q&answers=gold`, `hf:nq_open?split=validation`.
+
+    Raises:
+        UsageError: The name or the format is unknown (the text says what was found and what was
+            expected), the file is missing, empty or cannot be read.
+    """
+    name, path, settings = parse_spec(spec)
+    if name == "hf":
+        return _opened("", Path(f"hf:{path}"), nameless(), settings, hub_rows(path, settings))
+    if name in PLAIN:
+        form = plain(name, settings)
+        return _opened(name, Path(path), (form,), settings)
+    if settings:
+        raise UsageError(f"{spec!r}: field names behind '?' are for jsonl: and csv: files")
+    if name:
+        return _opened(name, Path(path), DATASETS[name], settings)
+    if Path(path).is_dir():
+        return _opened("beir", Path(path), (BEIR,), settings)
+    return _opened("", Path(path), sniffed(), settings)
+
+
+def sniffed() -> tuple[Format, ...]:
+    """Return the formats that a file without a named data set is tried for, in order.
+
+    NQ-open's takes any row with question and answers, and would leave unread what a plain row
+    says beyond these.
+    """
+    own = plain("jsonl", {})
+    fuller = replace(own, fits=lambda fields: own.fits(fields) and any(map(fields.get, _MORE)))
+    return (*(one for one in nameless() if one is not NQ_OPEN), fuller, NQ_OPEN, own)
+
+
+_MORE = ("passages", "answer_type")
+"""What plain rows may say and NQ-open's do not."""
+
+
+def parse_spec(spec: str) -> tuple[str, str, dict[str, str]]:
+    """Split a spec into name ("" where there is none), path and settings.
+
+    Raises:
+        UsageError: The name before the colon is unknown and no such file exists.
+    """
+    name, colon, rest = spec.partition(":")
+    if not colon or (not _is_name(name) and Path(spec).exists()):
+        return "", spec, {}
+    if not _is_name(name):
+        names = ", ".join((*DATASETS, *_OTHERS))
+        raise UsageError(f"unknown data set {name!r}; name one of {names}, or give a file's path")
+    path, _, query = rest.partition("?")
+    if not path:
+        raise UsageError(f"{spec!r}: name the file behind the colon")
+    return name, path, dict(parse_qsl(query, keep_blank_values=True))
+
+
+_OTHERS = (*PLAIN, "hf")
+
+
+def _is_name(name: str) -> bool:
+    return name in _OTHERS or name in DATASETS
+
+
+def _opened(
+    name: str,
+    path: Path,
+    forms: tuple[Format, ...],
+    settings: dict[str, str],
+    rows: Rows | None = None,
+) -> Dataset:
+    if rows is None and not path.exists():
+        raise UsageError(f"{path}: there is no such file")
+    first = _first(path, forms, rows)
+    found = next((form for form in forms if form.fits(first.fields)), None)
+    if found is None:
+        expected = "; or ".join(form.expects for form in forms[:4])
+        more = f"; or one of {len(forms) - 4} other formats" if len(forms) > 4 else ""
+        raise UsageError(
+            f"{first.where}: found the fields {_names(first)}; "
+            f"expected{f' for {name}' if name else ''} {expected}{more}"
+        )
+    dataset = Dataset(name=name or found.name, path=path, form=found, settings=settings)
+    return dataset if found.settle is None else replace(dataset, form=found.settle(dataset.rows()))
+
+
+def _first(path: Path, forms: tuple[Format, ...], rows: Rows | None) -> Row:
+    """Return the first row; where several formats are tried, all are ordinary files."""
+    listed = list(islice(rows if rows is not None else forms[-1].rows(path), 1))
+    if not listed:
+        raise UsageError(f"{path}: holds no rows")
+    return listed[0]
+
+
+def _names(row: Row) -> str:
+    names = [str(name) for name in row.fields]
+    shown = ", ".join(names[:12]) or "none"
+    return f"{shown}, …" if len(names) > 12 else shown
+
+
+def _unmarked(doc: Document) -> Document:
+    kept = {key: value for key, value in doc.metadata.items() if not key.startswith("gold")}
+    return doc.model_copy(update={"metadata": kept})

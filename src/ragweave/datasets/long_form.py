@@ -1,0 +1,130 @@
+"""Long answers: ELI5 in its owners' form, and CLAPNQ.
+
+Sources: Fan et al. 2019 (`title`, `answers` with `text` and `score`); Rosenthal et al. 2024
+(`input`, `passages` as sentences, `output` with the selected sentences).
+
+ASQA: ambiguous questions, several short answers, long reference answers.
+
+Source: Stelmakh et al. 2022. The owners' file is one object by split and id; the judge data of
+SlimPLM (Tan et al. 2024) hold the same records line by line, and are read too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ragweave.datasets.question import Format, Question, has, passage
+from ragweave.datasets.rows import Row, Rows, only, rows_of
+
+
+def _read_eli5(row: Row) -> Iterator[Question]:
+    answers = row.value("answers")
+    texts = answers.get("text") if isinstance(answers, dict) else answers
+    more = str(row.fields.get("selftext") or "").strip()
+    title = row.text("title")
+    yield Question(
+        id=row.id("q_id"),
+        question=f"{title}\n{more}" if more else title,
+        answers=Row({"answers": texts}, row.where, row.number).texts("answers"),
+        scoring="long",
+        answer_type="long",
+        about=only(row.fields, "subreddit"),
+    )
+
+
+def _read_clapnq(row: Row) -> Iterator[Question]:
+    outputs = row.items("output")
+    chosen = {str(s) for one in outputs for s in one.fields.get("selected_sentences") or ()}
+    answers = tuple(dict.fromkeys(one.text("answer") for one in outputs if one.fields["answer"]))
+    passages = []
+    for one in row.items("passages"):
+        sentences = [str(sentence) for sentence in one.fields.get("sentences") or ()]
+        found = [at for at, sentence in enumerate(sentences) if sentence in chosen]
+        title = str(one.fields.get("title") or "")
+        gold = bool(found) or (not sentences and bool(answers))
+        passages.append(passage(one.text("text"), title, gold=gold, gold_sentences=found))
+    yield Question(
+        id=row.id("id"),
+        question=row.text("input"),
+        answers=answers,
+        scoring="long",
+        answer_type="long",
+        answerable=bool(answers),
+        passages=tuple(passages),
+    )
+
+
+ELI5 = Format(
+    name="eli5",
+    summary="ELI5: long answers, without passages.",
+    datasets=("eli5",),
+    expects="q_id, title, answers",
+    fits=has("q_id", "title", "answers"),
+    read=_read_eli5,
+)
+CLAPNQ = Format(
+    name="clapnq",
+    summary="CLAPNQ: long answers over passages.",
+    datasets=("clapnq",),
+    expects="id, input, passages (title, text, sentences), output (answer, selected_sentences)",
+    fits=has("input", "passages", "output"),
+    read=_read_clapnq,
+)
+
+
+_SPLITS = ("dev", "test", "train")
+_NO_CONTEXT = "No context provided"
+
+
+def _rows(path: Any) -> Rows:
+    for row in rows_of(path):
+        split = next((row.fields[name] for name in _SPLITS if name in row.fields), None)
+        if not isinstance(split, Mapping):
+            yield row
+            continue
+        for number, (key, record) in enumerate(split.items(), start=1):
+            where = f"{row.where}, {key}"
+            if not isinstance(record, Mapping):
+                raise row.fault(f"{key!r} must be an object")
+            yield Row({"id": key, **record}, where, number)
+
+
+def _read(row: Row) -> Iterator[Question]:
+    pairs = row.items("qa_pairs")
+    sets = tuple(one.texts("short_answers") for one in pairs)
+    if not sets:
+        raise row.fault("gold is missing: 'qa_pairs' is empty")
+    notes = [str(one.get("long_answer") or "") for one in row.fields.get("annotations") or ()]
+    yield Question(
+        id=row.id("id", "sample_id"),
+        question=row.text("ambiguous_question", "question"),
+        answers=tuple(filter(str.strip, notes)),
+        scoring="coverage",
+        answer_type="long",
+        answer_sets=sets,
+        passages=tuple(
+            passage(text, str(one.fields.get("wikipage") or ""), gold=True)
+            for one in pairs
+            if (text := str(one.fields.get("context") or "").strip()) and text != _NO_CONTEXT
+        ),
+        about=only(row.fields, "known"),
+    )
+
+
+def _fits(fields: Mapping[str, Any]) -> bool:
+    if has("qa_pairs")(fields):
+        return True
+    splits = [fields[name] for name in _SPLITS if isinstance(fields.get(name), Mapping)]
+    return any("qa_pairs" in one for split in splits for one in list(split.values())[:1])
+
+
+ASQA = Format(
+    name="asqa",
+    summary="ASQA: long answers that cover several short ones.",
+    datasets=("asqa",),
+    expects="one object by split and id, or lines, with ambiguous_question and qa_pairs",
+    fits=_fits,
+    read=_read,
+    rows=_rows,
+)

@@ -1,0 +1,178 @@
+"""Open-domain QA: NQ-open lines, and the DPR / FiD form with passages.
+
+Sources: Lee et al. 2019 (NQ-open: `question`, `answer`); Karpukhin et al. 2020 (DPR: `answers`,
+`positive_ctxs`, `hard_negative_ctxs`); Izacard & Grave 2021 (FiD: `answers`, `ctxs`).
+
+TriviaQA and WebQuestions in their owners' forms.
+
+Sources: Joshi et al. 2017 (one object, `Data` with `Question` and `Answer`); Berant et al. 2013
+(`utterance`, `targetValue` as a Lisp list; or `qText`, `answers`).
+
+PopQA: questions on long-tail entities, with popularity (Mallen et al. 2023); TSV or JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from langchain_core.documents import Document
+
+from ragweave.datasets.question import Format, Question, has, passage
+from ragweave.datasets.rows import Row, only
+
+_LISTS = ("positive_ctxs", "ctxs", "negative_ctxs", "hard_negative_ctxs")
+_GOLD = ("isgold", "is_gold", "hasanswer", "has_answer")
+
+
+def _fits_nq_open(fields: Mapping[str, Any]) -> bool:
+    plain = "question" in fields and isinstance(fields.get("answer", fields.get("answers")), list)
+    return plain and not _fits_dpr(fields)
+
+
+def _fits_dpr(fields: Mapping[str, Any]) -> bool:
+    return {"question", "answers"} <= fields.keys() and bool({*_LISTS, "ctx"} & fields.keys())
+
+
+def _read_nq_open(row: Row) -> Iterator[Question]:
+    yield Question(
+        id=row.id("id", "example_id"),
+        question=row.text("question"),
+        answers=row.texts("answer", "answers"),
+    )
+
+
+def _read_dpr(row: Row) -> Iterator[Question]:
+    yield Question(
+        id=row.id("id", "question_id"),
+        question=row.text("question"),
+        answers=row.texts("answers"),
+        passages=tuple(_passages(row)),
+        about=only(row.fields, "dataset", "target"),
+    )
+
+
+def _passages(row: Row) -> Iterator[Document]:
+    if "ctx" in row.fields:
+        one = Row(row.value("ctx"), row.where, 1)
+        yield _passage(one, gold=bool(one.fields.get("has_answer")))
+    for name in _LISTS:
+        if row.fields.get(name):
+            marked = any(key in one.fields for one in row.items(name) for key in _GOLD)
+            for one in row.items(name):
+                gold = _marked(one.fields) if marked else name == "positive_ctxs"
+                yield _passage(one, gold=gold)
+
+
+def _marked(fields: Mapping[str, Any]) -> bool:
+    """Say whether a passage is gold by the strictest mark that it carries."""
+    marks = [fields[key] for key in _GOLD if key in fields]
+    return bool(marks and marks[0])
+
+
+def _passage(row: Row, *, gold: bool) -> Document:
+    return passage(
+        row.text("text"),
+        str(row.fields.get("title") or "").strip().strip('"'),
+        gold=gold,
+        **only(row.fields, "score"),
+    )
+
+
+NQ_OPEN = Format(
+    name="nq_open",
+    summary="Natural Questions, open: question and answers alone.",
+    datasets=("nq", "triviaqa", "webquestions"),
+    expects="question, answer (a list of texts)",
+    fits=_fits_nq_open,
+    read=_read_nq_open,
+)
+DPR = Format(
+    name="dpr",
+    summary="The retriever outputs of DPR, Contriever and ALCE.",
+    datasets=("nq", "triviaqa", "webquestions", "squad", "dpr"),
+    expects="question, answers, and ctxs (each with title and text) or positive_ctxs",
+    fits=_fits_dpr,
+    read=_read_dpr,
+)
+
+
+_DESCRIPTION = re.compile(r'\(description (?:"([^"]*)"|([^\s()]+))\)')
+
+
+def _read_trivia(row: Row) -> Iterator[Question]:
+    for one in row.items("Data"):
+        answer = one.value("Answer")
+        if not isinstance(answer, dict):
+            raise one.fault("'Answer' must be an object")
+        inner = Row(answer, one.where, one.number)
+        aliases = [str(alias) for alias in answer.get("Aliases") or ()]
+        texts = dict.fromkeys([inner.text("Value"), *filter(str.strip, aliases)])
+        yield Question(id=one.id("QuestionId"), question=one.text("Question"), answers=tuple(texts))
+
+
+def _read_web(row: Row) -> Iterator[Question]:
+    if "qText" in row.fields:
+        answers = row.texts("answers")
+    else:
+        found = _DESCRIPTION.findall(row.text("targetValue"))
+        answers = tuple(dict.fromkeys(quoted or bare for quoted, bare in found))
+        if not answers:
+            raise row.fault("gold is missing: 'targetValue' holds no description")
+    yield Question(id=row.id("qId"), question=row.text("utterance", "qText"), answers=answers)
+
+
+TRIVIAQA = Format(
+    name="triviaqa",
+    summary="TriviaQA: answers with aliases.",
+    datasets=("triviaqa",),
+    expects="one object with Data, a list of Question, QuestionId and Answer",
+    fits=has("Data"),
+    read=_read_trivia,
+)
+WEBQUESTIONS = Format(
+    name="webquestions",
+    summary="WebQuestions, in either form.",
+    datasets=("webquestions",),
+    expects="utterance and targetValue, or qText and answers",
+    fits=lambda fields: (
+        {"utterance", "targetValue"} <= fields.keys() or {"qText", "answers"} <= fields.keys()
+    ),
+    read=_read_web,
+)
+
+
+def _read(row: Row) -> Iterator[Question]:
+    answers = row.value("possible_answers")
+    if isinstance(answers, str):
+        try:
+            answers = json.loads(answers)
+        except ValueError as fault:
+            raise row.fault("'possible_answers' must be a JSON list of texts") from fault
+    paragraphs = row.items("paragraphs") if row.fields.get("paragraphs") else []
+    yield Question(
+        id=row.id("id"),
+        question=row.text("question"),
+        answers=Row({"possible_answers": answers}, row.where, row.number).texts("possible_answers"),
+        passages=tuple(
+            passage(
+                one.text("text"),
+                str(one.fields.get("title") or ""),
+                gold=bool(one.fields.get("is_supporting")),
+            )
+            for one in paragraphs
+        ),
+        about=only(row.fields, "subj", "prop", "s_pop", "o_pop"),
+    )
+
+
+POPQA = Format(
+    name="popqa",
+    summary="PopQA: long-tail entities with their popularity.",
+    datasets=("popqa",),
+    expects="id, question, possible_answers (a JSON list), s_pop",
+    fits=has("question", "possible_answers"),
+    read=_read,
+)

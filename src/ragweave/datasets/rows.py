@@ -1,0 +1,249 @@
+"""Rows of a data set's file, one at a time, each knowing where it stands.
+
+Reading files row by row: JSON lines, JSON arrays, one JSON object, CSV and TSV; gzip too.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from ragweave.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One object of a file."""
+
+    fields: Mapping[str, Any]
+    where: str
+    """`file:line`, or `file, record n` where the file is one JSON value."""
+    number: int
+    """Which row of the file it is, from 1."""
+
+    def fault(self, what: str) -> UsageError:
+        """Return the error that says `what` is wrong with this row."""
+        return UsageError(f"{self.where}: {what}")
+
+    def text(self, *names: str) -> str:
+        """Return the text of the first of these fields that is there.
+
+        Raises:
+            UsageError: None is there, or it is blank or no text.
+        """
+        value = self.value(*names)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return str(value)
+        if not isinstance(value, str):
+            raise self.fault(f"{names[0]!r} must be a text, not {type(value).__name__}")
+        if not value.strip():
+            raise self.fault(f"{names[0]!r} is empty")
+        return value.strip()
+
+    def value(self, *names: str) -> Any:
+        """Return the first of these fields that is there.
+
+        Raises:
+            UsageError: None is there.
+        """
+        for name in names:
+            if self.fields.get(name) is not None:
+                return self.fields[name]
+        wanted = " or ".join(map(repr, names))
+        raise self.fault(f"no {wanted}; found: {', '.join(map(str, self.fields)) or 'nothing'}")
+
+    def texts(self, *names: str) -> tuple[str, ...]:
+        """Return the texts of a field that holds one text or a list, blanks and repeats dropped.
+
+        Raises:
+            UsageError: The field is missing, holds anything else, or nothing is left.
+        """
+        value = self.value(*names)
+        listed = [value] if isinstance(value, str) else value
+        if not isinstance(listed, list | tuple):
+            raise self.fault(f"{names[0]!r} must be a list of texts, not {type(value).__name__}")
+        kept = tuple(dict.fromkeys(str(one).strip() for one in listed if str(one).strip()))
+        if not kept:
+            raise self.fault(f"gold is missing: {names[0]!r} is empty")
+        return kept
+
+    def items(self, *names: str) -> list[Row]:
+        """Return the objects of a list field as rows that know where they stand.
+
+        Raises:
+            UsageError: The field is missing or is no list of objects.
+        """
+        value = self.value(*names)
+        if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+            raise self.fault(f"{names[0]!r} must be a list of objects")
+        return [
+            Row(one, f"{self.where}, {names[0]} {at}", at) for at, one in enumerate(value, start=1)
+        ]
+
+    def id(self, *names: str) -> str:
+        """Return the row's id, or its number where the file gives none."""
+        for name in names:
+            value = self.fields.get(name)
+            if isinstance(value, str | int) and str(value).strip():
+                return str(value).strip()
+        return str(self.number)
+
+
+def only(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return those of the named fields that are there, for `Question.about`."""
+    return {name: fields[name] for name in names if fields.get(name) is not None}
+
+
+Rows = Iterator[Row]
+
+
+_CHUNK = 1 << 20
+_SPACE = " \t\r\n"
+
+
+def open_text(path: Path) -> TextIO:
+    """Open a UTF-8 file, through gzip where it ends in `.gz`."""
+    if path.suffix == ".gz":
+        return cast("TextIO", gzip.open(path, "rt", encoding="utf-8-sig", newline=""))
+    return path.open("rt", encoding="utf-8-sig", newline="")
+
+
+def rows_of(path: Path) -> Rows:
+    """Yield the rows of a file, holding one of them (or one chunk) in memory.
+
+    A file of JSON lines gives a row a line; a JSON array gives one an element; a file that is
+    one JSON object gives that object, whole.
+
+    Raises:
+        UsageError: The file cannot be read, or a row is no JSON object.
+    """
+    try:
+        with open_text(path) as stream:
+            if _kind(path) in (".csv", ".tsv"):
+                yield from _table(stream, path)
+            else:
+                yield from _json(stream, path)
+    except (OSError, EOFError, zlib.error) as fault:
+        raise UsageError(f"{path}: cannot be read: {fault}") from fault
+    except UnicodeDecodeError as fault:
+        raise UsageError(f"{path}: is no UTF-8 text (byte {fault.start})") from fault
+
+
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of a file, or of all files of a folder with their names, in hex."""
+    digest = hashlib.sha256()
+    for one in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if one.is_file():
+            if path.is_dir():
+                digest.update(f"{one.relative_to(path).as_posix()}\n".encode())
+            with one.open("rb") as stream:
+                while chunk := stream.read(_CHUNK):
+                    digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _kind(path: Path) -> str:
+    return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+
+
+def _table(stream: TextIO, path: Path) -> Rows:
+    reader = csv.DictReader(stream, delimiter="\t" if _kind(path) == ".tsv" else ",")
+    try:
+        for number, fields in enumerate(reader, start=1):
+            where = f"{path}:{reader.line_num}"
+            if None in fields or None in fields.values():
+                raise UsageError(
+                    f"{where}: has not the {len(reader.fieldnames or ())} columns of the heading"
+                )
+            yield Row(fields, where, number)
+    except csv.Error as fault:
+        raise UsageError(f"{path}:{reader.line_num}: {fault}") from fault
+
+
+def _json(stream: TextIO, path: Path) -> Rows:
+    head = stream.read(1)
+    while head and head in _SPACE:
+        head = stream.read(1)
+    if head == "[":
+        return _array(stream, path)
+    if head == "{":
+        return _objects(_Joined("{", stream), path)
+    found = f"{head!r}" if head else "nothing"
+    raise UsageError(f"{path}: expected JSON lines, a JSON array or object, found {found}")
+
+
+def _array(stream: TextIO, path: Path) -> Rows:
+    decoder = json.JSONDecoder()
+    text, number = "", 0
+    while True:
+        text = text.lstrip(_SPACE + ("," if number else ""))
+        if text.startswith("]"):
+            return
+        where = f"{path}, record {number + 1}"
+        try:
+            value, end = decoder.raw_decode(text)
+        except json.JSONDecodeError as fault:
+            more = stream.read(_CHUNK)
+            if not more:
+                raise UsageError(f"{where}: is no JSON: {fault.msg}") from fault
+            text += more
+            continue
+        number += 1
+        yield Row(_object(value, where), where, number)
+        text = text[end:]
+
+
+def _objects(stream: _Joined, path: Path) -> Rows:
+    """Yield JSON lines, or the one object that fills several lines."""
+    number = 0
+    for line_number, line in enumerate(stream, start=1):
+        if not line.strip():
+            continue
+        where = f"{path}:{line_number}"
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as fault:
+            if number:
+                raise UsageError(f"{where}: is no JSON: {fault.msg}") from fault
+            yield _one_object(line, stream, path, where)
+            return
+        number += 1
+        yield Row(_object(value, where), where, number)
+
+
+def _one_object(line: str, stream: _Joined, path: Path, where: str) -> Row:
+    try:
+        value = json.loads(line + stream.rest())
+    except json.JSONDecodeError as fault:
+        raise UsageError(f"{where}: is no JSON: {fault.msg}") from fault
+    return Row(_object(value, str(path)), str(path), 1)
+
+
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
+    raise UsageError(f"{where}: expected a JSON object, found {type(value).__name__}")
+
+
+class _Joined:
+    """A stream whose first characters have been read already."""
+
+    def __init__(self, head: str, stream: TextIO) -> None:
+        self._head = io.StringIO(head + stream.readline())
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._head
+        yield from self._stream
+
+    def rest(self) -> str:
+        """Return all that is left."""
+        return self._stream.read()

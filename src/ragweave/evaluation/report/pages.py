@@ -1,0 +1,309 @@
+"""`report.md` and `results.csv`.
+
+`report.html`: one file with tables and plots in it, and a page for each question beside it.
+
+Writing a report's files.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.metrics import metric_info
+from ragweave.evaluation.report.plots import can_plot, plot_experiment
+from ragweave.evaluation.report.summary import Experiment, Table, records
+from ragweave.evaluation.report.tables import between_table, tables_of
+from ragweave.evaluation.runs.outcome import Record
+from ragweave.tools.files import replacing, write_atomic
+
+
+def write_markdown(path: Path, experiments: Sequence[Experiment], plots: Sequence[Path]) -> None:
+    """Write the report as Markdown, with the plots beside it."""
+    parts = ["# Evaluation report", ""]
+    for experiment in experiments:
+        for level, table in enumerate(tables_of(experiment)):
+            parts += [*_markdown_table(table, "##" if level == 0 else "###"), ""]
+        parts += [*settings_lines(experiment), ""]
+    between = between_table(experiments)
+    if between is not None:
+        parts += [*_markdown_table(between, "##"), ""]
+    for plot in plots:
+        if plot.suffix == ".png":
+            parts += [f"![{plot.stem}]({plot.relative_to(path.parent).as_posix()})", ""]
+    write_atomic(path, "\n".join(parts))
+
+
+def settings_lines(experiment: Experiment) -> list[str]:
+    """Return what the run was made with, a line each."""
+    settings = experiment.settings
+    roles = ", ".join(f"{role} {spec}" for role, spec in settings.models.items())
+    versions = ", ".join(f"{name} {version}" for name, version in settings.versions.items())
+    return [
+        f"- data: {settings.dataset} ({settings.questions} questions, SHA-256 "
+        f"{settings.dataset_hash[:16]}…)",
+        f"- models: {roles}" + (f"; scorer {settings.scorer}" if settings.scorer else ""),
+        f"- passages: {settings.corpus} {settings.kb} retriever {settings.retriever}, "
+        f"gold {settings.gold}",
+        f"- seed {settings.seed}, limit {settings.limit}, sample {settings.sample}",
+        f"- versions: {versions}",
+    ]
+
+
+def write_csv(path: Path, experiments: Sequence[Experiment]) -> None:
+    """Write every mean with its interval, a row each, in the metrics' own units."""
+    with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="") as stream:
+        out = csv.writer(stream)
+        out.writerow(
+            ["run", "dataset", "model", "system", "method", "metric", "mean", "low", "high", "n"]
+        )
+        for experiment in experiments:
+            settings = experiment.settings
+            head = [experiment.name, settings.dataset_name, settings.models["answer"]]
+            for column in experiment.columns.values():
+                nodes = {
+                    f"node_{kind}[{node}]": values
+                    for node, taken in column.nodes.items()
+                    for kind, values in taken.items()
+                }
+                for name, values in {**column.scores, **column.costs, **nodes}.items():
+                    found = values.interval()
+                    numbers = [f"{one:.6g}" for one in (found.mean, found.low, found.high)]
+                    out.writerow(
+                        [*head, column.label, column.system.method, name, *numbers, found.n]
+                    )
+
+
+def _markdown_table(table: Table, mark: str) -> list[str]:
+    return [
+        f"{mark} {table.title}",
+        "",
+        _line(table.head),
+        _line(["---"] * len(table.head)),
+        *(_line(row) for row in table.rows),
+        "",
+        *(f"{remark}  " for remark in table.remarks),
+    ]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+_STYLE = """
+body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#222}
+table{border-collapse:collapse;margin:.5rem 0}td,th{padding:.25rem .6rem;text-align:left;
+border-bottom:1px solid #ddd;vertical-align:top}th{border-bottom:2px solid #888}
+td+td{font-variant-numeric:tabular-nums}.remark,.dim{color:#666}.right{color:#060}.wrong{color:#a00}
+pre{white-space:pre-wrap;background:#f6f6f6;padding:.6rem;margin:.3rem 0}.gold{background:#eaf6ea}
+summary{cursor:pointer}img{max-width:100%}
+"""
+
+
+def write_html(
+    path: Path,
+    experiments: Sequence[Experiment],
+    plots: Sequence[Path],
+    pages: Sequence[tuple[str, str, str]],
+) -> None:
+    """Write the report as one file that needs no other.
+
+    Args:
+        path: Where to.
+        experiments: What it is about.
+        plots: The plots' files; the PNGs are written into the page.
+        pages: For each question's page its address, the question and a mark of how it went.
+    """
+    parts = ["<h1>Evaluation report</h1>"]
+    for experiment in experiments:
+        for level, table in enumerate(tables_of(experiment)):
+            parts.append(_html_table(table, "h2" if level == 0 else "h3"))
+        lines = "".join(f"<li>{escape(line[2:])}</li>" for line in settings_lines(experiment))
+        parts.append(f"<details><summary>Settings</summary><ul>{lines}</ul></details>")
+    between = between_table(experiments)
+    if between is not None:
+        parts.append(_html_table(between, "h2"))
+    for plot in plots:
+        if plot.suffix == ".png":
+            data = base64.b64encode(plot.read_bytes()).decode()
+            parts.append(f'<p><img alt="{escape(plot.stem)}" src="data:image/png;base64,{data}">')
+    if pages:
+        rows = "".join(
+            f'<li><a href="{escape(address)}">{escape(text)}</a> <span class="dim">{escape(mark)}'
+            "</span></li>"
+            for address, text, mark in pages
+        )
+        parts.append(f"<h2>Questions</h2><ol>{rows}</ol>")
+    write_atomic(path, _page("Evaluation report", parts))
+
+
+def question_page(records: Sequence[Record]) -> str:
+    """Return the page of one question: gold, and each system's answer, passages and steps."""
+    first = records[0]
+    gold = "; ".join(map(_text, first["gold"])) or "none: the question has no answer"
+    parts = [f"<h1>{escape(first['question'])}</h1>", f"<p>Gold: <b>{escape(gold)}</b></p>"]
+    for record in records:
+        parts.append(f"<h2>{escape(record['system'])}</h2>")
+        parts += _failed(record) if record["error"] else _answered(record)
+    return _page(first["question"], parts)
+
+
+def _answered(record: Record) -> Iterable[str]:
+    scores = ", ".join(
+        f"{metric_info(name).label} {value * 100:.0f}" for name, value in record["scores"].items()
+    )
+    usage = record["usage"]
+    yield f"<p>Answer: <b>{escape(record['answer'])}</b> <span class=dim>({escape(scores)})</span>"
+    yield (
+        f"<p class=dim>{usage['calls']} calls, {usage['input_tokens']} tokens in, "
+        f"{usage['output_tokens']} out, {record['seconds']:.2f} s</p>"
+    )
+    yield _nodes(record)
+    yield from _passages(record)
+
+
+def _nodes(record: Record) -> str:
+    """Return what each node did: calls, tokens, time, what it wrote, its notes, its replies."""
+    usage, seconds = record["usage"]["by_node"], record.get("node_seconds", {})
+    rows = "".join(
+        f"<tr><td>{escape(node)}{_spent(usage.get(node))}{_taken(seconds.get(node))}</tr>"
+        for node in {**seconds, **usage}
+    )
+    head = "<th>node<th>calls<th>tokens<th>executions<th>s elapsed<th>s in total"
+    parts = [f"<table><tr>{head}</tr>{rows}</table>"]
+    found = {
+        **record["trace"],
+        **{f"found for {key}": ids for key, ids in record["retrieved"].items()},
+        **{f"kept of {key}": ids for key, ids in record["kept"].items()},
+        **{f"note: {one['event']} ({one['node']})": one["detail"] for one in record["notes"]},
+    }
+    parts += [
+        f"<p class=dim>{escape(key)}<pre>{escape(_text(v))}</pre>" for key, v in found.items()
+    ]
+    for key, one in record["candidates"].items():
+        parts.append(
+            f"<p class=dim>{escape(key)} → {escape(one['answer'])}<pre>{escape(one['reply'])}</pre>"
+        )
+    return f"<details><summary>What each node did</summary>{''.join(parts)}</details>"
+
+
+def _spent(tokens: Mapping[str, Any] | None) -> str:
+    if tokens is None:
+        return "<td><td>"
+    return f"<td>{tokens['calls']}<td>{tokens['input_tokens']} + {tokens['output_tokens']}"
+
+
+def _taken(seconds: Mapping[str, Any] | None) -> str:
+    if seconds is None:
+        return "<td><td><td>"
+    return f"<td>{seconds['runs']}<td>{seconds['elapsed']:.3f}<td>{seconds['total']:.3f}"
+
+
+def _passages(record: Record) -> Iterable[str]:
+    for number, one in enumerate(record["passages"], start=1):
+        mark = ' class="gold"' if one["gold"] else ""
+        told = " (gold)" if one["gold"] else ""
+        yield f"<p{mark}>{number}. <b>{escape(one['title'])}</b>{told} {escape(one['text'])}</p>"
+
+
+def _failed(record: Record) -> Iterable[str]:
+    error = record["error"]
+    yield f"<p class=wrong>Failed: {escape(error['kind'])}: {escape(error['text'])}</p>"
+
+
+def _html_table(table: Table, mark: str) -> str:
+    head = "".join(f"<th>{escape(cell)}" for cell in table.head)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}' for cell in row)}</tr>" for row in table.rows
+    )
+    remarks = "".join(f"<p class=remark>{escape(remark)}</p>" for remark in table.remarks)
+    return f"<{mark}>{escape(table.title)}</{mark}><table><tr>{head}</tr>{rows}</table>{remarks}"
+
+
+def _page(title: str, parts: Iterable[str]) -> str:
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>\n"
+        + "\n".join(parts)
+        + "\n</html>\n"
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ", ".join(value)
+    kept: Mapping[str, Any] | Any = value
+    return json.dumps(kept, ensure_ascii=False, indent=1, default=str)
+
+
+def write_report(
+    folder: Path, experiments: Sequence[Experiment], *, pages: int = 200, plots: bool = True
+) -> list[Path]:
+    """Write `report.md`, `report.html`, `results.csv`, plots and questions' pages.
+
+    Args:
+        folder: Where to; made where it is missing.
+        experiments: What `read_runs` returned.
+        pages: Pages of single questions, for the first so many of each experiment.
+        plots: Whether to draw; without matplotlib nothing is drawn.
+
+    Returns:
+        The files written, but for the questions' pages.
+
+    Raises:
+        UsageError: The folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        drawn = [
+            path
+            for experiment in experiments
+            if plots and can_plot()
+            for path in plot_experiment(folder / "plots", experiment)
+        ]
+        listed = [page for experiment in experiments for page in _pages(folder, experiment, pages)]
+        files = [folder / "report.md", folder / "report.html", folder / "results.csv"]
+        write_markdown(files[0], experiments, drawn)
+        write_html(files[1], experiments, drawn, listed)
+        write_csv(files[2], experiments)
+    except OSError as fault:
+        raise UsageError(f"{folder}: cannot be written: {fault}") from fault
+    return [*files, *drawn]
+
+
+def _pages(folder: Path, experiment: Experiment, most: int) -> list[tuple[str, str, str]]:
+    """Write the pages of the experiment's first questions; hold only their records."""
+    held: dict[int, list[Record]] = {}
+    for record in records(experiment):
+        held.setdefault(record["at"], []).append(record)
+        if len(held) > most:
+            del held[max(held)]
+    found = []
+    order = {label: place for place, label in enumerate(experiment.columns)}
+    for at in sorted(held):
+        listed = sorted(held[at], key=lambda record: order[record["system"]])
+        address = f"questions/{experiment.name}-{at}.html"
+        path = folder / address
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, question_page(listed), sync=False)
+        found.append((address, listed[0]["question"], _mark(listed, experiment)))
+    return found
+
+
+def _mark(listed: Sequence[Record], experiment: Experiment) -> str:
+    """Say how each system did on a question, in a word."""
+    score = experiment.primary
+    told = []
+    for record in listed:
+        value = record["scores"].get(score)
+        shown = "failed" if record["error"] else "–" if value is None else f"{value * 100:.0f}"
+        told.append(f"{record['system']} {shown}")
+    return ", ".join(told)

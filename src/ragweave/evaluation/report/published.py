@@ -1,0 +1,295 @@
+"""What the papers print, to stand beside ours.
+
+Sources: Wang et al. 2024 (BlendFilter), tables 1 to 5; Tan et al. 2024 (SlimPLM), tables 1 and 2;
+Wang et al. 2023 (FILCO), tables 4 and 5; Liu et al. 2024 (Post-fusion as Fallback), tables 1
+and 2. Every value is in percent.
+
+The table of the papers' printed values beside ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from ragweave.evaluation.report.summary import Column, Experiment, Table, Values
+from ragweave.evaluation.runs.settings import RunSettings, System
+
+_VARIANTS = frozenset(
+    {
+        "retrieve",
+        "queries",
+        "knowledge_filter",
+        "rewrite",
+        "question_judge",
+        "claim_filter",
+        "filter",
+        "granularity",
+    }
+)
+"""Options that make another row of a table; all others are named where they differ."""
+
+_TRAINED = ("slimplm", "filco")
+"""Methods of which the papers trained parts."""
+
+_LABELS = ("strinc", "lexical", "cxmi")
+"""FILCO's measures: oracles where gold answers are handed over, labels in the paper's training."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """One value of a paper's table."""
+
+    paper: str
+    table: str
+    dataset: str
+    method: str
+    row: str
+    """What the table calls the method."""
+    model: str
+    corpus: str
+    k: int | None
+    n: int | None
+    """Questions that the paper asked, where it says so."""
+    metric: str
+    """Our name of the metric."""
+    value: float
+    """In percent, but for `api_calls`."""
+    trained: str = ""
+    """Parts that the paper trained, comma-separated."""
+    shots: int | None = None
+    """Examples in the paper's prompts; None: as our prompts have them."""
+    dropped: str = ""
+    """Questions that the paper left out."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the method that make it this row, where they are not the defaults."""
+
+
+def printed_for(settings: RunSettings, system: System) -> list[Printed]:
+    """Return what is printed for this data set and method, under options that match in name."""
+    return [
+        one
+        for one in all_printed()
+        if one.dataset == settings.dataset_name
+        and one.method == system.method
+        and _same_row(one, _variant(system))
+        and (not one.table.endswith("with gold") or settings.gold == "with")
+        and (not one.table.endswith("without gold") or settings.gold != "with")
+    ]
+
+
+def differences(one: Printed, settings: RunSettings, system: System, n: int) -> list[str]:
+    """Say in what our setting differs from the printed one."""
+    return list(_differences(one, settings, system, n))
+
+
+def _differences(one: Printed, settings: RunSettings, system: System, n: int) -> Iterator[str]:
+    ours = settings.models["answer"]
+    if _plain(one.model) not in _plain(ours):
+        yield f"model {one.model}, here {ours}"
+    chosen = system.resolved()
+    searches = getattr(chosen, "retrieve", True)
+    if searches:
+        yield f"corpus {one.corpus}, here {_searched(settings)}"
+    if one.n is None or one.n != n:
+        yield f"sample {one.n or 'not stated'}, here {n}"
+    if one.dropped and settings.only is None:
+        yield f"{one.dropped} left out, here asked"
+    if searches and one.k not in (None, chosen.k):
+        yield f"k {one.k}, here {chosen.k}"
+    yield from _gold_differences(settings)
+    yield from _training_differences(one, settings, system)
+    shots = getattr(chosen, "shots", None)
+    if one.shots is not None and shots is not None and shots != one.shots:
+        yield f"shots {one.shots}, here {shots}"
+    if others := _other_options(system):
+        yield f"options {', '.join(others)}"
+    yield "prompts: wording ours"
+
+
+def _searched(settings: RunSettings) -> str:
+    if settings.passages == "given":
+        return "each question's own passages, handed over unsearched"
+    named = {"file": "the data set's own passages", "given": "each question's own", "none": "none"}
+    where = named.get(settings.corpus, settings.kb)
+    how = "BM25" if settings.corpus in ("file", "given") else settings.retriever
+    reranked = f", reranked by {settings.rerank}" if settings.rerank else ""
+    return where if settings.corpus == "none" else f"{where}, {how}{reranked}"
+
+
+def _gold_differences(settings: RunSettings) -> Iterator[str]:
+    known = settings.gold_questions or 0
+    if settings.gold == "with" and known < settings.questions:
+        yield f"gold passage known for {known} of {settings.questions} questions"
+    if settings.gold == "without":
+        yield "gold passages taken out here"
+
+
+def _training_differences(one: Printed, settings: RunSettings, system: System) -> Iterator[str]:
+    here = {role: "trained" for role, spec in settings.models.items() if spec in settings.parts} | {
+        "generator": "trained" if settings.models["answer"] in settings.parts else "untrained"
+    }
+    chosen = system.resolved()
+    if getattr(chosen, "proxy_profile", "") == "released":
+        here |= {"judge": "trained", "rewriter": "trained"}
+    named = getattr(chosen, "filter", "")
+    oracle = settings.oracle and named in _LABELS
+    if named == "own":
+        here["filter"] = "trained"
+    for part in one.trained.split(", ") if one.trained else ():
+        if part == "filter" and oracle:
+            yield "filter trained, here an oracle"
+        elif part == "filter" and named == "own" and one.table != "4":
+            yield f"filter trained on labels of {one.row}, here on its own"
+        elif here.get(part, "untrained") != "trained":
+            yield f"{part} trained, here untrained"
+
+
+def _other_options(system: System) -> list[str]:
+    chosen = system.resolved()
+    plain = type(chosen)()
+    return [
+        f"{name}={getattr(chosen, name)}"
+        for name in system.options
+        if name not in _VARIANTS
+        and name not in ("k", "shots")
+        and getattr(chosen, name) != getattr(plain, name)
+    ]
+
+
+def _same_row(one: Printed, variant: Mapping[str, Any]) -> bool:
+    """Say whether options make a row; a trained filter stands in any row of its kind."""
+    printed = dict(one.options)
+    if variant.get("filter") == "own":
+        printed["filter"] = "own"
+    return variant == printed
+
+
+@cache
+def all_printed() -> tuple[Printed, ...]:
+    """Return every printed value that is kept."""
+    text = (resources.files(__package__) / "printed.txt").read_text("utf-8")
+    return tuple(_read(text))
+
+
+def _read(text: str) -> Iterator[Printed]:
+    """Read the tables: `@` lines set what the rows below share, `|` parts the cells of a row."""
+    shared: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.startswith("@"):
+            key, _, value = line[1:].partition(" ")
+            if key == "paper":
+                shared.clear()
+            shared[key] = value.strip()
+        elif line.strip() and not line.startswith("#"):
+            yield from _row(line, shared)
+
+
+def _row(line: str, shared: Mapping[str, str]) -> Iterator[Printed]:
+    name, row, *cells = [cell.strip() for cell in line.split("|")]
+    method, _, inside = name.rstrip("]").partition("[")
+    options = dict(part.split("=") for part in inside.split(",") if part)
+    columns = [column.split(":") for column in shared["columns"].split()]
+    values = " ".join(cells).split()
+    for (datasets, metric), value in zip(columns, values, strict=True):
+        for dataset in datasets.split("+") if value != "-" else ():
+            yield Printed(
+                paper=shared["paper"],
+                table=shared["table"],
+                dataset=dataset,
+                method=method,
+                row=row,
+                model=shared["model"],
+                corpus=shared["corpus"],
+                k=int(shared["k"]) if shared["k"] != "-" else None,
+                n=_sample(shared["n"], dataset),
+                metric=metric,
+                value=float(value),
+                trained=shared.get("trained", "") if method in _TRAINED else "",
+                shots=int(shared["shots"]) if "shots" in shared else None,
+                dropped=shared.get("dropped", ""),
+                options={key: _option(text) for key, text in options.items()},
+            )
+
+
+def _sample(text: str, dataset: str) -> int | None:
+    """Read `400`, `nq:3459 squad:3448` or `-`."""
+    if text.isdigit():
+        return int(text)
+    sizes = dict(part.split(":") for part in text.split() if ":" in part)
+    return int(sizes[dataset]) if dataset in sizes else None
+
+
+def _option(text: str) -> Any:
+    if text in ("true", "false"):
+        return text == "true"
+    return tuple(text.split("+")) if "+" in text else text
+
+
+def _variant(system: System) -> dict[str, Any]:
+    """Return the system's options that make it another row, where set off their defaults."""
+    chosen = system.resolved()
+    plain = type(chosen)()
+    return {
+        name: getattr(chosen, name)
+        for name in system.options
+        if name in _VARIANTS and getattr(chosen, name) != getattr(plain, name)
+    }
+
+
+def _plain(text: str) -> str:
+    return "".join(sign for sign in text.lower() if sign.isalnum())
+
+
+_COSTS = {"api_calls": "#API"}
+
+
+def printed_table(experiment: Experiment) -> Table | None:
+    """Return the papers' printed values beside ours, with all that differs."""
+    rows = []
+    for column in experiment.columns.values():
+        found: dict[tuple[str, ...], list[Printed]] = {}
+        for one in printed_for(experiment.settings, column.system):
+            if _ours(column, one.metric) is not None:
+                key = (one.paper, one.table, one.row, one.model, one.corpus)
+                found.setdefault(key, []).append(one)
+        rows += [_printed_row(column, listed, experiment) for listed in found.values()]
+    if not rows:
+        return None
+    head = ["method", "ours", "printed", "source", "differs in"]
+    remarks = [
+        "Percent, but for #API: calls of the large model a question. The last column names all that "
+        "differs; values under other settings are not comparable."
+    ]
+    return Table("Beside the papers", head, rows, remarks)
+
+
+def _printed_row(column: Column, listed: Sequence[Printed], experiment: Experiment) -> list[str]:
+    """Return one row of a paper's table beside ours, all its metrics in one cell."""
+    first = listed[0]
+    ours = [values for one in listed if (values := _ours(column, one.metric)) is not None]
+    told = differences(first, experiment.settings, column.system, len(ours[0].values))
+    names = [_label(experiment, one.metric) for one in listed]
+    scales = [1 if one.metric in column.costs else 100 for one in listed]
+    return [
+        column.label,
+        _cells(names, [one.mean * scale for one, scale in zip(ours, scales, strict=True)]),
+        _cells(names, [one.value for one in listed]),
+        f"{first.paper}, table {first.table}: {first.row}, {first.model}",
+        "; ".join(told),
+    ]
+
+
+def _ours(column: Column, metric: str) -> Values | None:
+    return column.scores.get(metric) or column.costs.get(metric)
+
+
+def _label(experiment: Experiment, metric: str) -> str:
+    return _COSTS.get(metric) or experiment.metric(metric).label
+
+
+def _cells(names: Sequence[str], values: Sequence[float]) -> str:
+    return " · ".join(f"{name} {value:.1f}" for name, value in zip(names, values, strict=True))

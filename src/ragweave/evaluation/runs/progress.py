@@ -1,0 +1,135 @@
+"""Where a run stands: counts, running scores, what was spent, how long it will take.
+
+How a session goes on with a run, and what it may spend.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.metrics import METRICS, MetricInfo, Price, cost, primary_metric
+from ragweave.evaluation.runs.broker import CallBroker
+from ragweave.evaluation.runs.calls import Ledger
+from ragweave.evaluation.runs.outcome import Record
+from ragweave.evaluation.runs.settings import RunSettings
+
+
+@dataclass
+class Progress:
+    """Sums over the finished questions of a run."""
+
+    planned: int
+    """Questions × systems in all."""
+    metrics: Sequence[MetricInfo] = field(default_factory=METRICS.ours)
+    """What the run computes."""
+    answered: int = 0
+    failed: int = 0
+    spent: Ledger = field(default_factory=Ledger)
+    cost: float = 0.0
+    """US dollars, where prices are known."""
+    fresh: int = 0
+    """Finished in this session."""
+    started: float = field(default_factory=time.monotonic)
+    _sums: dict[str, tuple[str, float, int]] = field(default_factory=dict)
+
+    def add(self, record: Record, *, fresh: bool = True) -> None:
+        """Take a record in; `fresh` unless it was read back from an earlier session."""
+        self.fresh += fresh
+        self.spent.add(record["spent"])
+        self.cost += record["cost"] or 0.0
+        if record["error"]:
+            self.failed += 1
+            return
+        self.answered += 1
+        scores = record["scores"]
+        name = primary_metric(record["scoring"], scores, self.metrics)
+        if name is not None:
+            value = scores[name]
+            _, total, count = self._sums.get(record["system"], (name, 0.0, 0))
+            self._sums[record["system"]] = (name, total + value, count + 1)
+
+    @property
+    def finished(self) -> int:
+        """Questions × systems that are answered or failed."""
+        return self.answered + self.failed
+
+    @property
+    def running(self) -> dict[str, tuple[str, float]]:
+        """The mean of the primary metric so far, and its name, by system."""
+        return {label: (name, total / count) for label, (name, total, count) in self._sums.items()}
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds that are left at this session's pace; None before the first result."""
+        if not self.fresh:
+            return None
+        pace = (time.monotonic() - self.started) / self.fresh
+        return pace * (self.planned - self.finished)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """How a session goes on with a run; none of it bears on the results."""
+
+    concurrency: int = 16
+    """Questions × systems in flight at once."""
+    cache: Path | None = None
+    """File of replies that runs share."""
+    budget_tokens: int | None = None
+    """Tokens paid for, all sessions of the run together, from which on no question is begun."""
+    budget_usd: float | None = None
+    """The same in US dollars, by the run's prices."""
+    retry_failed: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: A value is out of its range.
+        """
+        if self.concurrency < 1:
+            raise UsageError(f"--concurrency must be at least 1, not {self.concurrency}")
+        for name in ("budget_tokens", "budget_usd"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UsageError(f"--{name.replace('_', '-')} must be above 0, not {value}")
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return asdict(self) | {"cache": None if self.cache is None else str(self.cache)}
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> RunConfig:
+        """Read what `plain` made."""
+        cache = values["cache"]
+        return cls(**{**values, "cache": None if cache is None else Path(cache)})
+
+
+@dataclass
+class Budget:
+    """The budgets: what was spent before this session, and since."""
+
+    config: RunConfig
+    settings: RunSettings
+    progress: Progress
+    broker: CallBroker
+    _tokens: int = field(init=False)
+    _dollars: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tokens, self._dollars = self.progress.spent.paid_tokens, self.progress.cost
+
+    def spare(self) -> bool:
+        """Say whether another question may begin; those in flight are always finished."""
+        tokens, dollars = self.config.budget_tokens, self.config.budget_usd
+        if tokens is not None and self._tokens + self.broker.total.paid_tokens >= tokens:
+            return False
+        if dollars is None:
+            return True
+        prices = {role: Price(*pair) for role, pair in self.settings.prices.items()}
+        return self._dollars + (cost(self.broker.total.paid, prices) or 0.0) < dollars

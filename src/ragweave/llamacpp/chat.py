@@ -1,0 +1,307 @@
+"""The chat model: LangChain's interface to a local GGUF model.
+
+A reply as LangChain's messages and chunks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, closing
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from pydantic import BaseModel, PrivateAttr
+from typing_extensions import override
+
+from ragweave.errors import UnusableModelError
+from ragweave.llamacpp.engine import AsyncInbox, Engine, Inbox, Loader
+from ragweave.llamacpp.job import Finished, GenerationJob, Piece, Sink
+from ragweave.llamacpp.options import LlamaCppFields, Options, call_options
+from ragweave.llamacpp.prompt import Encoded, encode_prompt, fit, structured
+from ragweave.llamacpp.vocabulary import Vocabulary
+from ragweave.tools.models.tasks import task_of
+
+if TYPE_CHECKING:
+    from ragweave.llamacpp.template import ChatTemplate
+
+
+def result(finished: Finished, name: str) -> ChatResult:
+    """Return a whole reply of the model called `name`."""
+    info = _info(finished, name)
+    entries = [piece.logprob for piece in finished.pieces if piece.logprob]
+    if entries:
+        info["logprobs"] = {"content": entries}
+    message = AIMessage(
+        content="".join(piece.text for piece in finished.pieces) + finished.text,
+        additional_kwargs=_thought(finished),
+        response_metadata=info,
+        usage_metadata=usage(finished),
+    )
+    return ChatResult(generations=[ChatGeneration(message=message, generation_info=info)])
+
+
+def chunk(piece: Piece) -> ChatGenerationChunk:
+    """Return a bit of a reply."""
+    info = {"logprobs": {"content": [piece.logprob]}} if piece.logprob else None
+    return ChatGenerationChunk(message=AIMessageChunk(content=piece.text), generation_info=info)
+
+
+def last_chunk(finished: Finished, name: str) -> ChatGenerationChunk:
+    """Return the end of a reply: what was held back, the reason, the counts."""
+    message = AIMessageChunk(
+        content=finished.text,
+        additional_kwargs=_thought(finished),
+        usage_metadata=usage(finished),
+        chunk_position="last",
+    )
+    return ChatGenerationChunk(message=message, generation_info=_info(finished, name))
+
+
+def usage(finished: Finished) -> UsageMetadata:
+    """Return the counts; tokens that another call had computed are `cache_read`."""
+    return UsageMetadata(
+        input_tokens=finished.prompt_tokens,
+        output_tokens=finished.reply_tokens,
+        total_tokens=finished.prompt_tokens + finished.reply_tokens,
+        input_token_details=InputTokenDetails(cache_read=finished.reused_tokens),
+    )
+
+
+def _thought(finished: Finished) -> dict[str, Any]:
+    """Return the thinking block under the name that LangChain's packages give it."""
+    return {"reasoning_content": finished.thought} if finished.thought else {}
+
+
+def _info(finished: Finished, name: str) -> dict[str, Any]:
+    return {
+        "model_name": name,
+        "model_provider": "llamacpp",
+        "finish_reason": finished.reason,
+    }
+
+
+_FREE = frozenset({"recall", "reason"})
+"""Tasks whose replies are free text."""
+
+
+class LlamaCppChat(LlamaCppFields):
+    """A local GGUF model that many callers use at once.
+
+    Calls from threads and event loops are decoded together, and what their prompts begin with in
+    common is computed once. The file's header is read when the object is made; the weights load
+    at the first call. Copies and bindings share them.
+
+    Options that a call or `bind` may override: `temperature`, `top_p`, `top_k`, `min_p`,
+    `presence_penalty`, `repetition_penalty`, `max_tokens`, `seed`, `stop`, `logprobs`,
+    `top_logprobs`, `grammar`, `overflow`, `timeout`, `thinking`, `thinking_tokens`,
+    `chat_template_kwargs`; and, without a field, `json_schema` and `response_format`.
+
+    Example:
+        >>> model = LlamaCppChat(path="model.gguf", n_ctx=8192)  # doctest: +SKIP
+        >>> model.invoke("Name a colour.", max_tokens=8).text  # doctest: +SKIP
+    """
+
+    offers_grammar: ClassVar[bool] = True
+    """Whether replies can be held to a GBNF grammar by `bind(grammar=…)`."""
+
+    _loader: Loader = PrivateAttr()
+    _template: tuple[str, ChatTemplate] | None = PrivateAttr(default=None)
+    """The template in use, and the Jinja text that it was made of."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Read the file's header.
+
+        Raises:
+            ModelError: The file is missing, damaged, or makes embeddings only.
+            UsageError: A setting is out of range.
+        """
+        super().__init__(**settings)
+        self._loader = Loader(self.path, self.core_settings())
+
+    @property
+    def engine(self) -> Engine:
+        """The loaded model, shared with scorers; loads it where that has not happened yet."""
+        return self._loader.get()
+
+    @property
+    def placement(self) -> str:
+        """One line: where the layers are, the context, the threads. Loads the model."""
+        return self.engine.placement
+
+    def close(self) -> None:
+        """Free the model; calls in work fail, a later call loads it again."""
+        self._loader.close()
+
+    @override
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        options, inbox, engine = self._options(messages, stop, kwargs), Inbox(), self.engine
+        job = self._job(engine, messages, options, inbox.sink, stream=False)
+        with closing(inbox.events(engine, job, options.timeout)) as events:
+            return result(_finished(next(events)), self._facts.name)
+
+    @override
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        options, inbox = self._options(messages, stop, kwargs), AsyncInbox()
+        engine = await asyncio.to_thread(lambda: self.engine)
+        job = self._job(engine, messages, options, inbox.sink, stream=False)
+        async with aclosing(inbox.events(engine, job, options.timeout)) as events:
+            return result(_finished(await anext(events)), self._facts.name)
+
+    @override
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        options, inbox, engine = self._options(messages, stop, kwargs), Inbox(), self.engine
+        job = self._job(engine, messages, options, inbox.sink, stream=True)
+        with closing(inbox.events(engine, job, options.timeout)) as events:
+            for event in events:
+                if isinstance(event, Piece):
+                    yield chunk(event)
+                else:
+                    yield last_chunk(_finished(event), self._facts.name)
+                    return
+
+    @override
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        options, inbox = self._options(messages, stop, kwargs), AsyncInbox()
+        engine = await asyncio.to_thread(lambda: self.engine)
+        job = self._job(engine, messages, options, inbox.sink, stream=True)
+        async with aclosing(inbox.events(engine, job, options.timeout)) as events:
+            async for event in events:
+                if isinstance(event, Piece):
+                    yield chunk(event)
+                else:
+                    yield last_chunk(_finished(event), self._facts.name)
+                    return
+
+    @override
+    def with_structured_output(
+        self,
+        schema: dict[str, Any] | type,
+        *,
+        include_raw: bool = False,
+        method: str = "json_schema",
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
+        """Return a runnable whose replies are JSON of `schema`, held to by a grammar.
+
+        Args:
+            schema: A pydantic class, a TypedDict, or a JSON schema. The model is not told of it:
+                the prompt should say what the fields mean.
+            include_raw: Whether to return `raw`, `parsed` and `parsing_error`.
+            method: Accepted for LangChain's sake; every method comes to the same grammar.
+            strict: Accepted for LangChain's sake; a grammar is always strict.
+            kwargs: Options to bind, such as `max_tokens`.
+        """
+        del strict
+        return structured(self, schema, method, include_raw=include_raw, options=kwargs)
+
+    @override
+    def get_token_ids(self, text: str) -> list[int]:
+        """Return the model's own tokens of a text; the base class counts with them."""
+        return self.engine.vocabulary.encode(text)
+
+    @override
+    def get_num_tokens_from_messages(
+        self, messages: list[BaseMessage], tools: Sequence[Any] | None = None
+    ) -> int:
+        """Return the length of the prompt that the chat template makes of the messages."""
+        del tools
+        return len(self._encode(messages))
+
+    def _options(
+        self, messages: Sequence[BaseMessage], stop: list[str] | None, overrides: dict[str, Any]
+    ) -> Options:
+        fields = self.options()
+        options = call_options(fields, stop, overrides)
+        if options.request.grammar is not None or not (options.thinking or _free(messages)):
+            return options
+        recommended = self.recommended(thinking=options.thinking)
+        return call_options({**fields, **recommended}, stop, overrides) if recommended else options
+
+    def _encode(self, messages: Sequence[BaseMessage]) -> list[int]:
+        options = self._options(messages, None, {})
+        return self._prompt(messages, self.engine.vocabulary, options).tokens
+
+    def _prompt(
+        self, messages: Sequence[BaseMessage], words: Vocabulary, options: Options
+    ) -> Encoded:
+        template, values = self._compiled(words), options.template_values
+        return encode_prompt(messages, template, words, values, thinking=options.thinking)
+
+    def _job(
+        self,
+        engine: Engine,
+        messages: Sequence[BaseMessage],
+        options: Options,
+        sink: Sink,
+        *,
+        stream: bool,
+    ) -> GenerationJob:
+        words, request = engine.vocabulary, options.request
+        prompt = self._prompt(messages, words, options)
+        tokens = fit(prompt.tokens, engine.n_ctx, request.max_tokens, options.overflow)
+        return GenerationJob(tokens, request, words, sink, stream=stream, marks=prompt.marks)
+
+    def _compiled(self, words: Vocabulary) -> ChatTemplate:
+        # jinja2 comes with llama-cpp-python, which is there where a model is loaded.
+        from ragweave.llamacpp.template import PLAIN, ChatTemplate
+
+        source = self.chat_template or self._facts.template
+        if source is None:
+            raise UnusableModelError(
+                f"{self._facts.path.name} holds no chat template, as base models often do: take "
+                "an instruct model, give a template (chat_template=…), or chat_template=plain, "
+                "which has the model go on with the prompt's text"
+            )
+        source = PLAIN if source == "plain" else source
+        if self._template is None or self._template[0] != source:
+            names = {
+                "bos_token": words.text(words.start) if words.start >= 0 else "",
+                "eos_token": words.text(words.end) if words.end >= 0 else "",
+            }
+            self._template = source, ChatTemplate(source, words.control_texts, **names)
+        return self._template[1]
+
+
+def _finished(event: object) -> Finished:
+    if not isinstance(event, Finished):
+        raise TypeError(f"a reply ended with {event!r}")
+    return event
+
+
+def _free(messages: Sequence[BaseMessage]) -> bool:
+    """Say whether the reply is free text: no verdict, no ids, no short answer."""
+    task = task_of(messages)
+    if task is None or task["task"] in _FREE:
+        return True
+    return task["task"] == "answer" and task.get("answer_type") == "long"

@@ -1,0 +1,251 @@
+"""One loaded model and its context: what the scheduler drives, from one thread."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragweave.errors import ModelError, UnusableModelError, UsageError
+from ragweave.llamacpp.binding import bind, fitting_context, log, physical_cores
+from ragweave.llamacpp.gguf import GGUFFacts
+from ragweave.llamacpp.guard import Repack
+from ragweave.llamacpp.sampling import Row
+from ragweave.llamacpp.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class CoreSettings:
+    """How a model is loaded; see `LlamaCppChat` for the meaning."""
+
+    n_gpu_layers: int = -1
+    n_ctx: int | None = None
+    n_parallel: int = 8
+    n_kept: int | None = None
+    n_batch: int = 512
+    n_threads: int | None = None
+    flash_attention: bool | None = None
+    repack: Repack = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("n_ctx", "n_parallel", "n_batch", "n_threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name} must be at least 1, not {value}")
+        if self.n_kept is not None and self.n_kept < 0:
+            raise UsageError(f"n_kept must be 0 or more, not {self.n_kept}")
+        if self.n_parallel > 64:
+            raise UsageError(f"n_parallel must be at most 64, not {self.n_parallel}")
+        if self.repack not in ("auto", "on", "off"):
+            raise UsageError(f"repack must be auto, on or off, not {self.repack!r}")
+        if self.n_batch < self.n_parallel:
+            raise UsageError(f"n_batch ({self.n_batch}) must not be below n_parallel")
+
+
+class Run(NamedTuple):
+    """A part of a batch: consecutive tokens of one sequence."""
+
+    sequence: int
+    start: int
+    """Position of the first token."""
+    tokens: Sequence[int]
+    wanted: int
+    """First position whose logits are needed."""
+
+
+class Core:
+    """Weights, key-value cache and batch of one model. Not safe under threads."""
+
+    def __init__(
+        self, facts: GGUFFacts, settings: CoreSettings, *, extra_buffers: bool = True
+    ) -> None:
+        """Load the model.
+
+        Args:
+            facts: The model's file.
+            settings: How to load it.
+            extra_buffers: Whether llama.cpp may repack weights for this processor.
+
+        Raises:
+            MissingExtraError: llama-cpp-python is not installed.
+            UnusableModelError: The model writes no text, this build does not know its
+                quantisation, llama.cpp can't load it, or memory is short.
+        """
+        self._lib = lib = bind()
+        if facts.embedding_only:
+            raise UnusableModelError(
+                f"{facts.path.name} ({facts.architecture}) makes embeddings, no text"
+            )
+        _check_types(lib, facts)
+        self._extra_buffers = extra_buffers
+        offload = bool(lib.llama_supports_gpu_offload()) and settings.n_gpu_layers != 0
+        self.n_ctx = fitting_context(facts, settings.n_ctx, in_memory=not offload)
+        self._mark = log().mark()
+        self._model = self._load(facts, settings)
+        self._free_model = weakref.finalize(self, lib.llama_model_free, self._model)
+        self.vocabulary = Vocabulary(lib, self._model)
+        self._check_kind(facts)
+        self.n_batch = settings.n_batch
+        # llama.cpp aborts where a context has more sequences than a batch has tokens.
+        self.n_sequences = min(256, max(32, 4 * settings.n_parallel), settings.n_batch)
+        self._context = self._open(facts, settings)
+        self._free_context = weakref.finalize(self, lib.llama_free, self._context)
+        self._memory = lib.llama_get_memory(self._context)
+        self.n_threads = int(lib.llama_n_threads(self._context))
+        self.can_share = not (
+            lib.llama_model_is_recurrent(self._model) or lib.llama_model_is_hybrid(self._model)
+        )
+        """Whether a part of one sequence can be given to another (recurrent states can't)."""
+        self.placement = self._placement(facts, settings, offload=offload)
+        self._batch = _Batch(lib, self.n_batch)
+
+    def decode(self, runs: Sequence[Run]) -> int:
+        """Compute a batch of at most `n_batch` tokens; return llama_decode's code, 0 for success.
+
+        After a failure the caller cuts each sequence back to what it held.
+        """
+        self._mark = log().mark()
+        return int(self._lib.llama_decode(self._context, self._batch.fill(runs)))
+
+    def failure(self) -> str:
+        """Return what llama.cpp said of the last batch."""
+        return log().error(self._mark)
+
+    def logits(self, row: int) -> Row:
+        """Return a view of the logits of batch row `row`, valid until the next `decode`.
+
+        Raises:
+            ModelError: That row's logits were not asked for.
+        """
+        pointer = self._lib.llama_get_logits_ith(self._context, row)
+        if not pointer:
+            raise ModelError(f"llama.cpp holds no logits for row {row}")
+        return np.ctypeslib.as_array(pointer, shape=(self.vocabulary.size,))
+
+    def cut(self, sequence: int, keep: int = 0) -> None:
+        """Forget a sequence from position `keep` on."""
+        if not self._lib.llama_memory_seq_rm(self._memory, sequence, keep, -1) and keep:
+            raise ModelError("this model can't forget a part of a sequence")
+
+    def share(self, source: int, target: int, count: int) -> None:
+        """Give the first `count` tokens of a sequence to an empty one too."""
+        self._lib.llama_memory_seq_cp(self._memory, source, target, 0, count)
+
+    def clear(self) -> None:
+        """Forget all sequences."""
+        self._lib.llama_memory_clear(self._memory, False)
+
+    def close(self) -> None:
+        """Free context and model, in this order."""
+        self.vocabulary.close()
+        self._free_context()
+        self._free_model()
+
+    def _load(self, facts: GGUFFacts, settings: CoreSettings) -> Any:
+        params = self._lib.llama_model_default_params()
+        params.n_gpu_layers = settings.n_gpu_layers
+        params.use_extra_bufts = self._extra_buffers
+        model = self._lib.llama_model_load_from_file(str(facts.path).encode(), params)
+        if not model:
+            reason = log().error(self._mark).rpartition("error loading model: ")[2]
+            raise UnusableModelError(f"llama.cpp can't load {facts.path.name}: {reason}")
+        return model
+
+    def _check_kind(self, facts: GGUFFacts) -> None:
+        lib = self._lib
+        if not lib.llama_model_has_decoder(self._model) or lib.llama_model_has_encoder(self._model):
+            raise UnusableModelError(
+                f"{facts.path.name} ({facts.architecture}) is no decoder-only model"
+            )
+        if lib.llama_model_is_diffusion(self._model):
+            raise UnusableModelError(
+                f"{facts.path.name} ({facts.architecture}) writes by diffusion"
+            )
+
+    def _open(self, facts: GGUFFacts, settings: CoreSettings) -> Any:
+        params = self._lib.llama_context_default_params()
+        params.n_ctx = self.n_ctx
+        params.n_batch = params.n_ubatch = settings.n_batch
+        params.n_seq_max = self.n_sequences
+        params.n_threads = params.n_threads_batch = settings.n_threads or physical_cores()
+        # One pool of cells for all sequences: sharing a prefix then copies nothing.
+        params.kv_unified = True
+        params.swa_full = True
+        if settings.flash_attention is not None:
+            params.flash_attn_type = int(settings.flash_attention)
+        context = self._lib.llama_init_from_model(self._model, params)
+        if not context:
+            raise UnusableModelError(
+                f"llama.cpp can't open {facts.path.name} with n_ctx={self.n_ctx}: "
+                f"{log().error(self._mark)}; a lower n_ctx needs less memory"
+            )
+        return context
+
+    def _placement(self, facts: GGUFFacts, settings: CoreSettings, *, offload: bool) -> str:
+        if not self._lib.llama_supports_gpu_offload():
+            where = "all layers on the CPU (this llama-cpp-python has no GPU support)"
+        elif not offload:
+            where = "all layers on the CPU (n_gpu_layers=0)"
+        else:
+            line = log().find("layers to GPU", self._mark) or "offloaded layers: not reported"
+            where = line.rpartition(": ")[2]
+        return (
+            f"{facts.path.name}: {where}; context {self.n_ctx} tokens, "
+            f"{settings.n_parallel} at a time, {self.n_threads} threads"
+            + ("" if self._extra_buffers else ", extra buffers off")
+        )
+
+
+def _check_types(lib: Any, facts: GGUFFacts) -> None:
+    """Refuse tensors of a type that is newer than the build.
+
+    Raises:
+        UnusableModelError: There is one.
+    """
+    known = int(getattr(lib, "GGML_TYPE_COUNT", 1 << 31))
+    unknown = sorted(name for number, name in facts.tensor_types.items() if number >= known)
+    if unknown:
+        raise UnusableModelError(
+            f"can't load {facts.path.name}: this llama-cpp-python ({lib.__version__}) does not "
+            f"know its quantisation ({', '.join(unknown)}): take a newer one, or another file"
+        )
+
+
+class _Batch:
+    """A `llama_batch` over arrays that Python owns, filled by slices."""
+
+    def __init__(self, lib: Any, size: int) -> None:
+        self._tokens = np.zeros(size, np.int32)
+        self._positions = np.zeros(size, np.int32)
+        self._counts = np.ones(size, np.int32)
+        self._sequences = np.zeros(size, np.int32)
+        self._outputs = np.zeros(size, np.int8)
+        first = self._sequences.ctypes.data
+        self._pointers = np.array([first + 4 * i for i in range(size)], np.uintp)
+        self._struct = lib.llama_batch()
+        fields: dict[str, NDArray[Any]] = {
+            "token": self._tokens,
+            "pos": self._positions,
+            "n_seq_id": self._counts,
+        }
+        fields |= {"seq_id": self._pointers, "logits": self._outputs}
+        types = dict(lib.llama_batch._fields_)
+        for name, array in fields.items():
+            setattr(self._struct, name, array.ctypes.data_as(types[name]))
+        self._struct.embd = None
+
+    def fill(self, runs: Sequence[Run]) -> Any:
+        at = 0
+        for run in runs:
+            end = at + len(run.tokens)
+            self._tokens[at:end] = run.tokens
+            self._positions[at:end] = np.arange(run.start, run.start + len(run.tokens))
+            self._sequences[at:end] = run.sequence
+            self._outputs[at:end] = self._positions[at:end] >= run.wanted
+            at = end
+        self._struct.n_tokens = at
+        return self._struct

@@ -1,0 +1,285 @@
+"""The loop's body: which requests go into the next batch, and what comes of it.
+
+Requests are admitted in order, as many as there are places and cells; tokens of all of them go
+into one `llama_decode`: one each from replies in progress, the rest of the batch in equal shares
+from prompts. Where cells run out, kept prefixes go first, the least recently used before others;
+then the youngest request steps back and is computed again later.
+
+Requests in work, and how they share a batch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import count, islice
+
+import numpy as np
+
+from ragweave.errors import ModelError, RagweaveError
+from ragweave.llamacpp.cache import Places, Tokens, common
+from ragweave.llamacpp.core import Core, Run
+from ragweave.llamacpp.job import Job
+
+
+@dataclass(eq=False)
+class Slot:
+    """A request in work."""
+
+    job: Job
+    sequence: int
+    age: int
+    """Grows with each admission: the highest is the youngest."""
+    done: int = 0
+    """How many of the job's tokens are computed."""
+
+    @property
+    def pending(self) -> int:
+        """How many of the job's tokens are still to be computed."""
+        return len(self.job.tokens) - self.done
+
+    def run(self, portion: int) -> Run:
+        """Return the next `portion` tokens as a part of a batch."""
+        tokens = self.job.tokens[self.done : self.done + portion]
+        return Run(self.sequence, self.done, tokens, self.job.wanted)
+
+
+def all_tokens(job: Job) -> Tokens:
+    """Return prompt and reply so far, which is the prompt alone but for who stepped back."""
+    fresh = len(job.tokens) == len(job.prompt)
+    return job.prompt if fresh else np.asarray(job.tokens, np.int32)
+
+
+def portions(slots: list[Slot], budget: int) -> list[tuple[Slot, int]]:
+    """Share a batch of `budget` tokens.
+
+    Replies in progress get their one token. Of the rest, half goes to the oldest prompt, so that
+    none starves, and half to the others, the shortest first, so that little questions need not
+    wait for long ones. Few prompts with long runs of tokens, rather than equal shares for all:
+    attention skips what belongs to other sequences in blocks only.
+    """
+    ordered = sorted(slots, key=lambda slot: slot.age)
+    plan = [(slot, 1) for slot in ordered if slot.pending == 1][:budget]
+    budget -= len(plan)
+    prompts = [slot for slot in ordered if slot.pending > 1]
+    if not prompts or not budget:
+        return plan
+    oldest = prompts.pop(0)
+    reserved = min(oldest.pending, (budget + 1) // 2)
+    for slot in sorted(prompts, key=lambda slot: (slot.pending, slot.age)):
+        portion = min(slot.pending, budget - reserved)
+        if portion:
+            plan.append((slot, portion))
+            budget -= portion
+    return [*plan, (oldest, min(oldest.pending, budget))]
+
+
+_WORTH_SHARING = 8
+"""Tokens; a shorter common beginning is computed anew."""
+_LOOK_AHEAD = 64
+"""Waiting requests that are looked at before each batch."""
+_MARGIN = 16
+"""Cells left to each request in work before another is admitted."""
+
+
+class Decoder:
+    """Steps through requests batch by batch. Not safe under threads."""
+
+    def __init__(
+        self, core: Core, n_parallel: int, *, n_kept: int | None = None, share: bool = True
+    ) -> None:
+        """Start empty.
+
+        Args:
+            core: The loaded model.
+            n_parallel: Most replies in work at a time.
+            n_kept: Most tokens of finished requests that stay computed, unless a single one holds
+                more; None takes an eighth of the context. All that is computed is looked at in
+                each batch, of use or not, so that keeping more is no gain for most.
+            share: Whether to compute common beginnings once.
+        """
+        self._core = core
+        self._n_parallel = n_parallel
+        self._places = Places(core, core.n_ctx // 8 if n_kept is None else n_kept)
+        self._share = share and core.can_share
+        self._waiting: deque[Job] = deque()
+        self._running: list[Slot] = []
+        self._alone: deque[Slot] = deque()
+        self._ages = count()
+        self.batches = 0
+        """How many batches were computed."""
+        self.computed = 0
+        """How many tokens were computed."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether any request waits or is in work."""
+        return bool(self._waiting or self._running)
+
+    @property
+    def running(self) -> int:
+        """How many requests are in work."""
+        return len(self._running)
+
+    def add(self, job: Job) -> None:
+        """Let a request wait for its turn; it must fit the context."""
+        self._waiting.append(job)
+
+    def fail_all(self, error: RagweaveError) -> None:
+        """End every request with an error."""
+        for job in [*(slot.job for slot in self._running), *self._waiting]:
+            job.fail(error)
+        self._running.clear()
+        self._waiting.clear()
+
+    def step(self) -> None:
+        """Admit, compute one batch, hand out its logits."""
+        self._drop_cancelled()
+        self._admit()
+        plan = self._plan()
+        if plan:
+            self._compute(plan)
+
+    def _drop_cancelled(self) -> None:
+        for slot in [slot for slot in self._running if slot.job.cancelled]:
+            self._release(slot)
+        if any(job.cancelled for job in self._waiting):
+            self._waiting = deque(job for job in self._waiting if not job.cancelled)
+
+    # Admission
+
+    def _admit(self) -> None:
+        for job in list(islice(self._waiting, _LOOK_AHEAD)):
+            writing = sum(slot.job.generates for slot in self._running)
+            if job.generates and writing >= self._n_parallel:
+                return
+            source, length, awaited = self._beginning(job, all_tokens(job))
+            if awaited >= length + _WORTH_SHARING:
+                continue
+            if not self._start(job, source, length):
+                return
+            self._waiting.remove(job)
+
+    def _beginning(self, job: Job, tokens: Tokens) -> tuple[int, int, int]:
+        """Find computed tokens that a job can begin with.
+
+        Returns:
+            The sequence that holds them, their number, and the number that would be there if the
+            requests in work went on first.
+        """
+        if not self._share:
+            return -1, 0, 0
+        source, length = self._places.find(tokens)
+        awaited = 0
+        for slot in self._running:
+            alike = common(tokens, slot.job.prompt)
+            awaited = max(awaited, alike)
+            if min(alike, slot.done) > length:
+                source, length = slot.sequence, min(alike, slot.done)
+        # Logits that are still to be read must be computed, shared beginning or not.
+        length, awaited = min(length, job.wanted), min(awaited, job.wanted)
+        return (source, length, awaited) if length >= _WORTH_SHARING else (-1, 0, awaited)
+
+    def _start(self, job: Job, source: int, length: int) -> bool:
+        need = len(job.tokens) - length + int(job.generates) + _MARGIN * len(self._running)
+        if not self._places.make_room(need, spare=source) and self._running:
+            return False
+        sequence = self._places.claim(source, length)
+        if sequence is None:
+            return False
+        slot = Slot(job, sequence, next(self._ages), length)
+        if len(job.tokens) == len(job.prompt):
+            job.reused = length
+        self._running.append(slot)
+        return True
+
+    # One batch
+
+    def _plan(self) -> list[tuple[Slot, int]]:
+        """Choose how many tokens each request gets into the next batch."""
+        while True:
+            slots = self._turn()
+            plan = portions(slots, self._core.n_batch)
+            missing = sum(portion for _, portion in plan) - self._places.free
+            if missing <= 0 or not slots:
+                return plan
+            if self._places.evict():
+                continue
+            if len(self._running) > 1:
+                self._step_back(max(self._running, key=lambda slot: slot.age))
+                continue
+            slot, portion = plan[0]
+            if portion > missing:
+                return [(slot, portion - missing)]
+            slot.job.overflow()
+            self._release(slot)
+
+    def _turn(self) -> list[Slot]:
+        """Return the requests whose turn it is: all, but one by one after a failure."""
+        while self._alone and self._alone[0] not in self._running:
+            self._alone.popleft()
+        return [self._alone[0]] if self._alone else self._running
+
+    def _compute(self, plan: list[tuple[Slot, int]]) -> None:
+        code = self._core.decode([slot.run(portion) for slot, portion in plan])
+        if code:
+            self._failed(plan, code)
+            return
+        if self._alone:
+            self._alone.popleft()
+        self.batches += 1
+        row = 0
+        for slot, portion in plan:
+            self._places.take(slot.sequence, portion)
+            slot.done += portion
+            self.computed += portion
+            self._hand_out(slot, row - (slot.done - portion))
+            row += portion
+
+    def _hand_out(self, slot: Slot, offset: int) -> None:
+        """Let a job read its logits; position p stands in batch row p + offset."""
+        job, end, finished = slot.job, slot.done, False
+        try:
+            while job.wanted < end and not finished:
+                finished = job.absorb(self._core.logits(job.wanted + offset))
+        except RagweaveError as error:
+            job.fail(error)
+            self._release(slot)
+            return
+        if not finished and slot.done >= self._core.n_ctx:
+            job.overflow()
+            finished = True
+        if finished:
+            self._retire(slot)
+
+    def _failed(self, plan: list[tuple[Slot, int]], code: int) -> None:
+        """Undo a failed batch; its requests go one by one, and only the faulty one fails."""
+        for slot, _ in plan:
+            slot.done = self._places.undo(slot.sequence, slot.done)
+        reason = self._core.failure()
+        if len(plan) > 1:
+            self._alone = deque(slot for slot, _ in plan)
+            return
+        slot, _ = plan[0]
+        slot.job.fail(ModelError(f"llama_decode returned {code}: {reason}"))
+        self._release(slot)
+
+    # Places
+
+    def _retire(self, slot: Slot) -> None:
+        """End a finished request; its tokens stay where they may be of use again."""
+        self._running.remove(slot)
+        if not self._share:
+            self._places.forget(slot.sequence)
+            return
+        tokens = np.asarray(slot.job.tokens[: slot.done], np.int32)[: slot.job.keep]
+        held = [(other.sequence, other.job.prompt[: other.done]) for other in self._running]
+        self._places.keep(slot.sequence, tokens, len(slot.job.prompt), held)
+
+    def _release(self, slot: Slot) -> None:
+        self._running.remove(slot)
+        self._places.forget(slot.sequence)
+
+    def _step_back(self, slot: Slot) -> None:
+        self._release(slot)
+        self._waiting.appendleft(slot.job)

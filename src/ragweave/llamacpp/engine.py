@@ -1,0 +1,236 @@
+"""A model that is ready for requests from any thread or event loop.
+
+The thread that owns a model: callers from anywhere hand it requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import queue
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+from typing import Any
+
+from ragweave.errors import ModelError, RagweaveError, RunTimeoutError
+from ragweave.llamacpp.core import Core, CoreSettings
+from ragweave.llamacpp.decoder import Decoder
+from ragweave.llamacpp.gguf import GGUFFacts, read_gguf
+from ragweave.llamacpp.guard import extra_buffers
+from ragweave.llamacpp.job import Job, Sink
+
+
+class Scheduler:
+    """Runs a decoder in one thread of its own. `submit` and `close` are safe under threads."""
+
+    def __init__(self, core: Core, n_parallel: int, n_kept: int | None = None) -> None:
+        """Start the thread; from now on nobody else may use `core` but for its vocabulary."""
+        self._core = core
+        self.decoder = Decoder(core, n_parallel, n_kept=n_kept)
+        self._arrived: deque[Job] = deque()
+        self._closed = False
+        self._process = os.getpid()
+        self._wake = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="ragweave-llamacpp", daemon=True)
+        self._thread.start()
+
+    @property
+    def closed(self) -> bool:
+        """Whether no request is taken any more."""
+        return self._closed
+
+    def submit(self, job: Job) -> None:
+        """Hand over a request; its sink hears of it from the scheduler's thread.
+
+        Raises:
+            ModelError: The model was closed, or was loaded before this process was forked.
+        """
+        if os.getpid() != self._process:
+            raise ModelError("the model was loaded before a fork: load it in each process")
+        with self._wake:
+            if self._closed:
+                raise ModelError("the model was closed")
+            self._arrived.append(job)
+            self._wake.notify()
+
+    def close(self) -> None:
+        """Fail what is in work, free the model, and end the thread."""
+        if os.getpid() != self._process:
+            return
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while self._take_arrived():
+                self.decoder.step()
+        finally:
+            with self._wake:
+                asked, self._closed = self._closed, True
+                for job in self._arrived:
+                    self.decoder.add(job)
+                self._arrived.clear()
+            fault = "the model's thread failed; the next call loads the model again"
+            self.decoder.fail_all(ModelError("the model was closed" if asked else fault))
+            self._core.close()
+
+    def _take_arrived(self) -> bool:
+        """Wait for work; return False when it is time to end."""
+        with self._wake:
+            while not (self._arrived or self._closed or self.decoder.busy):
+                self._wake.wait()
+            while self._arrived:
+                self.decoder.add(self._arrived.popleft())
+            return not self._closed
+
+
+_LOGGER = logging.getLogger("ragweave.llamacpp")
+
+
+class Engine:
+    """A loaded model with its scheduler; frees itself with its last reference."""
+
+    def __init__(self, path: str | Path, settings: CoreSettings | None = None) -> None:
+        """Load a model file.
+
+        Raises:
+            MissingExtraError: llama-cpp-python is not installed.
+            ModelError: The file is missing, damaged, of a kind that writes no text, or too large.
+            UsageError: A setting is out of range.
+        """
+        settings = settings or CoreSettings()
+        self.facts: GGUFFacts = read_gguf(path)
+        extra = extra_buffers(self.facts, settings.repack, n_gpu_layers=settings.n_gpu_layers)
+        core = Core(self.facts, settings, extra_buffers=extra)
+        self.vocabulary = core.vocabulary
+        self.n_ctx = core.n_ctx
+        self.placement = core.placement
+        """One line that says where the layers are, the context and the threads."""
+        _LOGGER.info("%s", self.placement)
+        self._scheduler = Scheduler(core, settings.n_parallel, settings.n_kept)
+        self._close = weakref.finalize(self, self._scheduler.close)
+
+    @property
+    def computed(self) -> int:
+        """Tokens computed so far; a shared beginning counts once."""
+        return self._scheduler.decoder.computed
+
+    @property
+    def closed(self) -> bool:
+        """Whether the model was freed, by `close` or by a fault of its thread."""
+        return self._scheduler.closed
+
+    def submit(self, job: Job) -> None:
+        """Hand a job to the scheduler."""
+        self._scheduler.submit(job)
+
+    def close(self) -> None:
+        """Free the model; requests in work fail."""
+        self._close()
+
+
+class Loader:
+    """Loads an engine at its first use, once, and shares it between copies of a chat model."""
+
+    def __init__(self, path: str | Path, settings: CoreSettings) -> None:
+        """Remember what to load."""
+        self._path, self._settings = path, settings
+        self._lock = threading.Lock()
+        self._engine: Engine | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Loader:
+        """Return itself: a copied chat model shares the weights."""
+        return self
+
+    def get(self) -> Engine:
+        """Return the engine; a closed one is loaded again."""
+        with self._lock:
+            if self._engine is None or self._engine.closed:
+                self._engine = Engine(self._path, self._settings)
+            return self._engine
+
+    def close(self) -> None:
+        """Free the engine, if one was loaded."""
+        with self._lock:
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+
+class Inbox:
+    """What a waiting thread reads a job's events from."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self.sink: Sink = self._queue.put
+
+    def events(
+        self, engine: Engine, job: Job, timeout: float | None
+    ) -> Generator[object, None, None]:
+        """Submit a job and yield its events without end; the job is given up with the iterator.
+
+        Raises:
+            RunTimeoutError: The job took longer than `timeout` seconds.
+            RagweaveError: The job failed.
+        """
+        engine.submit(job)
+        until = None if timeout is None else time.monotonic() + timeout
+        try:
+            while True:
+                left = None if until is None else max(0.0, until - time.monotonic())
+                yield _checked(self._queue.get(timeout=left))
+        except queue.Empty as error:
+            raise _late(timeout) from error
+        finally:
+            job.cancel()
+
+
+class AsyncInbox:
+    """What a waiting task reads a job's events from."""
+
+    def __init__(self) -> None:
+        """Belong to the running event loop."""
+        loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[object] = asyncio.Queue()
+
+        def sink(event: object) -> None:
+            loop.call_soon_threadsafe(self._queue.put_nowait, event)
+
+        self.sink: Sink = sink
+
+    async def events(
+        self, engine: Engine, job: Job, timeout: float | None
+    ) -> AsyncGenerator[object, None]:
+        """Submit a job and yield its events, as `Inbox.events` does."""
+        engine.submit(job)
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        try:
+            while True:
+                async with asyncio.timeout_at(until):
+                    event = await self._queue.get()
+                yield _checked(event)
+        except TimeoutError as error:
+            if isinstance(error, RagweaveError):
+                raise
+            raise _late(timeout) from error
+        finally:
+            job.cancel()
+
+
+def _checked(event: object) -> object:
+    if isinstance(event, RagweaveError):
+        raise event
+    return event
+
+
+def _late(timeout: float | None) -> RunTimeoutError:
+    return RunTimeoutError(f"the model took longer than {timeout} seconds")

@@ -1,0 +1,143 @@
+"""Model families: the sampling that their cards recommend, found by a GGUF file's header.
+
+The cards' sampling is for free text. Verdicts, ids and short answers are decoded greedily whatever
+the family, as the papers do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ragweave.llamacpp.gguf import GGUFFacts
+
+Settings = Mapping[str, float | int]
+
+
+@dataclass(frozen=True)
+class Family:
+    """What a model card recommends."""
+
+    name: str
+    architectures: str
+    """Regular expression of `general.architecture`, whole."""
+    names: str
+    """Regular expression that stands in the model's or the file's name, case and punctuation
+    aside; "" for any."""
+    text: Settings
+    """Sampling of free text, without thinking."""
+    source: str
+    thinking: Settings | None = None
+    """Sampling with thinking; None for a family that does not think, or not by a switch."""
+
+
+FAMILIES = (
+    Family(
+        name="Qwen3.5",
+        architectures=r"qwen35(moe)?",
+        names="",
+        text={"temperature": 0.7, "top_p": 0.8, "top_k": 20, "presence_penalty": 1.5},
+        thinking={"temperature": 1.0, "top_p": 0.95, "top_k": 20, "presence_penalty": 1.5},
+        source="model card Qwen/Qwen3.5-35B-A3B, Best Practices (general tasks)",
+    ),
+    Family(
+        name="Qwen3",
+        architectures=r"qwen3(moe|next)?",
+        names="",
+        text={"temperature": 0.7, "top_p": 0.8, "top_k": 20, "min_p": 0.0},
+        thinking={"temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0.0},
+        source="model card Qwen/Qwen3-0.6B, Best Practices",
+    ),
+    Family(
+        name="Qwen2.5",
+        architectures=r"qwen2",
+        names=r"qwen25",
+        text={"temperature": 0.7, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.05},
+        source="generation_config.json of Qwen/Qwen2.5-7B-Instruct",
+    ),
+    Family(
+        name="Gemma 4",
+        architectures=r"gemma4.*",
+        names="",
+        text={"temperature": 1.0, "top_p": 0.95, "top_k": 64},
+        thinking={"temperature": 1.0, "top_p": 0.95, "top_k": 64},
+        source="model card google/gemma-4-31B-it, Best Practices",
+    ),
+    Family(
+        name="Gemma 3",
+        architectures=r"gemma3n?",
+        names="",
+        text={"temperature": 1.0, "top_p": 0.95, "top_k": 64},
+        source="generation_config.json of google/gemma-3-1b-it (its temperature is the default, 1)",
+    ),
+    Family(
+        name="SmolLM3",
+        architectures=r"smollm3",
+        names="",
+        text={"temperature": 0.6, "top_p": 0.95},
+        thinking={"temperature": 0.6, "top_p": 0.95},
+        source="model card HuggingFaceTB/SmolLM3-3B, How to use",
+    ),
+    Family(
+        name="SmolLM2",
+        architectures=r"llama",
+        names=r"smollm2",
+        text={"temperature": 0.2, "top_p": 0.9},
+        source="model card HuggingFaceTB/SmolLM2-135M-Instruct, How to use",
+    ),
+    Family(
+        name="Llama 3",
+        architectures=r"llama",
+        names=r"llama3",
+        text={"temperature": 0.6, "top_p": 0.9},
+        source="generation_config.json of meta-llama/Llama-3.2-3B-Instruct",
+    ),
+    Family(
+        name="LFM2.5",
+        architectures=r"lfm2(moe)?",
+        names=r"lfm25",
+        text={"temperature": 0.1, "top_k": 50, "top_p": 0.1, "repetition_penalty": 1.05},
+        source="Liquid AI's documentation, Text generation and prompting (LFM2.5 text models)",
+    ),
+    Family(
+        name="LFM2",
+        architectures=r"lfm2(moe)?",
+        names="",
+        text={"temperature": 0.3, "min_p": 0.15, "repetition_penalty": 1.05},
+        source="model card LiquidAI/LFM2-1.2B, Generation parameters",
+    ),
+    Family(
+        name="Granite 4",
+        architectures=r"granite(hybrid|moe)?",
+        names=r"granite4",
+        text={"temperature": 0.0},
+        source="model card ibm-granite/granite-4.0-micro (its examples decode greedily)",
+    ),
+    Family(
+        name="Phi-4-mini",
+        architectures=r"phi3",
+        names=r"phi4mini",
+        text={"temperature": 0.0},
+        source="model card microsoft/Phi-4-mini-instruct, generation_args",
+    ),
+)
+"""The first that fits counts."""
+
+
+def family_of(facts: GGUFFacts) -> Family | None:
+    """Return the family of a model file; None for one that the table does not have."""
+    stated = [facts.name, facts.metadata.get("general.basename") or "", facts.path.stem]
+    names = [re.sub(r"[^a-z0-9]", "", str(name).lower()) for name in stated]
+    for family in FAMILIES:
+        if not re.fullmatch(family.architectures, facts.architecture):
+            continue
+        if any(re.search(family.names, name) for name in names):
+            return family
+    return None
+
+
+def looks_base(facts: GGUFFacts) -> bool:
+    """Say whether the model's name or file calls it a base model, trained to go on with texts."""
+    stated = f"{facts.name} {facts.metadata.get('general.finetune', '')} {facts.path.stem}"
+    return re.search(r"(?i)(?<![a-z])(base|pretrained|pt)(?![a-z])", stated) is not None

@@ -1,0 +1,49 @@
+"""Grammars for the short replies that graphs ask for; plain texts, no model needed.
+
+Language: https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md
+
+The grammars of `ragweave.llamacpp.gbnf`, where a caller of the local model looks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ragweave.errors import UsageError
+
+
+def one_of(texts: Sequence[str]) -> str:
+    """Return the grammar of replies that are exactly one of `texts`: a verdict, a vote.
+
+    Raises:
+        UsageError: There is no text, or an empty one.
+    """
+    if not texts or not all(texts):
+        raise UsageError("a choice needs at least one text, and none empty")
+    return f"root ::= {' | '.join(map(_literal, dict.fromkeys(texts)))}"
+
+
+def id_list(ids: Sequence[str], *, none: str = "none") -> str:
+    """Return the grammar of replies that name some of `ids`, in order, or say `none`.
+
+    Each id comes at most once: `0, 2, 3`.
+
+    Raises:
+        UsageError: There is no id, or an empty one.
+    """
+    if not ids or not all(ids):
+        raise UsageError("a list of ids needs at least one id, and none empty")
+    rules = [f"root ::= {_literal(none)} | " + " | ".join(f"from{i}" for i in range(len(ids)))]
+    for i, name in enumerate(ids):
+        later = " | ".join(f"from{j}" for j in range(i + 1, len(ids)))
+        rest = f' (", " ({later}))?' if later else ""
+        rules.append(f"from{i} ::= {_literal(name)}{rest}")
+    return "\n".join(rules)
+
+
+def _literal(text: str) -> str:
+    """Quote a text; every character by its number, so that none has a meaning."""
+    return '"' + "".join(f"\\U{ord(letter):08X}" for letter in text) + '"'
+
+
+__all__ = ["id_list", "one_of"]

@@ -1,0 +1,272 @@
+"""What the scheduler works on: a run of tokens, and what becomes of the logits.
+
+The job of writing a reply.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragweave.errors import RagweaveError
+from ragweave.llamacpp.sampling import (
+    Grammar,
+    Row,
+    Sampler,
+    Sampling,
+    best,
+    log_normaliser,
+    logprob_of,
+)
+from ragweave.llamacpp.vocabulary import TextFlow, Vocabulary
+
+Sink = Callable[[object], None]
+"""Takes what a job reports, in order; called from the scheduler's thread, must not block."""
+
+
+class Job(ABC):
+    """One request. `tokens` are decoded in order; logits are read from `wanted` on."""
+
+    def __init__(self, prompt: Sequence[int], sink: Sink) -> None:
+        """Take at least one token of prompt."""
+        self.prompt: NDArray[np.int32] = np.asarray(prompt, np.int32)
+        self.tokens = list(prompt)
+        self.wanted = len(self.tokens) - 1
+        """First position whose logits are still to be read."""
+        self.reused = 0
+        """Tokens of the prompt that another request had computed."""
+        self.keep: int | None = None
+        """How many of the tokens are worth keeping computed afterwards; None for all."""
+        self.generates = True
+        self._sink = sink
+        self._cancelled = threading.Event()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the job any more."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """Give the job up, from any thread; its place is freed before the next batch."""
+        self._cancelled.set()
+
+    def report(self, event: object) -> None:
+        """Hand an event to whoever waits."""
+        try:
+            self._sink(event)
+        except RuntimeError:
+            # The waiting event loop is closed.
+            self.cancel()
+
+    def fail(self, error: RagweaveError) -> None:
+        """End the job with an error."""
+        self.report(error)
+
+    @abstractmethod
+    def absorb(self, logits: Row) -> bool:
+        """Use the logits of position `wanted`; return whether the job is done.
+
+        The row is only valid during the call.
+
+        Raises:
+            RagweaveError: This job can't go on.
+        """
+
+    @abstractmethod
+    def overflow(self) -> None:
+        """End the job: the context is full."""
+
+
+class ScoreJob(Job):
+    """Sums the log-probabilities of a continuation; reports the sum as a float."""
+
+    def __init__(self, prompt: Sequence[int], continuation: Sequence[int], sink: Sink) -> None:
+        """Take a prompt and a continuation of at least one token each."""
+        # The last token is predicted, never decoded.
+        super().__init__([*prompt, *continuation[:-1]], sink)
+        self.generates = False
+        self.wanted = len(prompt) - 1
+        self.keep = len(prompt)
+        self._first = self.wanted
+        self._targets = list(continuation)
+        self._sum = 0.0
+
+    def absorb(self, logits: Row) -> bool:
+        """Add the log-probability of the token that follows `wanted`."""
+        self._sum += logprob_of(logits, self._targets[self.wanted - self._first])
+        self.wanted += 1
+        if self.wanted < len(self.tokens):
+            return False
+        self.report(self._sum)
+        return True
+
+    def overflow(self) -> None:
+        """Never happens: a pair that is longer than the context is refused before."""
+        raise AssertionError("a scored pair outgrew the context")
+
+
+Reason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Settings of one reply."""
+
+    sampling: Sampling = field(default_factory=Sampling)
+    max_tokens: int | None = None
+    """Most tokens of the reply, counted whether or not they complete a character; None goes on
+    to the end of the context."""
+    stops: tuple[str, ...] = ()
+    grammar: str | None = None
+    logprobs: bool = False
+    top_logprobs: int = 0
+    thinking_tokens: int = 2048
+    """Most tokens of a thinking block, which `max_tokens` does not count."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A bit of the reply; the text may be empty while a character is incomplete."""
+
+    text: str
+    logprob: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The end of a reply."""
+
+    text: str
+    """What was held back until now."""
+    reason: Reason
+    prompt_tokens: int
+    reply_tokens: int
+    """Every token that the model chose, its end token among them."""
+    reused_tokens: int
+    pieces: tuple[Piece, ...] = ()
+    """All pieces, where the job does not stream."""
+    thought: str = ""
+    """The thinking block, which is no part of the reply."""
+
+
+class GenerationJob(Job):
+    """Writes one reply; reports `Piece`s and then `Finished`, or an error."""
+
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        request: Request,
+        vocabulary: Vocabulary,
+        sink: Sink,
+        *,
+        stream: bool = False,
+        marks: tuple[str, str] | None = None,
+    ) -> None:
+        """Take a tokenised prompt.
+
+        Args:
+            prompt: At least one token.
+            request: What to write.
+            vocabulary: The model's tokenizer.
+            sink: Who hears of it.
+            stream: Whether to report each piece as it comes, or all at the end.
+            marks: The marks of a thinking block that the prompt opened.
+
+        Raises:
+            UsageError: The grammar can't be read.
+        """
+        super().__init__(prompt, sink)
+        self._request = request
+        self._vocabulary = vocabulary
+        self._grammar = Grammar(vocabulary, request.grammar) if request.grammar else None
+        self._sampler = Sampler(request.sampling, self._grammar, prompt)
+        self._flow = TextFlow(request.stops, marks=marks)
+        self._thought = 0
+        """Tokens of the thinking block."""
+        self._forced: deque[int] = deque()
+        """Tokens that come next, whatever the model would say."""
+        self._stream = stream
+        self._pieces: list[Piece] = []
+
+    @property
+    def written(self) -> int:
+        """Tokens chosen so far."""
+        return len(self.tokens) - len(self.prompt)
+
+    def absorb(self, logits: Row) -> bool:
+        """Choose the next token."""
+        token = self._forced.popleft() if self._forced else self._sampler.pick(logits)
+        self.tokens.append(token)
+        self.wanted += 1
+        if self._vocabulary.ends(token):
+            return self._finish("stop")
+        thought = self._flow.thinking.thinking
+        text = self._flow.push(self._vocabulary.piece(token))
+        thought = thought or self._flow.thinking.thinking
+        if thought:
+            self._think()
+        entry = None if thought or not self._request.logprobs else self._logprob(logits, token)
+        if text or entry:
+            self._hand_on(Piece(text, entry))
+        if self._flow.stopped:
+            return self._finish("stop")
+        limit = self._request.max_tokens
+        spoken = self.written - self._thought
+        return self._finish("length") if limit is not None and spoken >= limit else False
+
+    def _think(self) -> None:
+        """Count a token of the thinking block; end the block where it is too long."""
+        self._thought += 1
+        flow = self._flow.thinking
+        if flow.thinking and self._thought == self._request.thinking_tokens:
+            self._forced.extend(self._vocabulary.encode(f"\n{flow.end}\n\n", special=True))
+
+    def overflow(self) -> None:
+        """End the reply where the context ends."""
+        self._finish("length")
+
+    def fail(self, error: RagweaveError) -> None:
+        """End the job with an error."""
+        self._close()
+        super().fail(error)
+
+    def _finish(self, reason: Reason) -> bool:
+        self._close()
+        counts = len(self.prompt), self.written, self.reused
+        text, thought = self._flow.flush(), self._flow.thinking.thought.strip()
+        self.report(Finished(text, reason, *counts, tuple(self._pieces), thought))
+        return True
+
+    def _hand_on(self, piece: Piece) -> None:
+        if self._stream:
+            self.report(piece)
+        else:
+            self._pieces.append(piece)
+
+    def _close(self) -> None:
+        if self._grammar is not None:
+            self._grammar.close()
+
+    def _logprob(self, logits: Row, token: int) -> dict[str, Any]:
+        """Describe a token as OpenAI's log-probabilities do (temperature 1, no truncation)."""
+        normaliser = log_normaliser(logits)
+        likely = best(logits, self._request.top_logprobs) if self._request.top_logprobs else ()
+        return {
+            **self._entry(token, float(logits[token]) - normaliser),
+            "top_logprobs": [self._entry(int(t), float(logits[t]) - normaliser) for t in likely],
+        }
+
+    def _entry(self, token: int, logprob: float) -> dict[str, Any]:
+        piece = self._vocabulary.piece(token) or self._vocabulary.text(token).encode()
+        return {
+            "token": piece.decode("utf-8", "replace"),
+            "bytes": list(piece),
+            "logprob": min(0.0, logprob),
+        }

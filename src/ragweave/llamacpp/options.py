@@ -1,0 +1,268 @@
+"""The options of one call, from a model's fields and what the call overrides.
+
+The settings of a local chat model, as LangChain's pydantic models hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from langchain_core.language_models import BaseChatModel, LangSmithParams
+from langchain_core.language_models.model_profile import ModelProfile
+from pydantic import ConfigDict, PrivateAttr
+from typing_extensions import override
+
+from ragweave.errors import UnusableModelError, UsageError
+from ragweave.llamacpp.core import CoreSettings
+from ragweave.llamacpp.families import family_of
+from ragweave.llamacpp.gguf import GGUFFacts, read_gguf
+from ragweave.llamacpp.guard import Repack
+from ragweave.llamacpp.job import Request
+from ragweave.llamacpp.prompt import Overflow
+from ragweave.llamacpp.sampling import Sampling, schema_grammar
+
+SAMPLING = (
+    *("temperature", "top_p", "top_k", "seed", "min_p"),
+    *("presence_penalty", "repetition_penalty"),
+)
+"""Options that decide how a token is drawn."""
+
+_PASSED_ON = frozenset({"ls_structured_output_format", "stream", "stream_usage"})
+"""What LangChain adds for its own use."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything that a call decides, beside its messages."""
+
+    request: Request
+    overflow: Overflow
+    timeout: float | None
+    thinking: bool = False
+    """Whether the model may think before it answers."""
+    template_values: Mapping[str, Any] = field(default_factory=dict)
+    """What the chat template is told beside the messages."""
+
+
+def call_options(
+    fields: Mapping[str, Any], stop: Sequence[str] | None, overrides: Mapping[str, Any]
+) -> Options:
+    """Return the options of a call.
+
+    Args:
+        fields: The model's settings by name.
+        stop: Stop sequences of the call; None takes the model's.
+        overrides: Bound or given options; `None` keeps the model's setting.
+
+    Raises:
+        UsageError: An option is unknown, out of range, or contradicts another.
+    """
+    given = {k: v for k, v in overrides.items() if v is not None and k not in _PASSED_ON}
+    unknown = given.keys() - fields.keys() - {"json_schema", "response_format"}
+    if unknown:
+        raise UsageError(f"a llama.cpp model has no option {sorted(unknown)[0]!r}")
+    all_of_them = {**fields, **given}
+    stops = all_of_them["stop"] if stop is None else stop
+    max_tokens, top_logprobs = all_of_them["max_tokens"], all_of_them["top_logprobs"]
+    if max_tokens is not None and max_tokens < 1:
+        raise UsageError(f"max_tokens must be at least 1, not {max_tokens}")
+    if top_logprobs < 0:
+        raise UsageError(f"top_logprobs must be 0 or more, not {top_logprobs}")
+    if all_of_them["overflow"] not in ("error", "drop_start", "drop_middle"):
+        raise UsageError(
+            f"overflow must be error, drop_start or drop_middle: {all_of_them['overflow']}"
+        )
+    if all_of_them["thinking_tokens"] < 1:
+        raise UsageError(
+            f"thinking_tokens must be at least 1, not {all_of_them['thinking_tokens']}"
+        )
+    request = Request(
+        sampling=Sampling(**{name: all_of_them[name] for name in SAMPLING}),
+        max_tokens=max_tokens,
+        thinking_tokens=all_of_them["thinking_tokens"],
+        stops=tuple([stops] if isinstance(stops, str) else stops or ()),
+        grammar=_grammar(all_of_them),
+        logprobs=all_of_them["logprobs"],
+        top_logprobs=top_logprobs,
+    )
+    # A grammar holds the reply from its first token on, which leaves no room to think.
+    thinking = bool(all_of_them["thinking"]) and request.grammar is None
+    values = {"enable_thinking": thinking, "thinking": thinking}
+    values |= all_of_them["chat_template_kwargs"] or {}
+    return Options(request, all_of_them["overflow"], all_of_them["timeout"], thinking, values)
+
+
+def _grammar(options: Mapping[str, Any]) -> str | None:
+    """Return the grammar that a call names, in whichever form."""
+    wanted = {
+        key: options[key]
+        for key in ("grammar", "json_schema", "response_format")
+        if options.get(key) is not None
+    }
+    if len(wanted) > 1:
+        raise UsageError(f"give one of {' and '.join(sorted(wanted))}, not both")
+    if "json_schema" in wanted:
+        return schema_grammar(wanted["json_schema"])
+    if "response_format" in wanted:
+        return _from_format(wanted["response_format"])
+    return wanted.get("grammar")
+
+
+def _from_format(form: Mapping[str, Any]) -> str | None:
+    """Read a `response_format` as OpenAI's API knows it."""
+    kind = form.get("type")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return schema_grammar({"type": "object"})
+    if kind == "json_schema":
+        return schema_grammar(form["json_schema"]["schema"])
+    raise UsageError(f"response_format type {kind!r} is not known")
+
+
+_OPTIONS = (
+    *("temperature", "top_p", "top_k", "seed", "max_tokens", "stop", "logprobs"),
+    *("top_logprobs", "grammar", "overflow", "timeout", "min_p", "presence_penalty"),
+    *("repetition_penalty", "thinking", "thinking_tokens", "chat_template_kwargs"),
+)
+
+
+class LlamaCppFields(BaseChatModel):
+    """Where the model is, how it is loaded, and what its calls do unless they say otherwise."""
+
+    model_config = ConfigDict(extra="forbid")
+    path: str
+    """The GGUF file."""
+    n_gpu_layers: int = -1
+    """Layers to put on a GPU, where llama-cpp-python was built for one; -1 for all."""
+    n_ctx: int | None = None
+    """Tokens in memory for all calls together, which also bounds one call; None takes the model's
+    own context, or as much of it as fits the memory."""
+    n_parallel: int = 8
+    """Most replies written at the same time; more wait. Attention runs over the tokens of all of
+    them, so that with a small model on a CPU fewer may be faster."""
+    n_kept: int | None = None
+    """Most tokens of finished calls that stay computed for later ones with the same beginning;
+    None takes an eighth of the context, for what is kept slows all that is written meanwhile."""
+    n_batch: int = 512
+    """Most tokens computed in one step."""
+    n_threads: int | None = None
+    """None takes one a physical core."""
+    flash_attention: bool | None = None
+    """None leaves it to llama.cpp."""
+    repack: Repack = "auto"
+    """Whether llama.cpp may repack weights for this processor: `on`, `off`, or `auto`, which tries
+    it in a child process where a build is known to crash by it."""
+    chat_template: str | None = None
+    """Jinja text that replaces the file's own; `plain` joins the messages' texts, which a base
+    model goes on with."""
+    chat_template_kwargs: dict[str, Any] | None = None
+    """What the template is told beside the messages, such as `{"enable_thinking": False}`."""
+    thinking: bool = False
+    """Whether a model that can think does so before it answers; the block is no part of the reply,
+    it stands in `additional_kwargs["reasoning_content"]`. Off where a grammar holds the reply."""
+    thinking_tokens: int = 2048
+    """Longest thinking block, in tokens; it does not count for `max_tokens`."""
+    sampling: Literal["greedy", "card"] = "greedy"
+    """`card` samples free text as the model's card recommends (`families.py`); verdicts, ids and
+    short answers stay greedy. What is set by name counts before either."""
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+    max_tokens: int | None = 1024
+    """Longest reply; None goes on to the end of the context."""
+    stop: list[str] | None = None
+    streaming: bool = False
+    """Whether `invoke` streams too, for callbacks that listen to tokens."""
+    logprobs: bool = False
+    """Whether `response_metadata["logprobs"]` names each token's log-probability."""
+    top_logprobs: int = 0
+    grammar: str | None = None
+    """A GBNF grammar that replies are held to."""
+    overflow: Overflow = "error"
+    """What becomes of a prompt that is longer than the context."""
+    timeout: float | None = None
+    """Most seconds that a call may take."""
+
+    _facts: GGUFFacts = PrivateAttr()
+
+    def __init__(self, **settings: Any) -> None:
+        """Check the settings and read the file's header.
+
+        Raises:
+            ModelError: The file is missing, damaged, or makes embeddings only.
+            UsageError: A setting is out of range.
+        """
+        if isinstance(settings.get("path"), Path):
+            settings["path"] = str(settings["path"])
+        super().__init__(**settings)
+        self._facts = read_gguf(self.path)
+        if self._facts.embedding_only:
+            name, kind = self._facts.path.name, self._facts.architecture
+            raise UnusableModelError(f"{name} ({kind}) makes embeddings, no text")
+        call_options(self.options(), None, {})
+        if self.profile is None:
+            self.profile = self._resolve_model_profile()
+
+    @property
+    @override
+    def _llm_type(self) -> str:
+        return "ragweave-llamacpp"
+
+    @property
+    @override
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"path": self.path, **self.options()}
+
+    def options(self) -> dict[str, Any]:
+        """Return what a call may override, by name."""
+        return {name: getattr(self, name) for name in _OPTIONS}
+
+    def recommended(self, *, thinking: bool) -> dict[str, Any]:
+        """Return the sampling of free text by the model's card, where `sampling` asks for it.
+
+        Thinking samples as the card says in any case: thought without chance turns in circles.
+        """
+        family = family_of(self._facts)
+        if family is None or (self.sampling != "card" and not thinking):
+            return {}
+        wanted = family.thinking if thinking and family.thinking else family.text
+        return {name: wanted[name] for name in wanted if name not in self.model_fields_set}
+
+    def core_settings(self) -> CoreSettings:
+        """Return how the model is loaded.
+
+        Raises:
+            UsageError: A setting is out of range.
+        """
+        return CoreSettings(**{name: getattr(self, name) for name in CoreSettings.__annotations__})
+
+    @override
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        fields = {**self.options(), **{k: v for k, v in kwargs.items() if v is not None}}
+        params = LangSmithParams(
+            ls_provider="llamacpp",
+            ls_model_name=str(kwargs.get("model") or self._facts.name),
+            ls_model_type="chat",
+            ls_temperature=fields["temperature"],
+        )
+        if fields["max_tokens"] is not None:
+            params["ls_max_tokens"] = fields["max_tokens"]
+        if stop or fields["stop"]:
+            params["ls_stop"] = stop or fields["stop"]
+        return params
+
+    @override
+    def _resolve_model_profile(self) -> ModelProfile | None:
+        # LangChain asks before the header is read, and again when it was.
+        context = None if not hasattr(self, "_facts") else self.n_ctx or self._facts.context
+        if context is None:
+            return None
+        return {"max_input_tokens": context, "structured_output": True, "tool_calling": False}

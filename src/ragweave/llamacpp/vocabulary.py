@@ -1,0 +1,182 @@
+"""Text to tokens and back, by the model file's own tokenizer (thread-safe).
+
+From the bytes of tokens to text that can be shown: no thinking, cut at stop sequences.
+"""
+
+from __future__ import annotations
+
+import codecs
+import ctypes
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from ragweave.errors import ModelError
+from ragweave.tools.text.reply import MARKS, ThinkingFlow
+
+_CONTROL = 8 | 16
+"""Attribute bits of control and user-defined tokens (llama.h, `llama_token_attr`)."""
+_SHOWN = {text for begin, end in MARKS for text in (begin, begin.removesuffix("thought"), end)}
+"""Names of control tokens whose text is shown: they mark a thinking block."""
+
+
+class Vocabulary:
+    """The tokenizer of a loaded model."""
+
+    def __init__(self, lib: Any, model: Any) -> None:
+        """Take the binding and a loaded model, which must outlive this object."""
+        self._lib = lib
+        self.pointer = lib.llama_model_get_vocab(model)
+        self.size = int(lib.llama_vocab_n_tokens(self.pointer))
+        self.end = int(lib.llama_vocab_eos(self.pointer))
+        self.start = int(lib.llama_vocab_bos(self.pointer))
+        self.adds_start = bool(lib.llama_vocab_get_add_bos(self.pointer))
+        self._pieces: dict[int, bytes] = {}
+        self._lock = threading.RLock()
+        self._closed = False
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keep the model from being freed meanwhile.
+
+        Raises:
+            ModelError: It was freed already.
+        """
+        with self._lock:
+            if self._closed:
+                raise ModelError("the model was closed")
+            yield
+
+    def close(self) -> None:
+        """Refuse all further use: the model is about to be freed."""
+        with self._lock:
+            self._closed = True
+
+    def encode(self, text: str, *, start: bool = False, special: bool = False) -> list[int]:
+        """Return the tokens of `text`.
+
+        Args:
+            text: Any text.
+            start: Whether to add the start token where the model wants one.
+            special: Whether the texts of control tokens become those tokens; False reads them as
+                plain text, which is what untrusted text needs.
+
+        Raises:
+            ModelError: The tokenizer refuses the text.
+        """
+        data = text.encode("utf-8", "replace")
+        room = len(data) + 8
+        while True:
+            out = (ctypes.c_int32 * room)()
+            with self.in_use():
+                count = self._lib.llama_tokenize(
+                    self.pointer, data, len(data), out, room, start, special
+                )
+            if count >= 0:
+                return list(out[:count])
+            if -count <= room:
+                raise ModelError(f"the tokenizer refused a text of {len(data)} bytes")
+            room = -count
+
+    def piece(self, token: int) -> bytes:
+        """Return the bytes that a token stands for; control tokens stand for none."""
+        found = self._pieces.get(token)
+        if found is None:
+            with self.in_use():
+                found = self._pieces[token] = self._read_piece(token)
+        return found
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens; bytes that are no UTF-8 become replacement characters."""
+        return b"".join(map(self.piece, tokens)).decode("utf-8", "replace")
+
+    def ends(self, token: int) -> bool:
+        """Whether the token ends a reply."""
+        with self.in_use():
+            return bool(self._lib.llama_vocab_is_eog(self.pointer, token))
+
+    def text(self, token: int) -> str:
+        """Return a token's own name, as it stands in the file."""
+        with self.in_use():
+            name = self._lib.llama_vocab_get_text(self.pointer, token)
+        return name.decode("utf-8", "replace") if name else ""
+
+    @cached_property
+    def control_texts(self) -> tuple[str, ...]:
+        """Names of the control tokens, which text from outside must not turn into."""
+        attribute = self._lib.llama_vocab_get_attr
+        with self.in_use():
+            return tuple(
+                name
+                for token in range(self.size)
+                if attribute(self.pointer, token) & _CONTROL and (name := self.text(token))
+            )
+
+    def _marking(self, token: int) -> bytes:
+        """Return the text of a control token that begins or ends a thinking block."""
+        name = self.text(token)
+        return name.encode() if name in _SHOWN else b""
+
+    def _read_piece(self, token: int) -> bytes:
+        room = 64
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            count = self._lib.llama_token_to_piece(self.pointer, token, buffer, room, 0, False)
+            if count >= 0:
+                return buffer.raw[:count] or self._marking(token)
+            room = -count
+
+
+class TextFlow:
+    """Turns token bytes into text as it grows.
+
+    A thinking block at the beginning is kept apart; stop sequences do not count in it. A character whose bytes are not complete and a text that may be the beginning of a stop
+    sequence are held back; tokens are counted elsewhere, held back or not.
+    """
+
+    def __init__(self, stops: Sequence[str] = (), *, marks: tuple[str, str] | None = None) -> None:
+        """Begin a reply.
+
+        Args:
+            stops: Texts that end it; they are not part of it.
+            marks: The marks of a thinking block that the prompt opened.
+        """
+        self.thinking = ThinkingFlow(marks)
+        self._stops = [stop for stop in stops if stop]
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+        self.stopped = False
+        """Whether a stop sequence was met."""
+
+    def push(self, piece: bytes) -> str:
+        """Take the bytes of one token; return the text that is now certain."""
+        return self._release(self.thinking.push(self._decoder.decode(piece)))
+
+    def flush(self) -> str:
+        """Return what is held back: no more bytes will come."""
+        rest = self.thinking.push(self._decoder.decode(b"", final=True)) + self.thinking.flush()
+        out = self._release(rest)
+        held, self._held = self._held, ""
+        return out if self.stopped else out + held
+
+    def _release(self, text: str) -> str:
+        if self.stopped:
+            return ""
+        text = self._held + text
+        found = [place for stop in self._stops if (place := text.find(stop)) >= 0]
+        if found:
+            self.stopped, self._held = True, ""
+            return text[: min(found)]
+        keep = max((_overlap(text, stop) for stop in self._stops), default=0)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Return how many last characters of `text` are the beginning of `stop`."""
+    for size in range(min(len(text), len(stop) - 1), 0, -1):
+        if text.endswith(stop[:size]):
+            return size
+    return 0

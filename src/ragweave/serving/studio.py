@@ -1,0 +1,296 @@
+"""What the operator of a server sets beside a method's options, and what of it a run may change.
+
+What a remote caller may choose: a question and a method's settings, no file and no model.
+
+One graph factory a method: the server calls it for each run, schema and picture.
+
+The environment names the models and the knowledge base; a run's assistant may name other options
+of the method, and no file or model. Files and models are opened in a worker thread, so that the
+server's event loop never waits.
+
+The factories by name, as `langgraph.json` names them: other packages' methods among them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, get_type_hints
+
+from langchain_core.runnables import RunnableConfig
+from langgraph_sdk.runtime import ServerRuntime
+
+from ragweave.errors import UsageError
+from ragweave.graphs import METHODS, CompiledGraph, Parts
+from ragweave.graphs.build import check_drafts, context_filter_of, role_models
+from ragweave.graphs.frame import AnyModel
+from ragweave.graphs.method import Method, read_option
+from ragweave.nodes.context_filter import ContextFilterOptions
+from ragweave.nodes.options import Options
+from ragweave.nodes.retrieve import Retriever
+from ragweave.tools.filters import ContextFilter
+from ragweave.tools.models import Models
+from ragweave.tools.models.specs import PREFIX
+
+ENVIRONMENT_PREFIX = "RAGWEAVE_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Models and passages of a run; the environment names them, and a run may change `search`."""
+
+    model: str = "extractive"
+    """The model that answers: extractive, openai:NAME, llamacpp:PATH, provider:NAME, or the folder
+    of a trained generator."""
+    proxy: str = ""
+    """The model that drafts answers; empty: the answering model."""
+    judge: str = ""
+    """The model that judges what is known, or the folder of a trained judge; empty: the proxy."""
+    rewriter: str = ""
+    """The model that rewrites queries, or the folder of a trained rewriter; empty: the proxy."""
+    filter_model: str = ""
+    """The model that filters passages; empty: the answering model."""
+    trained_filter: str = ""
+    """Folder of a trained context filter, for methods that have one; empty: what `filter` names."""
+    kb: str = ""
+    """Folder of a knowledge base; empty: the articles that ragweave brings."""
+    search: Literal["auto", "bm25", "dense", "hybrid"] = "auto"
+    """How the knowledge base is searched."""
+
+
+def studio_options(method: Method) -> Options:
+    """Return a method's options with `Sources` beside them, both with the environment's values.
+
+    `RAGWEAVE_MODEL`, `RAGWEAVE_KB`, `RAGWEAVE_K`, … set the default of the field of that name;
+    an option that a method does not have is not read.
+
+    Raises:
+        UsageError: A value is out of its range.
+    """
+    kind = dataclasses.make_dataclass(
+        method.options.__name__,
+        [],
+        bases=(method.options, Sources),
+        frozen=True,
+        kw_only=True,
+        namespace={"__doc__": method.summary, "__module__": method.options.__module__},
+    )
+    hints = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        text = os.environ.get(ENVIRONMENT_PREFIX + field.name.upper())
+        if text is not None:
+            texts = isinstance(field.default, str)
+            values[field.name] = text if texts else read_option(text, hints[field.name])
+    made: Options = kind(**values)
+    return made
+
+
+INPUT = ("question",)
+"""The fields of the state that a run's input may set."""
+OPERATOR = frozenset(
+    {"training", "embedding"} | {field.name for field in dataclasses.fields(Sources)} - {"search"}
+)
+"""Settings that open files or models: only the environment of the server sets them."""
+
+
+class ServedGraph(CompiledGraph):
+    """A graph as it is served: its schemas show only what a remote caller may choose.
+
+    What he may not choose is refused where he gives it, rather than left out in silence.
+    """
+
+    def get_input_jsonschema(self, config: RunnableConfig | None = None) -> dict[str, Any]:
+        """Return the schema of the input: the question."""
+        return _only(super().get_input_jsonschema(config), lambda name: name in INPUT)
+
+    def get_context_jsonschema(self) -> dict[str, Any] | None:
+        """Return the schema of a run's settings, without those of the operator."""
+        schema = super().get_context_jsonschema()
+        return schema and _only(schema, lambda name: name not in OPERATOR)
+
+    def stream(
+        self,
+        input: Any,  # noqa: A002 - LangGraph's signature
+        config: RunnableConfig | None = None,
+        **more: Any,
+    ) -> Iterator[Any]:
+        """Check what the caller chooses, then run."""
+        _check_run(input, config)
+        return super().stream(input, config, **more)
+
+    def astream(
+        self,
+        input: Any,  # noqa: A002 - LangGraph's signature
+        config: RunnableConfig | None = None,
+        **more: Any,
+    ) -> AsyncIterator[Any]:
+        """Check what the caller chooses, then run."""
+        _check_run(input, config)
+        return super().astream(input, config, **more)
+
+
+def served(graph: CompiledGraph) -> ServedGraph:
+    """Return `graph` for remote callers."""
+    return ServedGraph(**vars(graph))
+
+
+def check_context(method: Method, given: object) -> None:
+    """Refuse a run's settings that only the operator may choose.
+
+    The values that the operator set are let through: a form sends back all that it shows.
+
+    Raises:
+        UsageError: A setting opens a file or a model.
+    """
+    if dataclasses.is_dataclass(given) and not isinstance(given, type):
+        given = {field.name: getattr(given, field.name) for field in dataclasses.fields(given)}
+    if not isinstance(given, Mapping):
+        return
+    own = studio_options(method)
+    for name in sorted(OPERATOR.intersection(given)):
+        if given[name] != getattr(own, name, None):
+            raise _refusal(name)
+
+
+def _check_run(given: object, config: RunnableConfig | None) -> None:
+    """Refuse fields of the input and of `configurable` that a caller may not choose."""
+    configurable = (config or {}).get("configurable") or {}
+    for name in sorted(OPERATOR.intersection(configurable)):
+        raise _refusal(name)
+    if not isinstance(given, Mapping):
+        return
+    for name in sorted(set(given) - set(INPUT)):
+        if name in OPERATOR:
+            raise _refusal(name)
+        raise UsageError(f"a run's input is its question; {name!r} cannot be given here")
+
+
+def _refusal(name: str) -> UsageError:
+    return UsageError(
+        f"{name} cannot be chosen by a run: the operator of this server sets it "
+        f"({ENVIRONMENT_PREFIX}{name.upper()})"
+    )
+
+
+def _only(schema: dict[str, Any], wanted: Any) -> dict[str, Any]:
+    """Return an object's schema with the wanted properties, and the definitions that they use."""
+    slim = {name: one for name, one in schema.get("properties", {}).items() if wanted(name)}
+    required = [name for name in schema.get("required", []) if name in slim]
+    made = {**schema, "properties": slim, "required": required, "additionalProperties": False}
+    if "#/$defs/" not in repr(slim):
+        made.pop("$defs", None)
+    return made
+
+
+Factory = Callable[[ServerRuntime[Any]], Awaitable[CompiledGraph]]
+
+
+def factory(method: Method | str) -> Factory:
+    """Return the graph factory of a method, by its name or declaration.
+
+    A `langgraph.json` of one's own names it as `ragweave.serving.studio:METHOD`, for methods of
+    other packages too.
+
+    Raises:
+        UsageError: No method has that name.
+    """
+    method = METHODS.named(method) if isinstance(method, str) else method
+
+    async def make(runtime: ServerRuntime[Any]) -> CompiledGraph:
+        running = runtime.execution_runtime
+        if running is None:
+            return served(await asyncio.to_thread(studio_picture, method.name))
+        check_context(method, running.context)
+        return served(await asyncio.to_thread(studio_graph, method.name, running.context))
+
+    make.__name__ = method.name
+    return make
+
+
+def studio_graph(name: str, given: Any = None) -> CompiledGraph:
+    """Build a method for the server.
+
+    Args:
+        name: Name of the method.
+        given: The run's context: a mapping or an options object; None: the environment's values.
+
+    Raises:
+        UsageError: A value is out of its range, or a name unknown.
+    """
+    options = studio_options(METHODS[name])
+    if dataclasses.is_dataclass(given) and not isinstance(given, type):
+        given = {field.name: getattr(given, field.name) for field in dataclasses.fields(given)}
+    try:
+        chosen = dataclasses.replace(options, **(given or {}))
+    except TypeError as fault:
+        raise UsageError(f"{name} does not know a setting of this run: {fault}") from fault
+    return _with_sources(name, chosen)
+
+
+def studio_picture(name: str) -> CompiledGraph:
+    """Build a method for its schemas, picture and states: no model or knowledge base is opened."""
+    return _built(name, studio_options(METHODS[name]), Models(answer=AnyModel()), None)
+
+
+def _with_sources(name: str, options: Any) -> CompiledGraph:
+    sources: Sources = options
+    models = _models(
+        sources.model, sources.proxy, sources.judge, sources.rewriter, sources.filter_model
+    )
+    check_drafts(models, options)
+    trained = _filter(sources.trained_filter) if isinstance(options, ContextFilterOptions) else None
+    if trained is not None:
+        options = dataclasses.replace(options, filter="own")
+    return _built(name, options, models, _retriever(sources.kb, sources.search), trained)
+
+
+def _built(
+    name: str,
+    options: Any,
+    models: Models,
+    retriever: Retriever | None,
+    context_filter: ContextFilter | None = None,
+) -> CompiledGraph:
+    method = METHODS[name]
+    return method.build(
+        Parts(
+            models=models,
+            retriever=retriever,
+            options=options,
+            prompts=method.prompts,
+            context_filter=context_filter,
+        )
+    )
+
+
+@lru_cache(maxsize=16)
+def _models(model: str, proxy: str, judge: str, rewriter: str, filter_model: str) -> Models:
+    roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
+    return role_models({"model": model, **{name: spec or None for name, spec in roles.items()}})
+
+
+@lru_cache(maxsize=4)
+def _filter(folder: str) -> ContextFilter | None:
+    if not folder:
+        return None
+    return context_filter_of(folder if folder.startswith(PREFIX) else f"{PREFIX}{folder}")
+
+
+@lru_cache(maxsize=8)
+def _retriever(kb: str, search: str) -> Retriever:
+    if not kb:
+        from ragweave.corpus import corpus_documents
+        from ragweave.tools.retrieval import Bm25Retriever
+
+        return Bm25Retriever.from_documents(corpus_documents())
+    from ragweave.tools.knowledge import KnowledgeBase
+
+    return KnowledgeBase.open(kb).as_retriever(mode=search)
+
+
+globals().update({name: factory(method) for name, method in METHODS.items()})

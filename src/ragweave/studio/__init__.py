@@ -1,1 +1,0 @@
-"""The methods as LangGraph Studio and the Agent Server serve them (see `langgraph.json`)."""

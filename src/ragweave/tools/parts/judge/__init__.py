@@ -1,1 +1,0 @@
-"""The judge of kind `linear`: what it reads off a question and its draft, and its one line."""

@@ -1,0 +1,122 @@
+"""Dense retrieval: passages whose embedding is nearest to the query's.
+
+Reciprocal rank fusion, and hybrid retrieval by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeVar
+
+import numpy as np
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.retrievers import BaseRetriever
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ragweave.errors import UsageError
+from ragweave.state.passages import as_document, with_id
+from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with
+from ragweave.tools.retrieval.bm25 import Search, full_text, scored
+
+
+class DenseRetriever(PassageRetriever):
+    """Retrieval by cosine similarity of embeddings; the score is the similarity."""
+
+    search: Search
+
+    @classmethod
+    def from_documents(
+        cls, documents: Iterable[Document], embeddings: Embeddings, *, k: int = 5
+    ) -> DenseRetriever:
+        """Embed `documents` in memory, each as one passage, and compare exactly.
+
+        Args:
+            documents: Passages; those without an id get a content id.
+            embeddings: Any LangChain embeddings.
+            k: Passages a query.
+
+        Raises:
+            UsageError: `k` is below 1.
+        """
+        passages = [with_id(as_document(doc)) for doc in documents]
+        vectors = _unit(embeddings.embed_documents([full_text(doc) for doc in passages]))
+
+        def search(query: str, k: int) -> list[Document]:
+            if not passages:
+                return []
+            similarity = vectors @ _unit([embeddings.embed_query(query)])[0]
+            order = np.lexsort((np.arange(len(passages)), -similarity))[:k]
+            return [scored(passages[number], float(similarity[number])) for number in order]
+
+        return cls(search=search, k=check_k(k))
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        return self.search(query, k)
+
+
+def _unit(vectors: list[list[float]]) -> NDArray[np.float32]:
+    rows = np.asarray(vectors, dtype=np.float32)
+    if not rows.size:
+        return rows
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+def reciprocal_rank_fusion(
+    rankings: Sequence[Sequence[Item]], *, k: int = 60
+) -> list[tuple[Item, float]]:
+    """Merge rankings: the score of an item is the sum of 1 / (k + rank), ranks from 1.
+
+    Source: Cormack, Clarke and Büttcher 2009, "Reciprocal rank fusion outperforms Condorcet and
+    individual rank learning methods" (SIGIR), k = 60.
+
+    Args:
+        rankings: Lists of items, best first; a repeat within one list counts at its first place.
+        k: The paper's constant; the larger, the less the first ranks weigh.
+
+    Returns:
+        Items with their scores, best first. Equal scores: the better single rank first, then the
+        earlier ranking.
+
+    Raises:
+        UsageError: `k` is negative.
+    """
+    if k < 0:
+        raise UsageError(f"The constant of reciprocal rank fusion must be 0 or more, not {k}")
+    ranks: dict[Item, dict[int, int]] = {}
+    for which, ranking in enumerate(rankings):
+        for rank, item in enumerate(dict.fromkeys(ranking), 1):
+            ranks.setdefault(item, {})[which] = rank
+    # Sorted before adding, so that the sum does not depend on the order of the rankings.
+    scores = {
+        item: sum(1 / (k + rank) for rank in sorted(held.values())) for item, held in ranks.items()
+    }
+    first = {
+        item: min((rank, which) for which, rank in held.items()) for item, held in ranks.items()
+    }
+    return sorted(scores.items(), key=lambda pair: (-pair[1], first[pair[0]]))
+
+
+class HybridRetriever(PassageRetriever):
+    """Fuses the rankings of several retrievers (BM25 and dense); the score is the fused one."""
+
+    retrievers: list[BaseRetriever] = Field(min_length=1)
+    depth: int = Field(default=100, ge=1)
+    """Passages asked of each retriever, at least `k`."""
+    rrf_k: int = Field(default=60, ge=0)
+    """The constant of `reciprocal_rank_fusion`."""
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        lists = [find_with(one, query, max(self.depth, k)) for one in self.retrievers]
+        by_id: dict[str, Document] = {}
+        for doc in (doc for one in lists for doc in one):
+            by_id.setdefault(doc.id or "", doc)
+        fused = reciprocal_rank_fusion(
+            [[doc.id or "" for doc in one] for one in lists], k=self.rrf_k
+        )
+        return [scored(by_id[key], score) for key, score in fused[:k]]

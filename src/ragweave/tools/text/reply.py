@@ -1,0 +1,236 @@
+"""How much of a model's reply is read at all.
+
+A reply may be of any length: a model runs away, or a passage makes it. What is read is bounded here,
+once, and the patterns behind it take time in proportion to what they read.
+
+The thinking block that reasoning models write before their answer.
+
+Is what a model said only an echo of its prompt?
+
+Small models copy: a passage's delimiter (`<passage 6 title="…">`), the question, a placeholder of
+the asked-for format ("its query"), or what one of the prompt's examples answers. None of these is
+an answer, a query or a claim, however well it can be read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from ragweave.tools.text.normalize import normalize_answer
+
+MAX_REPLY = 20_000
+"""Characters of a reply that are read; of a longer one half at its start and half at its end."""
+
+
+def bounded(text: str) -> str:
+    """Return `text`, or the two ends of one that is longer than `MAX_REPLY`."""
+    if len(text) <= MAX_REPLY:
+        return text
+    half = MAX_REPLY // 2
+    return f"{text[: half - 1]}\n{text[-half:]}"
+
+
+MARKS: Sequence[tuple[str, str]] = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|channel>thought", "<channel|>"),
+)
+"""How blocks begin and end: Qwen3, DeepSeek-R1, SmolLM3 and others; a variant; Mistral; Gemma 4."""
+
+_BLOCK = re.compile(
+    "|".join(f"{re.escape(begin)}.*?(?:{re.escape(end)}|\\Z)" for begin, end in MARKS),
+    re.DOTALL | re.IGNORECASE,
+)
+_END = re.compile("|".join(re.escape(end) for _, end in MARKS), re.IGNORECASE)
+
+
+def without_thinking(reply: str) -> str:
+    """Return what a reply says outside of thinking blocks, without space at its ends.
+
+    A block may lack its first mark, for chat templates often write that themselves; what stands
+    before a lone last mark is thinking. One that lacks its last mark was cut off: nothing of it is
+    an answer.
+    """
+    return _END.split(_BLOCK.sub("\n", reply))[-1].strip()
+
+
+def open_mark(prompt: str) -> tuple[str, str] | None:
+    """Return the marks of the block that a prompt leaves open at its end; None where none is."""
+    text = prompt.rstrip()
+    return next((marks for marks in MARKS if text.endswith(marks[0])), None)
+
+
+class ThinkingFlow:
+    """Takes the thinking block off a reply as it grows.
+
+    A block counts at the beginning only: later on the marks are text like any other.
+    """
+
+    def __init__(self, marks: tuple[str, str] | None = None) -> None:
+        """Begin a reply, inside a block where the prompt opened one with `marks`."""
+        self._state: Literal["start", "thinking", "behind", "speaking"]
+        self._state = "start" if marks is None else "thinking"
+        self._end = "" if marks is None else marks[1]
+        self._held = ""
+        self.thought = ""
+        """What was thought so far."""
+
+    @property
+    def thinking(self) -> bool:
+        """Whether the block is open."""
+        return self._state == "thinking"
+
+    @property
+    def end(self) -> str:
+        """The mark that ends the open block."""
+        return self._end
+
+    def push(self, text: str) -> str:
+        """Take text; return what of it is known to be spoken."""
+        if self._state == "speaking":
+            return text
+        self._held += text
+        if self._state == "start":
+            self._begin()
+        if self._state == "thinking":
+            self._think()
+        if self._state == "behind":
+            self._held = self._held.lstrip()
+            if self._held:
+                self._state = "speaking"
+        return self._take() if self._state == "speaking" else ""
+
+    def flush(self) -> str:
+        """Return what is held back and spoken: no more text will come."""
+        if self._state == "thinking":
+            self.thought += self._take()
+        return self._take()
+
+    def _begin(self) -> None:
+        said = self._held.lstrip()
+        for begin, end in MARKS:
+            if said.startswith(begin):
+                self._state, self._end, self._held = "thinking", end, said[len(begin) :]
+                return
+        if not any(begin.startswith(said) for begin, _ in MARKS):
+            self._state = "speaking"
+
+    def _think(self) -> None:
+        thought, mark, rest = self._held.partition(self._end)
+        if mark:
+            self.thought += thought
+            self._state, self._held = "behind", rest
+            return
+        keep = next(n for n in range(len(self._end) - 1, -1, -1) if thought.endswith(self._end[:n]))
+        cut = len(thought) - keep
+        self.thought += thought[:cut]
+        self._held = thought[cut:]
+
+    def _take(self) -> str:
+        held, self._held = self._held, ""
+        return held
+
+
+class Examples(NamedTuple):
+    """What a prompt's examples say."""
+
+    questions: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
+
+
+class PromptParts(NamedTuple):
+    """The parts of a prompt that a reply may copy."""
+
+    question: str = ""
+    examples: Examples = Examples()
+    observed: str = ""
+    """Text that may support an answer: the passages, or what was found so far."""
+
+
+NO_PARTS = PromptParts()
+"""Of a prompt nothing is known."""
+
+EchoKind = Literal["", "delimiter", "question", "placeholder", "example"]
+
+_LONGEST = 2000
+"""Characters of a text that may be an echo; what is longer says something of its own."""
+_DELIMITER = re.compile(
+    r"[\W_]{0,9}(?:passage|knowledge|sentence|document)s? ?\d{1,4}(?: title ?=.*)?[\W_]{0,9}"
+    r"|\W{0,9}< ?/? ?(?:passage|knowledge|question|answer|context|candidate)s?\b[^>]*>?\W{0,9}",
+    re.IGNORECASE,
+)
+_MARKED_QUESTION = re.compile(r"[\W_]{0,9}(?:question|q)[*_ ]{0,4}[:：]", re.IGNORECASE)
+_PLACEHOLDER = re.compile(
+    r"(?:(?:its|the|a|an|your|my|first|second|third|next|some|final|short|insert|write|give)[ ]){0,3}"
+    r"(?:answer|query|claim|sub-?question|search (?:query|text)|text)(?:[ ](?:here|text))?"
+    r"|a (?:name|date|number|phrase)|the first question"
+    r"|a name,? a date,? a number,? or a phrase",
+    re.IGNORECASE,
+)
+_EDGES = " \t\r\n.,:;!?…*_`\"'“”‘’()[]{}<>-"
+_YES_NO = frozenset({"yes", "no", "true", "false"})
+_POLAR = re.compile(
+    r"(?:^|[,;:] )(?:is|are|was|were|am|do|does|did|can|could|will|would|has|have|had|should|may"
+    r"|might|must)\b",
+    re.IGNORECASE,
+)
+
+
+def is_echo(said: str, parts: PromptParts = NO_PARTS) -> bool:
+    """Tell whether an answer, a query or a claim is an echo of the prompt; see `echo_of`."""
+    return bool(echo_of(said, parts))
+
+
+def echo_of(said: str, parts: PromptParts = NO_PARTS) -> EchoKind:
+    """Return what of the prompt `said` is an echo of, or "".
+
+    * `delimiter`: the mark around a passage, with or without its title, or its number.
+    * `placeholder`: "its query", "the answer", `[your answer here]`.
+    * `question`: the question itself, word for word.
+    * `example`: what an example of the prompt answers, asks or searches, word for word, where
+      neither the question nor anything observed holds it. Yes and No count only where the
+      question does not ask for them.
+
+    Args:
+        said: What was read off a reply.
+        parts: What the prompt said.
+    """
+    text = " ".join(said[: _LONGEST + 1].split())
+    if not text or len(text) > _LONGEST:
+        return ""
+    if _DELIMITER.fullmatch(text):
+        return "delimiter"
+    if _PLACEHOLDER.fullmatch(text.strip(_EDGES)):
+        return "placeholder"
+    plain = normalize_answer(_MARKED_QUESTION.sub("", text, count=1))
+    if not plain:
+        return ""
+    asked = normalize_answer(parts.question[:_LONGEST])
+    if plain == asked:
+        return "question"
+    return "example" if _of_example(plain, asked, parts) else ""
+
+
+def examples_in(
+    text: str, *, questions: str = "", answers: str = "", queries: str = ""
+) -> Examples:
+    """Return what a prompt's examples say, found by patterns with one group each."""
+    found = (tuple(re.findall(one, text)) if one else () for one in (questions, answers, queries))
+    return Examples(*found)
+
+
+def _of_example(plain: str, asked: str, parts: PromptParts) -> bool:
+    """Is a normalised text an example's, and supported by nothing else?"""
+    examples = parts.examples
+    if plain not in {normalize_answer(one) for group in examples for one in group}:
+        return False
+    if asked in {normalize_answer(one) for one in examples.questions}:
+        return False
+    if plain in _YES_NO:
+        return not _POLAR.search(parts.question)
+    seen = normalize_answer(f"{parts.question}\n{parts.observed}")
+    return f" {plain} " not in f" {seen} "

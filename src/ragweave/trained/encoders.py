@@ -1,0 +1,249 @@
+"""What a folder with a trained encoder may hold: checked before any library looks at it.
+
+Running a trained encoder: token ids in, logits out, by torch or by ONNX.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragweave.errors import MissingExtraError, ModelError, UsageError
+from ragweave.tools.scorers.huggingface import quiet
+from ragweave.trained.card import check_safe
+from ragweave.trained.weights import best_device, check_kernels, check_no_adapter
+
+WEIGHTS = "model.safetensors"
+ONNX = "model.onnx"
+
+_OWN = "sentence_transformers."
+_ACTIVATIONS = "torch.nn.modules."
+
+
+def check_encoder(folder: str | Path) -> None:
+    """Check that a folder holds an encoder whose loading runs no code that came with it.
+
+    Raises:
+        UsageError: There are no weights, or something could run; the text names the file.
+    """
+    root = Path(folder)
+    check_safe(root)
+    check_configurations(root)
+    if not (root / WEIGHTS).is_file():
+        raise UsageError(f"{root}: no {WEIGHTS} in it")
+
+
+def check_configurations(folder: str | Path) -> None:
+    """Check that an encoder's configurations name nothing that is imported or fetched.
+
+    No class outside sentence-transformers and torch may be named (sentence-transformers before 6
+    imports whatever a local folder names), no kernels, and no adapters: theirs can name modules.
+
+    Raises:
+        UsageError: One does; the text names the file.
+    """
+    root = Path(folder)
+    check_no_adapter(root)
+    for name in _classes(root / "modules.json"):
+        if not name.startswith(_OWN):
+            raise UsageError(
+                f"{root}: modules.json names {name!r}, which is no class of sentence-transformers"
+            )
+    for file in ("config.json", "config_sentence_transformers.json"):
+        activation = _activation(root / file)
+        if activation is not None and not activation.startswith(_ACTIVATIONS):
+            raise UsageError(
+                f"{root}: {file} names {activation!r}, which is no activation of torch"
+            )
+    check_kernels(root, _read(root / "config.json", {}))
+
+
+def _classes(path: Path) -> list[str]:
+    modules = _read(path, [])
+    if not isinstance(modules, list) or not all(isinstance(one, dict) for one in modules):
+        raise UsageError(f"{path}: is no list of modules")
+    return [str(one.get("type")) for one in modules]
+
+
+def _activation(path: Path) -> str | None:
+    """Return the class that a configuration names for the last step, if it names one."""
+    fields = _read(path, {})
+    if not isinstance(fields, dict):
+        raise UsageError(f"{path}: is no configuration")
+    inner = fields.get("sentence_transformers")
+    for holder in (fields, inner if isinstance(inner, dict) else {}):
+        for name in ("activation_fn", "sbert_ce_default_activation_function"):
+            if holder.get(name) is not None:
+                return str(holder[name])
+    return None
+
+
+def _read(path: Path, default: Any) -> Any:
+    if not path.is_file():
+        return default
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read ({type(error).__name__})") from error
+
+
+Features = Mapping[str, NDArray[np.int64]]
+"""`input_ids`, `attention_mask`, … of a batch, each (rows, tokens)."""
+
+Run = Callable[[Features], NDArray[np.float32]]
+"""Gives the logits of a batch, (rows,)."""
+
+_FEATURE = "A trained encoder"
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Load an encoder's fast tokenizer.
+
+    Raises:
+        MissingExtraError: transformers is not installed.
+        ModelError: There is none that can be read, or a slow one alone.
+    """
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise MissingExtraError(_FEATURE, "hf") from error
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            str(folder), trust_remote_code=False, local_files_only=True
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{folder}: its tokenizer cannot be read ({in_short(error)})") from error
+    if not tokenizer.is_fast:
+        raise ModelError(
+            f"{folder}: its tokenizer gives no offsets; a fast one (tokenizer.json) does"
+        )
+    return tokenizer
+
+
+def load_torch_model(folder: Path) -> Any:
+    """Load the encoder and its head as a torch module that gives `logits` of one label.
+
+    Raises:
+        MissingExtraError: transformers or torch is not installed.
+        ModelError: The weights can't be read or are not whole, or have more than one label.
+    """
+    model = read_encoder(folder, "AutoModelForSequenceClassification")
+    if model.config.num_labels != 1:
+        raise ModelError(f"{folder}: has {model.config.num_labels} labels where one is needed")
+    return model.eval()
+
+
+def read_encoder(folder: Path, auto: str, *, new: str | None = None) -> Any:
+    """Read an encoder's weights, from safetensors alone, by one of transformers' auto classes.
+
+    Args:
+        folder: The model's folder.
+        auto: Name of the class.
+        new: How the names of weights begin that the folder may lack.
+
+    Raises:
+        MissingExtraError: transformers or torch is not installed.
+        ModelError: The weights can't be read or are not whole.
+    """
+    try:
+        import torch
+        import transformers
+        from safetensors import SafetensorError
+    except ImportError as error:
+        raise MissingExtraError(_FEATURE, "hf") from error
+    with quiet():
+        try:
+            model, loaded = getattr(transformers, auto).from_pretrained(
+                str(folder),
+                trust_remote_code=False,
+                use_safetensors=True,
+                local_files_only=True,
+                dtype=torch.float32,
+                output_loading_info=True,
+            )
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            raise ModelError(f"{folder}: its weights cannot be read ({in_short(error)})") from error
+    missing = sorted(
+        one for one in loaded["missing_keys"] if new is None or not one.startswith(new)
+    )
+    if missing:
+        raise ModelError(f"{folder}: its weights are not whole (no {', '.join(missing[:3])})")
+    return model
+
+
+def torch_run(folder: Path, device: str) -> Run:
+    """Return what runs the torch weights on a device (errors as `load_torch_model`).
+
+    Raises:
+        UsageError: There is no such device.
+    """
+    model = load_torch_model(folder)
+    import torch
+
+    place = best_device() if device == "auto" else device
+    try:
+        return model_run(model.to(torch.device(place)))
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"device {device!r} is not to be had ({in_short(error)})") from error
+
+
+def model_run(model: Any) -> Run:
+    """Return what runs a torch model where it is; it may be trained in between."""
+    import torch
+
+    def run(features: Features) -> NDArray[np.float32]:
+        place = model.eval().device
+        with torch.inference_mode():
+            given = {name: torch.from_numpy(one).to(place) for name, one in features.items()}
+            logits: NDArray[np.float32] = model(**given).logits[:, 0].float().cpu().numpy()
+        return logits
+
+    return run
+
+
+def onnx_run(file: Path) -> Run:
+    """Return what runs an ONNX file on the CPU.
+
+    Raises:
+        MissingExtraError: onnxruntime is not installed.
+        ModelError: It can't be read.
+    """
+    try:
+        import onnxruntime
+        from onnxruntime.capi import onnxruntime_pybind11_state as runtime
+    except ImportError as error:
+        raise MissingExtraError("The ONNX form of a part", "train") from error
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(
+            str(file), settings, providers=["CPUExecutionProvider"]
+        )
+    except (
+        runtime.Fail,
+        runtime.InvalidArgument,
+        runtime.InvalidGraph,
+        runtime.InvalidProtobuf,
+        runtime.NoSuchFile,
+        runtime.NotImplemented,
+        runtime.RuntimeException,
+    ) as error:
+        raise ModelError(f"{file}: cannot be read ({in_short(error)})") from error
+    names = [one.name for one in session.get_inputs()]
+
+    def run(features: Features) -> NDArray[np.float32]:
+        (logits,) = session.run(None, {name: features[name] for name in names})
+        found: NDArray[np.float32] = logits[:, 0]
+        return found
+
+    return run
+
+
+def in_short(error: BaseException) -> str:
+    """Return an error's text on one line, cut where it is long."""
+    return " ".join(str(error).split())[:200]

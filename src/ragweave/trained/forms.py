@@ -1,0 +1,251 @@
+"""The text forms of trained parts: what each role reads and writes, in training and in use.
+
+Sources: SlimPLM, sections 3.2 and 3.3, in the layout of its released prompts (`(( ))` marks, without
+their typos and date); FILCO, sections 2.3 and 2.4 and its released code's lines. Drafts and
+passages are untrusted data, written on one line each, so that none can open a line of its own.
+
+Texts cut to a number of tokens, at the ends of words.
+
+What a trained judge, rewriter or generator replies to a task.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_core.documents import Document
+
+from ragweave.errors import UsageError
+from ragweave.tools.filters import apply_spans
+from ragweave.tools.filters.oracles import CAUSAL_LEAD, context_line, question_line
+from ragweave.tools.filters.spans import Span
+from ragweave.tools.models.tasks import Task, TaskName, TaskPassage
+from ragweave.tools.text.untrusted import one_line, untrusted
+from ragweave.trained.card import PartRole
+
+if TYPE_CHECKING:
+    from ragweave.trained.card import Scoring
+    from ragweave.trained.writers import TextWriter
+
+
+KNOWN = "<Known(True)>"
+UNKNOWN = "<Known(False)>"
+
+LEADS: MappingProxyType[PartRole, str] = MappingProxyType(
+    {
+        "judge": "\nRetrieval Necessity Judgment Output: ",
+        "rewriter": "\nQuery Rewrite Output: ",
+        "filter": "\nfiltered context: ",
+        "generator": CAUSAL_LEAD,
+    }
+)
+"""What a causal model reads between input and output; a seq2seq model has them apart anyway."""
+
+
+class PartInput(NamedTuple):
+    """What a part reads; only `body` may be cut, at its end, where the whole is too long."""
+
+    head: str
+    body: str
+    tail: str = ""
+
+    @property
+    def text(self) -> str:
+        """The whole, uncut."""
+        return self.head + self.body + self.tail
+
+
+def judge_input(question: str, draft: str) -> PartInput:
+    """Return what the judge and the rewriter read: the draft answer, then the question."""
+    return PartInput("Coarse answer: ((", clean(draft), f"))\nQuestion: (({clean(question)}))")
+
+
+def filter_input(question: str, passages: Iterable[Document]) -> PartInput:
+    """Return what the context filter reads: the question, then the passages, a line each."""
+    head = f"{question_line(_spaced(question))}\n{context_line('')}"
+    return PartInput(head, "\n".join(map(passage_line, passages)))
+
+
+def generator_input(question: str, passages: Sequence[Document]) -> PartInput:
+    """Return what the generator reads: the context, where there is any, then the question."""
+    line = question_line(_spaced(question))
+    if not passages:
+        return PartInput(line, "")
+    return PartInput(context_line(""), context_text(passages), f"\n{line}")
+
+
+def verdict(known: bool) -> str:
+    """Return what the judge writes."""
+    return KNOWN if known else UNKNOWN
+
+
+def filter_target(spans: Iterable[Span]) -> str:
+    """Return what the filter writes: the kept spans as its input shows them; "" for none."""
+    return " ".join(clean(span["text"]) for span in spans)
+
+
+def kept_passages(passages: Sequence[Document], spans: Iterable[Span]) -> list[Document]:
+    """Return the passages that the generator reads: their kept spans, or all where none is kept."""
+    return apply_spans(passages, spans).passages
+
+
+def documents(passages: Iterable[TaskPassage]) -> list[Document]:
+    """Return a task's or a training row's passages as documents."""
+    return [
+        Document(page_content=one["text"], id=one["id"], metadata={"title": one["title"]})
+        for one in passages
+    ]
+
+
+def context_text(passages: Iterable[Document]) -> str:
+    """Write all passages on one line, so that none can open a `question:` line of its own."""
+    return " ".join(map(passage_line, passages))
+
+
+def passage_line(passage: Document) -> str:
+    """Write a passage on one line: `title: text`, or the text alone where it has no title."""
+    title = one_line(str(passage.metadata.get("title") or ""))
+    text = clean(passage.page_content)
+    return f"{title}: {text}" if title else text
+
+
+def clean(text: str) -> str:
+    """Return untrusted text on one line, as every input and every copied target shows it."""
+    return _spaced(untrusted(text))
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+class Fitting(NamedTuple):
+    """A text that fits."""
+
+    text: str
+    tokens: list[int]
+    """As the tokenizer gives them, special ones too where they were asked for."""
+    cut: bool
+
+
+def fit_input(tokenizer: Any, given: PartInput, limit: int) -> Fitting:
+    """Cut the body of an input so that the whole takes at most `limit` tokens, special ones too.
+
+    FILCO's code cuts the tokens of the whole text at their end, which for the generator is the
+    question; here the question stays, and the context loses its end.
+
+    Raises:
+        UsageError: Head and tail alone are longer.
+    """
+
+    def tokens(body: str) -> list[int]:
+        return _tokens(tokenizer, given.head + body + given.tail)
+
+    whole = tokens(given.body)
+    if len(whole) <= limit:
+        return Fitting(given.text, whole, False)
+    least = tokens("")
+    if len(least) > limit:
+        raise UsageError(
+            f"the question alone is longer than the {limit} tokens that the model reads: "
+            f"{(given.head + given.tail)[:80]!r}"
+        )
+    share = (limit - len(least)) / max(1, len(whole) - len(least))
+    body = _longest(given.body, lambda text: len(tokens(text)) <= limit, share)
+    return Fitting(given.head + body + given.tail, tokens(body), True)
+
+
+def fit_target(tokenizer: Any, target: str, limit: int) -> Fitting:
+    """Cut a target to `limit` tokens, of which the end token, which is not put there, is one."""
+    whole = _tokens(tokenizer, target, special=False)
+    if len(whole) < limit:
+        return Fitting(target, whole, False)
+
+    def fits(text: str) -> bool:
+        return len(_tokens(tokenizer, text, special=False)) < limit
+
+    text = _longest(target, fits, (limit - 1) / len(whole))
+    return Fitting(text, _tokens(tokenizer, text, special=False), True)
+
+
+def _tokens(tokenizer: Any, text: str, *, special: bool = True) -> list[int]:
+    return list(tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"])
+
+
+def _longest(text: str, fits: Callable[[str], bool], share: float) -> str:
+    """Return the longest beginning of `text` that fits, at a word's end where one fits.
+
+    Args:
+        text: What is too long.
+        fits: Whether a beginning fits.
+        share: About how much of the text will.
+    """
+    ends = [match.end() for match in re.finditer(r"\S+", text)]
+    guess = bisect_right(ends, int(share * len(text))) - 1
+    found = _last(ends, lambda end: fits(text[:end]), guess)
+    if found == 0 and ends:
+        found = _last(range(1, ends[0] + 1), lambda end: fits(text[:end]), 0)
+    return text[:found]
+
+
+def _last(ends: Sequence[int], fits: Callable[[int], bool], guess: int) -> int:
+    """Return the last end that fits, or 0: by growing steps from a guess, then by halving."""
+    low, high = -1, len(ends)
+    place, step = guess, 1
+    while low + 1 < high:
+        place = min(max(place, low + 1), high - 1)
+        if fits(ends[place]):
+            low = place
+        else:
+            high = place
+        bounded = low >= 0 and high < len(ends)
+        place = (low + high) // 2 if bounded else low + step if low >= 0 else high - step
+        step *= 2
+    return ends[low] if low >= 0 else 0
+
+
+TASKS: Mapping[PartRole, TaskName] = MappingProxyType(
+    {"judge": "judge", "rewriter": "rewrite", "generator": "answer"}
+)
+"""The one task of each role; a filter has none, it is no chat model."""
+
+
+class PartReply(NamedTuple):
+    """A reply, what it cost, and what else there is to tell of it."""
+
+    text: str
+    input_tokens: int
+    output_tokens: int
+    about: dict[str, Any]
+
+
+def scored_verdict(scorer: Scoring, task: Task, threshold: float) -> PartReply:
+    """Return the verdict of a judge that scores: known where the probability is above `threshold`.
+
+    Source: SlimPLM, section 3.2; the probability in the place of the released code's margin.
+    """
+    pair = (task["question"], task.get("draft", ""))
+    probability = scorer.score([pair])[0]
+    text = verdict(probability > threshold)
+    about = {"probability": probability, "threshold": threshold, "finish_reason": "stop"}
+    return PartReply(text, sum(scorer.count([pair])), 0, about)
+
+
+def written_reply(writer: TextWriter, task: Task, limit: int | None) -> PartReply:
+    """Return what a part that writes text replies; `limit` is the most tokens, None: its own."""
+    written = writer.write([task_input(task)], limit)[0]
+    about = {
+        "finish_reason": "stop" if written.finished else "length",
+        "input_cut": written.cut,
+    }
+    return PartReply(written.text, written.input_tokens, written.output_tokens, about)
+
+
+def task_input(task: Task) -> PartInput:
+    """Return the text form of a task, the one that the part was trained on."""
+    if task["task"] == "answer":
+        return generator_input(task["question"], documents(task.get("passages", [])))
+    return judge_input(task["question"], task.get("draft", ""))

@@ -1,0 +1,176 @@
+"""The judge of kind `linear`: what it reads off a question and its draft, and its one line.
+
+What a linear judge has learnt, and the two files that hold it: safetensors and JSON.
+
+The linear judge: one weighted sum over what was read, and the probability that it means.
+
+Loading a linear judge from its folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragweave.errors import ModelError, UsageError
+from ragweave.tools.files import replacing, write_atomic
+from ragweave.trained.card import JUDGES, check_safe, read_card
+from ragweave.trained.judge_reading import (
+    COLUMNS,
+    Array,
+    Encoder,
+    Read,
+    Reference,
+    load_encoder,
+    read_pairs,
+    texts_of,
+)
+
+WEIGHTS, ABOUT = "judge.safetensors", "judge.json"
+
+_MOMENTS = ("question_mean", "question_cov", "name_mean", "name_cov")
+
+
+@dataclass(frozen=True)
+class LinearWeights:
+    """Weights of the surface columns and of the vectors, a bias, and what is usual."""
+
+    surface: Array
+    """(len(COLUMNS),)"""
+    meaning: Array
+    """(2d,)"""
+    bias: float
+    reference: Reference
+
+    def logits(self, read: Read) -> Array:
+        """Return the logit of each row, calibrated: its sigmoid is the probability of known."""
+        total: Array = read.surface @ self.surface + read.meaning @ self.meaning + self.bias
+        return total
+
+
+def write_weights(folder: Path, weights: LinearWeights) -> None:
+    """Write a judge's weights into its folder, beside the names of what they weigh."""
+    from safetensors.numpy import save_file
+
+    arrays = {
+        "surface": weights.surface,
+        "meaning": weights.meaning,
+        "bias": np.array([weights.bias]),
+        **{name: getattr(weights.reference, name) for name in _MOMENTS},
+    }
+    plain = {name: np.ascontiguousarray(one, dtype=np.float64) for name, one in arrays.items()}
+    with replacing(folder / WEIGHTS) as draft:
+        save_file(plain, draft)
+    about = {"columns": list(COLUMNS), "dimension": len(weights.meaning) // 2}
+    write_atomic(folder / ABOUT, json.dumps(about, indent=2) + "\n")
+
+
+def read_weights(folder: Path, dimension: int) -> LinearWeights:
+    """Read a judge's weights.
+
+    Args:
+        folder: The part's folder.
+        dimension: Length of the encoder's vectors.
+
+    Raises:
+        ModelError: They are missing, damaged, or were learnt with another encoder or of other
+            features than this version reads.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        found: dict[str, Any] = load_file(folder / WEIGHTS)
+    except (OSError, ValueError, SafetensorError) as error:
+        message = " ".join(str(error).split())[:200]
+        raise ModelError(f"{folder}: its weights can't be read ({message})") from error
+    if not isinstance(about, dict) or about.get("columns") != list(COLUMNS):
+        raise ModelError(
+            f"{folder}: weighs other features than this ragweave reads: train it again"
+        )
+    if about.get("dimension") != dimension:
+        raise ModelError(
+            f"{folder}: was trained on vectors of {about.get('dimension')} numbers, and its base "
+            f"model gives {dimension}"
+        )
+    _check(folder, found, dimension)
+    return LinearWeights(
+        found["surface"],
+        found["meaning"],
+        float(found["bias"][0]),
+        Reference(*(found[name] for name in _MOMENTS)),
+    )
+
+
+def _check(folder: Path, found: dict[str, Any], dimension: int) -> None:
+    shapes = {
+        "surface": (len(COLUMNS),),
+        "meaning": (2 * dimension,),
+        "bias": (1,),
+        **dict.fromkeys(("question_mean", "name_mean"), (dimension,)),
+        **dict.fromkeys(("question_cov", "name_cov"), (dimension, dimension)),
+    }
+    for name, shape in shapes.items():
+        if name not in found or found[name].shape != shape or not np.isfinite(found[name]).all():
+            raise ModelError(f"{folder}: its weights are not whole ({name})")
+
+
+_BATCH = 16
+
+
+class LinearScorer:
+    """Scores pairs of question and draft; safe under threads.
+
+    Ours, in no paper: it stands in the place of SlimPLM's fine-tuned judge where a laptop has to
+    do. Its features are in `COLUMNS`, so that what it goes by can be looked at.
+    """
+
+    def __init__(self, encoder: Encoder, weights: LinearWeights) -> None:
+        """Take the encoder that the weights were learnt with."""
+        self._encoder, self._weights = encoder, weights
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return the probability that each draft is known, in [0, 1], in order."""
+        return [float(1 / (1 + np.exp(-logit))) for logit in np.clip(self.logits(pairs), -500, 500)]
+
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return what stands before the sigmoid, in order."""
+        found: list[float] = []
+        for first in range(0, len(pairs), _BATCH):
+            read = read_pairs(pairs[first : first + _BATCH], self._encoder, self._weights.reference)
+            found += self._weights.logits(read).tolist()
+        return found
+
+    def count(self, pairs: Sequence[tuple[str, str]]) -> list[int]:
+        """Return the tokens that the encoder reads of each pair: drafts, sentences, candidates."""
+        return [self._encoder.count(list(dict.fromkeys(texts_of(*one).all()))) for one in pairs]
+
+
+def load_linear_scorer(folder: str | Path, device: str = "auto") -> LinearScorer:
+    """Load a linear judge and the embedding model that it was trained with.
+
+    Nothing in either folder is run, and nothing is downloaded.
+
+    Args:
+        folder: The part's folder.
+        device: Where the embedding model runs: `auto`, `cpu`, `cuda`, `cuda:1`.
+
+    Raises:
+        UsageError: The folder is no finished judge of this kind, or something in it could run.
+        MissingExtraError: sentence-transformers, or the packaged MiniLM, is not installed.
+        ModelError: Weights or embedding model can't be read, or do not fit each other.
+    """
+    path = Path(folder)
+    card = read_card(path, "judge")
+    if card.kind not in JUDGES:
+        wanted = " or ".join(JUDGES)
+        raise UsageError(f"{path}: is a {card.kind}, and a {wanted} judge is wanted here")
+    check_safe(path)
+    encoder = load_encoder(card.base, path, device)
+    return LinearScorer(encoder, read_weights(path, encoder.dimension))

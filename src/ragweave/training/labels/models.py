@@ -1,0 +1,212 @@
+"""What is written down of a model: its spec without keys.
+
+Model calls of a labelling: the graphs' own steps, run one at a time with their retries.
+
+Draft answers: written by a proxy model, or a field of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
+
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from typing_extensions import TypedDict
+
+from ragweave.errors import UsageError
+from ragweave.nodes.ask import Ask, Prompt, Reply
+from ragweave.nodes.judge import NecessityOptions
+from ragweave.nodes.proxy import PROXY_PROMPTS, draft_step, settings
+from ragweave.nodes.replies import cut_off
+from ragweave.nodes.step import Context, Step
+from ragweave.state import Update
+from ragweave.tools.models import ChatModel, Models
+from ragweave.tools.models.tasks import Task
+from ragweave.tools.text.untrusted import untrusted
+from ragweave.training.labels.labeler import Once
+from ragweave.training.labels.source import Bad, Item
+
+_SECRET = re.compile(r"key|token$|secret|password|passwd|credential|authorization", re.IGNORECASE)
+_COUNTS = re.compile(r"(?:max|min|n)_|_(?:count|limit)$|tokens$", re.IGNORECASE)
+
+
+def redacted(spec: str) -> str:
+    """Return a spec without what must not be written down: keys, tokens, passwords in addresses.
+
+    A setting that names a secret loses its value; an address loses its user and password, and its
+    own settings are treated alike.
+    """
+    head, mark, query = spec.partition("?")
+    if not mark:
+        return _address(head) if "://" in head else head
+    kept = [
+        f"{name}={'***' if _is_secret(name) else _value(value)}"
+        for name, value in parse_qsl(query, keep_blank_values=True)
+    ]
+    return f"{_address(head) if '://' in head else head}?{'&'.join(kept)}"
+
+
+def _is_secret(name: str) -> bool:
+    return bool(_SECRET.search(name)) and not _COUNTS.search(name)
+
+
+def _value(value: str) -> str:
+    shown = _address(value) if "://" in value else value
+    return quote(shown, safe=":/*@,;[]{}\"'+.~-_ ")
+
+
+def _address(text: str) -> str:
+    parts = urlsplit(text)
+    host = parts.netloc.rpartition("@")[2]
+    query = "&".join(
+        f"{name}={'***' if _is_secret(name) else value}"
+        for name, value in parse_qsl(parts.query, keep_blank_values=True)
+    )
+    return urlunsplit((parts.scheme, host, parts.path, query, parts.fragment))
+
+
+OPTIONS = NecessityOptions()
+"""SlimPLM's options with the paper's values."""
+
+
+class _State(TypedDict, total=False):
+    question: str
+    resolved_answer_type: str
+    heuristic_answer: str
+    earlier: str
+    errors: str
+    reply: dict[str, Any]
+
+
+class _Update(Update, total=False):
+    reply: dict[str, Any]
+
+
+def draft_settings() -> dict[str, Any]:
+    """Return the settings that drafts are written with."""
+    return settings(OPTIONS)
+
+
+class Drafter:
+    """Writes draft answers as SlimPLM's proxy does (node `draft`)."""
+
+    def __init__(self, proxy: ChatModel) -> None:
+        """Take the proxy model."""
+        models = Models(answer=proxy)
+        self._graph = _alone(draft_step(models, PROXY_PROMPTS, OPTIONS), models)
+
+    async def draft(self, item: Item) -> dict[str, Any]:
+        """Return `{"text": …}`, the draft; an empty one where the proxy said nothing."""
+        kind = item.question.answer_type if item.question else "short"
+        done = await self._graph.ainvoke({"question": item.text, "resolved_answer_type": kind})
+        return {"text": done["heuristic_answer"]}
+
+
+class Teacher:
+    """Splits a draft into claims and queries under the paper's annotation rules (Table 8)."""
+
+    def __init__(self, teacher: ChatModel) -> None:
+        """Take the teacher model."""
+        models = Models(answer=teacher)
+        question = Ask[Any, NecessityOptions](
+            name="rewrite", role="rewrite", prompt=_rewrite_prompt, update=_reply
+        )
+        self._graph = _alone(question.step(models, OPTIONS), models)
+
+    async def annotate(
+        self, question: str, draft: str, earlier: str = "", errors: str = ""
+    ) -> dict[str, Any]:
+        """Return `{"text": …, "cut": …}`, the teacher's reply and whether it hit its limit.
+
+        Args:
+            question: The user's question.
+            draft: The draft answer.
+            earlier: The teacher's earlier reply, where it is asked again.
+            errors: What was wrong with that reply.
+        """
+        given = {
+            "question": question,
+            "heuristic_answer": draft,
+            "earlier": earlier,
+            "errors": errors,
+        }
+        reply: dict[str, Any] = (await self._graph.ainvoke(given))["reply"]
+        return reply
+
+
+def _alone(step: Step[Any, Any], models: Models) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return a graph of one node, for its retries."""
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(_State)
+    graph.add_node("step", step, retry_policy=models.retry)
+    graph.add_edge(START, "step")
+    graph.add_edge("step", END)
+    return graph.compile()
+
+
+def _rewrite_prompt(state: Any, _options: NecessityOptions) -> Prompt:
+    draft = state["heuristic_answer"]
+    task: Task = {"task": "rewrite", "question": state["question"], "draft": draft}
+    values = {"question": state["question"], "draft": untrusted(draft)}
+    template = PROXY_PROMPTS["rewrite"]
+    if state["errors"]:
+        said = [AIMessage(state["earlier"]), HumanMessage(_again(state["errors"]))]
+        template = ChatPromptTemplate([*template.messages, *said])
+    return Prompt(template, task, values)
+
+
+def _again(errors: str) -> str:
+    return (
+        f"That breaks the rules:\n{errors}\n"
+        "Write the whole reply again in the same format, with these faults mended and nothing "
+        "else changed."
+    )
+
+
+def _reply(_state: Any, reply: Reply, _context: Context[NecessityOptions]) -> _Update:
+    return {"reply": {"text": reply.text, "cut": cut_off(reply.message)}}
+
+
+class Drafts:
+    """Where the drafts of a labelling come from."""
+
+    def __init__(self, proxy: ChatModel | None, spec: str, field: str | None) -> None:
+        """Take a proxy model and its spec, or the name of a field.
+
+        Raises:
+            UsageError: Both or neither are given.
+        """
+        if (proxy is None) == (field is None):
+            raise UsageError(
+                "give --proxy MODEL, which writes drafts, or --draft FIELD, which has them"
+            )
+        self._drafter = Drafter(proxy) if proxy is not None else None
+        self._field = field
+        self.described: dict[str, Any] = (
+            {"draft": f"field {field}"} if field else {"draft": redacted(spec) or "a model"}
+        )
+        """What is written down of it."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether a model is asked."""
+        return self._drafter is not None
+
+    def check(self, item: Item) -> Bad | None:
+        """Say whether a row lacks its draft; an empty one is a draft."""
+        if self._field is None or isinstance(item.row.fields.get(self._field), str):
+            return None
+        found = ", ".join(map(str, item.row.fields))
+        error = item.row.fault(f"no text in {self._field!r}; found: {found}")
+        return Bad(item.at, item.data, "no draft", str(error))
+
+    async def of(self, item: Item, once: Once) -> str:
+        """Return the draft of a question."""
+        drafter = self._drafter
+        if drafter is None:
+            return str(item.row.fields[self._field or ""]).strip()
+        reply = await once("draft", lambda: drafter.draft(item))
+        return str(reply["text"]).strip()

@@ -1,1 +1,0 @@
-"""How trainers run, whatever they train: arguments, checkpoints, errors, progress, processes."""

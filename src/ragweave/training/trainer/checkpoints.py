@@ -1,0 +1,124 @@
+"""Checkpoints of a training: which is whole, and which is the newest.
+
+A trainer that stops before it spoils anything: no number as loss, no room on the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ragweave.tools.files import is_full_disk
+from ragweave.training.job import TrainingStoppedError
+from ragweave.training.trainer.arguments import any_process
+
+_STATE = "trainer_state.json"
+"""Written last: a checkpoint without it, or with half of it, was never finished."""
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return the step that a checkpoint was saved after."""
+    number = checkpoint.name.rpartition("-")[2]
+    return int(number) if number.isdigit() else -1
+
+
+def newest(folder: Path) -> Path | None:
+    """Return the newest whole checkpoint, or None."""
+    whole = [one for one in folder.glob("checkpoint-*") if _is_whole(one)]
+    return max(whole, key=step_of, default=None)
+
+
+def drop_broken(folder: Path) -> None:
+    """Remove checkpoints that were never finished."""
+    for one in folder.glob("checkpoint-*"):
+        if not _is_whole(one):
+            shutil.rmtree(one)
+
+
+def kept(folder: Path) -> str:
+    """Say which checkpoint is left, for an error's text."""
+    last = newest(folder)
+    if last is None:
+        return "no checkpoint had been saved"
+    return f"the last good checkpoint is {last}; --resume goes on from it"
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        state = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(state.get("global_step") == step_of(checkpoint))
+
+
+def guarded(trainer: Any, checkpoints: Path) -> Any:
+    """Return a subclass of a trainer that raises `TrainingStoppedError` in good time."""
+    import torch
+
+    class Guarded(trainer):  # type: ignore[misc]
+        def training_step(self, *args: Any, **more: Any) -> Any:
+            """Compute loss and gradients; stop before the weights take in what is no number."""
+            loss = super().training_step(*args, **more)
+            if any_process(not bool(torch.isfinite(loss).all())):
+                raise _no_number("loss", self.state.global_step + 1, checkpoints)
+            return loss
+
+        def _save_checkpoint(self, *args: Any, **more: Any) -> None:
+            for name, weight in self.model.named_parameters():
+                if weight.requires_grad and not bool(torch.isfinite(weight).all()):
+                    raise _no_number(f"weight {name}", self.state.global_step, checkpoints)
+            with room_needed(checkpoints, checkpoints / f"checkpoint-{self.state.global_step}"):
+                super()._save_checkpoint(*args, **more)
+
+    return Guarded
+
+
+@contextlib.contextmanager
+def room_needed(checkpoints: Path, written: Path | None = None) -> Iterator[None]:
+    """Turn a full disk's many errors into one; what was written of `written` is removed.
+
+    Raises:
+        TrainingStoppedError: The disk, or a quota, is full.
+    """
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        if not is_full_disk(error):
+            raise
+        if written is not None:
+            shutil.rmtree(written, ignore_errors=True)
+        raise TrainingStoppedError(
+            f"the disk is full, or a limit on file sizes is reached "
+            f"({written or checkpoints.parent}); {kept(checkpoints)}"
+        ) from error
+
+
+@contextlib.contextmanager
+def memory_needed(checkpoints: Path) -> Iterator[None]:
+    """Turn a GPU's lack of memory into an error that says what helps.
+
+    Raises:
+        TrainingStoppedError: The GPU's memory is full.
+    """
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise TrainingStoppedError(
+            f"the GPU's memory does not hold this training: lower micro_batch or max_input, or set "
+            f"gradient_checkpointing=true; {kept(checkpoints)}"
+        ) from error
+
+
+def _no_number(what: str, step: int, checkpoints: Path) -> TrainingStoppedError:
+    return TrainingStoppedError(
+        f"the {what} is no number after step {step}: lower learning_rate, set a warmup, or look at "
+        f"the rows; {kept(checkpoints)}"
+    )

@@ -1,0 +1,259 @@
+"""The decoder, stepped by hand: batches, shared beginnings, full contexts, failures.
+
+Replies are compared token for token across batch shapes. That holds without flash attention,
+where logits differ by about 1e-4; llama.cpp's flash attention for CPUs adds up in 16 bits, so
+logits differ by about 1e-2 and a near tie may fall the other way.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+
+from ragweave.errors import ModelError
+from ragweave.llamacpp.core import Core, CoreSettings
+from ragweave.llamacpp.decoder import Decoder
+from ragweave.llamacpp.gguf import read_gguf
+from ragweave.llamacpp.job import Finished, GenerationJob, Request, ScoreJob
+from ragweave.llamacpp.sampling import Sampling
+
+QUESTIONS = [
+    "the question and the answer",
+    "Answer the question with the passages below.",
+    "If the answer is not there, say Unknown.",
+    "one by one to find what is relevant",
+    "x",
+    "12 + 30 = ?",
+    "é à ü ß 漢字",
+    "the model reads the document and the user asks in the text " * 6,
+]
+
+
+SETTINGS = CoreSettings(n_threads=1, n_ctx=1024, n_batch=64, flash_attention=False)
+
+
+@pytest.fixture
+def core(tiny: Path):
+    made = Core(read_gguf(tiny), SETTINGS)
+    yield made
+    made.close()
+
+
+def job(core: Core, text: str, **settings):
+    events: list[object] = []
+    request = Request(**{"max_tokens": 20, **settings})
+    made = GenerationJob(core.vocabulary.encode(text), request, core.vocabulary, events.append)
+    return made, events
+
+
+def run(decoder: Decoder, *jobs) -> None:
+    for one in jobs:
+        decoder.add(one)
+    steps = 0
+    while decoder.busy:
+        decoder.step()
+        steps += 1
+        assert steps < 10_000
+
+
+def reply(made: GenerationJob) -> list[int]:
+    return made.tokens[len(made.prompt) :]
+
+
+def alone(core: Core, text: str, **settings) -> list[int]:
+    made, _ = job(core, text, **settings)
+    decoder = Decoder(core, 1, share=False)
+    run(decoder, made)
+    return reply(made)
+
+
+def test_greedy_replies_are_the_same_together_and_alone(core: Core) -> None:
+    expected = [alone(core, text) for text in QUESTIONS]
+    decoder = Decoder(core, len(QUESTIONS))
+    jobs = [job(core, text)[0] for text in QUESTIONS]
+    run(decoder, *jobs)
+    assert [reply(made) for made in jobs] == expected
+    # Together: prompts in a few batches, then one batch a token.
+    assert decoder.batches < 40
+
+
+def test_sampling_with_a_seed_does_not_depend_on_the_company(core: Core) -> None:
+    sampled = {"sampling": Sampling(temperature=0.8, top_p=0.9, seed=7)}
+    expected = alone(core, QUESTIONS[0], **sampled)
+    made, _ = job(core, QUESTIONS[0], **sampled)
+    others = [job(core, text, sampling=Sampling(temperature=1.0))[0] for text in QUESTIONS[1:]]
+    run(Decoder(core, 8), *others[:3], made, *others[3:])
+    assert reply(made) == expected
+
+
+def test_samples_of_one_prompt_compute_it_once(core: Core) -> None:
+    decoder = Decoder(core, 4)
+    jobs = [
+        job(core, QUESTIONS[-1], sampling=Sampling(temperature=1.0, seed=i))[0] for i in range(10)
+    ]
+    run(decoder, *jobs)
+    prompt = len(jobs[0].prompt)
+    # Each sample computes the prompt's last token anew, for its own logits, and its reply but for
+    # the last token.
+    assert decoder.computed == prompt + 9 + 10 * 19
+    assert [made.reused for made in jobs] == [0] + [prompt - 1] * 9
+    assert len({tuple(reply(made)) for made in jobs}) > 1
+
+
+def test_a_common_beginning_is_computed_once(core: Core) -> None:
+    head = QUESTIONS[-1]
+    decoder = Decoder(core, 8)
+    jobs = [job(core, head + text)[0] for text in QUESTIONS[:5]]
+    run(decoder, *jobs)
+    shared = len(core.vocabulary.encode(head))
+    assert all(made.reused >= shared - 2 for made in jobs[1:])
+    assert [reply(made) for made in jobs] == [alone(core, head + text) for text in QUESTIONS[:5]]
+
+
+def test_a_later_request_finds_the_beginning_kept(core: Core) -> None:
+    decoder = Decoder(core, 2)
+    first, _ = job(core, QUESTIONS[-1])
+    run(decoder, first)
+    # A dialogue goes on: the reply is part of the next prompt.
+    following = GenerationJob(
+        [*first.tokens, *core.vocabulary.encode(QUESTIONS[0])],
+        Request(max_tokens=5),
+        core.vocabulary,
+        [].append,
+    )
+    run(decoder, following)
+    assert following.reused == len(first.tokens) - 1
+
+
+def test_the_least_recently_used_prefix_goes_first(core: Core) -> None:
+    decoder = Decoder(core, 1, n_kept=1024)
+    long = [f"{text} {QUESTIONS[-1] * 3}" for text in ("a", "b", "c", "d", "e", "f")]
+    size = len(core.vocabulary.encode(long[0]))
+    fit = 1024 // (size + 20)
+    assert 2 <= fit < len(long) - 1
+    for text in long[: fit + 1]:
+        run(decoder, job(core, text)[0])
+    again, _ = job(core, long[fit])
+    run(decoder, again)
+    assert again.reused == size - 1
+    gone, _ = job(core, long[0])
+    run(decoder, gone)
+    assert gone.reused < 8
+
+
+def test_what_is_kept_is_bounded(core: Core) -> None:
+    decoder = Decoder(core, 1, n_kept=250)
+    long = [f"{text} {QUESTIONS[-1] * 2}" for text in ("a", "b", "c", "d")]
+    run(decoder, *(job(core, text)[0] for text in long))
+    size = len(core.vocabulary.encode(long[0]))
+    assert 125 < size < 250 - 20
+    again = [job(core, text)[0] for text in reversed(long)]
+    run(decoder, *again)
+    assert [made.reused > 8 for made in again] == [True, False, False, False]
+    # One that is longer than the bound is kept all the same: a dialogue goes on with it.
+    huge = QUESTIONS[-1] * 6
+    run(decoder, job(core, huge)[0])
+    following, _ = job(core, huge)
+    run(decoder, following)
+    assert following.reused == len(following.prompt) - 1
+
+
+def test_requests_that_outgrow_the_context_together_all_finish(core: Core) -> None:
+    texts = [f"{i} {QUESTIONS[-1]}" for i in range(6)]
+    expected = [alone(core, text, max_tokens=220) for text in texts]
+    decoder = Decoder(core, 6)
+    jobs = [job(core, text, max_tokens=220)[0] for text in texts]
+    assert sum(len(made.prompt) + 220 for made in jobs) > 1024
+    run(decoder, *jobs)
+    assert [len(reply(made)) for made in jobs] == [220] * 6
+    assert [reply(made)[:50] for made in jobs] == [tokens[:50] for tokens in expected]
+
+
+def test_a_reply_ends_where_the_context_ends(core: Core) -> None:
+    made, events = job(core, QUESTIONS[0], max_tokens=None)
+    run(Decoder(core, 2), made)
+    assert isinstance(events[-1], Finished)
+    assert events[-1].reason == "length"
+    assert len(made.tokens) == core.n_ctx + 1
+
+
+def test_every_token_counts_towards_max_tokens(core: Core) -> None:
+    # Bytes of unfinished characters show no text; they count all the same.
+    grammar = r"root ::= [\u4e00-\u9fff]*"
+    made, events = job(core, "x", max_tokens=7, grammar=grammar)
+    run(Decoder(core, 1), made)
+    assert isinstance(events[-1], Finished)
+    assert events[-1].reply_tokens <= 7
+    assert len(reply(made)) <= 7
+
+
+def test_prompts_go_in_beside_replies_in_progress(core: Core) -> None:
+    decoder = Decoder(core, 4)
+    writing, _ = job(core, QUESTIONS[0], max_tokens=30)
+    decoder.add(writing)
+    for _ in range(3):
+        decoder.step()
+    before = len(reply(writing))
+    decoder.add(job(core, QUESTIONS[-1] * 4, max_tokens=1)[0])
+    for _ in range(3):
+        decoder.step()
+    assert len(reply(writing)) == before + 3
+    assert decoder.running == 2
+
+
+def test_a_short_prompt_does_not_wait_for_a_long_one(core: Core) -> None:
+    decoder = Decoder(core, 4)
+    slow, _ = job(core, QUESTIONS[-1] * 8, max_tokens=1)
+    quick, events = job(core, QUESTIONS[0], max_tokens=1)
+    decoder.add(slow)
+    decoder.add(quick)
+    decoder.step()
+    assert isinstance(events[-1], Finished)
+    assert not reply(slow)
+
+
+def test_a_cancelled_request_frees_its_place(core: Core) -> None:
+    decoder = Decoder(core, 1)
+    first, heard = job(core, QUESTIONS[-1] * 4)
+    second, _ = job(core, QUESTIONS[0])
+    decoder.add(first)
+    decoder.add(second)
+    decoder.step()
+    first.cancel()
+    run(decoder)
+    assert heard == []
+    assert reply(second) == alone(core, QUESTIONS[0])
+
+
+def test_only_the_request_that_fails_fails(core: Core) -> None:
+    impossible, events = job(core, QUESTIONS[1], grammar=r"root ::= [^\x00-\UFFFFFFFF]")
+    good, _ = job(core, QUESTIONS[0])
+    run(Decoder(core, 4), impossible, good)
+    assert isinstance(events[-1], ModelError)
+    assert "can't be satisfied" in str(events[-1])
+    assert reply(good) == alone(core, QUESTIONS[0])
+
+
+def test_a_failed_batch_fails_only_the_faulty_request(core: Core) -> None:
+    # A token outside the vocabulary makes llama_decode refuse the whole batch.
+    events: list[object] = []
+    bad = GenerationJob([1, core.vocabulary.size + 5, 2], Request(), core.vocabulary, events.append)
+    good = [job(core, text)[0] for text in QUESTIONS[:3]]
+    run(Decoder(core, 8), good[0], bad, *good[1:])
+    assert isinstance(events[-1], ModelError)
+    assert "llama_decode returned -1" in str(events[-1])
+    assert [reply(made) for made in good] == [alone(core, text) for text in QUESTIONS[:3]]
+
+
+def test_scores_and_replies_share_batches(core: Core) -> None:
+    prompt, tail = (core.vocabulary.encode(text) for text in (QUESTIONS[1], QUESTIONS[2]))
+    single: list[object] = []
+    run(Decoder(core, 1, share=False), ScoreJob(prompt, tail, single.append))
+    both: list[object] = []
+    good, _ = job(core, QUESTIONS[0])
+    run(Decoder(core, 4), good, *(ScoreJob(prompt, tail, both.append) for _ in range(5)))
+    assert both == pytest.approx(single * 5, abs=1e-2 * len(tail))
+    assert reply(good) == alone(core, QUESTIONS[0])

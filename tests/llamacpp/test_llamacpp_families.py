@@ -1,0 +1,186 @@
+"""Model families: which sampling a file gets, and how thinking is switched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_core.messages import HumanMessage
+
+pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+
+from ragweave.errors import UsageError
+from ragweave.llamacpp import LlamaCppChat
+from ragweave.llamacpp.families import FAMILIES, family_of, looks_base
+from ragweave.llamacpp.gguf import GGUFFacts
+from ragweave.llamacpp.sampling import Sampler, Sampling
+from ragweave.tools.models.tasks import attach
+
+THINKS = (
+    "{% for m in messages %}{{ m.content }}{% endfor %}"
+    "{% if enable_thinking %}<think>\n{% else %}<think>\n\n</think>\n\n{% endif %}"
+)
+
+
+def facts(architecture: str, name: str, file: str = "m.gguf") -> GGUFFacts:
+    told = {"general.architecture": architecture, "general.name": name}
+    return GGUFFacts(Path(file), 0, told, 0)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "name", "family"),
+    [
+        ("qwen3", "Qwen3 0.6B Instruct", "Qwen3"),
+        ("qwen3moe", "Qwen3 30B A3B", "Qwen3"),
+        ("qwen35", "Qwen3.5 0.8B", "Qwen3.5"),
+        ("qwen2", "Qwen2.5 Coder 0.5B Instruct", "Qwen2.5"),
+        ("gemma3", "Gemma 3 1b It", "Gemma 3"),
+        ("gemma4", "Gemma 4 E2B It", "Gemma 4"),
+        ("llama", "Meta Llama 3.1 8B Instruct", "Llama 3"),
+        ("llama", "Llama-3.2-1B-Instruct", "Llama 3"),
+        ("llama", "Smollm2 135M 8k Lc100K Mix1 Ep2", "SmolLM2"),
+        ("smollm3", "SmolLM3 3B", "SmolLM3"),
+        ("lfm2", "LFM2 1.2B", "LFM2"),
+        ("lfm2", "LFM2.5 1.2B Instruct", "LFM2.5"),
+        ("granite", "Granite 4.0 Micro", "Granite 4"),
+        ("granitehybrid", "Granite 4.0 H Tiny", "Granite 4"),
+        ("phi3", "Phi 4 Mini Instruct", "Phi-4-mini"),
+        ("llama", "Mistral 7B Instruct", None),
+        ("phi3", "Phi 3.5 Mini Instruct", None),
+        ("gpt2", "Llama 3", None),
+    ],
+)
+def test_a_family_is_found_by_architecture_and_name(
+    architecture: str, name: str, family: str | None
+) -> None:
+    found = family_of(facts(architecture, name))
+    assert (found.name if found else None) == family
+
+
+def test_a_file_s_name_will_do() -> None:
+    found = family_of(facts("llama", "", "Llama-3.2-3B-Instruct-Q4_K_M.gguf"))
+    assert found is not None
+    assert found.name == "Llama 3"
+
+
+def test_every_family_names_its_source_and_settings_that_exist() -> None:
+    for family in FAMILIES:
+        assert family.source
+        for settings in (family.text, family.thinking or {}):
+            Sampling(**settings)  # type: ignore[arg-type]
+
+
+def test_a_base_model_is_told_by_its_name() -> None:
+    assert looks_base(facts("qwen2", "Qwen2.5 0.5B Base"))
+    assert looks_base(facts("gemma3", "", "gemma-3-1b-pt-Q4_0.gguf"))
+    assert not looks_base(facts("qwen2", "Qwen2.5 0.5B Instruct", "database-expert.gguf"))
+
+
+def in_family(make_chat: Callable[..., Any], **settings: Any) -> LlamaCppChat:
+    model: LlamaCppChat = make_chat(**settings)
+    told = {**model._facts.metadata, "general.architecture": "qwen3"}
+    object.__setattr__(model._facts, "metadata", told)
+    return model
+
+
+def drawn(model: LlamaCppChat, message: HumanMessage, **overrides: Any) -> Sampling:
+    return model._options([message], None, overrides).request.sampling
+
+
+def test_the_card_s_sampling_is_for_free_text_only(make_chat: Callable[..., Any]) -> None:
+    model = in_family(make_chat, sampling="card")
+    free = HumanMessage("Tell me.")
+    assert drawn(model, free).temperature == 0.7
+    assert (drawn(model, free).top_p, drawn(model, free).top_k) == (0.8, 20)
+    for name in ("judge", "filter", "need", "rewrite", "step", "topic", "extract"):
+        asked = attach(free, {"task": name, "question": "q"})  # type: ignore[typeddict-item]
+        assert drawn(model, asked).temperature == 0.0  # type: ignore[arg-type]
+    short = attach(free, {"task": "answer", "question": "q", "answer_type": "short"})
+    long = attach(free, {"task": "answer", "question": "q", "answer_type": "long"})
+    assert drawn(model, short).temperature == 0.0  # type: ignore[arg-type]
+    assert drawn(model, long).temperature == 0.7  # type: ignore[arg-type]
+    assert drawn(model, free, temperature=0.3).temperature == 0.3
+    assert drawn(model, free, json_schema={"type": "object"}).temperature == 0.0
+    assert drawn(in_family(make_chat, sampling="card", temperature=0.2), free).temperature == 0.2
+
+
+def test_without_a_wish_decoding_is_greedy(make_chat: Callable[..., Any]) -> None:
+    model = in_family(make_chat)
+    assert drawn(model, HumanMessage("Tell me.")).temperature == 0.0
+    assert drawn(model, HumanMessage("Tell me."), thinking=True).temperature == 0.6
+
+
+def prompt(model: LlamaCppChat, **overrides: Any) -> str:
+    messages = [HumanMessage("hi")]
+    options = model._options(messages, None, overrides)
+    words = model.engine.vocabulary
+    return words.decode(model._prompt(messages, words, options).tokens)
+
+
+def test_thinking_is_off_unless_asked_for(make_chat: Callable[..., Any]) -> None:
+    model = make_chat(chat_template=THINKS)
+    assert prompt(model) == "hi<think>\n\n</think>\n\n"
+    assert prompt(model, thinking=True) == "hi<think>\n"
+    assert prompt(make_chat(chat_template=THINKS, thinking=True)) == "hi<think>\n"
+    assert prompt(model, thinking=True, grammar='root ::= "a"').endswith("</think>\n\n")
+    told = prompt(model, chat_template_kwargs={"enable_thinking": True})
+    assert told.endswith("</think>\n\n")  # what the template opens is closed all the same
+    always = make_chat(chat_template="{{ messages[0].content }}<think>\n")
+    assert prompt(always) == "hi<think>\n\n</think>\n\n"
+
+
+def test_template_values_reach_the_template(make_chat: Callable[..., Any]) -> None:
+    model = make_chat(chat_template="{{ tone }}", chat_template_kwargs={"tone": "warm"})
+    assert prompt(model) == "warm"
+    assert prompt(model, chat_template_kwargs={"tone": "dry"}) == "dry"
+
+
+async def test_a_thinking_block_is_bounded_and_no_part_of_the_reply(
+    make_chat: Callable[..., Any],
+) -> None:
+    model = make_chat(
+        chat_template=THINKS, thinking=True, thinking_tokens=6, max_tokens=5, logprobs=True
+    )
+    reply = model.invoke("hi")
+    assert "</think>" not in reply.content
+    assert reply.additional_kwargs["reasoning_content"]
+    assert len(reply.response_metadata["logprobs"]["content"]) <= 5
+    assert reply.usage_metadata["output_tokens"] > 6
+    chunks = [one async for one in model.astream("hi")]
+    whole = chunks[0]
+    for one in chunks[1:]:
+        whole += one
+    assert whole.content == reply.content
+    assert whole.additional_kwargs == reply.additional_kwargs
+
+
+def test_min_p_drops_what_is_unlikely() -> None:
+    logits = np.log(np.array([0.6, 0.3, 0.06, 0.04], np.float32))
+    picked = {
+        Sampler(Sampling(temperature=1.0, min_p=0.4, seed=seed)).pick(logits) for seed in range(60)
+    }
+    assert picked == {0, 1}
+
+
+def test_penalties_lower_what_was_said() -> None:
+    logits = np.array([2.0, 1.9, -1.0, -1.05], np.float32)
+    present = Sampler(Sampling(presence_penalty=0.5))
+    assert [present.pick(logits) for _ in range(3)] == [0, 1, 0]
+    repeated = Sampler(Sampling(repetition_penalty=1.5), prompt=[0])
+    assert [repeated.pick(logits), repeated.pick(logits)] == [1, 0]
+    assert logits.tolist() == pytest.approx([2.0, 1.9, -1.0, -1.05])
+    negative = Sampler(Sampling(repetition_penalty=1.5), prompt=[0])
+    assert negative.pick(np.array([-1.0, -1.2], np.float32)) == 1
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"min_p": 1.5}, {"presence_penalty": 11}, {"repetition_penalty": 0.0}, {"thinking_tokens": 0}],
+)
+def test_settings_out_of_range_are_refused(tiny: Path, bad: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(bad))):
+        LlamaCppChat(path=str(tiny), **bad)

@@ -1,0 +1,197 @@
+"""The engine never takes the process down: what may crash is tried in a child process first."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+
+import tiny_gguf
+from ragweave.errors import UnusableModelError, UsageError
+from ragweave.llamacpp import LlamaCppChat, engine, guard
+from ragweave.llamacpp.gguf import GGUFFacts, read_gguf
+from ragweave.llamacpp.guard import Outcome, Speed, extra_buffers, run_trial
+
+AMX = "CPU : AVX512 = 1 | AMX_INT8 = 1 | REPACK = 1 | "
+PLAIN = "CPU : AVX2 = 1 | REPACK = 1 | "
+DIES = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RAGWEAVE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def facts(tiny: Path) -> GGUFFacts:
+    return read_gguf(tiny)
+
+
+class Trials:
+    """Outcomes by whether extra buffers are on, and what was tried."""
+
+    def __init__(self, on: Outcome, off: Outcome | None = None) -> None:
+        self.outcomes = {True: on, False: off or Outcome(speed=Speed(1, 1))}
+        self.tried: list[bool] = []
+
+    def __call__(self, facts: GGUFFacts, settings: dict[str, Any]) -> Outcome:
+        self.tried.append(settings["extra_buffers"])
+        return self.outcomes[settings["extra_buffers"]]
+
+
+DEAD = Outcome(death="SIGSEGV")
+
+
+def test_a_processor_without_amx_pays_nothing(facts: GGUFFacts, cache: Path) -> None:
+    trial = Trials(DEAD)
+    assert extra_buffers(facts, "auto", trial=trial, info=PLAIN)
+    assert trial.tried == []
+    assert not cache.exists()
+
+
+def test_a_crash_switches_extra_buffers_off_says_so_once_and_is_remembered(
+    facts: GGUFFacts, caplog: pytest.LogCaptureFixture
+) -> None:
+    trial = Trials(DEAD)
+    with caplog.at_level(logging.WARNING, "ragweave.llamacpp"):
+        assert not extra_buffers(facts, "auto", trial=trial, info=AMX)
+        assert not extra_buffers(facts, "auto", trial=trial, info=AMX)
+    assert trial.tried == [True, False]
+    assert len(caplog.records) == 1
+    said = caplog.text
+    assert "SIGSEGV" in said
+    assert "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" in said
+    assert "gcc-13" in said
+
+
+def test_a_good_end_is_remembered_too(facts: GGUFFacts) -> None:
+    trial = Trials(Outcome(speed=Speed(1, 1)))
+    assert extra_buffers(facts, "auto", trial=trial, info=AMX)
+    assert extra_buffers(facts, "auto", trial=trial, info=AMX)
+    assert trial.tried == [True]
+
+
+def test_the_verdict_is_for_this_build_processor_and_kind_of_model(
+    facts: GGUFFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trials(DEAD)
+    extra_buffers(facts, "auto", trial=trial, info=AMX)
+    extra_buffers(facts, "auto", trial=trial, info=AMX + "AMX_BF16 = 1 | ")
+    assert trial.tried == [True, False] * 2
+    other = read_gguf(tiny_gguf.write(tmp_path / "q8.gguf", numbers="q8_0"))
+    extra_buffers(other, "auto", trial=trial, info=AMX)
+    assert trial.tried == [True, False] * 3
+    monkeypatch.setattr(guard, "_build", lambda: "0.9.9")
+    extra_buffers(facts, "auto", trial=trial, info=AMX)
+    assert trial.tried == [True, False] * 4
+
+
+def test_a_verdict_that_cannot_be_read_or_kept_is_made_anew(
+    facts: GGUFFacts, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trials(DEAD)
+    extra_buffers(facts, "auto", trial=trial, info=AMX)
+    (kept,) = (cache / "llamacpp").iterdir()
+    assert json.loads(kept.read_text("utf-8"))["cause"] == "SIGSEGV"
+    kept.write_text("{", "utf-8")
+    assert not extra_buffers(facts, "auto", trial=trial, info=AMX)
+    assert trial.tried == [True, False] * 2
+    (cache.parent / "file").write_text("", "utf-8")
+    monkeypatch.setenv("RAGWEAVE_CACHE", str(cache.parent / "file"))
+    assert not extra_buffers(facts, "auto", trial=trial, info=AMX)
+
+
+@pytest.mark.parametrize(("repack", "extra"), [("on", True), ("off", False)])
+def test_who_says_what_he_wants_has_nothing_tried(
+    facts: GGUFFacts, repack: guard.Repack, extra: bool
+) -> None:
+    trial = Trials(DEAD)
+    assert extra_buffers(facts, repack, trial=trial, info=AMX) is extra
+    assert trial.tried == []
+
+
+def test_a_model_that_dies_either_way_is_one_clear_error(facts: GGUFFacts) -> None:
+    with pytest.raises(UnusableModelError, match=r"SIGSEGV.*SIGILL.*rebuild") as caught:
+        extra_buffers(facts, "auto", trial=Trials(DEAD, Outcome(death="SIGILL")), info=AMX)
+    assert isinstance(caught.value, UsageError)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_child_that_was_killed_from_outside_is_no_verdict(facts: GGUFFacts, cache: Path) -> None:
+    assert not extra_buffers(facts, "auto", trial=Trials(Outcome(death="SIGKILL")), info=AMX)
+    assert not cache.exists()
+
+
+def test_an_error_of_the_model_is_left_to_its_loading(facts: GGUFFacts, cache: Path) -> None:
+    short = Outcome(error="memory is short")
+    assert extra_buffers(facts, "auto", trial=Trials(short, short), info=AMX)
+    assert not cache.exists()
+
+
+def test_numbers_that_only_come_without_extra_buffers_switch_them_off(facts: GGUFFacts) -> None:
+    assert not extra_buffers(facts, "auto", trial=Trials(Outcome(error="NaN")), info=AMX)
+
+
+@needs_signals
+def test_a_real_child_that_dies_by_a_signal_is_survived(
+    facts: GGUFFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = guard._command
+
+    def command(facts: GGUFFacts, settings: dict[str, Any]) -> list[str]:
+        dies = [sys.executable, "-c", DIES]
+        return dies if settings["extra_buffers"] else whole(facts, settings)
+
+    monkeypatch.setattr(guard, "_command", command)
+    assert run_trial(facts, {"extra_buffers": True}).death == signal.SIGSEGV.name
+    monkeypatch.setattr(guard, "system_info", lambda: AMX)
+    loaded: list[bool] = []
+    real = engine.Core
+
+    def core(*args: Any, extra_buffers: bool, **kwargs: Any) -> Any:
+        loaded.append(extra_buffers)
+        return real(*args, extra_buffers=extra_buffers, **kwargs)
+
+    monkeypatch.setattr(engine, "Core", core)
+    model = LlamaCppChat(path=str(facts.path), n_threads=1, max_tokens=2)
+    assert model.invoke("hello").usage_metadata["output_tokens"] <= 2
+    assert loaded == [False]
+    assert "extra buffers off" in model.placement
+    model.close()
+
+
+def test_a_real_child_decodes_and_measures(facts: GGUFFacts) -> None:
+    done = run_trial(facts, {"extra_buffers": True, "n_threads": 1})
+    assert done.death == done.error == ""
+    assert done.speed is not None
+    assert done.speed.prefill > 0
+    assert done.speed.generation > 0
+
+
+def test_a_real_child_says_what_is_wrong_with_a_model(tmp_path: Path) -> None:
+    facts = read_gguf(tiny_gguf.write(tmp_path / "m.gguf", architecture="qwen99"))
+    assert "qwen99" in run_trial(facts, {"extra_buffers": True}).error
+
+
+def test_repack_is_checked(tiny: Path) -> None:
+    with pytest.raises(ValueError, match="repack"):
+        LlamaCppChat(path=str(tiny), repack="perhaps")
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_the_cache_has_a_place_on_each_platform(
+    platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAGWEAVE_CACHE")
+    monkeypatch.setattr(sys, "platform", platform)
+    assert "ragweave" in guard.cache_folder().parts

@@ -1,0 +1,83 @@
+"""What a remote caller may choose, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ragweave.errors import UsageError
+from ragweave.graphs import METHODS
+from ragweave.serving.studio import (
+    OPERATOR,
+    check_context,
+    served,
+    studio_graph,
+    studio_options,
+    studio_picture,
+)
+
+QUESTION = {"question": "What does BlendFilter blend?"}
+
+
+@pytest.fixture
+def graph(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("RAGWEAVE_MODEL", "extractive?similarity=lexical")
+    return served(studio_graph("concat"))
+
+
+def test_the_schemas_are_slim(graph: Any) -> None:
+    given = graph.get_input_jsonschema()
+    assert set(given["properties"]) == {"question"}
+    assert given["required"] == ["question"]
+    settings = set(graph.get_context_jsonschema()["properties"])
+    assert {"k", "search", "timeout"} <= settings
+    assert not settings & OPERATOR
+
+
+def test_a_question_is_answered_sync_and_async(graph: Any) -> None:
+    assert graph.invoke(QUESTION)["answer"] == asyncio.run(graph.ainvoke(QUESTION))["answer"]
+    copy = graph.copy(update={"name": "other"})
+    with pytest.raises(UsageError):
+        copy.invoke({**QUESTION, "kb": "/etc"})
+
+
+@pytest.mark.parametrize("name", ["gold_answers", "passages", "kb", "model", "training", "judge"])
+def test_more_than_a_question_is_refused(graph: Any, name: str) -> None:
+    with pytest.raises(UsageError, match=rf"\b{name}.* cannot be"):
+        graph.invoke({**QUESTION, name: "x"})
+    with pytest.raises(UsageError, match=rf"\b{name}.* cannot be"):
+        asyncio.run(graph.ainvoke({**QUESTION, name: "x"}))
+
+
+@pytest.mark.parametrize("method", ["concat", "skr_knn", "filco", "adaptive"])
+@pytest.mark.parametrize("name", sorted(OPERATOR))
+def test_no_setting_opens_a_file_or_a_model(method: str, name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} cannot be chosen by a run"):
+        check_context(METHODS[method], {name: "/etc/passwd"})
+    config = {"configurable": {name: "/etc/passwd"}}
+    with pytest.raises(UsageError, match=f"{name} cannot be chosen by a run"):
+        served(studio_graph("concat")).invoke(QUESTION, config)
+
+
+def test_what_the_operator_set_may_be_sent_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGWEAVE_KB", "/srv/kb")
+    check_context(METHODS["concat"], {"kb": "/srv/kb", "k": 3})
+    check_context(METHODS["concat"], studio_options(METHODS["concat"]))
+    check_context(METHODS["concat"], None)
+    with pytest.raises(UsageError, match="RAGWEAVE_KB"):
+        check_context(METHODS["concat"], {"kb": "/srv/other"})
+
+
+def test_every_setting_that_names_a_file_or_model_is_the_operators() -> None:
+    """A new option of free text is looked at here before a remote caller may set it."""
+    free = {
+        name
+        for method in METHODS.values()
+        for name, one in served(studio_picture(method.name))
+        .get_context_jsonschema()["properties"]
+        .items()
+        if "enum" not in repr(one) and "const" not in repr(one) and "string" in repr(one)
+    }
+    assert free == {"lead"}

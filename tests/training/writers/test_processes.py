@@ -1,0 +1,68 @@
+"""Two processes under `accelerate launch` train as one does, and only the first writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.training.writers import tiny
+
+from ragweave.trained import read_card
+from ragweave.training.train import plan_training, train_part
+
+ROOT = Path(__file__).parents[3]
+LAUNCH = [
+    "-m",
+    "accelerate.commands.launch",
+    "--cpu",
+    "--num_processes",
+    "2",
+    "--main_process_port",
+    "0",
+    "--num_machines",
+    "1",
+]
+PLAIN = ["--mixed_precision", "no", "--dynamo_backend", "no"]
+SETTINGS = {
+    "epochs": 2.0,
+    "batch": 4,
+    "learning_rate": 1e-3,
+    "device": "cpu",
+    "held_out": 0.3,
+    "lora_dropout": 0.0,
+    "max_output": 8,
+}
+FILES = {"seq2seq": "model.safetensors", "causal-lora": "adapter_model.safetensors"}
+
+
+@pytest.mark.parametrize(("kind", "role"), [("seq2seq", "judge"), ("causal-lora", "generator")])
+def test_two_processes_train_as_one_does(bases, tmp_path, kind, role):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps(row) + "\n" for row in tiny.ROWS[role]()))
+    told = {**SETTINGS, "base": str(bases(kind))}
+    single = train_part(plan_training(role, rows, tmp_path / "one", kind=kind, settings=told))
+    sets = [f"--set={name}={value}" for name, value in told.items()]
+    train = ["train", role, str(rows), "--kind", kind, "--out", str(tmp_path / "two"), *sets]
+    done = subprocess.run(
+        [sys.executable, *LAUNCH, *PLAIN, "-m", "ragweave", *train],
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("epoch 2:") == 1
+    both = read_card(tmp_path / "two", role)
+    assert both.metrics["rows"] == single.metrics["rows"]
+    assert both.metrics["loss"] == pytest.approx(single.metrics["loss"], rel=1e-3)
+    one, two = (load_file(tmp_path / name / FILES[kind]) for name in ("one", "two"))
+    assert one.keys() == two.keys()
+    assert all(torch.allclose(one[name], two[name], atol=1e-4) for name in one)
