@@ -10,7 +10,7 @@ import textwrap
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ragweave import METHODS
-from ragweave.graphs.frame import drawable
+from ragweave.graphs.build import drawable
 from ragweave.graphs.method import Method
 from ragweave.tools.drawing import draw_svg, shape_of
 

@@ -9,7 +9,7 @@ import pytest
 from ragweave import METHODS
 from ragweave.cli.methods import draw, stale, write
 from ragweave.errors import UsageError
-from ragweave.graphs.frame import drawable
+from ragweave.graphs.build import drawable
 
 ROOT = Path(__file__).parents[2]
 

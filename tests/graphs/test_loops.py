@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from ragweave.graphs import iter_retgen
-from ragweave.graphs.frame import drawable
+from ragweave.graphs.build import drawable
 from ragweave.nodes import flare, react, self_ask
 from ragweave.nodes.rounds import Loop, round_key
 

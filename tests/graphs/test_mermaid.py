@@ -6,7 +6,7 @@ import pytest
 from tests.unsure import UnsureChat
 
 from ragweave import METHODS, build_graph
-from ragweave.graphs.frame import drawable
+from ragweave.graphs.build import drawable
 
 NEEDS_LOGPROBS = {"flare"}
 

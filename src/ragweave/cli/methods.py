@@ -21,7 +21,6 @@ import typer
 
 from ragweave.cli.screen import write_file
 from ragweave.errors import MissingExtraError, UsageError
-from ragweave.graphs.frame import drawable
 
 if TYPE_CHECKING:
     from langchain_core.runnables.graph import Graph
@@ -45,6 +44,7 @@ def diagrams(root: Path) -> dict[Path, str]:
         UsageError: The folder has no README with one mermaid block.
     """
     from ragweave.graphs import METHODS
+    from ragweave.graphs.build import drawable
 
     folder = root / "docs" / "diagrams"
     names = [method.name for method in METHODS.ours()]
@@ -115,7 +115,7 @@ def draw(
     if every:
         _all(check)
         return
-    from ragweave.graphs.frame import drawable
+    from ragweave.graphs.build import drawable
 
     graph = drawable(method).get_graph()
     if svg is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast, get_args
+from typing import Any, ClassVar, cast, get_args
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.prompts import ChatPromptTemplate
@@ -27,6 +27,7 @@ from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Retriever
 from ragweave.registry import closest
 from ragweave.state import RAGState
+from ragweave.tools.extractive import ExtractiveChat
 from ragweave.tools.filters import FILTERS, ContextFilter, RegisteredFilter
 from ragweave.tools.models import ChatModel, Models, chat_model
 from ragweave.tools.models.roles import unbound
@@ -361,3 +362,14 @@ def _checked_retriever(retriever: object) -> Retriever | None:
     raise UsageError(
         f"retriever must be a LangChain retriever, not {type(retriever).__name__}{hint}"
     )
+
+
+class AnyModel(ExtractiveChat):
+    """Stands for any model, also for one that reports log-probabilities (FLARE)."""
+
+    gives_logprobs: ClassVar[bool] = True
+
+
+def drawable(method: str) -> CompiledGraph:
+    """Return a method's graph, not to be run."""
+    return build_graph(method, model=AnyModel())

@@ -3,8 +3,6 @@
 A method inside a LangChain app: as a tool of an agent, as a retriever of a chain.
 
 A graph being wired: a state graph whose nodes may only write what its state has.
-
-A method's graph for its picture and schemas alone: nothing that it needs to run is asked for.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Self, cast, get_type_hints
+from typing import Any, Generic, Self, cast, get_type_hints
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -32,7 +30,6 @@ from langgraph.types import Checkpointer, Command, RetryPolicy
 from pydantic import BaseModel, Field
 
 from ragweave.errors import StateError, UsageError
-from ragweave.graphs.build import build_graph
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.context_filter import Filters
 from ragweave.nodes.judge import scorer_of
@@ -41,7 +38,6 @@ from ragweave.nodes.retrieve import Retriever
 from ragweave.nodes.step import Step
 from ragweave.state import Branch, RAGInput, RAGOutput, RAGState
 from ragweave.tools.drawing import draw_svg, shape_of
-from ragweave.tools.extractive import ExtractiveChat
 from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import Models
 from ragweave.tools.scorers.specs import LogprobScorer
@@ -317,14 +313,3 @@ def _without_handlers(graph: Graph) -> Graph:
     for handler in handlers:
         graph.remove_node(handler)
     return graph
-
-
-class AnyModel(ExtractiveChat):
-    """Stands for any model, also for one that reports log-probabilities (FLARE)."""
-
-    gives_logprobs: ClassVar[bool] = True
-
-
-def drawable(method: str) -> CompiledGraph:
-    """Return a method's graph, not to be run."""
-    return build_graph(method, model=AnyModel())

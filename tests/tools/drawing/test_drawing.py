@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweave import METHODS
-from ragweave.graphs.frame import drawable
+from ragweave.graphs.build import drawable
 from ragweave.tools.drawing import Line, Shape, Taken, draw_svg, lay_out, shape_of
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -13,9 +13,9 @@ from tests.openai_server import OpenAIServer
 from tests.scripted import ScriptedChat
 
 from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UsageError
+from ragweave.llamacpp import provider as packaged
 from ragweave.tools.extractive import ExtractiveChat
 from ragweave.tools.models import chat_model
-from ragweave.llamacpp import provider as packaged
 from ragweave.tools.models.specs import read_settings
 
 SECRET = "sk-very-secret"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ragweave.cli import doctor as machine
-from ragweave.cli.doctor import Finding, inspect_machine
+from ragweave.cli import machine
+from ragweave.cli.machine import Finding, inspect_machine
 from ragweave.llamacpp import binding
 
 

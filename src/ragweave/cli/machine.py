@@ -1,0 +1,234 @@
+"""Facts for `ragweave doctor`: what is installed, what the machine has, whether a model fits."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Literal
+
+from ragweave.errors import MissingExtraError, ModelError, RagweaveError
+from ragweave.llamacpp.binding import bind, free_memory, needed_memory, physical_cores
+from ragweave.llamacpp.families import family_of, looks_base
+from ragweave.llamacpp.gguf import GGUFFacts, read_gguf
+from ragweave.llamacpp.guard import extra_buffers, run_trial, suspect, system_info
+
+Level = Literal["ok", "note", "problem"]
+
+_PACKAGES = (
+    ("ragweave", ""),
+    ("langgraph", ""),
+    ("langchain-core", ""),
+    ("langchain-openai", "openai"),
+    ("chromadb", "chroma"),
+    ("sentence-transformers", "chroma"),
+    ("llama-cpp-python", "llamacpp"),
+)
+_WHEELS = (
+    ("CUDA", "cu125", "CUDA 12.5; there are cu118 to cu132"),
+    ("ROCm", "rocm72", "Linux; hip-radeon on Windows"),
+    ("Vulkan", "vulkan", "Linux and Windows, any GPU"),
+    ("Metal", "metal", "macOS"),
+)
+"""Builds of llama-cpp-python, as its README names them."""
+_INDEX = "https://abetlen.github.io/llama-cpp-python/whl"
+_READ, _WRITTEN = 256, 24
+"""Tokens that are read and written to measure a model's speed."""
+_LONG = 8192
+"""Tokens; a context that most uses stay below, shown beside the model's own."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact."""
+
+    topic: str
+    """What it is about: `package`, `machine`, `gpu`, `model`, `speed`, `faster builds`."""
+    level: Level
+    """`problem` keeps something that was asked for from working; `note` is worth knowing."""
+    text: str
+    """One line for people."""
+
+
+def inspect_machine(model_path: str | None = None) -> list[Finding]:
+    """Return what is installed and, with a model file, whether it can be run here.
+
+    Args:
+        model_path: A GGUF file, or None.
+
+    Returns:
+        Facts in the order in which to show them. Nothing is raised for a broken model file or a
+        missing package: that is a finding.
+    """
+    found = [*_packages(), *_machine(), _gpu()]
+    if model_path is not None:
+        found += _model(model_path)
+    return found
+
+
+def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
+    """Run a model in a child process, as the engine would, and say how fast it is.
+
+    Args:
+        path: A GGUF file.
+        settings: Those of a spec; `repack`, `n_gpu_layers` and `n_threads` count here.
+
+    Returns:
+        Facts to show behind those of `inspect_machine`; a model that cannot be run is a problem.
+    """
+    repack = settings.get("repack", "auto")
+    placed: dict[str, Any] = {
+        k: settings[k] for k in ("n_gpu_layers", "n_threads") if k in settings
+    }
+    try:
+        facts = read_gguf(path)
+        extra = extra_buffers(facts, repack, n_gpu_layers=placed.get("n_gpu_layers", -1))
+        read = min(_READ, (facts.context or _READ) // 2)
+        told = run_trial(
+            facts, {"extra_buffers": extra, "prompt": read, "reply": _WRITTEN, **placed}
+        )
+    except RagweaveError as error:
+        return [Finding("speed", "problem", str(error))]
+    if told.speed is None:
+        return [Finding("speed", "problem", f"a trial ended with {told.cause}")]
+    speed = (
+        f"prefill {told.speed.prefill:.1f} tokens a second, generation "
+        f"{told.speed.generation:.1f} ({read} tokens read, {_WRITTEN} written)"
+    )
+    return [Finding("speed", "ok", speed), _buffers(repack, extra=extra), *_wheels()]
+
+
+def _buffers(repack: str, *, extra: bool) -> Finding:
+    """Say whether weights are repacked for this processor, and why not."""
+    amx = "AMX seen" if suspect(system_info()) else "no AMX seen"
+    if extra:
+        return Finding("speed", "ok", f"extra buffers on (repack={repack}, {amx})")
+    why = "as asked for" if repack == "off" else "this build crashed with them in a trial"
+    return Finding("speed", "note", f"extra buffers off: {why} (repack={repack}, {amx})")
+
+
+def _wheels() -> list[Finding]:
+    """Name the builds for GPUs, unless this one already has its GPU."""
+    if bind().llama_supports_gpu_offload():
+        return []
+    line = "pip install --force-reinstall --no-deps --prefer-binary llama-cpp-python"
+    return [
+        Finding(
+            "faster builds",
+            "note",
+            f"{name}: {line} --extra-index-url {_INDEX}/{folder} ({where})",
+        )
+        for name, folder, where in _WHEELS
+    ]
+
+
+def _packages() -> list[Finding]:
+    found = [Finding("package", "ok", f"Python {platform.python_version()}")]
+    for name, extra in _PACKAGES:
+        try:
+            found.append(Finding("package", "ok", f"{name} {metadata.version(name)}"))
+        except metadata.PackageNotFoundError:
+            where = f': pip install "ragweave[{extra}]"' if extra else ""
+            level: Level = "note" if extra else "problem"
+            found.append(Finding("package", level, f"{name} is not installed{where}"))
+    return found
+
+
+def _machine() -> list[Finding]:
+    cores, logical = physical_cores(), os.cpu_count() or 1
+    free = free_memory()
+    memory = "free memory unknown" if free is None else f"{_size(free)} of memory free"
+    return [
+        Finding("machine", "ok", f"{platform.system()} {platform.machine()}"),
+        Finding("machine", "ok", f"{cores} physical cores usable ({logical} logical)"),
+        Finding("machine", "ok" if free is not None else "note", memory),
+    ]
+
+
+def _gpu() -> Finding:
+    """Say whether llama.cpp, or else torch, sees a GPU."""
+    try:
+        lib = bind()
+    except MissingExtraError:
+        return _torch_gpu()
+    except ModelError as error:
+        return Finding("gpu", "problem", str(error))
+    if lib.llama_supports_gpu_offload():
+        return Finding("gpu", "ok", "llama-cpp-python sees a GPU and can put layers on it")
+    text = "llama-cpp-python sees no GPU (built for the CPU only, or none is here)"
+    return Finding("gpu", "note", text)
+
+
+def _torch_gpu() -> Finding:
+    if importlib.util.find_spec("torch") is None:
+        return Finding("gpu", "note", "no GPU looked for: neither llama-cpp-python nor torch")
+    import torch
+
+    if not torch.cuda.is_available():
+        return Finding("gpu", "note", "torch sees no CUDA GPU")
+    return Finding("gpu", "ok", f"torch sees {torch.cuda.get_device_name(0)}")
+
+
+def _model(path: str) -> list[Finding]:
+    try:
+        facts = read_gguf(path)
+    except ModelError as error:
+        return [Finding("model", "problem", str(error))]
+    found = [
+        Finding(
+            "model",
+            "ok",
+            f"{facts.name}: architecture {facts.architecture or 'not stated'}, "
+            f"{facts.layers or '?'} layers, {facts.quantisation or 'no tensors'}, "
+            f"{_size(facts.size)} on disk",
+        )
+    ]
+    if facts.embedding_only:
+        found.append(Finding("model", "problem", "it makes embeddings and writes no text"))
+    if facts.context is None:
+        found.append(Finding("model", "note", "it states no context length"))
+    else:
+        found.append(Finding("model", "ok", f"context {facts.context} tokens"))
+    found += [_template(facts), *_family(facts)]
+    contexts = sorted({min(n, facts.context or n) for n in (_LONG, facts.context or _LONG)})
+    return found + [_need(facts, n_ctx) for n_ctx in contexts]
+
+
+def _template(facts: GGUFFacts) -> Finding:
+    if facts.template is None:
+        text = (
+            "no chat template in the file: give one (chat_template=…), or chat_template=plain, "
+            "which has the model go on with the prompt's text"
+        )
+        return Finding("model", "problem", text)
+    return Finding("model", "ok", f"chat template of {len(facts.template)} characters")
+
+
+def _family(facts: GGUFFacts) -> list[Finding]:
+    """Say what the model's card recommends, and whether it is a base model."""
+    found: list[Finding] = []
+    family = family_of(facts)
+    if family is not None:
+        said = ", ".join(f"{name} {value}" for name, value in family.text.items())
+        text = f"family {family.name}: free text with sampling=card by {said} ({family.source})"
+        found.append(Finding("model", "ok", text))
+    if looks_base(facts):
+        text = "it looks like a base model: it goes on with texts and follows no instructions"
+        found.append(Finding("model", "note", text))
+    return found
+
+
+def _need(facts: GGUFFacts, n_ctx: int) -> Finding:
+    need, free = needed_memory(facts, n_ctx), free_memory()
+    text = f"about {_size(need)} of memory with n_ctx={n_ctx}"
+    if free is None:
+        return Finding("model", "note", f"{text}; how much is free is unknown")
+    if need <= free:
+        return Finding("model", "ok", f"{text}, {_size(free)} free")
+    return Finding("model", "problem", f"{text}, only {_size(free)} free: lower n_ctx or offload")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
