@@ -27,8 +27,9 @@ from ragweave.tools.extractive.question import analyse, terms
 from ragweave.tools.filters.oracles import lexical, strinc
 from ragweave.tools.filters.spans import spans_of
 from ragweave.tools.knowledge.intake import split
-from ragweave.tools.knowledge.loaders import UnreadableError, load
+from ragweave.tools.knowledge.loaders import load
 from ragweave.tools.knowledge.manifest import Settings
+from ragweave.tools.knowledge.markup import UnreadableError
 from ragweave.tools.models.tasks import Task, TaskName
 from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.text.normalize import estimate_tokens, normalize_answer, words

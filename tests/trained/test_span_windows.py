@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragweave.errors import UsageError
-from ragweave.trained.span_scorer import ASKED, NOBODY, Reader, Sheet, Text, cuts, features
+from ragweave.trained.span_reading import ASKED, NOBODY, Reader, Sheet, Text, cuts, features
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")

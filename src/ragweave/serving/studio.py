@@ -26,8 +26,7 @@ from langgraph_sdk.runtime import ServerRuntime
 
 from ragweave.errors import UsageError
 from ragweave.graphs import METHODS, CompiledGraph, Parts
-from ragweave.graphs.build import check_drafts, context_filter_of, role_models
-from ragweave.graphs.frame import AnyModel
+from ragweave.graphs.build import AnyModel, check_drafts, context_filter_of, role_models
 from ragweave.graphs.method import Method, read_option
 from ragweave.nodes.context_filter import ContextFilterOptions
 from ragweave.nodes.options import Options

@@ -210,7 +210,8 @@ class TrainedFilter:
         return best(map(scored, spans, chances), self._least(), self.top)
 
     def _read(self, scorer: SpanScorer, question: str, passages: Sequence[Document]) -> list[Span]:
-        from ragweave.trained.span_scorer import Sheet, Text, chosen
+        from ragweave.trained.span_reading import Sheet, Text
+        from ragweave.trained.span_scorer import chosen
 
         spans = spans_of(passages)
         if not spans:

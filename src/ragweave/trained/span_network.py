@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ragweave.trained.span_scorer import ASKED, FEATURES, NOBODY, Read
+from ragweave.trained.span_reading import ASKED, FEATURES, NOBODY, Read
 
 
 class Batch(NamedTuple):

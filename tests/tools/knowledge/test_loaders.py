@@ -11,7 +11,8 @@ from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from ragweave.tools.knowledge import Settings, Skip
-from ragweave.tools.knowledge.loaders import Loaded, UnreadableError, files_under, load
+from ragweave.tools.knowledge.loaders import files_under, load
+from ragweave.tools.knowledge.markup import Loaded, UnreadableError
 
 SETTINGS = Settings(embedding=None)
 

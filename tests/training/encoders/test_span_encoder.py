@@ -24,10 +24,11 @@ pytest.importorskip("transformers")
 
 import torch
 
-from ragweave.trained.span_scorer import Sheet, Text, load_span_scorer
-from ragweave.training.encoders.span_encoder import SpanSettings, model_of, rates, start_of
+from ragweave.trained.span_reading import Sheet, Text
+from ragweave.trained.span_scorer import load_span_scorer
+from ragweave.training.encoders.span_encoder import model_of, rates, start_of
 from ragweave.training.encoders.span_loss import answer_loss, listwise
-from ragweave.training.encoders.span_rows import examples_of
+from ragweave.training.encoders.span_rows import SpanSettings, examples_of
 from tiny_encoder import make_tiny_encoder
 
 SENTENCES = {

@@ -17,11 +17,11 @@ from langchain_core.embeddings import Embeddings
 from ragweave.errors import KnowledgeBaseError
 from ragweave.state.passages import content_id
 from ragweave.tools.knowledge.intake import Intake
-from ragweave.tools.knowledge.manifest import Manifest, Progress, counted, read_manifest
+from ragweave.tools.knowledge.manifest import Manifest, Progress, counted, read_manifest, write_lock
 from ragweave.tools.knowledge.snapshot import BM25, Snapshots
 from ragweave.tools.knowledge.store import Draft, Store, titled
 from ragweave.tools.knowledge.vectors import Vectors, embeddings_of, tokens_of
-from ragweave.tools.knowledge.writing import Writer, write_lock
+from ragweave.tools.knowledge.writing import Writer
 from ragweave.tools.retrieval.bm25 import Bm25Index, analyzer_for
 
 _SEEN = "added <= ? AND removed > ?"

@@ -18,8 +18,9 @@ from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.state.passages import as_document, content_id, whole
-from ragweave.tools.knowledge.loaders import Loaded, UnreadableError, files_under, load
+from ragweave.tools.knowledge.loaders import files_under, load
 from ragweave.tools.knowledge.manifest import Progress, Settings, Skip, counted, printable
+from ragweave.tools.knowledge.markup import Loaded, UnreadableError
 from ragweave.tools.knowledge.store import Draft, Passage, Source
 from ragweave.tools.text.sentences import split_sentences
 

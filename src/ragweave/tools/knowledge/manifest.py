@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from ragweave import __version__
-from ragweave.errors import KnowledgeBaseError, UsageError
-from ragweave.tools.files import write_atomic
+from ragweave.errors import KnowledgeBaseError, LockedError, UsageError
+from ragweave.tools.files import hold, reading, write_atomic, writing
 from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.retrieval.embedding import PACKAGED, dense_available
 
@@ -264,3 +265,29 @@ def _absent(folder: Path) -> str:
 
 def _damaged(folder: Path, error: Exception) -> str:
     return f"{folder / NAME} is damaged ({error}); delete the knowledge base and index again"
+
+
+@contextmanager
+def write_lock(folder: Path) -> Iterator[None]:
+    """Hold the one right to write to the knowledge base in `folder`.
+
+    Raises:
+        KnowledgeBaseError: Another writer, of this process or another, holds it.
+    """
+    try:
+        with hold(folder / "write.lock"):
+            yield
+    except LockedError as error:
+        raise KnowledgeBaseError(
+            f"{folder} is being written by process {error.holder or 'unknown'}; try again when it "
+            "has finished"
+        ) from None
+
+
+def vector_lock(folder: Path, *, write: bool) -> AbstractContextManager[None]:
+    """Keep readers of other processes away while one changes the vector files.
+
+    Embedded Chroma guards its files within a process only. Waits; the holds are short.
+    """
+    path = folder / "vectors.lock"
+    return writing(path) if write else reading(path)

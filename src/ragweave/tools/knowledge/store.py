@@ -22,8 +22,8 @@ from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.state.passages import whole
-from ragweave.tools.knowledge.loaders import UnreadableError
 from ragweave.tools.knowledge.manifest import Skip
+from ragweave.tools.knowledge.markup import UnreadableError
 
 NAME = "passages.sqlite"
 _NEVER = 2**62

@@ -23,8 +23,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError
 from ragweave.tools.knowledge.intake import Tokens, simple_tokens
-from ragweave.tools.knowledge.manifest import Manifest, Settings
-from ragweave.tools.knowledge.writing import vector_lock
+from ragweave.tools.knowledge.manifest import Manifest, Settings, vector_lock
 from ragweave.tools.retrieval.embedding import SentenceTransformerEmbeddings
 
 

@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -19,47 +19,21 @@ from typing import TypeVar
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from ragweave.errors import KnowledgeBaseError, LockedError
-from ragweave.tools.files import hold, reading, sync_tree, writing
+from ragweave.errors import KnowledgeBaseError
+from ragweave.tools.files import sync_tree
 from ragweave.tools.knowledge.manifest import (
     NAME,
     Manifest,
     Progress,
     Settings,
     read_manifest,
+    write_lock,
     write_manifest,
 )
 from ragweave.tools.knowledge.snapshot import BM25, ROWS
 from ragweave.tools.knowledge.store import Draft, Store, purge, titled
 from ragweave.tools.knowledge.vectors import COLLECTION, Vectors, check_dimension
 from ragweave.tools.retrieval.bm25 import Bm25Index, analyzer_for
-
-
-@contextmanager
-def write_lock(folder: Path) -> Iterator[None]:
-    """Hold the one right to write to the knowledge base in `folder`.
-
-    Raises:
-        KnowledgeBaseError: Another writer, of this process or another, holds it.
-    """
-    try:
-        with hold(folder / "write.lock"):
-            yield
-    except LockedError as error:
-        raise KnowledgeBaseError(
-            f"{folder} is being written by process {error.holder or 'unknown'}; try again when it "
-            "has finished"
-        ) from None
-
-
-def vector_lock(folder: Path, *, write: bool) -> AbstractContextManager[None]:
-    """Keep readers of other processes away while one changes the vector files.
-
-    Embedded Chroma guards its files within a process only. Waits; the holds are short.
-    """
-    path = folder / "vectors.lock"
-    return writing(path) if write else reading(path)
-
 
 _EMBED_BATCH = 64
 

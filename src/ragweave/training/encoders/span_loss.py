@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from ragweave.trained.span_network import SpanEncoder, batch_of, padded
-from ragweave.training.encoders.span_encoder import SpanSettings
-from ragweave.training.encoders.span_rows import Example
+from ragweave.training.encoders.span_rows import Example, SpanSettings
 
 _OUTSIDE = -1e4
 

@@ -1,23 +1,25 @@
-"""Loader of HTML: one pass over the tags, without a tree, so that no page is too long or deep.
+"""Loaders of text, Markdown and HTML, and what a loader gives: texts with titles, or why there is none.
 
-The tags and texts of an HTML page in one pass, linear in its length however broken it is.
-
-`html.parser` looks for the end of each unclosed tag, comment and quote through the rest of the
-page, so a page of a few hundred kilobytes can hold it for hours.
+HTML is read in one pass over its tags, without a tree, in time linear in the page's length however
+broken it is: `html.parser` looks for the end of each unclosed tag, comment and quote through the rest
+of the page, so a page of a few hundred kilobytes can hold it for hours.
 """
 
 from __future__ import annotations
 
+import gzip
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 from bs4.dammit import UnicodeDammit
 
-from ragweave.tools.knowledge.loaders import Loaded, UnreadableError, open_bytes, plausible, stem
+from ragweave.errors import RagweaveError
 
 _NAME = re.compile(r"</?([a-zA-Z][^\t\n\r\f />]*)")
 _IN_TAG = re.compile(r">|=[ \t\n\r\f]*+([\"'])")
@@ -214,3 +216,138 @@ class _Page:
     def _edge(self, tag: str) -> None:
         if tag in _BLOCKS:
             self._pieces.append("\n")
+
+
+_SAMPLE = 65_536
+
+
+_MOST_ODD = {"utf-16": 0.05, "utf-8-sig": 0.3}
+"""Share of characters without a shape. In random UTF-16 it is about 0.12; a coloured log in UTF-8
+has some."""
+
+
+class UnreadableError(RagweaveError):
+    """A file that holds no text we can read; the text is the reason."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A text of a file: the whole file, or one row of it."""
+
+    text: str
+    title: str
+    id: str | None = None
+    """The id that the source gives, if it gives one."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """JSON values to keep with every passage."""
+    pages: tuple[int, ...] = ()
+    """Character offsets at which pages 1, 2, … begin, for a text that has pages."""
+
+    def page_at(self, offset: int) -> int | None:
+        """Return the page, from 1, that holds the character at `offset`."""
+        return bisect_right(self.pages, offset) if self.pages else None
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Open a file for reading, unpacked where its name ends in `.gz`."""
+    return cast("BinaryIO", gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb"))
+
+
+def decode(data: bytes) -> str:
+    """Decode UTF-8, or UTF-16 that says so by its byte order mark.
+
+    Raises:
+        UnreadableError: The bytes are no text, or in another encoding.
+    """
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    elif b"\0" in data:
+        raise UnreadableError("binary, not text")
+    else:
+        encoding = "utf-8-sig"
+    try:
+        return plausible(data.decode(encoding), encoding)
+    except UnicodeDecodeError as error:
+        name = "UTF-16" if encoding == "utf-16" else "UTF-8"
+        raise UnreadableError(f"not {name} text (byte {error.start})") from error
+
+
+def plausible(text: str, encoding: str) -> str:
+    """Return `text` where it may be one: no NUL, and few characters that cannot be printed.
+
+    Most pairs of bytes are a letter of UTF-16, so a decoder alone does not tell binary data.
+
+    Raises:
+        UnreadableError: It is binary.
+    """
+    sample = text[:_SAMPLE]
+    odd = sum(not (one.isprintable() or one.isspace()) for one in sample)
+    if "\0" in text or odd > _MOST_ODD[encoding] * len(sample):
+        raise UnreadableError("binary, not text")
+    return text
+
+
+_FENCE = re.compile(r"^ {0,3}(```|~~~)")
+
+
+_HEADING = re.compile(r"^ {0,3}#{1,6}(?=\s)")
+
+
+_UNDERLINE = re.compile(r"^ {0,3}(=+|-+)\s*$")
+
+
+def stem(path: Path) -> str:
+    """Return the file name without its suffixes, as a title."""
+    name = path.name.removesuffix(".gz")
+    return Path(name).stem
+
+
+def load_text(path: Path) -> Iterator[Loaded]:
+    """Load a text file; its title is the file name."""
+    yield Loaded(_read(path), stem(path))
+
+
+def load_markdown(path: Path) -> Iterator[Loaded]:
+    """Load a Markdown file; its title is the first heading.
+
+    A heading at the top leaves the text, as passages carry the title anyway: white space takes
+    its place, so that offsets still point into the file.
+    """
+    text = _read(path)
+    title = markdown_title(text)
+    yield Loaded(_without_top_heading(text) if title else text, title or stem(path))
+
+
+def markdown_title(text: str) -> str:
+    """Return the first heading outside code fences, or an empty text."""
+    fenced, before = False, ""
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced:
+            if heading := _heading(line):
+                return heading
+            if before and _UNDERLINE.match(line):
+                return before
+        before = "" if fenced or line.lstrip().startswith((">", "-", "*", "`")) else line.strip()
+    return ""
+
+
+def _without_top_heading(text: str) -> str:
+    top = len(text) - len(text.lstrip())
+    first = next(iter(text[top:].splitlines()), "")
+    rest = text[top + len(first) :]
+    if not _heading(first) or not rest.strip():
+        return text
+    return " " * (top + len(first)) + rest
+
+
+def _heading(line: str) -> str:
+    """Return the text of a heading without its marks, or nothing for any other line."""
+    mark = _HEADING.match(line)
+    return line[mark.end() :].strip().rstrip("#").rstrip() if mark else ""
+
+
+def _read(path: Path) -> str:
+    with open_bytes(path) as file:
+        return decode(file.read())
