@@ -66,7 +66,7 @@ def test_too_little_memory_is_a_problem(model: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_missing_package_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binding, "_KEPT", {})
+    monkeypatch.setattr(binding, "_LOADED", {})
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
     monkeypatch.setattr(machine, "_PACKAGES", (("no-such-package-here", "llamacpp"),))
     found = inspect_machine()

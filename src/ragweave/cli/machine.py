@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from ragweave.errors import MissingExtraError, ModelError, RagweaveError
 from ragweave.llamacpp.binding import bind, free_memory, needed_memory, physical_cores
-from ragweave.llamacpp.families import family_of, looks_base
+from ragweave.llamacpp.families import family_of, is_base_model
 from ragweave.llamacpp.gguf import GGUFFacts, read_gguf
-from ragweave.llamacpp.guard import extra_buffers, run_trial, suspect, system_info
+from ragweave.llamacpp.guard import extra_buffers, run_trial, system_info, uses_amx
 
 Level = Literal["ok", "note", "problem"]
 
@@ -102,7 +102,7 @@ def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
 
 def _buffers(repack: str, *, extra: bool) -> Finding:
     """Say whether weights are repacked for this processor, and why not."""
-    amx = "AMX seen" if suspect(system_info()) else "no AMX seen"
+    amx = "AMX seen" if uses_amx(system_info()) else "no AMX seen"
     if extra:
         return Finding("speed", "ok", f"extra buffers on (repack={repack}, {amx})")
     why = "as asked for" if repack == "off" else "this build crashed with them in a trial"
@@ -186,7 +186,7 @@ def _model(path: str) -> list[Finding]:
         )
     ]
     if facts.embedding_only:
-        found.append(Finding("model", "problem", "it makes embeddings and writes no text"))
+        found.append(Finding("model", "problem", "it is an embedding model and does not generate text"))
     if facts.context is None:
         found.append(Finding("model", "note", "it states no context length"))
     else:
@@ -214,7 +214,7 @@ def _family(facts: GGUFFacts) -> list[Finding]:
         said = ", ".join(f"{name} {value}" for name, value in family.text.items())
         text = f"family {family.name}: free text with sampling=card by {said} ({family.source})"
         found.append(Finding("model", "ok", text))
-    if looks_base(facts):
+    if is_base_model(facts):
         text = "it looks like a base model: it goes on with texts and follows no instructions"
         found.append(Finding("model", "note", text))
     return found
