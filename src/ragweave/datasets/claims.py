@@ -46,7 +46,7 @@ def _read_fool_me_twice(row: Row) -> Iterator[Question]:
 def _claim(row: Row, claim: str, passages: tuple[Document, ...]) -> Question:
     label = row.text("label")
     if label not in VERDICTS and label != _OPEN:
-        raise row.fault(f"'label' must be SUPPORTS, REFUTES or {_OPEN}, not {label!r}")
+        raise row.error(f"'label' must be SUPPORTS, REFUTES or {_OPEN}, not {label!r}")
     return Question(
         id=row.id("id"),
         question=CLAIM.format(claim=claim),
@@ -100,7 +100,7 @@ def _read(row: Row, kind: Kind) -> Iterator[Question]:
     outputs = row.items("output")
     answers = _answers(outputs)
     if not answers:
-        raise row.fault("gold is missing: no 'output' has an 'answer'")
+        raise row.error("gold is missing: no 'output' has an 'answer'")
     shared: dict[str, Any] = {
         "id": row.id("id"),
         "passages": tuple(_passages(outputs)),
@@ -127,7 +127,7 @@ def _answers(outputs: list[Row]) -> tuple[str, ...]:
 
 def _verdict(row: Row, answer: str) -> str:
     if answer not in VERDICTS:
-        raise row.fault(f"'answer' must be SUPPORTS or REFUTES, not {answer!r}")
+        raise row.error(f"'answer' must be SUPPORTS or REFUTES, not {answer!r}")
     return VERDICTS[answer]
 
 

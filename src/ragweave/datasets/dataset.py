@@ -129,7 +129,7 @@ def _read(
 ) -> Iterator[Question]:
     kind: AnswerType = row.fields.get(names.get("answer_type", "answer_type")) or "short"
     if kind not in get_args(AnswerType):
-        raise row.fault(
+        raise row.error(
             f"the answer type must be one of {', '.join(get_args(AnswerType))}, not {kind!r}"
         )
     scoring: dict[str, Any] = {"short": "short", "long": "long", "yes_no": "accuracy"}
@@ -153,7 +153,7 @@ def _answers(row: Row, names: tuple[str, ...], separator: str) -> tuple[str, ...
 def _passages(row: Row, name: str) -> Iterator[Document]:
     value = row.fields.get(name) or ()
     if not isinstance(value, list | tuple):
-        raise row.fault(
+        raise row.error(
             f"{name!r} must be a list of texts, or of objects with title, text and gold"
         )
     for one in value:
@@ -162,7 +162,7 @@ def _passages(row: Row, name: str) -> Iterator[Document]:
         elif isinstance(one, Mapping) and isinstance(one.get("text"), str):
             yield passage(one["text"], str(one.get("title") or ""), gold=bool(one.get("gold")))
         else:
-            raise row.fault(
+            raise row.error(
                 f"{name!r} must be a list of texts, or of objects with title, text and gold"
             )
 
@@ -188,9 +188,9 @@ def hub_rows(name: str, settings: dict[str, str]) -> Rows:
         )
         for number, fields in enumerate(found, start=1):
             yield Row(fields, f"hf:{name} {split}, row {number}", number)
-    except (OSError, ValueError) as fault:
-        reason = " ".join(str(fault).split())[:200]
-        raise UsageError(f"hf:{name}: cannot be had (is there a network?): {reason}") from fault
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UsageError(f"hf:{name}: cannot be had (is there a network?): {reason}") from error
 
 
 def hub_path(name: str) -> Path:
@@ -223,10 +223,10 @@ class Dataset:
             for question in self.form.read(row):
                 mark = hash(question.id)
                 if mark in seen:
-                    raise row.fault(f"id {question.id!r} comes twice")
+                    raise row.error(f"id {question.id!r} comes twice")
                 seen.add(mark)
                 if not question.answers and question.answerable and question.scoring == "short":
-                    raise row.fault("gold is missing")
+                    raise row.error("gold is missing")
                 yield question
 
     @cached_property

@@ -86,7 +86,7 @@ def _rows(path: Any) -> Rows:
         for number, (key, record) in enumerate(split.items(), start=1):
             where = f"{row.where}, {key}"
             if not isinstance(record, Mapping):
-                raise row.fault(f"{key!r} must be an object")
+                raise row.error(f"{key!r} must be an object")
             yield Row({"id": key, **record}, where, number)
 
 
@@ -94,7 +94,7 @@ def _read(row: Row) -> Iterator[Question]:
     pairs = row.items("qa_pairs")
     sets = tuple(one.texts("short_answers") for one in pairs)
     if not sets:
-        raise row.fault("gold is missing: 'qa_pairs' is empty")
+        raise row.error("gold is missing: 'qa_pairs' is empty")
     notes = [str(one.get("long_answer") or "") for one in row.fields.get("annotations") or ()]
     yield Question(
         id=row.id("id", "sample_id"),

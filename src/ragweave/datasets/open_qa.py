@@ -106,7 +106,7 @@ def _read_trivia(row: Row) -> Iterator[Question]:
     for one in row.items("Data"):
         answer = one.value("Answer")
         if not isinstance(answer, dict):
-            raise one.fault("'Answer' must be an object")
+            raise one.error("'Answer' must be an object")
         inner = Row(answer, one.where, one.number)
         aliases = [str(alias) for alias in answer.get("Aliases") or ()]
         texts = dict.fromkeys([inner.text("Value"), *filter(str.strip, aliases)])
@@ -120,7 +120,7 @@ def _read_web(row: Row) -> Iterator[Question]:
         found = _DESCRIPTION.findall(row.text("targetValue"))
         answers = tuple(dict.fromkeys(quoted or bare for quoted, bare in found))
         if not answers:
-            raise row.fault("gold is missing: 'targetValue' holds no description")
+            raise row.error("gold is missing: 'targetValue' holds no description")
     yield Question(id=row.id("qId"), question=row.text("utterance", "qText"), answers=answers)
 
 
@@ -149,8 +149,8 @@ def _read(row: Row) -> Iterator[Question]:
     if isinstance(answers, str):
         try:
             answers = json.loads(answers)
-        except ValueError as fault:
-            raise row.fault("'possible_answers' must be a JSON list of texts") from fault
+        except ValueError as error:
+            raise row.error("'possible_answers' must be a JSON list of texts") from error
     paragraphs = row.items("paragraphs") if row.fields.get("paragraphs") else []
     yield Question(
         id=row.id("id"),

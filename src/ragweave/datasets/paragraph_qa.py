@@ -62,7 +62,7 @@ def _titled(row: Row, value: object) -> Iterator[Document]:
         title, _, text = value.partition("\n")
         yield passage((text or title).strip(), title.strip('"') if text else "")
     else:
-        raise row.fault("'passages' must be texts")
+        raise row.error("'passages' must be texts")
 
 
 QED = Format(
@@ -92,7 +92,7 @@ def _read_squad(row: Row) -> Iterator[Question]:
                 answerable = not one.fields.get("is_impossible", False)
                 texts = [gold.text("text") for gold in one.items("answers")] if answerable else []
                 if answerable and not texts:
-                    raise one.fault(
+                    raise one.error(
                         "gold is missing: 'answers' is empty and 'is_impossible' not set"
                     )
                 yield Question(
@@ -117,7 +117,7 @@ SQUAD = Format(
 def _read_strategyqa(row: Row) -> Iterator[Question]:
     answer = row.value("answer")
     if not isinstance(answer, bool):
-        raise row.fault(f"'answer' must be true or false, not {answer!r}")
+        raise row.error(f"'answer' must be true or false, not {answer!r}")
     term = str(row.fields.get("term") or "")
     yield Question(
         id=row.id("qid"),
@@ -160,14 +160,14 @@ def _read_hotpot(row: Row) -> Iterator[Question]:
 def _pairs(row: Row, name: str) -> Iterator[tuple[object, int]]:
     for pair in row.value(name):
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[1], int):
-            raise row.fault(f"{name!r} must be a list of [title, sentence number]")
+            raise row.error(f"{name!r} must be a list of [title, sentence number]")
         yield pair[0], pair[1]
 
 
 def _paragraphs(row: Row, facts: dict[str, list[int]]) -> Iterator[Document]:
     for pair in row.value("context"):
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[1], list):
-            raise row.fault("'context' must be a list of [title, sentences]")
+            raise row.error("'context' must be a list of [title, sentences]")
         title, sentences = str(pair[0]), [str(one).strip() for one in pair[1]]
         text = " ".join(filter(None, sentences))
         if text:

@@ -29,7 +29,7 @@ class Row:
     number: int
     """Which row of the file it is, from 1."""
 
-    def fault(self, what: str) -> UsageError:
+    def error(self, what: str) -> UsageError:
         """Return the error that says `what` is wrong with this row."""
         return UsageError(f"{self.where}: {what}")
 
@@ -43,9 +43,9 @@ class Row:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
         if not isinstance(value, str):
-            raise self.fault(f"{names[0]!r} must be a text, not {type(value).__name__}")
+            raise self.error(f"{names[0]!r} must be a text, not {type(value).__name__}")
         if not value.strip():
-            raise self.fault(f"{names[0]!r} is empty")
+            raise self.error(f"{names[0]!r} is empty")
         return value.strip()
 
     def value(self, *names: str) -> Any:
@@ -58,7 +58,7 @@ class Row:
             if self.fields.get(name) is not None:
                 return self.fields[name]
         wanted = " or ".join(map(repr, names))
-        raise self.fault(f"no {wanted}; found: {', '.join(map(str, self.fields)) or 'nothing'}")
+        raise self.error(f"no {wanted}; found: {', '.join(map(str, self.fields)) or 'nothing'}")
 
     def texts(self, *names: str) -> tuple[str, ...]:
         """Return the texts of a field that holds one text or a list, blanks and repeats dropped.
@@ -69,10 +69,10 @@ class Row:
         value = self.value(*names)
         listed = [value] if isinstance(value, str) else value
         if not isinstance(listed, list | tuple):
-            raise self.fault(f"{names[0]!r} must be a list of texts, not {type(value).__name__}")
+            raise self.error(f"{names[0]!r} must be a list of texts, not {type(value).__name__}")
         kept = tuple(dict.fromkeys(str(one).strip() for one in listed if str(one).strip()))
         if not kept:
-            raise self.fault(f"gold is missing: {names[0]!r} is empty")
+            raise self.error(f"gold is missing: {names[0]!r} is empty")
         return kept
 
     def items(self, *names: str) -> list[Row]:
@@ -83,7 +83,7 @@ class Row:
         """
         value = self.value(*names)
         if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
-            raise self.fault(f"{names[0]!r} must be a list of objects")
+            raise self.error(f"{names[0]!r} must be a list of objects")
         return [
             Row(one, f"{self.where}, {names[0]} {at}", at) for at, one in enumerate(value, start=1)
         ]
@@ -131,10 +131,10 @@ def rows_of(path: Path) -> Rows:
                 yield from _table(stream, path)
             else:
                 yield from _json(stream, path)
-    except (OSError, EOFError, zlib.error) as fault:
-        raise UsageError(f"{path}: cannot be read: {fault}") from fault
-    except UnicodeDecodeError as fault:
-        raise UsageError(f"{path}: is no UTF-8 text (byte {fault.start})") from fault
+    except (OSError, EOFError, zlib.error) as error:
+        raise UsageError(f"{path}: cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is no UTF-8 text (byte {error.start})") from error
 
 
 def file_hash(path: Path) -> str:
@@ -164,8 +164,8 @@ def _table(stream: TextIO, path: Path) -> Rows:
                     f"{where}: has not the {len(reader.fieldnames or ())} columns of the heading"
                 )
             yield Row(fields, where, number)
-    except csv.Error as fault:
-        raise UsageError(f"{path}:{reader.line_num}: {fault}") from fault
+    except csv.Error as error:
+        raise UsageError(f"{path}:{reader.line_num}: {error}") from error
 
 
 def _json(stream: TextIO, path: Path) -> Rows:
@@ -190,10 +190,10 @@ def _array(stream: TextIO, path: Path) -> Rows:
         where = f"{path}, record {number + 1}"
         try:
             value, end = decoder.raw_decode(text)
-        except json.JSONDecodeError as fault:
+        except json.JSONDecodeError as error:
             more = stream.read(_CHUNK)
             if not more:
-                raise UsageError(f"{where}: is no JSON: {fault.msg}") from fault
+                raise UsageError(f"{where}: is no JSON: {error.msg}") from error
             text += more
             continue
         number += 1
@@ -210,9 +210,9 @@ def _objects(stream: _Joined, path: Path) -> Rows:
         where = f"{path}:{line_number}"
         try:
             value = json.loads(line)
-        except json.JSONDecodeError as fault:
+        except json.JSONDecodeError as error:
             if number:
-                raise UsageError(f"{where}: is no JSON: {fault.msg}") from fault
+                raise UsageError(f"{where}: is no JSON: {error.msg}") from error
             yield _one_object(line, stream, path, where)
             return
         number += 1
@@ -222,8 +222,8 @@ def _objects(stream: _Joined, path: Path) -> Rows:
 def _one_object(line: str, stream: _Joined, path: Path, where: str) -> Row:
     try:
         value = json.loads(line + stream.rest())
-    except json.JSONDecodeError as fault:
-        raise UsageError(f"{where}: is no JSON: {fault.msg}") from fault
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{where}: is no JSON: {error.msg}") from error
     return Row(_object(value, str(path)), str(path), 1)
 
 

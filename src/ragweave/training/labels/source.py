@@ -280,11 +280,11 @@ class Passages:
 def _by_score(item: Item, passages: list[Document]) -> list[Document]:
     try:
         return sorted(passages, key=lambda doc: -float(doc.metadata["score"]))
-    except (KeyError, TypeError, ValueError) as fault:
+    except (KeyError, TypeError, ValueError) as error:
         raise UsageError(
             f"{item.text!r}: --order retrieved needs a file that gives every passage a score, such "
             "as the ctxs of a DPR retrieval"
-        ) from fault
+        ) from error
 
 
 Aliases = Literal["auto", "together", "apart"]
@@ -379,4 +379,4 @@ def _check(item: Item, groups: Sequence[Sequence[Any]]) -> None:
     for group in groups:
         for name in group:
             if isinstance(name, bool) or not isinstance(name, str | int | float):
-                raise item.row.fault(f"a gold answer must be a text or a number, not {name!r}")
+                raise item.row.error(f"a gold answer must be a text or a number, not {name!r}")
