@@ -142,7 +142,7 @@ def _draft(row: Row) -> str:
     """Return the draft; an empty one (the proxy said nothing) is a draft too."""
     draft = row.fields.get("draft")
     if not isinstance(draft, str):
-        raise row.error(f"'draft' must be a text, not {type(draft).__name__}")
+        raise row.error(f"'draft' must be a string, not {type(draft).__name__}")
     return draft.strip()
 
 
@@ -155,7 +155,7 @@ def _plain_text(row: Row, name: str) -> str:
     """Return a text as it stands: offsets count in it, so nothing is stripped."""
     value = row.fields.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise row.error(f"{name!r} must be a text that is not empty")
+        raise row.error(f"{name!r} must be a string that is not empty")
     return value
 
 
