@@ -62,8 +62,6 @@ REPLIES = {
     "nested json": '{"a":' * 3_000,
     "megabyte": "Eastport is the capital. " * 40_000,
 }
-NOT_YET = {"nested json", "megabyte", "many lines", "long line", "brackets", "combining"}
-"""Replies that the parsers of replies do not read in time, or at all, yet."""
 SHORT = ("nul", "lone surrogate", "forged ids", "forged delimiters", "json array", "brackets")
 """What each method meets in `make test`; the rest in the long form."""
 
@@ -101,19 +99,14 @@ def answer(method: str, reply: str) -> None:
     json.dumps({**out, "passages": []}, default=str)
 
 
-def _cases(names: tuple[str, ...]) -> list[object]:
-    mark = pytest.mark.xfail(strict=False, reason="the parsers of replies do not bear this yet")
-    return [pytest.param(one, marks=[mark] if one in NOT_YET else []) for one in names]
-
-
-@pytest.mark.parametrize("reply", _cases(SHORT))
+@pytest.mark.parametrize("reply", SHORT)
 @pytest.mark.parametrize("method", SERVED)
 def test_a_hostile_reply(method: str, reply: str) -> None:
     answer(method, REPLIES[reply])
 
 
 @pytest.mark.attack
-@pytest.mark.parametrize("reply", _cases(tuple(REPLIES)))
+@pytest.mark.parametrize("reply", tuple(REPLIES))
 @pytest.mark.parametrize("method", SERVED)
 def test_every_hostile_reply(method: str, reply: str) -> None:
     answer(method, REPLIES[reply])

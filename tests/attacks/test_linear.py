@@ -16,13 +16,6 @@ _GROWTH = 6
 _FLOOR = 0.025
 """Seconds of CPU below which nothing is compared: what a busy machine's noise comes to."""
 
-NOT_YET = (
-    "bare_text", "parse_answer short", "parse_answer long", "parse_answer yes_no", "parse_need",
-    "parse_react", "last_answer", "parse_self_ask first", "parse_self_ask", "final_answer",
-    "read_topic", "parse_ids", "parse_judgement", "parse_rewrite", "breaks_off", "is_unknown",
-)  # fmt: skip
-"""Parsers of replies that are not linear yet."""
-
 FOUND = {
     "extractive answer question": lambda n: "What " + "1 " * (n // 2),
     "extractive topic question": lambda n: "What " + "1 " * (n // 2),
@@ -42,14 +35,6 @@ FOUND = {
     "parse_ids": lambda n: "[" * n,
 }
 """Texts that once took time that grew with their square."""
-
-
-def _cases() -> list[object]:
-    marks = [pytest.mark.xfail(strict=False, reason="this reply parser is not linear yet")]
-    return [
-        pytest.param(name, marks=marks if name in NOT_YET else [])
-        for name in (*REPLIES, *TEXTS, *ROWS)
-    ]
 
 
 def _seconds(read: Parser, text: str) -> float:
@@ -78,13 +63,13 @@ def _attack(name: str, folder: Path, seed: str, length: int, atoms: int, mixes: 
         assert grows_linearly(read, make, length), f"{name} over {make(60)!r}…"
 
 
-@pytest.mark.parametrize("name", _cases())
+@pytest.mark.parametrize("name", [*REPLIES, *TEXTS, *ROWS])
 def test_reading_is_linear(name: str, tmp_path: Path) -> None:
     _attack(name, tmp_path, seed=name, length=4_000, atoms=6, mixes=4)
 
 
 @pytest.mark.attack
-@pytest.mark.parametrize("name", _cases())
+@pytest.mark.parametrize("name", [*REPLIES, *TEXTS, *ROWS])
 def test_reading_is_linear_at_length(name: str, tmp_path: Path) -> None:
     _attack(name, tmp_path, seed=f"long {name}", length=25_000, atoms=200, mixes=100)
 

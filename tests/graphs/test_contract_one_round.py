@@ -6,6 +6,7 @@ from ragweave.testing import MethodTests, ModelCall, OptionCase, Setting
 
 RETRIEVING = Setting(options={"retrieve": True})
 RETRIEVAL = {"k": OptionCase(2, RETRIEVING), "order": OptionCase("reversed", RETRIEVING)}
+SHOWN = RETRIEVING.with_options(shots=1)
 REASONED = {"constrain": "what reasons first is held to no form"}
 REASONING = "The card on the bridge names her. So the answer is Ada Brenner."
 
@@ -19,6 +20,7 @@ def read_alone(call: ModelCall) -> str:
 class TestDirect(MethodTests):
     method = "direct"
     option_cases = RETRIEVAL
+    more_settings = [SHOWN]
     replies = ["Ada Brenner"]
 
 
@@ -26,6 +28,7 @@ class TestCot(MethodTests):
     method = "cot"
     option_cases = RETRIEVAL
     idle_options = REASONED
+    more_settings = [SHOWN]
     replies = [REASONING]
 
 

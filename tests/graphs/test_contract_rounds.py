@@ -9,9 +9,13 @@ from ragweave.testing import MethodTests, ModelCall, Setting, unsure
 FREE_TEXT = {"constrain": "replies are free text, which no grammar holds"}
 
 
+CHAIN = {**FREE_TEXT, "wording": "the last reply of a chain has a form of its own"}
+
+
 class TestIterRetgen(MethodTests):
     method = "iter_retgen"
     idle_options = FREE_TEXT
+    more_settings = [Setting(options={"shots": 1}, finds=False)]
 
     def reply(self, call: ModelCall) -> str:
         return "It was put up in the thirties. So the answer is Ada Brenner."
@@ -19,7 +23,7 @@ class TestIterRetgen(MethodTests):
 
 class TestSelfAsk(MethodTests):
     method = "self_ask"
-    idle_options = FREE_TEXT
+    idle_options = CHAIN
     cut_short = Setting(options={"rounds": 1})
 
     def reply(self, call: ModelCall) -> str:
@@ -35,7 +39,7 @@ class TestSelfAsk(MethodTests):
 
 class TestReact(MethodTests):
     method = "react"
-    idle_options = FREE_TEXT
+    idle_options = CHAIN
     cut_short = Setting(options={"max_steps": 2})
 
     def reply(self, call: ModelCall) -> str:
@@ -49,7 +53,7 @@ class TestReact(MethodTests):
 
 class TestFlare(MethodTests):
     method = "flare"
-    idle_options = FREE_TEXT
+    idle_options = CHAIN
     cut_short = Setting(options={"rounds": 1})
 
     def reply(self, call: ModelCall) -> AIMessage | str:

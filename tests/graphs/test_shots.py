@@ -40,7 +40,7 @@ def test_baselines_show_as_many_examples_as_asked(
 def test_direct_examples_have_answers_and_no_reasoning() -> None:
     model = ScriptedChat(replies=["Ada"])
     build_graph("direct", model=model, shots=1).invoke({"question": "Who?"})
-    assert "Answer: Lisbon\n" in model.seen[0].text
+    assert "Answer: " in model.seen[0].text
     assert "step by step" not in model.seen[0].text
 
 
@@ -53,7 +53,7 @@ def test_more_examples_than_there_are_is_a_mistake() -> None:
 def test_one_wording_of_short_answers_for_all_methods(method: str) -> None:
     for wording, part, answer in (
         ("many", "as many possible answers", "Ada Brenner or Ada Berger. Both are named."),
-        ("phrase", "as short as it can be", "Ada"),
+        ("phrase", "in as few words as it takes", "Ada"),
     ):
         model = ScriptedChat(replies=[answer])
         given = {"question": "Who?", "passages": ["Ada built it."]}

@@ -132,7 +132,9 @@ def follow(directory: RunDirectory, config: RunConfig, workers: int = 1) -> RunR
             line = explain(error) if error.status_code is not None else None
             raise error if line is None else ModelError(line) from error
         except KeyboardInterrupt:
-            progress_console().print(f"Go on with: {_again(directory)}", markup=False)
+            progress_console().print(
+                f"Go on with: {_again(directory)}", markup=False, soft_wrap=True
+            )
             raise
 
 

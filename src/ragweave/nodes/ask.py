@@ -232,7 +232,8 @@ def reply_to(
         if not fitted.passages:
             return Reply("", [])
     form = _form(model, prompt, fitted, context.options)
-    settings = within_limit(model, {**prompt.settings, **form})
+    nucleus = context.options.nucleus if question.role == "answer" else {}
+    settings = within_limit(model, {**nucleus, **prompt.settings, **form})
     call = Call(model, fitted.messages, settings, _labelled(question, state, context.config))
     message = cast("BaseMessage", (yield call))
     text = message.text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates break JSON

@@ -157,6 +157,11 @@ class Options(_Named):
                 raise UsageError(f"{name} must be 0 to {most}, not {value!r}")
 
     @property
+    def nucleus(self) -> dict[str, float]:
+        """What every call of the answering model is told of sampling, where it was asked for."""
+        return {} if self.top_p is None else self.sampling
+
+    @property
     def sampling(self) -> dict[str, float]:
         """What answer calls are told of sampling; no server takes a nucleus of 0."""
         if self.top_p == 0:

@@ -160,4 +160,5 @@ def chosen(
     shares = relative(logits)
     total = sum(shares)
     order = sorted(range(len(spans)), key=lambda i: -shares[i])
-    return [scored(spans[i], shares[i] / total) for i in order if shares[i] >= threshold][:top]
+    least = threshold * (1 - 1e-9)  # a share at the threshold is kept, whatever its last bits
+    return [scored(spans[i], shares[i] / total) for i in order if shares[i] >= least][:top]

@@ -12,7 +12,7 @@ from tests.scripted import ListRetriever, ScriptedChat
 
 from ragweave import build_graph
 from ragweave.tools.models import ChatModel, chat_model, reply_limit, within_limit
-from ragweave.training.labels.judge import JudgeMaker
+from ragweave.training.labels.judge import JudgeLabeler
 from ragweave.training.labels.models import Drafter
 
 
@@ -65,7 +65,7 @@ async def test_labelling_keeps_to_the_proxys_limit_and_writes_it_down() -> None:
 
     assert await Drafter(proxy).draft(Item()) == {"text": "a draft"}  # type: ignore[arg-type]
     assert proxy.seen[0].settings["max_tokens"] == 60
-    told: dict[str, Any] = JudgeMaker(proxy=proxy, proxy_spec="m").settings()
+    told: dict[str, Any] = JudgeLabeler(proxy=proxy, proxy_spec="m").settings()
     assert told["draft_settings"]["max_tokens"] == 60
 
 

@@ -11,7 +11,7 @@ from tests.training.writers import tiny
 from ragweave.trained import ModelCard, check_safe, write_card
 from ragweave.trained.writers import load_writer
 from ragweave.training.train import recipe_of
-from ragweave.training.trainer.arguments import Looking
+from ragweave.training.trainer.arguments import TrainingCallbacks
 from ragweave.training.writers.examples import example
 
 CASES = [
@@ -118,5 +118,5 @@ def test_gpus_that_are_left_unused_are_told_of(monkeypatch):
         monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
         monkeypatch.setenv("WORLD_SIZE", str(world))
         watch = tiny.Losses()
-        Looking(watch, 1, lambda: None).began(cpu=cpu)
+        TrainingCallbacks(watch, 1, lambda: None).began(cpu=cpu)
         assert len(watch.lines) == lines

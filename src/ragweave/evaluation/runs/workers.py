@@ -110,10 +110,6 @@ def _say(output: IO[str], event: dict[str, Any]) -> None:
     output.write(json.dumps(event) + "\n")
 
 
-if __name__ == "__main__":
-    main()
-
-
 _KINDS: dict[str, type[RagweaveError]] = {
     "KnowledgeBaseError": KnowledgeBaseError,
     "MissingExtraError": UsageError,
@@ -121,6 +117,8 @@ _KINDS: dict[str, type[RagweaveError]] = {
     "RecordingError": RecordingError,
     "UsageError": UsageError,
 }
+_WORKER = "from ragweave.evaluation.runs.workers import main; main()"
+"""What a worker's interpreter runs."""
 _ENOUGH = b"enough\n"
 """Tells a worker to begin no further question."""
 _SECONDS_TO_STOP = 15.0
@@ -229,7 +227,7 @@ class _Crew:
         }
         places = os.pathsep.join(place for place in sys.path if place)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "ragweave.evaluation.runs.workers"),
+            *(sys.executable, "-P", "-c", _WORKER),
             stdin=PIPE,
             stdout=PIPE,
             limit=_LINE,

@@ -109,7 +109,7 @@ def rows_at_once(settings: Settings) -> tuple[int, int]:
 
 
 def arguments(settings: Settings, checkpoints: Path) -> dict[str, Any]:
-    """Return what both trainers are told; saving and measuring are ours (`looking.Looking`)."""
+    """Return what both trainers are told; saving and measuring are ours (`TrainingCallbacks`)."""
     device = device_of(settings)
     micro, accumulate = rows_at_once(settings)
     return {
