@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.command import COMMAND, Run
+from tests import command
+from tests.command import Run
 from tests.extras import missing_said
 
 
@@ -18,15 +18,7 @@ def ragweave() -> Run:
     def run(
         *args: str, cwd: Path | None = None, env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*COMMAND, *args],
-            cwd=cwd,
-            env={**os.environ, "COLUMNS": "200", **(env or {})},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = command.run(*args, cwd=cwd, env=env)
         if done.returncode == 2 and (reason := missing_said(done.stderr)):
             pytest.skip(reason)
         return done

@@ -1,0 +1,71 @@
+"""Forks a `ragweave` for every line on standard input; see `tests/command.py`.
+
+The imports that every command needs are made once, those of PyTorch when a command needs them
+first. The child leaves the loop and runs the command as a script would, so that it ends as an
+interpreter ends: exit handlers, threads, a traceback for what nothing caught.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import sys
+from contextlib import suppress
+from typing import Any
+
+USUAL = ("ragweave.cli.main", "numpy", "bm25s", "Stemmer", "sentencex", "langgraph.graph")
+TRAINED = ("torch", "transformers", "datasets", "sentence_transformers", "peft", "trl")
+HEAVY = {"train": TRAINED, "part": TRAINED}
+"""Modules of other people, and of the command line's start, that a command imports anyway."""
+
+
+def load(names: tuple[str, ...]) -> None:
+    """Import what is installed of these."""
+    for name in names:
+        if name not in sys.modules:
+            with suppress(ImportError):
+                importlib.import_module(name)
+
+
+def serve() -> dict[str, Any]:
+    """Fork for every line that is asked; in a child, return what was asked."""
+    asked, told = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    load(USUAL)
+    with open(asked, "rb") as lines:
+        for line in lines:
+            request: dict[str, Any] = json.loads(line)
+            load(HEAVY.get(request["args"][0] if request["args"] else "", ()))
+            gc.freeze()
+            child = os.fork()
+            if child == 0:
+                os.close(told)
+                os.close(nothing)
+                return request
+            _, status = os.waitpid(child, 0)
+            os.write(told, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+def become(request: dict[str, Any]) -> None:
+    """Take the folder, the variables, the arguments and the output that were asked for."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        file = os.open(f"{request['folder']}/{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(file, number)
+        os.close(file)
+    os.environ.clear()
+    os.environ.update(request["env"])
+    os.chdir(request["cwd"])
+    sys.path[0] = ""
+    sys.argv = ["-c", *request["args"]]
+
+
+if __name__ == "__main__":
+    become(serve())
+    from ragweave.cli import run
+
+    run()
