@@ -1,10 +1,9 @@
 """The answer step: question and passages in, one candidate answer out.
 
-Prompts of the answer step, one for each way of asking.
-
-Source: Liu et al. 2024 (Modeling Uncertainty and Using Post-fusion as Fallback Improves Retrieval
-Augmented Generation with LLMs), section 3 and appendix A: passages first, then the question; every
-prompt ends with what to say when the answer is not known. The wording is ours.
+Its prompts, one for each way of asking, follow Liu et al. 2024 (Modeling Uncertainty and Using
+Post-fusion as Fallback Improves Retrieval Augmented Generation with LLMs), section 3 and appendix
+A: passages first, then the question; every prompt ends with what to say when the answer is not
+known. The wording is ours.
 
 Variables: `question`, `passages` (rendered), `answer_form` (the kind of answer wanted), and for
 `distill` also `candidates`.

@@ -1,12 +1,8 @@
 """The model step: the one place that calls a chat model.
 
 A node that asks a model is two pure functions: state → prompt, reply → update. This step chooses
-the model by role, makes the prompt fit, makes the call (sync or async, from one body), and keeps
-the ledger. Retries and backoff are LangGraph's, by the node's retry policy.
-
-Prompts: a template with its values, passages and structured task, and how it is made to fit.
-
-Passages or sentences as numbered lines, for prompts that ask for the numbers that help.
+the model by role, makes the prompt fit by dropping passages, makes the call (sync or async, from
+one body), and counts its tokens. Retries and backoff are LangGraph's, by the node's retry policy.
 """
 
 from __future__ import annotations
@@ -100,7 +96,9 @@ def fit(
                 f"the prompt takes about {size} tokens without any passage, and {budget} fit: "
                 f"shorten the question or raise prompt_tokens"
             )
-        lowest = max(range(len(kept)), key=lambda at: (kept[at].metadata.get("rank", at), at))
+        lowest = max(
+            range(len(kept)), key=lambda index: (kept[index].metadata.get("rank", index), index)
+        )
         dropped.append(kept.pop(lowest))
 
 
@@ -152,12 +150,14 @@ def numbered(label: str) -> Callable[[Sequence[Document]], str]:
         plain = forged.sub(r"\1 \2 -", f"{title} | {text}" if title else text)
         return f"{label} {number} : {plain}"
 
-    return lambda documents: "\n".join(line(at, doc) for at, doc in enumerate(documents))
+    return lambda documents: "\n".join(line(index, doc) for index, doc in enumerate(documents))
 
 
 def numbers_form(documents: Sequence[Document]) -> str:
     """Return the grammar of replies that name some of the numbers, or none."""
-    return id_list([str(at) for at in range(len(documents))]) if documents else one_of(["none"])
+    return (
+        id_list([str(index) for index in range(len(documents))]) if documents else one_of(["none"])
+    )
 
 
 @dataclass(frozen=True)

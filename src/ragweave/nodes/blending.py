@@ -1,17 +1,13 @@
-"""BlendFilter's options, and the routes between its steps.
+"""Query blending: the question expanded by what a model writes with and without passages.
 
-Prompts of BlendFilter's augmentation and answer steps. The wording and examples are ours.
-
-Source: BlendFilter, appendix F: examples of knowledge, question and reasoning, then the
-question's own knowledge; the reasoning ends in "So the answer is"; a second turn asks for the short
-answer, for StrategyQA Yes or No and nothing else. Internal knowledge is asked for without examples.
+Source: BlendFilter, section 3.2 (the generated text comes first, then the question) and appendix F
+for the prompts: examples of knowledge, question and reasoning, then the question's own knowledge;
+the reasoning ends in "So the answer is"; a second turn asks for the short answer, for StrategyQA
+Yes or No and nothing else. Internal knowledge is asked for without examples. Wording and examples
+are ours.
 
 Variables: `question`, `passages` (rendered), `examples` (rendered), `draft` (the reasoning) and
 `answer_form`.
-
-Query blending: the question expanded by what a model writes with and without passages.
-
-Source: BlendFilter, section 3.2. The generated text comes first, then the question.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
 """The step of FLARE: write on, and look up the first sentence that the model is unsure of.
 
-Prompts of FLARE: write the answer, from nothing or from search results, and go on with it.
-
 Source: Jiang et al. 2023 (Active Retrieval Augmented Generation), section 3.2, and SlimPLM, table 6,
-for search results before the question. The wording is ours.
+for search results before the question. The wording of the prompts is ours.
 
 Variables: `question`, `answer_form`, `written` (the answer so far, with what to do about it, or
 ""), and in `flare_passages` also `passages` (rendered).
-
-The first doubtful sentence of a text, and the query that it makes (FLARE).
 """
 
 from __future__ import annotations

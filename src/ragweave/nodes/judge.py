@@ -6,9 +6,7 @@ read by the margin of `<Known(True)>` over `<Known(False)>`, as the released cod
 by its text. A local chat model is scored only under the released prompts, whose marks are known. A
 verdict that can't be read counts as not known: retrieve.
 
-Which scorer a chat model brings along, where it brings one.
-
-SlimPLM's options, and the routes that decide when and what to retrieve.
+The options of the slim proxy's part, and the routes that follow from a verdict, stand here too.
 """
 
 from __future__ import annotations

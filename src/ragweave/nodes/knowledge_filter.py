@@ -2,14 +2,10 @@
 
 Source: BlendFilter, section 3.3 and appendix F. Each query's set is filtered by itself, and always
 against the original question. The topic is asked for once; every set then has a dialogue of two
-turns: check the passages one by one, then output only the ids.
-
-Prompts of the knowledge filter. The wording is ours.
-
-Source: BlendFilter, appendix F. The dialogue names the question's topic, sets the model's own
-knowledge of it aside, lists the passages as `knowledge 0`, `knowledge 1`, …, has them checked one
-by one, and then asks for the ids alone. StrategyQA's form has no topic turn; that none is relevant
-is allowed in both, because a set may hold nothing that helps.
+turns. It names the question's topic, sets the model's own knowledge of it aside, lists the passages
+as `knowledge 0`, `knowledge 1`, …, has them checked one by one, and then asks for the ids alone.
+StrategyQA's form has no topic turn; that none is relevant is allowed in both, because a set may
+hold nothing that helps. The wording is ours.
 
 Variables: `question`, `topic`, `passages` (rendered) and `relevance` (the first turn's reply).
 """
@@ -90,8 +86,8 @@ _LEAD = re.compile(
 )
 """What models say before the topic itself."""
 
-_RETOLD = re.compile(r"(?:the|this) question (?:asks|is asking)\b", re.IGNORECASE)
-"""The question told again is no topic."""
+_RESTATED = re.compile(r"(?:the|this) question (?:asks|is asking)\b", re.IGNORECASE)
+"""A restated question is no topic."""
 
 TOPIC_LENGTH = 120
 """Characters of a topic; what is longer is no topic."""
@@ -121,7 +117,7 @@ def read_topic(reply: str) -> str:
     while lead := _LEAD.match(first):
         first = first[lead.end() :].strip()
     topic = first.strip(" .*:")
-    return topic if len(topic) <= TOPIC_LENGTH and not _RETOLD.match(topic) else ""
+    return topic if len(topic) <= TOPIC_LENGTH and not _RESTATED.match(topic) else ""
 
 
 class CheckedSet(PassageSet):
@@ -175,7 +171,7 @@ def knowledge_filter_step(
         if ids is None:
             context.note("filter_unparsed", set=key)
             return {"kept": {key: list(branch["passages"])}}
-        return {"kept": {key: [chosen.passages[at] for at in sorted(ids)]}}
+        return {"kept": {key: [chosen.passages[index] for index in sorted(ids)]}}
 
     return Step("knowledge_filter", body, options)
 

@@ -1,6 +1,6 @@
 """Options that every method shares, and how a run's overrides meet the build's values.
 
-Is an option's value of the kind that its type hint names?
+Values are checked against the type hints of their fields.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Options(_Named):
 
     @property
     def sampling(self) -> dict[str, float]:
-        """What answer calls are told of sampling; no server takes a nucleus of 0."""
+        """The sampling settings of answer calls; no server takes a nucleus of 0."""
         if self.top_p == 0:
             return {"temperature": 0.0}
         warm = self.sample_temperature

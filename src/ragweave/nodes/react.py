@@ -1,7 +1,5 @@
 """The step of ReAct: think, then search or finish.
 
-The prompt of ReAct: thoughts, actions and observations in turns.
-
 Source: Yao et al. 2022 (ReAct: Synergizing Reasoning and Acting in Language Models), appendix C, for
 the format; BlendFilter, appendix C, for passages as observations and three examples. The examples
 are our own.
@@ -144,8 +142,8 @@ def react_step(
     """Return the node `react`: one thought and action.
 
     A search starts the next retrieval, Finish ends the run. A reply without a readable action is
-    kept as a thought, and the model is told to name one; a search that was made before is not made
-    again, and the model is told so. Where the first reply has no action, or
+    kept as a thought, and the model is asked to name one; a search that was made before is not made
+    again, and the next prompt says so. Where the first reply has no action, or
     finishes with Unknown, the question itself is looked up: nothing has been observed yet.
     """
 

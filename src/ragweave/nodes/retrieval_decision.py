@@ -1,14 +1,9 @@
-"""Self-Eval: does the model itself say that it needs retrieval?
+"""Does a question need retrieval? By the model's own word, or by similar questions.
 
-Source: Kadavath et al. 2022 (Language Models (Mostly) Know What They Know), as SlimPLM's baseline
-(section 4.3): few examples, and the model decides. The three examples are our own.
-
-Reading whether a model says that it needs retrieval (Self-Eval).
-
-SKR-KNN: does a question need retrieval, going by what similar questions needed?
-
-Source: Wang et al. 2023 (Self-Knowledge Guided Retrieval Augmentation for Large Language Models),
-as SlimPLM's baseline (section 4.3).
+Source: Kadavath et al. 2022 (Language Models (Mostly) Know What They Know) for Self-Eval: few
+examples, and the model decides; Wang et al. 2023 (Self-Knowledge Guided Retrieval Augmentation for
+Large Language Models) for SKR-KNN: what similar questions needed. Both as SlimPLM's baselines
+(section 4.3). The three examples are our own.
 """
 
 from __future__ import annotations
