@@ -24,6 +24,7 @@ from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.expand_query import LONGEST, expand_query
 from ragweave.nodes.knowledge_filter import filter_branches
 from ragweave.nodes.options import Options, OptionsT, at_least
+from ragweave.nodes.reply_form import PASSAGE_TOKENS, REASONING_TOKENS
 from ragweave.nodes.retrieve import searches
 from ragweave.nodes.step import Context, Goto, Step, Work, pure
 from ragweave.state import AnswerType, Branch, RAGState, Update, ranked
@@ -276,7 +277,8 @@ def external_step(
         found = state["retrieved"].get("external" if state["hop"] else "question", [])
         values = {"question": state["question"], **shown(state["resolved_answer_type"], opts)}
         name = "external" if found else "reason_closed"
-        return Prompt(templates[name], _task("reason", state), values, found)
+        task = _task("reason", state)
+        return Prompt(templates[name], task, values, found, reply_tokens=REASONING_TOKENS)
 
     def update(state: RAGState, reply: Reply, _context: Context[BlendingOptions]) -> Update:
         return {"augmented": {"external": reply.text}, "hop": state["hop"] + 1}
@@ -294,7 +296,8 @@ def internal_step(
 
     def prompt(state: RAGState, _options: OptionsT) -> Prompt:
         values = {"question": state["question"]}
-        return Prompt(templates["internal"], _task("recall", state), values)
+        task = _task("recall", state)
+        return Prompt(templates["internal"], task, values, reply_tokens=PASSAGE_TOKENS)
 
     def update(_state: RAGState, reply: Reply, _context: Context[OptionsT]) -> Update:
         return {"augmented": {"internal": reply.text}}

@@ -25,8 +25,9 @@ from langgraph.types import Overwrite
 
 from ragweave.errors import UsageError
 from ragweave.nodes.answer import UNKNOWN_CLAUSE, AnswerStep
-from ragweave.nodes.ask import Prompt, Question, Templates, numbered, numbers_form, reply_to
+from ragweave.nodes.ask import Prompt, Question, Templates, numbered, reply_to
 from ragweave.nodes.options import Options, OptionsT, at_least
+from ragweave.nodes.reply_form import id_tokens, numbers_form
 from ragweave.nodes.step import Call, Context, Step, Work, pure
 from ragweave.nodes.vote import pool_of
 from ragweave.state import RAGState, Update, no_usage
@@ -107,7 +108,8 @@ def sentence_ids(
             values,
             sentences,
             render=numbered("sentence"),
-            grammar=numbers_form,
+            form=numbers_form,
+            reply_tokens=id_tokens(sentences),
         )
 
     question = Question[RAGState, OptionsT](name="filter_context", role="filter", prompt=prompt)

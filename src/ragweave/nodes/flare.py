@@ -21,6 +21,7 @@ from ragweave.errors import ModelError, UsageError
 from ragweave.nodes.answer import ANSWER_FORMS, UNKNOWN_CLAUSE
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.replies import read_answer
+from ragweave.nodes.reply_form import REASONING_TOKENS
 from ragweave.nodes.rounds import (
     Loop,
     RoundOptions,
@@ -208,6 +209,7 @@ def flare_prompt(state: RAGState, _options: FlareOptions, templates: Templates) 
         },
         passages,
         {"logprobs": True},
+        reply_tokens=REASONING_TOKENS,
     )
 
 

@@ -22,10 +22,10 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.types import Send
 
 from ragweave.errors import UsageError
-from ragweave.llamacpp.gbnf import one_of
 from ragweave.nodes.answer import branches
 from ragweave.nodes.ask import Prompt, Question, Templates, reply_to
 from ragweave.nodes.options import Options, at_least, current
+from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
 from ragweave.nodes.step import Call, Context, Goto, StateT, Step, Work
 from ragweave.state import ClaimBranch, RAGState, Tokens, Update, Usage
 from ragweave.tools.claims import parse_judgement
@@ -216,7 +216,13 @@ def judge_prompt(
     task: Task = {"task": "judge", "question": question, "draft": draft}
     name = "judge_released" if options.proxy_profile == "released" else "judge"
     values = {"question": question, "draft": untrusted(draft)}
-    return Prompt(templates[name], task, values, grammar=lambda _shown: one_of(VERDICTS))
+    return Prompt(
+        templates[name],
+        task,
+        values,
+        form=lambda _shown: Choice(VERDICTS),
+        reply_tokens=VERDICT_TOKENS,
+    )
 
 
 def _by_margin(

@@ -21,17 +21,22 @@ from langgraph.types import Send
 
 from ragweave.nodes.ask import (
     Ask,
-    Grammar,
     Prompt,
     Question,
     Reply,
     Templates,
     numbered,
-    numbers_form,
     reply_to,
 )
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.replies import bare_text
+from ragweave.nodes.reply_form import (
+    PASSAGE_TOKENS,
+    VERDICT_TOKENS,
+    FormOf,
+    id_tokens,
+    numbers_form,
+)
 from ragweave.nodes.retrieve import passage_sets
 from ragweave.nodes.step import Context, Step, Work
 from ragweave.state import PassageSet, RAGState, Update
@@ -98,7 +103,8 @@ def topic_step(models: Models, templates: Templates, options: OptionsT) -> Step[
 
     def prompt(state: RAGState, _options: OptionsT) -> Prompt:
         task: Task = {"task": "topic", "question": state["question"]}
-        return Prompt(templates["topic"], task, {"question": state["question"]})
+        values = {"question": state["question"]}
+        return Prompt(templates["topic"], task, values, reply_tokens=VERDICT_TOKENS)
 
     def update(_state: RAGState, reply: Reply, context: Context[OptionsT]) -> Update:
         topic = read_topic(reply.text)
@@ -196,7 +202,7 @@ def _prompt(
     branch: PassageSet,
     relevance: str,
     template: ChatPromptTemplate,
-    form: Grammar | None = None,
+    form: FormOf | None = None,
 ) -> Prompt:
     task: Task = {"task": "filter", "question": branch["question"]}
     values = {
@@ -205,4 +211,12 @@ def _prompt(
         "relevance": relevance,
     }
     render = numbered("knowledge")
-    return Prompt(template, task, values, branch["passages"], render=render, grammar=form)
+    return Prompt(
+        template,
+        task,
+        values,
+        branch["passages"],
+        render=render,
+        form=form,
+        reply_tokens=id_tokens(branch["passages"]) if form else PASSAGE_TOKENS,
+    )

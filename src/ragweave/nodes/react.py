@@ -20,6 +20,7 @@ from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.react_reply import last_answer, parse_react, read_last
 from ragweave.nodes.replies import bare_text
+from ragweave.nodes.reply_form import QUERY_TOKENS
 from ragweave.nodes.rounds import (
     Loop,
     all_found,
@@ -180,6 +181,7 @@ def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTem
         all_found(state, _searched(hops), options.order),
         {"stop": ["\nObservation"]} if options.stop_sequences else {},
         render,
+        reply_tokens=QUERY_TOKENS,
     )
 
 

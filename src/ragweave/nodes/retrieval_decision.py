@@ -20,10 +20,10 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.types import Overwrite
 
 from ragweave.errors import UsageError
-from ragweave.llamacpp.gbnf import one_of
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates, ask
 from ragweave.nodes.options import Options, OptionsT, at_least
 from ragweave.nodes.replies import bare_text, parse_answer
+from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
 from ragweave.nodes.step import Call, Context, Step, Work
 from ragweave.state import RAGState, Update
 from ragweave.tools.claims import parse_judgement
@@ -126,7 +126,8 @@ def retrieval_decision_step(
             templates["self_eval"],
             {"task": "need", "question": asked},
             {"question": asked},
-            grammar=lambda _shown: one_of(("Yes", "No")),
+            form=lambda _shown: Choice(("Yes", "No")),
+            reply_tokens=VERDICT_TOKENS,
         )
 
     def update(_state: RAGState, reply: Reply, context: Context[OptionsT]) -> Update:

@@ -22,6 +22,7 @@ from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates, ask
 from ragweave.nodes.replies import ReadAnswer, Rejected, bare_text, parse_answer, read_answer
+from ragweave.nodes.reply_form import QUERY_TOKENS
 from ragweave.nodes.rounds import (
     Loop,
     RoundOptions,
@@ -281,6 +282,7 @@ def chain_prompt(state: RAGState, options: SelfAskOptions, template: ChatPromptT
         [_as_document(hop, index) for index, hop in enumerate(state["hops"])],
         {"stop": ["\nIntermediate answer:"]} if options.stop_sequences and not last else {},
         render,
+        reply_tokens=QUERY_TOKENS,
     )
 
 
@@ -358,6 +360,7 @@ def read_step(
             {"task": "answer", "question": asked, "answer_type": "long"},
             {"question": asked},
             state["passages"],
+            reply_tokens=QUERY_TOKENS,
         )
 
     question = Ask[RAGState, SelfAskOptions](
