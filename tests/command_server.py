@@ -36,7 +36,7 @@ def serve() -> dict[str, Any]:
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
     load(USUAL)
-    with open(asked, "rb") as lines:
+    with os.fdopen(asked, "rb") as lines:
         for line in lines:
             request: dict[str, Any] = json.loads(line)
             load(HEAVY.get(request["args"][0] if request["args"] else "", ()))
