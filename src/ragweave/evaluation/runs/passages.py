@@ -133,10 +133,12 @@ def retriever_for(settings: RunSettings, dataset: Dataset) -> PassageRetriever |
     """
     if settings.corpus == "kb":
         return _of_knowledge_base(settings)
-    if settings.corpus == "none" or settings.passages == "given":
+    if settings.passages == "given":
         return None
     if settings.corpus != "given" and not needs_kb(settings.retriever):
         return retriever_of(settings.retriever, None, reranker=settings.rerank or None)
+    if settings.corpus == "none":
+        return None
     if settings.retriever not in ("auto", "bm25"):
         raise UsageError(
             f"--retriever {settings.retriever} needs a knowledge base: index the passages with "
