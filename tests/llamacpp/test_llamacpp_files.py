@@ -190,7 +190,7 @@ def test_a_damaged_header_never_escapes_as_another_error(
         assert "\n" not in str(error)
 
 
-@pytest.mark.parametrize(("architecture", "said"), [("bert", "embedding model"), ("t5", "embeddings")])
+@pytest.mark.parametrize(("architecture", "said"), [("bert", "embedding model"), ("t5", "embedding model")])
 def test_a_model_that_writes_no_text_is_refused(
     tmp_path: Path, architecture: str, said: str
 ) -> None:

@@ -201,7 +201,7 @@ def test_damaged_and_foreign_weights_are_refused(copy):
 
 
 def test_a_missing_folder_tokenizer_or_device_is_said(copy, tmp_path):
-    with pytest.raises(UsageError, match="there is no such folder"):
+    with pytest.raises(UsageError, match="no such folder"):
         load_pair_scorer(tmp_path / "none")
     with pytest.raises(UsageError, match="device 'abacus'"):
         load_pair_scorer(copy, "abacus")

@@ -296,5 +296,5 @@ def test_a_part_of_another_role_or_kind_is_refused(tmp_path):
     other = tmp_path / "small"
     other.mkdir()
     write_card(other, ModelCard(role="judge", kind="cross-encoder", base="minilm"))
-    with pytest.raises(UsageError, match="writes no text"):
+    with pytest.raises(UsageError, match="does not generate text"):
         load_writer(other)
