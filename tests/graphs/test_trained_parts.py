@@ -171,7 +171,7 @@ def test_a_run_may_say_otherwise(parts: Path) -> None:
     question = {"question": QUESTION}
     assert len(graph.invoke(question, context={"top": 3})["passages"][0].page_content) > 60
     assert len(graph.invoke(question, context={"filter": "full"})["passages"]) == 2
-    with pytest.raises(UsageError, match="threshold must be 0 to 1"):
+    with pytest.raises(UsageError, match="threshold must be between 0 and 1"):
         graph.invoke(question, context={"threshold": 7.0})
 
 
@@ -220,8 +220,8 @@ def test_adaptive_with_judge_and_filter(parts: Path, draft: str, known: bool) ->
         ("judge", "generator", "was trained as a generator, but a judge is needed here"),
         ("rewriter", "judge", "was trained as a judge, but a rewriter is needed here"),
         ("model", "judge", "was trained as a judge, but a generator is needed here"),
-        ("proxy", "generator", "was trained as a generator, and a model that drafts"),
-        ("filter_model", "generator", "was trained as a generator, and a model that names"),
+        ("proxy", "generator", "was trained as a generator, but a model that drafts"),
+        ("filter_model", "generator", "was trained as a generator, but a model that names"),
         ("filter", "judge", "was trained as a judge, but a filter is needed here"),
     ],
 )

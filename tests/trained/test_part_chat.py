@@ -167,7 +167,7 @@ def test_where_no_folder_is_the_kinds_of_models_are_told() -> None:
         chat_model("org/model")
     with pytest.raises(UsageError, match="the folder of a trained part"):
         chat_model("gpt")
-    with pytest.raises(UsageError, match="name the trained part's folder"):
+    with pytest.raises(UsageError, match="the folder of the trained part is missing"):
         chat_model("part:")
 
 
