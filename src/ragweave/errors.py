@@ -29,7 +29,7 @@ class MissingExtraError(RagweaveError, ImportError):
 
 
 class KnowledgeBaseError(UsageError):
-    """A knowledge base is missing, foreign, damaged, of a newer format, or being written."""
+    """A knowledge base is missing, foreign, damaged, of a newer format, or locked by a writer."""
 
 
 class StateError(UsageError, LookupError):
@@ -37,7 +37,7 @@ class StateError(UsageError, LookupError):
 
 
 class ModelError(RagweaveError):
-    """A model could not be had or could not answer (no key, no server, unusable settings)."""
+    """A model is not available or could not answer (no key, no server, unusable settings)."""
 
 
 class RunTimeoutError(RagweaveError, TimeoutError):
@@ -48,17 +48,17 @@ class DiskFullError(RagweaveError, OSError):
     """A file could not be written because the disk, a quota or a limit on file sizes is full."""
 
     def __init__(self, path: Path, reason: str = "no space left on the disk") -> None:
-        """Name the file; what stood there before is unchanged."""
+        """Name the file; its previous content is unchanged."""
         super().__init__(errno.ENOSPC, reason)
         self.path = path
 
     def __str__(self) -> str:
         """Return one clear line."""
-        return f"{self.path}: cannot be written ({self.strerror}); what stood there is unchanged"
+        return f"{self.path}: cannot be written ({self.strerror}); the old content is unchanged"
 
 
 class LockedError(RagweaveError):
-    """Another process, or another part of this one, holds the lock of a file."""
+    """Another process, or another thread of this one, holds the lock of a file."""
 
     def __init__(self, path: Path, holder: str) -> None:
         """Name the lock's file and who holds it.
@@ -74,4 +74,4 @@ class LockedError(RagweaveError):
 
 
 class UnusableModelError(ModelError, UsageError):
-    """A model file that cannot be used as it is (damaged, no chat model, too large); exit code 2."""
+    """A model file that cannot be used (damaged, not a chat model, too large); exit code 2."""

@@ -1,13 +1,13 @@
-"""Things by name: ours from one list, other packages' from their entry points.
+"""Registries: declarations by name, ours from a list, other packages' from their entry points.
 
-A thing (a method, a metric, a data set format, …) is one declaration in its own file: a frozen
-dataclass with a `name`. A package that brings one names the declaration in its `pyproject.toml`:
+A method, a metric, a data set format, … is one declaration in its own file: a frozen dataclass
+with a `name`. A package that provides one names the declaration in its `pyproject.toml`:
 
     [project.entry-points."ragweave.methods"]
     draft_check = "my_package:METHOD"
 
-The entry point's name is the thing's name, so that nothing of a package is imported before
-somebody asks for what it brings.
+The entry point's name is the declaration's name, so that a package is imported only when one of
+its declarations is used.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from typing import Generic, Protocol, TypeVar
 from ragweave.errors import UsageError
 
 OURS = "ragweave"
-"""What `package` says of the things that ragweave itself brings."""
+"""The result of `package` for ragweave's own declarations."""
 
 SESSION = "this session"
-"""What `package` says of things added by `register`."""
+"""The result of `package` for declarations added by `register`."""
 
 _LOGGER = logging.getLogger("ragweave")
 
 
 class Named(Protocol):
-    """What a registry holds."""
+    """A declaration that a registry can hold."""
 
     @property
     def name(self) -> str:
-        """The name it is asked for by."""
+        """The name that users select it by."""
         ...
 
 
@@ -44,10 +44,10 @@ ThingT = TypeVar("ThingT", bound=Named)
 
 
 class Registry(Mapping[str, ThingT], Generic[ThingT]):
-    """The things of one kind by name: ours in the order of the list, then other packages'.
+    """The declarations of one kind by name: ours in order of the list, then other packages'.
 
-    A mapping. Looking a name up imports the package that brings it, and no other; going through
-    all of them imports every package, and leaves out one that can't be loaded with one warning.
+    A mapping. Looking a name up imports the package that provides it, and no other; iterating
+    imports every package, and skips one that can't be loaded with a warning.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         Args:
             group: The entry-point group, such as `ragweave.methods`.
             kind: The class of the declarations.
-            word: What one is called in messages, such as `method`.
+            word: What messages call one of them, such as `method`.
             ours: Returns ragweave's own declarations, in the order in which they are listed.
         """
         self.group = group
@@ -73,11 +73,11 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         self._lock = threading.RLock()
 
     def __getitem__(self, name: str) -> ThingT:
-        """Return the thing called `name`.
+        """Return the declaration called `name`.
 
         Raises:
             KeyError: There is none.
-            UsageError: Its package can't be loaded, or two packages bring the name.
+            UsageError: Its package can't be loaded, or two packages provide the name.
         """
         with self._lock:
             self._check_taken(name)
@@ -92,21 +92,21 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
             return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
-        """Tell whether there is a thing of this name; its package is not loaded."""
+        """Return whether there is a declaration of this name; its package is not loaded."""
         return name in self._own or name in self._session or name in self._points
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names of all that can be loaded.
 
         Raises:
-            UsageError: Two packages bring one name.
+            UsageError: Two packages provide the same name.
         """
         for name in self._points:
             self._check_taken(name)
             with self._lock:
                 if self._load(name) and name not in self._warned:
                     self._warned.add(name)
-                    _LOGGER.warning("%s %s; it is left out", self.word, self._broken[name])
+                    _LOGGER.warning("%s %s; it is skipped", self.word, self._broken[name])
         yield from list(self._own)
         yield from [name for name in self._session if name not in self._own]
         yield from [name for name in self._points if name in self._loaded]
@@ -120,15 +120,15 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         return f"<Registry {self.group}: {', '.join(self.names())}>"
 
     def names(self) -> list[str]:
-        """Return every name, those too whose package is not loaded or broken."""
+        """Return every name, including those whose package is broken or not loaded yet."""
         return list(dict.fromkeys([*self._own, *self._session, *self._points]))
 
     def ours(self) -> list[ThingT]:
-        """Return what ragweave itself brings."""
+        """Return ragweave's own declarations."""
         return list(self._own.values())
 
     def package(self, name: str) -> str:
-        """Return the package that brings `name`, with its version; `ragweave` for ours."""
+        """Return the package that provides `name`, with its version; `ragweave` for ours."""
         if name in self._own:
             return OURS
         if name in self._session:
@@ -136,15 +136,15 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         return _package(self._points[name][0])
 
     def others(self) -> dict[str, str]:
-        """Return the names that ragweave doesn't bring itself, each with its package."""
+        """Return the names that other packages provide, each with its package."""
         return {name: self.package(name) for name in self if name not in self._own}
 
     def named(self, name: str) -> ThingT:
-        """Return the thing called `name`.
+        """Return the declaration called `name`.
 
         Raises:
             UsageError: There is none (the text lists the names and the closest one), its package
-                can't be loaded, or two packages bring the name.
+                can't be loaded, or two packages provide the name.
         """
         if name in self:
             return self[name]
@@ -154,13 +154,12 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         )
 
     def register(self, thing: ThingT) -> ThingT:
-        """Add a thing for the time of this process, and return it: for notebooks and scripts.
+        """Add a declaration for this process only, and return it: for notebooks and scripts.
 
-        The same declaration may be registered again (a notebook's cell that is run twice replaces
-        what it registered before).
+        Registering a name again replaces its declaration, so that a notebook cell can be rerun.
 
         Raises:
-            UsageError: ragweave or another package brings something of this name.
+            UsageError: ragweave or another package provides a declaration of this name.
         """
         self._check_kind(thing)
         taken = [OURS] * (thing.name in self._own)
@@ -171,7 +170,7 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         return thing
 
     def unregister(self, name: str) -> None:
-        """Take away what `register` added; a name that it did not add is no error."""
+        """Remove what `register` added; a name that it did not add is ignored."""
         self._session.pop(name, None)
 
     @property
@@ -235,7 +234,7 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def forget_packages() -> None:
-    """Look installed packages up anew, after one was installed while the process runs."""
+    """Look up installed packages again, after one was installed while the process runs."""
     _entry_points.cache_clear()
 
 

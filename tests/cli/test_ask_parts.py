@@ -95,16 +95,16 @@ def test_a_process_of_its_own(ragweave: Run, kb: Path, parts: Path) -> None:
     done = ragweave(*slimplm, "-o", "judge=filter/", cwd=parts)
     assert done.returncode == 2
     assert done.stderr == (
-        "ragweave: filter/: was trained as a filter, and a judge is wanted here\n"
+        "ragweave: filter/: was trained as a filter, but a judge is needed here\n"
     )
 
 
 MISTAKES = {
-    "no such folder": (("-o", "judge=nowhere/"), "nowhere: there is no such folder"),
+    "no such folder": (("-o", "judge=nowhere/"), "nowhere: no such folder"),
     "no such filter": (("-m", "filco", "-o", "filter=nowhere/"), "no such folder"),
     "unfinished": (("-o", "judge=unfinished/"), "its training did not finish"),
-    "wrong model": (("--model", "judge/"), "was trained as a judge, and a generator is wanted"),
-    "wrong filter": (("-m", "filco", "-o", "filter=judge/"), "and a filter is wanted here"),
+    "wrong model": (("--model", "judge/"), "was trained as a judge, but a generator is needed"),
+    "wrong filter": (("-m", "filco", "-o", "filter=judge/"), "but a filter is needed here"),
     "newer": (("-o", "judge=newer/"), "has format 9"),
     "unsafe": (("--judge", "unsafe/"), "model.bin may be a pickle"),
     "unknown filter": (("-m", "filco", "-o", "filter=best"), "filter must be one of lexical"),
@@ -157,7 +157,7 @@ def test_a_run_keeps_to_the_parts_that_it_began_with(call: Call, tmp_path: Path)
 def test_a_run_with_a_wrong_part_never_begins(call: Call, tmp_path: Path) -> None:
     data, out = towns(tmp_path, 2), tmp_path / "run"
     run = ("eval", f"jsonl:{data}", "--methods", "slimplm", *LEXICAL, "--out", str(out))
-    with pytest.raises(UsageError, match="was trained as a filter, and a judge is wanted here"):
+    with pytest.raises(UsageError, match="was trained as a filter, but a judge is needed here"):
         call(*run, "-o", "judge=filter/")
     assert not out.exists(), "the directory is free for a run that is right"
 

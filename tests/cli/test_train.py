@@ -158,6 +158,6 @@ def test_small_kinds_of_our_own_are_trained_by_one_process(
 def test_parts_of_other_kinds_have_no_onnx_form_or_merge(ragweave: Run, room: Path) -> None:
     done = ragweave("part", "onnx", "tiny", cwd=room)
     assert done.returncode == 2
-    assert "is no trained part" in done.stderr
+    assert "is not a trained part" in done.stderr
     done = ragweave("part", "merge", "tiny", "--out", "whole", cwd=room)
     assert done.returncode == 2

@@ -171,7 +171,7 @@ def test_a_run_may_say_otherwise(parts: Path) -> None:
     question = {"question": QUESTION}
     assert len(graph.invoke(question, context={"top": 3})["passages"][0].page_content) > 60
     assert len(graph.invoke(question, context={"filter": "full"})["passages"]) == 2
-    with pytest.raises(UsageError, match="threshold must be 0 to 1"):
+    with pytest.raises(UsageError, match="threshold must be between 0 and 1"):
         graph.invoke(question, context={"threshold": 7.0})
 
 
@@ -216,13 +216,13 @@ def test_adaptive_with_judge_and_filter(parts: Path, draft: str, known: bool) ->
 @pytest.mark.parametrize(
     ("argument", "role", "said"),
     [
-        ("judge", "filter", "was trained as a filter, and a judge is wanted here"),
-        ("judge", "generator", "was trained as a generator, and a judge is wanted here"),
-        ("rewriter", "judge", "was trained as a judge, and a rewriter is wanted here"),
-        ("model", "judge", "was trained as a judge, and a generator is wanted here"),
-        ("proxy", "generator", "was trained as a generator, and a model that drafts"),
-        ("filter_model", "generator", "was trained as a generator, and a model that names"),
-        ("filter", "judge", "was trained as a judge, and a filter is wanted here"),
+        ("judge", "filter", "was trained as a filter, but a judge is needed here"),
+        ("judge", "generator", "was trained as a generator, but a judge is needed here"),
+        ("rewriter", "judge", "was trained as a judge, but a rewriter is needed here"),
+        ("model", "judge", "was trained as a judge, but a generator is needed here"),
+        ("proxy", "generator", "was trained as a generator, but a model that drafts"),
+        ("filter_model", "generator", "was trained as a generator, but a model that names"),
+        ("filter", "judge", "was trained as a judge, but a filter is needed here"),
     ],
 )
 def test_the_role_is_checked_when_the_graph_is_built(
@@ -269,7 +269,7 @@ def test_what_is_no_filter_lists_the_names(tmp_path: Path) -> None:
         build_graph("filco", filter="lexicla")
     with pytest.raises(UsageError, match="no such folder"):
         build_graph("filco", filter=f"{tmp_path}/nowhere")
-    with pytest.raises(UsageError, match="is no trained part"):
+    with pytest.raises(UsageError, match="is not a trained part"):
         build_graph("filco", filter=str(tmp_path))
     with pytest.raises(UsageError, match="concat has no option 'filter'"):
         build_graph("concat", filter=str(tmp_path))

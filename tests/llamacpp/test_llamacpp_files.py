@@ -194,7 +194,7 @@ def test_a_damaged_header_never_escapes_as_another_error(
 
 
 @pytest.mark.parametrize(
-    ("architecture", "said"), [("bert", "embedding model"), ("t5", "embeddings")]
+    ("architecture", "said"), [("bert", "embedding model"), ("t5", "embedding model")]
 )
 def test_a_model_that_writes_no_text_is_refused(
     tmp_path: Path, architecture: str, said: str

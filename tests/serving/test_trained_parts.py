@@ -32,7 +32,7 @@ def test_a_folder_in_the_form_filters(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_role_is_checked_there_too(tmp_path: Path) -> None:
     folder = str(finish(tmp_path / "part", "rewriter", "seq2seq"))
-    with pytest.raises(UsageError, match="was trained as a rewriter, and a judge is wanted here"):
+    with pytest.raises(UsageError, match="was trained as a rewriter, but a judge is needed here"):
         studio_graph("slimplm", {"judge": folder})
-    with pytest.raises(UsageError, match="was trained as a rewriter, and a filter is wanted here"):
+    with pytest.raises(UsageError, match="was trained as a rewriter, but a filter is needed here"):
         studio_graph("filco", {"trained_filter": folder})

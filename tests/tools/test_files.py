@@ -124,7 +124,7 @@ def test_a_limit_on_file_sizes_is_one_clear_error(tmp_path: Path) -> None:
         signal.signal(signal.SIGXFSZ, ignored)
     assert isinstance(told.value, RagweaveError)
     assert str(told.value) == (
-        f"{path}: cannot be written (File too large); what stood there is unchanged"
+        f"{path}: cannot be written (File too large); the old content is unchanged"
     )
     assert path.read_text("utf-8") == "old"
     assert names(tmp_path) == ["a.txt"]

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweave.errors import LockedError, UsageError
-from ragweave.tools.journal import Journal, line_of, mend, read_lines
+from ragweave.tools.journal import Journal, line_of, read_lines, repair
 
 RECORDS: list[Any] = [{"at": 0, "text": "Straße"}, ["a\nb"], "half \ud800", None, {"at": 1}]
 
@@ -56,13 +56,13 @@ def test_a_file_cut_anywhere_loses_its_last_line_alone(
     found = [one.record for one in read_lines(path)]
     assert found[-1] == "next"
     assert len(found) == kept.count(b"\n") + 1
-    assert mend(path) == 0
+    assert repair(path) == 0
 
 
 def test_a_line_longer_than_a_block_is_mended_too(tmp_path: Path) -> None:
     path = tmp_path / "j"
     path.write_bytes(line_of("first") + b'"' + b"x" * 200_000)
-    assert mend(path) == 200_001
+    assert repair(path) == 200_001
     assert [one.record for one in read_lines(path)] == ["first"]
 
 

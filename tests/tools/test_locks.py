@@ -101,7 +101,7 @@ def test_readers_share_and_a_writer_waits_for_them(tmp_path: Path) -> None:
             pass
         handle = locks.open_file(path)
         with pytest.raises(LockedError):
-            locks.claim(handle, path)
+            locks.lock_open_file(handle, path)
         os.close(handle)
     finally:
         end(process)

@@ -54,7 +54,7 @@ def test_training_questions_are_embedded_once_under_threads() -> None:
 
 
 def test_no_questions() -> None:
-    with pytest.raises(UsageError, match="no training questions"):
+    with pytest.raises(UsageError, match="there are no training questions"):
         TrainingIndex([], HashEmbeddings())
 
 

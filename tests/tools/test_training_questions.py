@@ -34,10 +34,10 @@ def test_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "no training question"),
-        ("\n \n", "no training question"),
-        ('{"question": "who?", "needed": true}\nnope', "line 2: no JSON"),
-        ("[1]", "line 1: a JSON object is wanted, not list"),
+        ("", "no training questions"),
+        ("\n \n", "no training questions"),
+        ('{"question": "who?", "needed": true}\nnope', "line 2: is not valid JSON"),
+        ("[1]", "line 1: must be a JSON object, not list"),
         ('{"needed": true}', "line 1: 'question' must be a text, not None"),
         ('{"question": " ", "needed": true}', "line 1: 'question' must be a text"),
         ('{"question": "who?"}', "line 1: 'needed' must be true or false, not None"),
@@ -83,7 +83,7 @@ def test_labels_from_needed_known_or_answers() -> None:
 @pytest.mark.parametrize(
     ("row", "draft", "says"),
     [
-        ({"question": "a"}, None, "row 2: neither 'needed' nor 'known'"),
+        ({"question": "a"}, None, "row 2: has neither 'needed' nor 'known'"),
         ({"known": True}, None, "row 2: 'question' must be a text"),
         ({"question": "a", "known": "yes"}, None, "row 2: 'known' must be true or false"),
         ({"question": "a", "reply": "x"}, "reply", "row 2: no gold answers in 'answers'"),
@@ -136,10 +136,10 @@ def test_write_and_read_again(tmp_path: Path) -> None:
 
 def test_nothing_is_written_before_every_row_is_labelled(tmp_path: Path) -> None:
     source = write(tmp_path / "s.jsonl", {"question": "a", "known": True}, {"question": "b"})
-    with pytest.raises(UsageError, match=r"s\.jsonl: row 2: neither"):
+    with pytest.raises(UsageError, match=r"s\.jsonl: row 2: has neither"):
         write_training(source, tmp_path / "t.jsonl")
     assert not (tmp_path / "t.jsonl").exists()
-    with pytest.raises(UsageError, match="no question in it"):
+    with pytest.raises(UsageError, match="contains no questions"):
         write_training(write(tmp_path / "empty.jsonl"), tmp_path / "t.jsonl")
 
 

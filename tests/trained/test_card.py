@@ -21,12 +21,12 @@ def test_a_card_comes_back_as_written(tmp_path: Path) -> None:
 
 def test_a_part_for_another_role(tmp_path: Path) -> None:
     write_card(tmp_path, CARD)
-    with pytest.raises(UsageError, match="was trained as a judge, and a filter is wanted"):
+    with pytest.raises(UsageError, match="was trained as a judge, but a filter is needed"):
         read_card(tmp_path, "filter")
 
 
 def test_what_is_no_part(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"is no trained part \(no part.json in it\)"):
+    with pytest.raises(UsageError, match=r"is not a trained part \(it has no part.json\)"):
         read_card(tmp_path / "nowhere")
     (tmp_path / "training.json").write_text("{}", "utf-8")
     with pytest.raises(UsageError, match="its training did not finish"):
@@ -38,7 +38,7 @@ def test_what_is_no_part(tmp_path: Path) -> None:
     [
         ({"format": FORMAT + 1}, "upgrade ragweave"),
         ({"format": 0}, "train the part again"),
-        ({"format": "x"}, "is no card"),
+        ({"format": "x"}, "is not the card"),
         ({"role": "poet"}, "role"),
         ({"kind": None}, "kind"),
         ({"settings": None}, "settings"),

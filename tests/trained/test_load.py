@@ -38,9 +38,9 @@ def test_a_part_is_loaded_by_its_role(tmp_path: Path, judge: Path) -> None:
 
 @pytest.mark.parametrize("role", ["filter", "rewriter", "generator"])
 def test_another_role_is_refused(judge: Path, role: PartRole) -> None:
-    with pytest.raises(UsageError, match=f"was trained as a judge, and a {role} is wanted here"):
+    with pytest.raises(UsageError, match=f"was trained as a judge, but a {role} is needed here"):
         load_part(judge, role)
-    with pytest.raises(UsageError, match="was trained as a judge, and a filter is wanted here"):
+    with pytest.raises(UsageError, match="was trained as a judge, but a filter is needed here"):
         TrainedFilter(str(judge))
 
 
@@ -50,7 +50,7 @@ def test_no_folder_no_part_and_no_end(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     with pytest.raises(UsageError, match=r"is a file.*llamacpp:"):
         load_part(tmp_path / "model.gguf")
-    with pytest.raises(UsageError, match="is no trained part"):
+    with pytest.raises(UsageError, match="is not a trained part"):
         load_part(tmp_path)
     (tmp_path / "training.json").write_text("{}", "utf-8")
     with pytest.raises(UsageError, match="its training did not finish"):
@@ -93,7 +93,7 @@ def test_nothing_of_a_folder_is_run(judge: Path) -> None:
         kept = (judge / name).read_text("utf-8")
         asks = {**json.loads(kept), "auto_map": {"AutoModel": "modeling_evil.Evil"}}
         (judge / name).write_text(json.dumps(asks), "utf-8")
-        with pytest.raises(UsageError, match=f"{name} asks for code"):
+        with pytest.raises(UsageError, match=f"{name} refers to custom code"):
             load_part(judge, "judge")
         (judge / name).write_text(kept, "utf-8")
     assert not hasattr(sys, "ragweave_was_run")

@@ -155,14 +155,17 @@ def write_json(name, fields):
         (lambda f: (f / "pytorch_model.bin").write_bytes(pickle.dumps(Boom())), "pickle"),
         (lambda f: (f / "model.safetensors").unlink(), r"no model\.safetensors"),
         (write_json("config.json", {"auto_map": {"AutoModel": "x.Y"}}), "auto_map"),
-        (write_json("config.json", {"attn_implementation": "who/kernels"}), "code of its own"),
+        (
+            write_json("config.json", {"attn_implementation": "who/kernels"}),
+            "refers to custom code",
+        ),
         (
             write_json("config.json", {"text_config": {"_attn_implementation": "who/kernels"}}),
-            "code of its own",
+            "refers to custom code",
         ),
         (write_json("adapter_config.json", {"peft_type": "LORA"}), "asks for adapters"),
         (write_json("modules.json", [{"type": "os.system"}]), "'os.system'"),
-        (write_json("modules.json", {"type": 1}), "is no list of modules"),
+        (write_json("modules.json", {"type": 1}), "is not a list of modules"),
         (
             write_json("config_sentence_transformers.json", {"activation_fn": "os.abort"}),
             "'os.abort'",
@@ -196,12 +199,12 @@ def test_damaged_and_foreign_weights_are_refused(copy):
         load_pair_scorer(copy, "cpu")
     encoder = transformers.BertModel(transformers.BertConfig.from_pretrained(copy))
     encoder.save_pretrained(copy)
-    with pytest.raises(ModelError, match=r"not whole \(no classifier"):
+    with pytest.raises(ModelError, match=r"incomplete \(no classifier"):
         load_pair_scorer(copy, "cpu")
 
 
 def test_a_missing_folder_tokenizer_or_device_is_said(copy, tmp_path):
-    with pytest.raises(UsageError, match="there is no such folder"):
+    with pytest.raises(UsageError, match="no such folder"):
         load_pair_scorer(tmp_path / "none")
     with pytest.raises(UsageError, match="device 'abacus'"):
         load_pair_scorer(copy, "abacus")

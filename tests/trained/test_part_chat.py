@@ -130,13 +130,13 @@ def test_graphs_share_what_is_in_memory(parts: Path) -> None:
 
 
 def test_a_plain_prompt_is_refused(parts: Path) -> None:
-    with pytest.raises(UsageError, match="is a trained judge and takes no plain prompt"):
+    with pytest.raises(UsageError, match="is a trained judge and takes no plain prompts"):
         PartChat(str(parts / "judge")).invoke("Is this known?")
 
 
 @pytest.mark.parametrize(("name", "task"), [("judge", "answer"), ("generator", "recall")])
 def test_another_task_is_refused(parts: Path, name: str, task: str) -> None:
-    with pytest.raises(UsageError, match=f"does the task '.*' alone, not '{task}'"):
+    with pytest.raises(UsageError, match=f"can only do the task '.*', not '{task}'"):
         PartChat(str(parts / name)).invoke(asked({"task": task, "question": QUESTION}))  # type: ignore[typeddict-item]
 
 
@@ -158,7 +158,7 @@ def test_settings_that_it_does_not_have(parts: Path, name: str, query: str, said
 
 def test_a_filter_is_no_chat_model(tmp_path: Path) -> None:
     finish(tmp_path / "filter", "filter", "cross-encoder")
-    with pytest.raises(UsageError, match="which is no chat model"):
+    with pytest.raises(UsageError, match="which is not a chat model"):
         chat_model(f"{tmp_path}/filter")
 
 
@@ -167,7 +167,7 @@ def test_where_no_folder_is_the_kinds_of_models_are_told() -> None:
         chat_model("org/model")
     with pytest.raises(UsageError, match="the folder of a trained part"):
         chat_model("gpt")
-    with pytest.raises(UsageError, match="name the trained part's folder"):
+    with pytest.raises(UsageError, match="the folder of the trained part is missing"):
         chat_model("part:")
 
 

@@ -9,7 +9,7 @@ from tests.tiny_parts import finish
 
 from ragweave.errors import UsageError
 from ragweave.tools.models.specs import is_part_spec, part_spec
-from ragweave.trained.card import absolute_spec, inspected
+from ragweave.trained.card import absolute_spec, inspect_part
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_absolute_specs_mean_the_same_anywhere(
 
 def test_another_training_is_another_part(tmp_path: Path) -> None:
     folder = str(finish(tmp_path / "judge", "judge", "cross-encoder", threshold=0.5))
-    card, digest = inspected(folder)
-    assert (card.role, inspected(folder)[1]) == ("judge", digest)
+    card, digest = inspect_part(folder)
+    assert (card.role, inspect_part(folder)[1]) == ("judge", digest)
     finish(tmp_path / "judge", "judge", "cross-encoder", threshold=0.6)
-    assert inspected(folder)[1] != digest
+    assert inspect_part(folder)[1] != digest

@@ -271,7 +271,7 @@ def test_a_base_in_the_hubs_cache_is_found(tmp_path, monkeypatch):
 def test_adapters_that_do_not_fit_their_base_are_refused(tmp_path):
     folder = causal_part(tmp_path / "part", tmp_path / "base")
     tiny.causal_base(tmp_path / "base", num_hidden_layers=1)
-    with pytest.raises(ModelError, match="do not fit the base"):
+    with pytest.raises(ModelError, match="do not match the base"):
         load_writer(folder)
     tiny.causal_base(tmp_path / "base", hidden_size=32)
     with pytest.raises(ModelError, match="can't be read"):
@@ -296,5 +296,5 @@ def test_a_part_of_another_role_or_kind_is_refused(tmp_path):
     other = tmp_path / "small"
     other.mkdir()
     write_card(other, ModelCard(role="judge", kind="cross-encoder", base="minilm"))
-    with pytest.raises(UsageError, match="writes no text"):
+    with pytest.raises(UsageError, match="does not generate text"):
         load_writer(other)

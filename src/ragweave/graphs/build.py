@@ -31,7 +31,7 @@ from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.specs import is_part_spec
 from ragweave.tools.scorers.specs import LogprobScorer
 from ragweave.trained import PartRole
-from ragweave.trained.card import SCORES, inspected
+from ragweave.trained.card import SCORES, inspect_part
 from ragweave.trained.chat import PartChat
 from ragweave.trained.filter import trained_filter
 
@@ -124,7 +124,7 @@ def part_for(argument: str, spec: str) -> str:
     Raises:
         UsageError: There is no such part, it is unsafe, or it was trained for another role.
     """
-    card, digest = inspected(spec)
+    card, digest = inspect_part(spec)
     _check_role(argument, spec, card.role)
     return digest
 
@@ -194,7 +194,7 @@ def _check_role(argument: str, where: str, role: PartRole) -> None:
     if role == _PARTS.get(argument):
         return
     wanted = _WANTED.get(argument) or f"a {_PARTS[argument]}"
-    raise UsageError(f"{where}: was trained as a {role}, and {wanted} is wanted here")
+    raise UsageError(f"{where}: was trained as a {role}, but {wanted} is needed here")
 
 
 def build_graph(

@@ -30,7 +30,7 @@ AnswerType = Literal["short", "long", "yes_no"]
 
 
 class RAGInput(TypedDict):
-    """What a caller gives."""
+    """A graph's input."""
 
     question: str
     """The question; empty or blank is a `UsageError`."""
@@ -45,7 +45,7 @@ class RAGInput(TypedDict):
 
 
 class RAGOutput(TypedDict):
-    """What every graph gives back, so that graphs are interchangeable."""
+    """The output of every graph, so that graphs are interchangeable."""
 
     question: str
     """The question as asked."""
@@ -96,11 +96,11 @@ class RAGState(RAGInput, RAGOutput):  # type: ignore[misc]
     round: int
     """Which round a looping method is in, from 0."""
     hops: list[Hop]
-    """What a method that asks and looks up in turns has asked so far, in order."""
+    """The hops so far of a method that alternates reasoning and search, in order."""
     read: list[str]
     """Ids of the passages that a chain of calls has read so far, in prompt order."""
     written: str
-    """The part of the answer that stands, in a method that writes bit by bit (FLARE)."""
+    """The accepted part of the answer, in a method that writes it sentence by sentence (FLARE)."""
     notes: Annotated[list[Note], merge_notes]
     """Fallbacks taken and passages dropped, for the reader of a trace."""
     deadline: Annotated[float, UntrackedValue]
@@ -110,7 +110,7 @@ class RAGState(RAGInput, RAGOutput):  # type: ignore[misc]
 
 
 class Branch(TypedDict):
-    """What one parallel answer branch gets (the payload of a `Send`)."""
+    """The input of one parallel answer branch (the payload of a `Send`)."""
 
     question: str
     answer_type: AnswerType
@@ -121,7 +121,7 @@ class Branch(TypedDict):
     hints: list[str]
     """Candidate answers of an earlier round, best first."""
     draft: NotRequired[str]
-    """The reasoning that a short answer is read off."""
+    """The reasoning that a short answer is extracted from."""
     read: NotRequired[list[str]]
     """Ids of the passages that this reasoning read."""
     round: NotRequired[int]
@@ -130,7 +130,7 @@ class Branch(TypedDict):
 
 
 class QueryBranch(TypedDict):
-    """What one retrieval branch gets."""
+    """The input of one retrieval branch."""
 
     query_key: str
     """The query's name."""
@@ -139,13 +139,13 @@ class QueryBranch(TypedDict):
 
 
 class ClaimBranch(Claim):
-    """What one branch that judges a claim gets."""
+    """The input of one branch that judges a claim."""
 
     deadline: NotRequired[float | None]
 
 
 class PassageSet(TypedDict):
-    """What one branch that filters a query's passages gets."""
+    """The input of one branch that filters a query's passages."""
 
     question: str
     topic: str

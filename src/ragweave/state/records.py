@@ -1,6 +1,7 @@
-"""Records that the state holds: candidates, usage and notes. Plain JSON values only.
+"""The records in the state (candidates, hops, usage, notes) and the reducers that merge them.
 
-Reducers: how updates of parallel branches merge. No result depends on which came first.
+Records are plain JSON values only. Reducers merge the updates of parallel branches; no result
+depends on which branch finished first.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ Status = Literal["answered", "unknown"]
 
 
 class Hop(TypedDict):
-    """One step of a method that asks and looks up in turns (Self-Ask, ReAct)."""
+    """One step of a method that alternates reasoning and search (Self-Ask, ReAct)."""
 
     key: str
     """Name of its query, as in `queries` and `retrieved`."""
     thought: str
-    """What the model reasoned before it asked; empty where the method has no thoughts."""
+    """The model's reasoning before its query; empty where the method has no thoughts."""
     query: str
-    """What the model wanted to look up; empty where its reply could not be read."""
+    """The model's search query; empty where its reply could not be read."""
     result: str
-    """What a reader made of the passages found; empty where they stand for themselves."""
+    """The intermediate answer read from the passages; empty where the passages are shown."""
 
 
 class Candidate(TypedDict):
@@ -48,8 +49,8 @@ class Candidate(TypedDict):
     sample: int
     """Which self-consistency sample it is, from 0."""
     passages: list[str]
-    """Ids of the passages that it was read from, in prompt order: they stood in its own prompt, or
-    in those of the calls whose text it sums up."""
+    """Ids of the passages that it was read from, in prompt order: those of its own prompt, or of
+    the calls whose text it sums up."""
 
 
 class Claim(TypedDict):

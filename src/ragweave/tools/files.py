@@ -1,12 +1,12 @@
-"""Files and folders that are written whole or not at all, and outlast a kill or a loss of power.
+"""Atomic writes of files and folders, and file locks between processes.
 
-What is new is written under a temporary name beside its place, brought to the disk (fsync), and
-renamed: a reader sees the old content or the new one, never a part.
+A write survives a kill or a loss of power whole or not at all: the new content goes to a temporary
+name beside the target, is flushed to disk (fsync), and is renamed. A reader sees the old content
+or the new, never a part.
 
-Locks between processes on files; the system drops them when their holder dies.
-
-They are `flock` on POSIX and `LockFileEx` on Windows, by the library filelock. On Windows a held
-lock also keeps other processes from reading the file's first byte, so a holder signs behind it.
+Locks are `flock` on POSIX and `LockFileEx` on Windows, by the library filelock; the system drops
+them when their holder dies. On Windows a held lock also keeps other processes from reading the
+file's first byte, so a holder writes its process id after it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from filelock import lock_descriptor, unlock_descriptor
 from ragweave.errors import DiskFullError, LockedError
 
 _STALE = 3600.0
-"""Seconds after which a temporary file that nobody touched is taken for a killed process's."""
+"""Seconds after which an untouched temporary file counts as left behind by a killed process."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FULL_SIGNS = (
@@ -178,9 +178,9 @@ def sync_tree(folder: Path) -> None:
 
 
 def is_full_disk(error: BaseException) -> bool:
-    """Tell whether a write failed because the disk, or a quota, is full.
+    """Return whether a write failed because the disk, or a quota, is full.
 
-    torch and safetensors raise errors of their own, which say so in their text alone.
+    torch and safetensors raise errors of their own, which only say so in their text.
     """
     if isinstance(error, OSError) and error.errno in _FULL:
         return True
@@ -206,7 +206,7 @@ def _keep_mode(path: Path, draft: Path, *, or_write: int = 0) -> None:
 
 
 def _exchange(draft: Path, folder: Path) -> None:
-    """Put `draft` into the place of `folder`, and `folder` back where that fails."""
+    """Replace `folder` by `draft`; where that fails, restore `folder`."""
     aside = draft.with_suffix(".old")
     if folder.exists():
         folder.replace(aside)
@@ -249,12 +249,12 @@ else:
 
 _WINDOWS = os.name == "nt"
 _PAUSE = 0.005
-"""Seconds between two tries for a lock that is held for moments only."""
+"""Seconds between two attempts to take a lock that is held only briefly."""
 
 
 @contextmanager
 def hold(path: Path, *, wait: float = 0.0, remove: bool = False) -> Iterator[int]:
-    """Hold the lock of a file, which is made where it is missing, and sign it.
+    """Hold the lock of a file, created if missing, and write the process id into it.
 
     Args:
         path: The lock's file; nothing else is kept in it.
@@ -282,7 +282,7 @@ def hold(path: Path, *, wait: float = 0.0, remove: bool = False) -> Iterator[int
 
 @contextmanager
 def in_turn(handle: int) -> Iterator[None]:
-    """Hold the lock of an open file, waiting for it; for moments only."""
+    """Wait for the lock of an open file and hold it; meant for short moments only."""
     lock_descriptor(handle, poll_interval=_PAUSE)
     try:
         yield
@@ -292,7 +292,7 @@ def in_turn(handle: int) -> Iterator[None]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Keep writers (`writing`) of a file's data away; other readers may come. Waits.
+    """Hold a shared lock: excludes writers (`writing`), admits other readers. Waits.
 
     A file that is missing has no writer yet.
     """
@@ -313,7 +313,7 @@ def reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Keep readers and other writers of a file's data away. Waits."""
+    """Hold an exclusive lock: excludes readers and other writers. Waits."""
     handle = open_file(path)
     try:
         with in_turn(handle):
@@ -322,7 +322,7 @@ def writing(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def claim(handle: int, path: Path) -> None:
+def lock_open_file(handle: int, path: Path) -> None:
     """Lock a file of data for as long as it stays open.
 
     Raises:
@@ -364,9 +364,7 @@ def _locked(path: Path, until: float) -> int:
         except BaseException:
             os.close(handle)
             raise
-        close_file(
-            handle
-        )  # its holder removed it meanwhile: another file stands there now, or none
+        close_file(handle)  # its holder removed it meanwhile: the path may name another file now
 
 
 def _sign(handle: int) -> None:

@@ -1,9 +1,11 @@
-"""A durable journal: JSON lines that are only appended to, so that work goes on where it stopped.
+"""A durable journal of JSON lines, and bounded concurrent work that it can record.
 
-A line counts once its break is there: what a killed process left half written is cut off before
-anything follows it. Whoever resumes reads the lines back and does what no line tells of.
+A journal is only appended to, so that work resumes where it stopped. A line counts once its line
+break is written: a half-written last line, left by a killed process, is cut off before anything is
+appended. Resuming means reading the lines back and doing the jobs that none of them records.
 
-Many pieces of work as one stream, so many at once: nothing waits for a batch's slowest.
+`run_bounded` runs many jobs as one stream, a fixed number at once, so that nothing waits for the
+slowest job of a batch.
 """
 
 from __future__ import annotations
@@ -19,24 +21,24 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from ragweave.errors import UsageError
-from ragweave.tools.files import claim, close_file, in_turn, open_file
+from ragweave.tools.files import close_file, in_turn, lock_open_file, open_file
 
 REFUSED = frozenset({401, 403, 404})
-"""HTTP statuses that every other piece would meet too: no key, no right, no such model."""
+"""HTTP statuses that every other job would get too: no key, no permission, no such model."""
 
 Job = TypeVar("Job")
 
 
 class Slot:
-    """The room that a piece of work takes up among those that run at once."""
+    """A job's place among those that run at once."""
 
     def __init__(self, room: asyncio.Semaphore) -> None:
-        """Take up the room; the caller has acquired it."""
+        """Take the place; the caller has acquired the semaphore."""
         self._room = room
         self._taken = True
 
     def leave(self) -> None:
-        """Let the next piece begin while this one is brought to its end; again does nothing."""
+        """Let the next job start while this one is being finished; calling it again is a no-op."""
         if self._taken:
             self._taken = False
             self._room.release()
@@ -53,18 +55,18 @@ async def run_bounded(
     """Do all jobs, in order of beginning, at most `concurrency` at once.
 
     Args:
-        jobs: What is to be done; taken from as there is room, so it may be endless or lazy.
-        work: Does one job, and tells whoever wants to know. It may leave its slot early.
+        jobs: The jobs, consumed as slots become free, so the iterable may be endless or lazy.
+        work: Does one job. It may leave its slot early.
         concurrency: How many run at once.
         finishing: How many more may have left their slots without being done (recording, say).
-        may_begin: Asked before each job, for budgets: False ends the stream once those under way
-            are done.
+        may_begin: Called before each job, for budgets: False ends the stream once the running
+            jobs are done.
 
     Returns:
-        Whether every job was done; False: `may_begin` said no.
+        Whether every job was done; False: `may_begin` returned False.
 
     Raises:
-        BaseException: The first error that a job raised; those under way were cancelled.
+        BaseException: The first error that a job raised; running jobs were cancelled.
     """
     slots = asyncio.Semaphore(concurrency)
     room = asyncio.Semaphore(concurrency + finishing)
@@ -109,7 +111,7 @@ class Line(NamedTuple):
 
 
 class DamagedLineError(UsageError):
-    """A line of a journal that holds no JSON, or not what belongs there."""
+    """A line of a journal that is not JSON, or not a record of the expected form."""
 
     def __init__(self, path: Path, number: int, why: str, *, advice: str = "") -> None:
         """Name the line, what is wrong with it, and what to do."""
@@ -119,8 +121,8 @@ class DamagedLineError(UsageError):
 class Journal:
     """An append-only file of JSON lines.
 
-    Several processes may append to one, each in its turn; or one opens it `alone` and keeps the
-    others out until it closes it.
+    Several processes may append to one, in turn; or one process opens it `alone`, which locks the
+    others out until it closes the file.
 
     Example:
         >>> import tempfile
@@ -149,7 +151,7 @@ class Journal:
         self._reader: BinaryIO | None = None
 
     def open(self, *, alone: bool = False) -> None:
-        """Open the file for appending, with its last line mended.
+        """Open the file for appending, and cut off a half-written last line.
 
         Raises:
             LockedError: `alone`, and another process has it open so.
@@ -158,15 +160,15 @@ class Journal:
         self._handle, self._alone = open_file(self.path, append=True), alone
         try:
             if alone:
-                claim(self._handle, self.path)
+                lock_open_file(self._handle, self.path)
             with self._turn():
-                _mended(self._handle)
+                _repaired(self._handle)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Bring what was appended to the disk, and close the file; more than once does nothing."""
+        """Flush to disk and close the file; closing it again is a no-op."""
         if self._reader is not None:
             self._reader.close()
         if self._handle >= 0:
@@ -184,10 +186,10 @@ class Journal:
             lines: Whole lines with their breaks (`line_of`).
 
         Raises:
-            OSError: They could not be written (disk full); the file ends where it did before.
+            OSError: They could not be written (disk full); the file is as it was before.
         """
         with self._turn():
-            before = _mended(self._handle)
+            before = _repaired(self._handle)
             try:
                 _write(self._handle, lines)
                 self._sync()
@@ -217,7 +219,7 @@ class Journal:
         os.ftruncate(self._handle, 0)
 
     def remove(self) -> None:
-        """Delete the file: what it holds stands elsewhere now."""
+        """Delete the file, once its content is stored elsewhere."""
         if os.name == "nt":
             self.close()  # an open file cannot be deleted there
         self.path.unlink(missing_ok=True)
@@ -260,15 +262,15 @@ def read_lines(path: Path) -> Iterator[Line]:
             yield from _parsed(stream, path)
 
 
-def mend(path: Path) -> int:
-    """Cut off a last line that a killed process left half written; return the bytes dropped."""
+def repair(path: Path) -> int:
+    """Cut off a half-written last line, left by a killed process; return the bytes dropped."""
     if not path.exists():
         return 0
     handle = open_file(path, append=True)
     try:
         with in_turn(handle):
             size = os.fstat(handle).st_size
-            kept = _mended(handle)
+            kept = _repaired(handle)
             os.fsync(handle)
     finally:
         os.close(handle)
@@ -297,7 +299,7 @@ def _write(handle: int, data: bytes) -> None:
         left = left[written:]
 
 
-def _mended(handle: int) -> int:
+def _repaired(handle: int) -> int:
     """Cut off a half-written last line; return the file's size."""
     size = os.fstat(handle).st_size
     kept = _last_break(handle, size)

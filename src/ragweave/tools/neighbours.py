@@ -1,8 +1,9 @@
-"""The nearest training questions of a question, by embedding.
+"""Training questions for SKR-KNN, and the nearest of them to a question, by embedding.
 
-Training questions for SKR-KNN: for each, whether it needed retrieval. JSONL, a row a question.
+A file of training questions is JSONL, one row per question, which says whether the question
+needed retrieval:
 
-{"question": "who has won the most grammys", "needed": false}
+    {"question": "who has won the most grammys", "needed": false}
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class TrainingQuestion(TypedDict):
 
 @dataclass(frozen=True)
 class Written:
-    """What a labelling run wrote."""
+    """The result of a labelling run."""
 
     path: Path
     questions: int
@@ -54,7 +55,7 @@ def read_training(path: str | Path) -> list[TrainingQuestion]:
         for where, row in _rows(Path(path))
     ]
     if not rows:
-        raise UsageError(f"{path}: no training question in it")
+        raise UsageError(f"{path}: contains no training questions")
     return rows
 
 
@@ -79,7 +80,7 @@ def label_training(
         theta: Share of gold answers that a draft must exceed to count as known.
 
     Raises:
-        UsageError: A row has no usable label; the text names the row, from 1. `theta` is no
+        UsageError: A row has no usable label; the text names the row, from 1. Or `theta` is not a
             number in [0, 1].
     """
     check_theta(theta)
@@ -107,15 +108,15 @@ def write_training(
     read = (row for _, row in _rows(Path(source)))
     try:
         labelled = list(label_training(read, draft=draft, gold=gold, theta=theta))
-    except UsageError as fault:
-        raise UsageError(f"{source}: {fault}") from fault
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from error
     if not labelled:
-        raise UsageError(f"{source}: no question in it")
+        raise UsageError(f"{source}: contains no questions")
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in labelled]
     try:
         write_atomic(Path(target), "".join(lines))
-    except OSError as fault:
-        raise UsageError(f"{target}: cannot be written ({fault.strerror})") from fault
+    except OSError as error:
+        raise UsageError(f"{target}: cannot be written ({error.strerror})") from error
     return Written(Path(target), len(labelled), sum(row["needed"] for row in labelled))
 
 
@@ -124,28 +125,28 @@ def _needed(row: Mapping[str, Any], where: str, draft: str | None, gold: str, th
         answers = row.get(gold)
         if answers is None or answers in ("", []):
             raise UsageError(f"{where}: no gold answers in {gold!r}")
-        told = _text(row, draft, where, blank=True)
+        answer = _text(row, draft, where, blank=True)
         try:
-            return not known_label(told, answers, theta)
-        except UsageError as fault:
-            raise UsageError(f"{where}: {gold!r}: {fault}") from fault
+            return not known_label(answer, answers, theta)
+        except UsageError as error:
+            raise UsageError(f"{where}: {gold!r}: {error}") from error
     if "needed" in row:
         return _flag(row, "needed", where)
     if "known" in row:
         return not _flag(row, "known", where)
     raise UsageError(
-        f"{where}: neither 'needed' nor 'known' in it; name the field of the model's answer "
-        f"(draft) to label by"
+        f"{where}: has neither 'needed' nor 'known'; name the field of the model's answer (draft) "
+        f"to label by"
     )
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a JSONL file, each with where it stands."""
+    """Yield the objects of a JSONL file, each with its file and line."""
     try:
         raw = path.read_bytes()
         text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as fault:
-        raise UsageError(f"{path}: cannot be read ({type(fault).__name__})") from fault
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read ({type(error).__name__})") from error
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield f"{path}, line {number}", _object(line, f"{path}, line {number}")
@@ -154,10 +155,10 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def _object(line: str, where: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError as fault:
-        raise UsageError(f"{where}: no JSON") from fault
+    except ValueError as error:
+        raise UsageError(f"{where}: is not valid JSON") from error
     if not isinstance(row, dict):
-        raise UsageError(f"{where}: a JSON object is wanted, not {type(row).__name__}")
+        raise UsageError(f"{where}: must be a JSON object, not {type(row).__name__}")
     return row
 
 
@@ -181,7 +182,7 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A training question near the one asked."""
+    """A training question similar to the given one."""
 
     question: str
     needed: bool
@@ -203,7 +204,7 @@ class TrainingIndex:
             UsageError: There are none.
         """
         if not rows:
-            raise UsageError("no training questions to look for neighbours among")
+            raise UsageError("there are no training questions to search")
         self._rows = list(rows)
         self._embeddings = embeddings
         self._lock = threading.Lock()
@@ -217,18 +218,18 @@ class TrainingIndex:
     def nearest(self, question: str, count: int) -> list[Neighbour]:
         """Return the `count` nearest training questions, nearest first; ties in file order."""
         vectors = self._embedded()
-        wanted = _unit([self._embeddings.embed_query(question)])[0]
-        if wanted.shape[0] != vectors.shape[1]:
+        query = _unit([self._embeddings.embed_query(question)])[0]
+        if query.shape[0] != vectors.shape[1]:
             raise UsageError(
-                f"the embedding gives {wanted.shape[0]} dimensions for a query and "
+                f"the embedding model gives {query.shape[0]} dimensions for a query but "
                 f"{vectors.shape[1]} for a document"
             )
-        similarity = vectors @ wanted
+        similarity = vectors @ query
         order = np.argsort(-similarity, kind="stable")[:count]
         return [
-            Neighbour(row["question"], row["needed"], float(similarity[at]))
-            for at in order
-            for row in [self._rows[at]]
+            Neighbour(row["question"], row["needed"], float(similarity[index]))
+            for index in order
+            for row in [self._rows[index]]
         ]
 
     def _embedded(self) -> Vectors:

@@ -1,17 +1,14 @@
-"""A trained part's card: what a folder holds, how it was made, how good it is.
+"""A trained part's card: what its folder contains, how it was trained, how good it is.
 
 A part is a folder of weights (safetensors), tokenizer and `part.json`, which is written last: a
-folder without it is no finished part. `README.md` beside it says the same to people.
+folder without it is not a finished part. The `README.md` beside it says the same in prose. This
+file reads and writes the card, knows the kinds of parts and their roles, and resolves the specs
+that name a part (`judge/`, `part:judge?threshold=0.6`).
 
-Loading a folder of weights must run no code that came with it.
-
-Weights are read as safetensors alone; pickles, Python files and configurations that name code are
-refused before any library looks at the folder. Loaders still pass `trust_remote_code=False`,
-`use_safetensors=True` and `local_files_only=True`.
-
-Trained parts behind the texts that name them: `judge/`, `part:judge?threshold=0.6`.
-
-The kinds of trained parts, and which of them serve which role.
+Loading a part must never run code that came with it. Weights are read from safetensors only;
+pickles, Python files and configurations that name code are rejected before any library looks at
+the folder (`check_safe`). Loaders still pass `trust_remote_code=False`, `use_safetensors=True` and
+`local_files_only=True`.
 """
 
 from __future__ import annotations
@@ -39,16 +36,16 @@ PartRole = Literal["judge", "rewriter", "filter", "generator"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """What `part.json` says."""
+    """The content of `part.json`."""
 
     role: PartRole
     kind: str
     """How it works: `cross-encoder`, `seq2seq`, `causal-lora`, …"""
     base: str
-    """The model that training began from, by the name that the user gave."""
+    """The base model of the training, by the name that the user gave."""
     threshold: float | None = None
     """Probability above which a judge says known, or a filter keeps a sentence; chosen on held-out
-    rows, or as `threshold_from` says. None: the part writes text and has none."""
+    rows, or as `threshold_from` says. None: the part generates text and has none."""
     threshold_from: str = ""
     """What the threshold was chosen on."""
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -64,13 +61,13 @@ class ModelCard:
     format: int = FORMAT
 
     @property
-    def decides_at(self) -> float:
+    def effective_threshold(self) -> float:
         """The threshold; 0.5 where there is none."""
         return 0.5 if self.threshold is None else self.threshold
 
 
 def is_part(path: str | Path) -> bool:
-    """Tell whether a folder is a finished part."""
+    """Return whether a folder is a finished part."""
     return (Path(path) / CARD).is_file()
 
 
@@ -79,19 +76,19 @@ def read_card(folder: str | Path, role: PartRole | None = None) -> ModelCard:
 
     Args:
         folder: The part's folder.
-        role: What the part is wanted for; None: anything.
+        role: The role that the part must have; None: any.
 
     Raises:
-        UsageError: The folder is no finished part, the card is damaged, of another format version,
-            or the part was trained for another role.
+        UsageError: The folder is not a finished part, the card is damaged or of another format
+            version, or the part was trained for another role.
     """
     path = Path(folder)
     if not is_part(path):
-        reason = "its training did not finish" if _unfinished(path) else f"no {CARD} in it"
-        raise UsageError(f"{path}: is no trained part ({reason})")
+        reason = "its training did not finish" if _unfinished(path) else f"it has no {CARD}"
+        raise UsageError(f"{path}: is not a trained part ({reason})")
     card = _card(path / CARD)
     if role is not None and card.role != role:
-        raise UsageError(f"{path}: was trained as a {card.role}, and a {role} is wanted here")
+        raise UsageError(f"{path}: was trained as a {card.role}, but a {role} is needed here")
     return card
 
 
@@ -114,7 +111,7 @@ def _is_threshold(value: object) -> bool:
     return value is None or (number and 0 <= cast("float", value) <= 1)
 
 
-_FITS: dict[str, Callable[[object], bool]] = {
+_VALID: dict[str, Callable[[object], bool]] = {
     "role": lambda value: value in get_args(PartRole),
     "kind": _is_text,
     "base": _is_text,
@@ -133,14 +130,14 @@ def _card(path: Path) -> ModelCard:
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read ({type(error).__name__})") from error
     if not isinstance(fields, dict) or not isinstance(fields.get("format"), int):
-        raise UsageError(f"{path}: is no card of a trained part")
+        raise UsageError(f"{path}: is not the card of a trained part")
     if fields["format"] != FORMAT:
         raise UsageError(
-            f"{path}: has format {fields['format']}, this ragweave reads format {FORMAT}: "
+            f"{path}: has format {fields['format']}, but this ragweave reads format {FORMAT}: "
             f"{'upgrade ragweave' if fields['format'] > FORMAT else 'train the part again'}"
         )
     known = {one.name for one in dataclasses.fields(ModelCard)}
-    wrong = [name for name, fits in _FITS.items() if not fits(fields.get(name))]
+    wrong = [name for name, is_valid in _VALID.items() if not is_valid(fields.get(name))]
     if wrong:
         raise UsageError(f"{path}: is damaged ({', '.join(wrong)})")
     return ModelCard(**{name: value for name, value in fields.items() if name in known})
@@ -163,11 +160,11 @@ def check_safe(folder: str | Path) -> None:
         if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
             raise UsageError(f"{root}: {name} is a link that leads out of the folder")
         if path.suffix.lower() in _CODE:
-            raise UsageError(f"{root}: {name} is code, and a part may hold none")
+            raise UsageError(f"{root}: {name} is code, which a part must not contain")
         if path.suffix.lower() in _PICKLED:
             raise UsageError(f"{root}: {name} may be a pickle, which can run code: use safetensors")
         if path.suffix.lower() == ".json" and path.is_file() and _names_code(path):
-            raise UsageError(f"{root}: {name} asks for code of its own (auto_map)")
+            raise UsageError(f"{root}: {name} refers to custom code (auto_map)")
 
 
 def _names_code(path: Path) -> bool:
@@ -179,10 +176,10 @@ def _names_code(path: Path) -> bool:
 
 
 def absolute_spec(text: str) -> str:
-    """Return a part's spec that means the same in any working directory; other texts as they are.
+    """Return a part's spec with an absolute path; other texts as they are.
 
     Raises:
-        UsageError: The folder is no finished part.
+        UsageError: There is no such folder.
     """
     spec = part_spec(text)
     if spec is None:
@@ -191,15 +188,16 @@ def absolute_spec(text: str) -> str:
     return f"{PREFIX}{existing(spec.folder).resolve()}{settings}"
 
 
-def inspected(text: str) -> tuple[ModelCard, str]:
-    """Return a part's card, and what tells one training of it from another: the card's hash.
+def inspect_part(text: str) -> tuple[ModelCard, str]:
+    """Return a part's card and the card's hash, which identifies this training of it.
 
     Raises:
-        UsageError: The text names no finished part that this version can read, or an unsafe one.
+        UsageError: The text does not name a finished part that this version can read, or the part
+            is unsafe.
     """
     spec = part_spec(text)
     if spec is None:
-        raise UsageError(f"{text}: names no trained part")
+        raise UsageError(f"{text}: does not name a trained part")
     card = read_card(existing(spec.folder))
     check_safe(spec.folder)
     return card, hashlib.sha256((spec.folder / CARD).read_bytes()).hexdigest()[:16]
@@ -208,37 +206,37 @@ def inspected(text: str) -> tuple[ModelCard, str]:
 SCORES = ("cross-encoder", "linear")
 """Kinds that give a probability for a pair of texts."""
 JUDGES = ("linear",)
-"""Those of them that read a question and its draft, and nothing else."""
+"""Those of them that read only a question and its draft answer."""
 READS = ("span-encoder",)
-"""Kinds that read whole passages and score their sentences: filters alone."""
+"""Kinds that read whole passages and score their sentences: filters only."""
 WRITES = ("seq2seq", "causal-lora")
-"""Kinds that write text."""
+"""Kinds that generate text."""
 
 
 class Scoring(Protocol):
-    """What a part of a kind in `SCORES` is, once loaded; safe under threads."""
+    """A loaded part of one of the `SCORES` kinds; safe under threads."""
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return a probability for each pair, in [0, 1], in order."""
         ...
 
     def count(self, pairs: Sequence[tuple[str, str]]) -> list[int]:
-        """Return the tokens that are read of each pair."""
+        """Return the number of tokens read of each pair."""
         ...
 
 
 def card_of(folder: str | Path) -> ModelCard:
-    """Return a part's card; nothing else of the folder is read.
+    """Return a part's card; nothing else in the folder is read.
 
     Raises:
-        UsageError: There is no such folder, it is no finished part, its card is damaged or of
-            another format version, or its kind is unknown or not one for its role.
+        UsageError: There is no such folder, it is not a finished part, its card is damaged or of
+            another format version, or its kind is unknown or does not match its role.
     """
     path = existing(Path(folder).expanduser())
     card = read_card(path)
     if card.kind not in (*SCORES, *READS, *WRITES):
         known = ", ".join((*SCORES, *READS, *WRITES))
-        raise UsageError(f"{path}: is of kind {card.kind!r}, and this ragweave knows {known}")
+        raise UsageError(f"{path}: is of kind {card.kind!r}, but this ragweave knows {known}")
     if card.kind in JUDGES and card.role != "judge":
         raise UsageError(f"{path}: is damaged (a {card.kind} part is a judge, not a {card.role})")
     if card.kind in READS and card.role != "filter":

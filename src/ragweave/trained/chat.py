@@ -1,7 +1,4 @@
-"""A trained judge, rewriter or generator as a LangChain chat model.
-
-Loading a trained part by its folder and what it is wanted for.
-"""
+"""A trained judge, rewriter or generator as a LangChain chat model, and `load_part`."""
 
 from __future__ import annotations
 
@@ -31,15 +28,15 @@ if TYPE_CHECKING:
 
 
 class PartChat(BaseChatModel):
-    """Does what a part was trained for, and nothing else.
+    """A chat model that performs the one task that a part was trained for.
 
-    It works from a prompt's structured inputs (`ragweave.tools.models.tasks`), never from its text: a
-    judge replies `<Known(True)>` or `<Known(False)>`, a rewriter the claims with their queries, a
-    generator the answer. A prompt without inputs, or with another task, is refused. A judge that
-    scores says its probability in `response_metadata`.
+    It works from a prompt's structured inputs (`ragweave.tools.models.tasks`), never from its
+    text: a judge replies `<Known(True)>` or `<Known(False)>`, a rewriter the claims with their
+    queries, a generator the answer. A prompt without inputs, or with another task, is rejected. A
+    judge that scores reports its probability in `response_metadata`.
 
     The same inputs always get the same reply; `temperature` and other settings of language models
-    are accepted and have no effect. Nothing in the folder is run. Safe under threads.
+    are accepted and have no effect. No code in the folder is run. Safe under threads.
 
     Example:
         >>> judge = PartChat("judge/", threshold=0.6)  # doctest: +SKIP
@@ -51,7 +48,7 @@ class PartChat(BaseChatModel):
     threshold: float | None = Field(default=None, ge=0.0, le=1.0)
     """Probability above which a judge says known; None: the card's. Only for judges that score."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Most tokens that a part writes; None: what it was trained with. Only for parts that write."""
+    """Most tokens of a reply; None: as in training. Only for parts that generate text."""
 
     _card: ModelCard = PrivateAttr()
     _engine: Scoring | SpanScorer | TextWriter | None = PrivateAttr(default=None)
@@ -64,17 +61,18 @@ class PartChat(BaseChatModel):
             **settings: `threshold`, `max_tokens`.
 
         Raises:
-            UsageError: The folder is no finished part that this version can read, the part is a
-                filter, or a setting is not for its kind.
+            UsageError: The folder is not a finished part that this version can read, the part is
+                a filter, or a setting does not apply to its kind.
         """
         card = card_of(folder)
         if card.role not in TASKS:
             raise UsageError(
-                f"{folder}: was trained as a {card.role}, which is no chat model: give it as filter"
+                f"{folder}: was trained as a {card.role}, which is not a chat model: "
+                "use it as the filter"
             )
-        unfit = "max_tokens" if card.kind in SCORES else "threshold"
-        if settings.get(unfit) is not None:
-            raise UsageError(f"{folder}: is a {card.kind} and has no setting {unfit!r}")
+        foreign = "max_tokens" if card.kind in SCORES else "threshold"
+        if settings.get(foreign) is not None:
+            raise UsageError(f"{folder}: is a {card.kind} and has no setting {foreign!r}")
         super().__init__(**{"folder": folder, **settings})
         self._card = card
 
@@ -103,13 +101,13 @@ class PartChat(BaseChatModel):
 
     @property
     def _least(self) -> float:
-        return self._card.decides_at if self.threshold is None else self.threshold
+        return self._card.effective_threshold if self.threshold is None else self.threshold
 
     def load(self) -> None:
         """Load the weights now rather than at the first call.
 
         Raises:
-            UsageError: The folder is unsafe: it holds code, a pickle, or asks for code.
+            UsageError: The folder is unsafe: it contains code or a pickle, or refers to code.
             MissingExtraError: What the kind needs is not installed.
             ModelError: The weights can't be read.
         """
@@ -124,11 +122,11 @@ class PartChat(BaseChatModel):
         **kwargs: Any,  # noqa: ARG002 - settings of language models, without effect here
     ) -> ChatResult:
         reply = self._reply(self._task(messages))
-        cuts = [at for word in stop or () if word and (at := reply.text.find(word)) >= 0]
+        cuts = [index for word in stop or () if word and (index := reply.text.find(word)) >= 0]
         message = AIMessage(
             content=reply.text[: min(cuts)] if cuts else reply.text,
             usage_metadata=_usage(reply),
-            response_metadata={"model_name": self.model_name, **reply.about},
+            response_metadata={"model_name": self.model_name, **reply.metadata},
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
@@ -140,16 +138,16 @@ class PartChat(BaseChatModel):
         return written_reply(engine, task, self.max_tokens)
 
     def _task(self, messages: Sequence[BaseMessage]) -> Task:
-        task, wanted = task_of(messages), TASKS[self.role]
+        task, trained_for = task_of(messages), TASKS[self.role]
         if task is None:
             raise UsageError(
-                f"{self.folder}: is a trained {self.role} and takes no plain prompt: use it in a "
+                f"{self.folder}: is a trained {self.role} and takes no plain prompts: use it in a "
                 f"graph, or attach a task to the message (ragweave.tools.models.tasks)"
             )
-        if task["task"] != wanted:
+        if task["task"] != trained_for:
             raise UsageError(
-                f"{self.folder}: is a trained {self.role} and does the task {wanted!r} alone, not "
-                f"{task['task']!r}: name another model for that"
+                f"{self.folder}: is a trained {self.role} and can only do the task "
+                f"{trained_for!r}, not {task['task']!r}: use another model for that"
             )
         return task
 
@@ -163,7 +161,7 @@ def _usage(reply: PartReply) -> UsageMetadata:
 
 def _part(folder: str, settings: Mapping[str, Any]) -> ChatModel:
     if not folder:
-        raise UsageError("name the trained part's folder: 'part:judge/'")
+        raise UsageError("the folder of the trained part is missing: write 'part:judge/'")
     check_settings("part", settings, PartChat)
     return checked_model(f"part:{folder}", {"folder": folder, **settings}, PartChat)
 
@@ -171,8 +169,8 @@ def _part(folder: str, settings: Mapping[str, Any]) -> ChatModel:
 PART = ModelProvider(
     name="part",
     spec="part:FOLDER",
-    summary="a trained judge, rewriter or generator for its role; a folder alone, `judge/`, will "
-    "do",
+    summary="a trained judge, rewriter or generator for its role; the folder alone, `judge/`, is "
+    "enough",
     make=_part,
 )
 
@@ -190,7 +188,7 @@ def load_part(folder: str | Path, role: PartRole | None = None) -> PartChat | Tr
 
     Args:
         folder: The part's folder.
-        role: What it is wanted for; None: whatever it was trained for.
+        role: The role that it must have; None: any.
 
     Returns:
         A chat model for a judge, rewriter or generator; a context filter for a filter.

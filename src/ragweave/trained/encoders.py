@@ -1,6 +1,7 @@
-"""What a folder with a trained encoder may hold: checked before any library looks at it.
+"""Trained encoders: checking their folders, loading them, and running them by torch or ONNX.
 
-Running a trained encoder: token ids in, logits out, by torch or by ONNX.
+A folder is checked before any library looks at it, so that loading runs no code that came with it.
+A loaded encoder is a function from token ids to logits (`Run`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _ACTIVATIONS = "torch.nn.modules."
 
 
 def check_encoder(folder: str | Path) -> None:
-    """Check that a folder holds an encoder whose loading runs no code that came with it.
+    """Check that a folder contains an encoder whose loading runs no code that came with it.
 
     Raises:
         UsageError: There are no weights, or something could run; the text names the file.
@@ -35,7 +36,7 @@ def check_encoder(folder: str | Path) -> None:
     check_safe(root)
     check_configurations(root)
     if not (root / WEIGHTS).is_file():
-        raise UsageError(f"{root}: no {WEIGHTS} in it")
+        raise UsageError(f"{root}: has no {WEIGHTS}")
 
 
 def check_configurations(folder: str | Path) -> None:
@@ -52,13 +53,14 @@ def check_configurations(folder: str | Path) -> None:
     for name in _classes(root / "modules.json"):
         if not name.startswith(_OWN):
             raise UsageError(
-                f"{root}: modules.json names {name!r}, which is no class of sentence-transformers"
+                f"{root}: modules.json names {name!r}, which is not a class of "
+                "sentence-transformers"
             )
     for file in ("config.json", "config_sentence_transformers.json"):
         activation = _activation(root / file)
         if activation is not None and not activation.startswith(_ACTIVATIONS):
             raise UsageError(
-                f"{root}: {file} names {activation!r}, which is no activation of torch"
+                f"{root}: {file} names {activation!r}, which is not a torch activation"
             )
     check_kernels(root, _read(root / "config.json", {}))
 
@@ -66,7 +68,7 @@ def check_configurations(folder: str | Path) -> None:
 def _classes(path: Path) -> list[str]:
     modules = _read(path, [])
     if not isinstance(modules, list) or not all(isinstance(one, dict) for one in modules):
-        raise UsageError(f"{path}: is no list of modules")
+        raise UsageError(f"{path}: is not a list of modules")
     return [str(one.get("type")) for one in modules]
 
 
@@ -74,7 +76,7 @@ def _activation(path: Path) -> str | None:
     """Return the class that a configuration names for the last step, if it names one."""
     fields = _read(path, {})
     if not isinstance(fields, dict):
-        raise UsageError(f"{path}: is no configuration")
+        raise UsageError(f"{path}: is not a model configuration")
     inner = fields.get("sentence_transformers")
     for holder in (fields, inner if isinstance(inner, dict) else {}):
         for name in ("activation_fn", "sbert_ce_default_activation_function"):
@@ -106,7 +108,7 @@ def load_tokenizer(folder: Path) -> Any:
 
     Raises:
         MissingExtraError: transformers is not installed.
-        ModelError: There is none that can be read, or a slow one alone.
+        ModelError: It can't be read, or only a slow one exists.
     """
     try:
         from transformers import AutoTokenizer
@@ -117,10 +119,13 @@ def load_tokenizer(folder: Path) -> Any:
             str(folder), trust_remote_code=False, local_files_only=True
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{folder}: its tokenizer cannot be read ({in_short(error)})") from error
+        raise ModelError(
+            f"{folder}: its tokenizer cannot be read ({one_line_error(error)})"
+        ) from error
     if not tokenizer.is_fast:
         raise ModelError(
-            f"{folder}: its tokenizer gives no offsets; a fast one (tokenizer.json) does"
+            f"{folder}: its tokenizer gives no character offsets: a fast one (tokenizer.json) is "
+            "needed"
         )
     return tokenizer
 
@@ -130,25 +135,25 @@ def load_torch_model(folder: Path) -> Any:
 
     Raises:
         MissingExtraError: transformers or torch is not installed.
-        ModelError: The weights can't be read or are not whole, or have more than one label.
+        ModelError: The weights can't be read or are incomplete, or have more than one label.
     """
     model = read_encoder(folder, "AutoModelForSequenceClassification")
     if model.config.num_labels != 1:
-        raise ModelError(f"{folder}: has {model.config.num_labels} labels where one is needed")
+        raise ModelError(f"{folder}: has {model.config.num_labels} labels instead of one")
     return model.eval()
 
 
 def read_encoder(folder: Path, auto: str, *, new: str | None = None) -> Any:
-    """Read an encoder's weights, from safetensors alone, by one of transformers' auto classes.
+    """Read an encoder's weights, from safetensors only, by one of transformers' auto classes.
 
     Args:
         folder: The model's folder.
         auto: Name of the class.
-        new: How the names of weights begin that the folder may lack.
+        new: Prefix of the names of weights that the folder may lack.
 
     Raises:
         MissingExtraError: transformers or torch is not installed.
-        ModelError: The weights can't be read or are not whole.
+        ModelError: The weights can't be read or are incomplete.
     """
     try:
         import torch
@@ -167,17 +172,19 @@ def read_encoder(folder: Path, auto: str, *, new: str | None = None) -> Any:
                 output_loading_info=True,
             )
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            raise ModelError(f"{folder}: its weights cannot be read ({in_short(error)})") from error
+            raise ModelError(
+                f"{folder}: its weights cannot be read ({one_line_error(error)})"
+            ) from error
     missing = sorted(
         one for one in loaded["missing_keys"] if new is None or not one.startswith(new)
     )
     if missing:
-        raise ModelError(f"{folder}: its weights are not whole (no {', '.join(missing[:3])})")
+        raise ModelError(f"{folder}: its weights are incomplete (no {', '.join(missing[:3])})")
     return model
 
 
 def torch_run(folder: Path, device: str) -> Run:
-    """Return what runs the torch weights on a device (errors as `load_torch_model`).
+    """Return a function that runs the torch weights on a device (errors as `load_torch_model`).
 
     Raises:
         UsageError: There is no such device.
@@ -185,29 +192,28 @@ def torch_run(folder: Path, device: str) -> Run:
     model = load_torch_model(folder)
     import torch
 
-    place = best_device() if device == "auto" else device
     try:
-        return model_run(model.to(torch.device(place)))
+        return model_run(model.to(torch.device(best_device() if device == "auto" else device)))
     except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"device {device!r} is not to be had ({in_short(error)})") from error
+        raise UsageError(f"device {device!r} is not available ({one_line_error(error)})") from error
 
 
 def model_run(model: Any) -> Run:
-    """Return what runs a torch model where it is; it may be trained in between."""
+    """Return a function that runs a torch model on its device; it may be trained in between."""
     import torch
 
     def run(features: Features) -> NDArray[np.float32]:
-        place = model.eval().device
+        device = model.eval().device
         with torch.inference_mode():
-            given = {name: torch.from_numpy(one).to(place) for name, one in features.items()}
-            logits: NDArray[np.float32] = model(**given).logits[:, 0].float().cpu().numpy()
+            inputs = {name: torch.from_numpy(one).to(device) for name, one in features.items()}
+            logits: NDArray[np.float32] = model(**inputs).logits[:, 0].float().cpu().numpy()
         return logits
 
     return run
 
 
 def onnx_run(file: Path) -> Run:
-    """Return what runs an ONNX file on the CPU.
+    """Return a function that runs an ONNX file on the CPU.
 
     Raises:
         MissingExtraError: onnxruntime is not installed.
@@ -233,7 +239,7 @@ def onnx_run(file: Path) -> Run:
         runtime.NotImplemented,
         runtime.RuntimeException,
     ) as error:
-        raise ModelError(f"{file}: cannot be read ({in_short(error)})") from error
+        raise ModelError(f"{file}: cannot be read ({one_line_error(error)})") from error
     names = [one.name for one in session.get_inputs()]
 
     def run(features: Features) -> NDArray[np.float32]:
@@ -244,6 +250,6 @@ def onnx_run(file: Path) -> Run:
     return run
 
 
-def in_short(error: BaseException) -> str:
+def one_line_error(error: BaseException) -> str:
     """Return an error's text on one line, cut where it is long."""
     return " ".join(str(error).split())[:200]

@@ -1,4 +1,4 @@
-"""The kinds of trained parts: the one place that knows what loads which."""
+"""Loading a trained part's weights by its kind: the only place that knows which loader to use."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 _shared: WeakValueDictionary[tuple[str, int], Scoring | SpanScorer | TextWriter] = (
     WeakValueDictionary()
 )
-"""What is in memory, by folder and by when its card was written: graphs share their parts."""
+"""Loaded parts by folder and by the card's time of modification: graphs share their parts."""
 _lock = threading.Lock()
 
 
 def engine_of(folder: str | Path) -> Scoring | SpanScorer | TextWriter:
-    """Load a part's weights, or return them where they are in memory already.
+    """Load a part's weights, or return them where they are already in memory.
 
-    Nothing of the folder is run: weights are safetensors (or ONNX), and a folder that holds code,
-    pickles or a configuration that names code is refused.
+    No code in the folder is run: weights are safetensors (or ONNX), and a folder that contains
+    code, pickles or a configuration that names code is rejected.
 
     Raises:
         UsageError: As `card_of`, or the folder is unsafe.

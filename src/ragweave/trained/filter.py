@@ -1,10 +1,9 @@
 """A trained context filter: FILCO's M_ctx, or a small one that scores sentences.
 
-From the text that a filter wrote back to the spans of the passages that it copied.
-
-A filter that writes (FILCO's M_ctx) should copy sentences, and may not: a tokenizer has no token
-for some character, a word is changed, a sentence is made up. What goes into a prompt is always the
-passages' own text; what cannot be found in them is dropped.
+A filter that generates text (FILCO's M_ctx) should copy sentences, and sometimes does not: a
+tokenizer has no token for some character, a word is changed, a sentence is made up. `aligned` maps
+its output back to spans of the passages. What goes into a prompt is always the passages' own text;
+what cannot be found in them is dropped.
 """
 
 from __future__ import annotations
@@ -35,30 +34,30 @@ if TYPE_CHECKING:
 
 
 LEAST = 0.5
-"""Unigram F1 that a sentence of a passage needs to pass for what was written."""
+"""Unigram F1 that a passage's sentence needs to count as the one that was generated."""
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 class _Text(NamedTuple):
-    """A passage in small letters, its tokens parted by single spaces, and where each stands."""
+    """A passage in lower case, its tokens separated by single spaces, with their positions."""
 
     passage: Document
     folded: str
-    places: list[tuple[int, int, int]]
+    positions: list[tuple[int, int, int]]
     """For each token: start in `folded`, start and end in the passage."""
 
 
 def aligned(written: str, passages: Sequence[Document]) -> list[Span]:
-    """Return the spans of the passages that a text quotes, in the order in which it does.
+    """Return the spans of the passages that a text quotes, in the order of the text.
 
-    Each sentence is looked for as it stands, white space and case aside (score 1); failing that,
-    the most similar sentence of any passage takes its place, by unigram F1 from `LEAST` up (its
-    score). A span comes once.
+    Each sentence is searched for verbatim, ignoring white space and case (score 1); failing that,
+    the most similar sentence of any passage takes its place if its unigram F1 (its score) is at
+    least `LEAST`. No span is returned twice.
 
     Args:
-        written: What the filter wrote; may be empty.
-        passages: Best first; where two fit equally well the first is taken.
+        written: The filter's output; may be empty.
+        passages: Best first; of two equal matches the first counts.
     """
     if not written.strip():
         return []
@@ -73,15 +72,15 @@ def aligned(written: str, passages: Sequence[Document]) -> list[Span]:
 
 
 def _exact(piece: str, texts: Sequence[_Text]) -> Iterator[Span]:
-    """Yield the places where the passages hold all tokens of `piece` in a row."""
-    wanted = " ".join(_TOKEN.findall(piece.lower()))
-    if not wanted:
+    """Yield the spans where the passages contain all tokens of `piece` in a row."""
+    sought = " ".join(_TOKEN.findall(piece.lower()))
+    if not sought:
         return
     for text in texts:
-        at = f" {text.folded} ".find(f" {wanted} ")
-        if at < 0:
+        index = f" {text.folded} ".find(f" {sought} ")
+        if index < 0:
             continue
-        inside = [one for one in text.places if at <= one[0] < at + len(wanted)]
+        inside = [one for one in text.positions if index <= one[0] < index + len(sought)]
         start, end = inside[0][1], inside[-1][2]
         yield {
             "passage_id": str(text.passage.id),
@@ -93,7 +92,7 @@ def _exact(piece: str, texts: Sequence[_Text]) -> Iterator[Span]:
 
 
 def _similar(piece: str, sentences: Sequence[Span]) -> Span | None:
-    """Return the sentence that shares most words with `piece`, or None where none shares enough."""
+    """Return the sentence most similar to `piece`, or None where none is similar enough."""
     rated = [scored(one, lexical(one["text"], piece)) for one in sentences]
     best = max(rated, key=lambda one: one["score"], default=None)
     return best if best is not None and best["score"] >= LEAST else None
@@ -101,25 +100,25 @@ def _similar(piece: str, sentences: Sequence[Span]) -> Span | None:
 
 def _folded(passage: Document) -> _Text:
     tokens: list[str] = []
-    places: list[tuple[int, int, int]] = []
+    positions: list[tuple[int, int, int]] = []
     cursor = 0
     for match in _TOKEN.finditer(passage.page_content):
         token = match.group().lower()
-        places.append((cursor, match.start(), match.end()))
+        positions.append((cursor, match.start(), match.end()))
         tokens.append(token)
         cursor += len(token) + 1
-    return _Text(passage, " ".join(tokens), places)
+    return _Text(passage, " ".join(tokens), positions)
 
 
 class TrainedFilter:
-    """Keeps what a trained part says helps; it never looks at answers.
+    """Keeps the sentences that a trained part finds helpful; it never looks at answers.
 
-    A part that scores (cross-encoder) gives each sentence in its passage a probability; the `top`
-    best above the threshold are kept. A part that reads (span-encoder) shares out 1 among the
-    sentences of all passages; the `top` best are kept whose share is at least the threshold times
-    the best one's, so the best always is. A part that writes (seq2seq, causal-lora) writes what to
-    keep, and the passages' own sentences are kept that it quotes. Those that score or write may
-    keep nothing. Nothing in the folder is run. Safe under threads.
+    A cross-encoder gives each sentence in its passage a probability; the `top` best above the
+    threshold are kept. A span encoder distributes a probability of 1 over the sentences of all
+    passages; of those whose share is at least the threshold times the best one's, the `top` best
+    are kept, so the best always is. A part that generates text (seq2seq, causal-lora) writes what
+    to keep, and the sentences of the passages that it quotes are kept. All but the span encoder
+    may keep nothing. No code in the folder is run. Safe under threads.
 
     Source: FILCO, section 2.3.
 
@@ -132,30 +131,30 @@ class TrainedFilter:
 
         Args:
             folder: The part's folder.
-            top: Most sentences that are kept over all passages (FILCO: 1); None: all that reach the
-                threshold. A part that writes decides by itself.
-            threshold: Probability that a sentence must exceed, or for a part that reads the share
+            top: Most sentences to keep over all passages (FILCO: 1); None: all that reach the
+                threshold. A part that generates text decides by itself.
+            threshold: Probability that a sentence must exceed, or for a span encoder the fraction
                 of the best one's; None: the card's.
 
         Raises:
-            UsageError: The folder is no finished part that this version can read, the part is no
-                filter, or a value is out of range or not for its kind.
+            UsageError: The folder is not a finished part that this version can read, the part is
+                not a filter, or a value is out of range or does not apply to its kind.
         """
         self.folder, self.card = folder, card_of(folder)
         if self.card.role != "filter":
             raise UsageError(
-                f"{folder}: was trained as a {self.card.role}, and a filter is wanted here"
+                f"{folder}: was trained as a {self.card.role}, but a filter is needed here"
             )
         self.top, self.threshold = checked_top(top), _checked(folder, self.card, threshold)
         self.follows: frozenset[str] = frozenset()
-        """Which of `top` and `threshold` a run's options decide."""
+        """Which of `top` and `threshold` come from a run's options."""
         self._engine: Scoring | SpanScorer | TextWriter | None = None
 
     def load(self) -> None:
         """Load the weights now rather than at the first call.
 
         Raises:
-            UsageError: The folder is unsafe: it holds code, a pickle, or asks for code.
+            UsageError: The folder is unsafe: it contains code or a pickle, or refers to code.
             MissingExtraError: What the kind needs is not installed.
             ModelError: The weights can't be read.
         """
@@ -163,10 +162,10 @@ class TrainedFilter:
             self._engine = engine_of(self.folder)
 
     def followed(self, *, top: int | None, threshold: float | None) -> Self:
-        """Return this filter under a run's options, as far as it follows them.
+        """Return this filter with a run's options, as far as it follows them.
 
         Raises:
-            UsageError: The threshold is out of range or not for this kind.
+            UsageError: The threshold is out of range or does not apply to this kind.
         """
         if not self.follows:
             return self
@@ -189,7 +188,7 @@ class TrainedFilter:
         Args:
             question: The question as asked.
             passages: Best first.
-            answers: Not looked at.
+            answers: Ignored.
         """
         if not passages:
             return []
@@ -225,12 +224,12 @@ class TrainedFilter:
         return chosen(spans, scorer.logits([Sheet(question, texts)])[0], self._least(), self.top)
 
     def _least(self) -> float:
-        return self.card.decides_at if self.threshold is None else self.threshold
+        return self.card.effective_threshold if self.threshold is None else self.threshold
 
     def _written(
         self, writer: TextWriter, question: str, passages: Sequence[Document]
     ) -> list[Span]:
-        """Read the passages as in training: all in one input, or each by itself (top-1 rows)."""
+        """Read the passages as in training: all in one input, or each on its own (top-1 rows)."""
         alone = self.card.data.get("passages") == 1
         groups = [[one] for one in passages] if alone else [list(passages)]
         written = writer.write([filter_input(question, group) for group in groups])
@@ -242,16 +241,16 @@ class TrainedFilter:
 
 
 def trained_filter(spec: str) -> TrainedFilter:
-    """Return the filter that a text names: `filter/`, `part:filter/?top=2&threshold=0.3`.
+    """Return the filter of a spec such as `filter/` or `part:filter/?top=2&threshold=0.3`.
 
-    What the text does not set, a run's options do.
+    What the spec does not set, a run's options do.
 
     Raises:
         UsageError: As `TrainedFilter`, or a setting is unknown.
     """
     named = part_spec(spec)
     if named is None:
-        raise UsageError(f"{spec!r} names no trained filter's folder")
+        raise UsageError(f"{spec!r} is not the folder of a trained filter")
     settings = read_settings(named.query)
     unknown = settings.keys() - {"top", "threshold"}
     if unknown:
@@ -262,17 +261,17 @@ def trained_filter(spec: str) -> TrainedFilter:
 
 
 def _checked(folder: str, card: ModelCard, threshold: float | None) -> float | None:
-    """Return a threshold that fits the part.
+    """Return a threshold that is valid for the part.
 
     Raises:
-        UsageError: It is not between 0 and 1, or the part writes and has none.
+        UsageError: It is not between 0 and 1, or the part generates text and has none.
     """
     if threshold is None:
         return None
     if card.kind in WRITES:
-        raise UsageError(f"{folder}: is a {card.kind}, which writes and has no threshold")
+        raise UsageError(f"{folder}: is a {card.kind}, which generates text and has no threshold")
     if isinstance(threshold, bool) or not isinstance(threshold, int | float):
         raise UsageError(f"{folder}: threshold must be a number, not {threshold!r}")
     if not 0 <= threshold <= 1:
-        raise UsageError(f"{folder}: threshold must be 0 to 1, not {threshold}")
+        raise UsageError(f"{folder}: threshold must be between 0 and 1, not {threshold}")
     return threshold

@@ -2,11 +2,9 @@
 
 Sources: SlimPLM, sections 3.2 and 3.3, in the layout of its released prompts (`(( ))` marks, without
 their typos and date); FILCO, sections 2.3 and 2.4 and its released code's lines. Drafts and
-passages are untrusted data, written on one line each, so that none can open a line of its own.
-
-Texts cut to a number of tokens, at the ends of words.
-
-What a trained judge, rewriter or generator replies to a task.
+passages are untrusted data, written on one line each, so that none can start a line of its own.
+`truncate_input` and `truncate_target` cut texts to a number of tokens, at the ends of words;
+`scored_verdict` and `written_reply` are a part's reply to a task.
 """
 
 from __future__ import annotations
@@ -43,11 +41,11 @@ LEADS: MappingProxyType[PartRole, str] = MappingProxyType(
         "generator": CAUSAL_LEAD,
     }
 )
-"""What a causal model reads between input and output; a seq2seq model has them apart anyway."""
+"""What a causal model reads between input and output; a seq2seq model needs no separator."""
 
 
 class PartInput(NamedTuple):
-    """What a part reads; only `body` may be cut, at its end, where the whole is too long."""
+    """The input of a part; only `body` may be cut, at its end, where the whole is too long."""
 
     head: str
     body: str
@@ -102,7 +100,7 @@ def documents(passages: Iterable[TaskPassage]) -> list[Document]:
 
 
 def context_text(passages: Iterable[Document]) -> str:
-    """Write all passages on one line, so that none can open a `question:` line of its own."""
+    """Write all passages on one line, so that none can start a `question:` line of its own."""
     return " ".join(map(passage_line, passages))
 
 
@@ -122,17 +120,17 @@ def _spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-class Fitting(NamedTuple):
-    """A text that fits."""
+class Truncated(NamedTuple):
+    """A text cut to a number of tokens."""
 
     text: str
     tokens: list[int]
-    """As the tokenizer gives them, special ones too where they were asked for."""
+    """As the tokenizer gives them; of an input with special tokens."""
     cut: bool
 
 
-def fit_input(tokenizer: Any, given: PartInput, limit: int) -> Fitting:
-    """Cut the body of an input so that the whole takes at most `limit` tokens, special ones too.
+def truncate_input(tokenizer: Any, given: PartInput, limit: int) -> Truncated:
+    """Cut the body of an input so that the whole takes at most `limit` tokens, special included.
 
     FILCO's code cuts the tokens of the whole text at their end, which for the generator is the
     question; here the question stays, and the context loses its end.
@@ -146,7 +144,7 @@ def fit_input(tokenizer: Any, given: PartInput, limit: int) -> Fitting:
 
     whole = tokens(given.body)
     if len(whole) <= limit:
-        return Fitting(given.text, whole, False)
+        return Truncated(given.text, whole, False)
     least = tokens("")
     if len(least) > limit:
         raise UsageError(
@@ -155,20 +153,20 @@ def fit_input(tokenizer: Any, given: PartInput, limit: int) -> Fitting:
         )
     share = (limit - len(least)) / max(1, len(whole) - len(least))
     body = _longest(given.body, lambda text: len(tokens(text)) <= limit, share)
-    return Fitting(given.head + body + given.tail, tokens(body), True)
+    return Truncated(given.head + body + given.tail, tokens(body), True)
 
 
-def fit_target(tokenizer: Any, target: str, limit: int) -> Fitting:
-    """Cut a target to `limit` tokens, of which the end token, which is not put there, is one."""
+def truncate_target(tokenizer: Any, target: str, limit: int) -> Truncated:
+    """Cut a target to `limit` tokens, leaving room for the end token, which is not added here."""
     whole = _tokens(tokenizer, target, special=False)
     if len(whole) < limit:
-        return Fitting(target, whole, False)
+        return Truncated(target, whole, False)
 
     def fits(text: str) -> bool:
         return len(_tokens(tokenizer, text, special=False)) < limit
 
     text = _longest(target, fits, (limit - 1) / len(whole))
-    return Fitting(text, _tokens(tokenizer, text, special=False), True)
+    return Truncated(text, _tokens(tokenizer, text, special=False), True)
 
 
 def _tokens(tokenizer: Any, text: str, *, special: bool = True) -> list[int]:
@@ -176,12 +174,12 @@ def _tokens(tokenizer: Any, text: str, *, special: bool = True) -> list[int]:
 
 
 def _longest(text: str, fits: Callable[[str], bool], share: float) -> str:
-    """Return the longest beginning of `text` that fits, at a word's end where one fits.
+    """Return the longest prefix of `text` that fits, at a word's end if possible.
 
     Args:
-        text: What is too long.
-        fits: Whether a beginning fits.
-        share: About how much of the text will.
+        text: A text that is too long.
+        fits: Whether a prefix fits.
+        share: Estimate of the fraction of the text that fits.
     """
     ends = [match.end() for match in re.finditer(r"\S+", text)]
     guess = bisect_right(ends, int(share * len(text))) - 1
@@ -194,15 +192,15 @@ def _longest(text: str, fits: Callable[[str], bool], share: float) -> str:
 def _last(ends: Sequence[int], fits: Callable[[int], bool], guess: int) -> int:
     """Return the last end that fits, or 0: by growing steps from a guess, then by halving."""
     low, high = -1, len(ends)
-    place, step = guess, 1
+    index, step = guess, 1
     while low + 1 < high:
-        place = min(max(place, low + 1), high - 1)
-        if fits(ends[place]):
-            low = place
+        index = min(max(index, low + 1), high - 1)
+        if fits(ends[index]):
+            low = index
         else:
-            high = place
+            high = index
         bounded = low >= 0 and high < len(ends)
-        place = (low + high) // 2 if bounded else low + step if low >= 0 else high - step
+        index = (low + high) // 2 if bounded else low + step if low >= 0 else high - step
         step *= 2
     return ends[low] if low >= 0 else 0
 
@@ -210,38 +208,38 @@ def _last(ends: Sequence[int], fits: Callable[[int], bool], guess: int) -> int:
 TASKS: Mapping[PartRole, TaskName] = MappingProxyType(
     {"judge": "judge", "rewriter": "rewrite", "generator": "answer"}
 )
-"""The one task of each role; a filter has none, it is no chat model."""
+"""The one task of each role; a filter has none, as it is not a chat model."""
 
 
 class PartReply(NamedTuple):
-    """A reply, what it cost, and what else there is to tell of it."""
+    """A reply, its token counts, and its metadata."""
 
     text: str
     input_tokens: int
     output_tokens: int
-    about: dict[str, Any]
+    metadata: dict[str, Any]
 
 
 def scored_verdict(scorer: Scoring, task: Task, threshold: float) -> PartReply:
     """Return the verdict of a judge that scores: known where the probability is above `threshold`.
 
-    Source: SlimPLM, section 3.2; the probability in the place of the released code's margin.
+    Source: SlimPLM, section 3.2; the probability replaces the released code's margin.
     """
     pair = (task["question"], task.get("draft", ""))
     probability = scorer.score([pair])[0]
     text = verdict(probability > threshold)
-    about = {"probability": probability, "threshold": threshold, "finish_reason": "stop"}
-    return PartReply(text, sum(scorer.count([pair])), 0, about)
+    metadata = {"probability": probability, "threshold": threshold, "finish_reason": "stop"}
+    return PartReply(text, sum(scorer.count([pair])), 0, metadata)
 
 
 def written_reply(writer: TextWriter, task: Task, limit: int | None) -> PartReply:
-    """Return what a part that writes text replies; `limit` is the most tokens, None: its own."""
+    """Return the reply of a part that generates text; `limit`: most tokens, None: its own."""
     written = writer.write([task_input(task)], limit)[0]
-    about = {
+    metadata = {
         "finish_reason": "stop" if written.finished else "length",
         "input_cut": written.cut,
     }
-    return PartReply(written.text, written.input_tokens, written.output_tokens, about)
+    return PartReply(written.text, written.input_tokens, written.output_tokens, metadata)
 
 
 def task_input(task: Task) -> PartInput:

@@ -1,10 +1,7 @@
-"""The judge of kind `linear`: what it reads off a question and its draft, and its one line.
+"""The judge of kind `linear`: logistic regression over features of a question and its draft.
 
-What a linear judge has learnt, and the two files that hold it: safetensors and JSON.
-
-The linear judge: one weighted sum over what was read, and the probability that it means.
-
-Loading a linear judge from its folder.
+`judge_reading` turns a pair into two rows of numbers; `LinearWeights` holds the learnt weights, in
+a safetensors and a JSON file; `LinearScorer` is their sigmoid; `load_linear_scorer` loads both.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ _MOMENTS = ("question_mean", "question_cov", "name_mean", "name_cov")
 
 @dataclass(frozen=True)
 class LinearWeights:
-    """Weights of the surface columns and of the vectors, a bias, and what is usual."""
+    """Weights of the surface columns and of the vectors, a bias, and reference moments."""
 
     surface: Array
     """(len(COLUMNS),)"""
@@ -54,7 +51,7 @@ class LinearWeights:
 
 
 def write_weights(folder: Path, weights: LinearWeights) -> None:
-    """Write a judge's weights into its folder, beside the names of what they weigh."""
+    """Write a judge's weights into its folder, and the names of the features they apply to."""
     from safetensors.numpy import save_file
 
     arrays = {
@@ -78,8 +75,8 @@ def read_weights(folder: Path, dimension: int) -> LinearWeights:
         dimension: Length of the encoder's vectors.
 
     Raises:
-        ModelError: They are missing, damaged, or were learnt with another encoder or of other
-            features than this version reads.
+        ModelError: They are missing, damaged, or were learnt with another encoder or from other
+            features than this version computes.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
@@ -92,12 +89,12 @@ def read_weights(folder: Path, dimension: int) -> LinearWeights:
         raise ModelError(f"{folder}: its weights can't be read ({message})") from error
     if not isinstance(about, dict) or about.get("columns") != list(COLUMNS):
         raise ModelError(
-            f"{folder}: weighs other features than this ragweave reads: train it again"
+            f"{folder}: was trained on other features than this ragweave computes: train it again"
         )
     if about.get("dimension") != dimension:
         raise ModelError(
-            f"{folder}: was trained on vectors of {about.get('dimension')} numbers, and its base "
-            f"model gives {dimension}"
+            f"{folder}: was trained on vectors of {about.get('dimension')} dimensions, but its "
+            f"base model gives {dimension}"
         )
     _check(folder, found, dimension)
     return LinearWeights(
@@ -118,7 +115,7 @@ def _check(folder: Path, found: dict[str, Any], dimension: int) -> None:
     }
     for name, shape in shapes.items():
         if name not in found or found[name].shape != shape or not np.isfinite(found[name]).all():
-            raise ModelError(f"{folder}: its weights are not whole ({name})")
+            raise ModelError(f"{folder}: its weights are incomplete ({name})")
 
 
 _BATCH = 16
@@ -127,8 +124,8 @@ _BATCH = 16
 class LinearScorer:
     """Scores pairs of question and draft; safe under threads.
 
-    Ours, in no paper: it stands in the place of SlimPLM's fine-tuned judge where a laptop has to
-    do. Its features are in `COLUMNS`, so that what it goes by can be looked at.
+    Ours, not from a paper: it replaces SlimPLM's fine-tuned judge where only a laptop is at hand.
+    Its features are listed in `COLUMNS`, so that its decisions can be inspected.
     """
 
     def __init__(self, encoder: Encoder, weights: LinearWeights) -> None:
@@ -140,7 +137,7 @@ class LinearScorer:
         return [float(1 / (1 + np.exp(-logit))) for logit in np.clip(self.logits(pairs), -500, 500)]
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Return what stands before the sigmoid, in order."""
+        """Return the logits (before the sigmoid), in order."""
         found: list[float] = []
         for first in range(0, len(pairs), _BATCH):
             read = read_pairs(pairs[first : first + _BATCH], self._encoder, self._weights.reference)
@@ -162,15 +159,15 @@ def load_linear_scorer(folder: str | Path, device: str = "auto") -> LinearScorer
         device: Where the embedding model runs: `auto`, `cpu`, `cuda`, `cuda:1`.
 
     Raises:
-        UsageError: The folder is no finished judge of this kind, or something in it could run.
+        UsageError: The folder is not a finished judge of this kind, or something in it could run.
         MissingExtraError: sentence-transformers, or the packaged MiniLM, is not installed.
-        ModelError: Weights or embedding model can't be read, or do not fit each other.
+        ModelError: Weights or embedding model can't be read, or do not match each other.
     """
     path = Path(folder)
     card = read_card(path, "judge")
     if card.kind not in JUDGES:
-        wanted = " or ".join(JUDGES)
-        raise UsageError(f"{path}: is a {card.kind}, and a {wanted} judge is wanted here")
+        kinds = " or ".join(JUDGES)
+        raise UsageError(f"{path}: is a {card.kind}, but a {kinds} judge is needed here")
     check_safe(path)
     encoder = load_encoder(card.base, path, device)
     return LinearScorer(encoder, read_weights(path, encoder.dimension))

@@ -1,22 +1,14 @@
-"""Numbers for what was found: counts as log(1 + n), flags as 0 or 1, shares.
+"""The linear judge's surface features: one row of numbers from a question's and a draft's words.
 
-Pieces of questions and drafts: words, names, figures, sentences, and what a draft puts forward.
+Four groups, joined by `features`: what the question asks for and its shape (`asking`); the shape
+of the draft, such as its length, candidates and overlap with the question (`draft_shape`); how the
+draft hedges: it refuses, denies, asks back, stays vague, warns, or dates itself (`hedging`); and
+how rare the words are (`rarity`). Counts are log(1 + n), flags 0 or 1.
 
-Deliberately plain: regular expressions that need no model, the same in training and in use. Each
-takes time linear in the text.
-
-What a question asks for, and its shape.
-
-How a draft hedges: it refuses, denies, asks back, stays vague, warns, or names its date.
-
-The shape of a draft: how long it is, what it puts forward, what it takes from the question.
-
-How rare the words are: BERT's vocabulary runs from frequent to rare, so an id is a rank.
-
-What is rarely written about is less likely to be known. With an encoder of another vocabulary the
-numbers say less, and the weights that are learnt for them will be small.
-
-All that is read off the words of a question and its draft, as one row of numbers.
+Deliberately plain: regular expressions that need no model, the same in training and in use, each
+linear in the length of the text. Rarity uses that BERT's vocabulary is ordered from frequent to
+rare, so a token's id is a rank: what is rarely written about is less likely to be known. With an
+encoder of another vocabulary these numbers mean less, and their learnt weights will be small.
 """
 
 from __future__ import annotations
@@ -38,7 +30,7 @@ def flag(found: object) -> float:
 
 
 def share(part: Iterable[object], whole: Sized) -> float:
-    """Return how large a part of `whole` is; 0.0 of nothing."""
+    """Return the fraction of `whole` that `part` makes up; 0.0 of an empty whole."""
     return sum(1 for _ in part) / max(len(whole), 1)
 
 
@@ -71,7 +63,7 @@ _END = re.compile(r"(?<=[.!?])[\"')]?\s+|\n+")
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in small letters, in order."""
+    """Return the lower-cased words of a text, in order."""
     return [word.lower() for word in _WORD.findall(text)]
 
 
@@ -87,12 +79,12 @@ def names(text: str) -> list[str]:
 
 
 def asked_names(question: str) -> list[str]:
-    """Return the names in a question; its first letter is a capital whatever it begins."""
+    """Return the names in a question, ignoring its first letter, which is always a capital."""
     return names(question[1:])
 
 
 def is_new(name: str, asked: Iterable[str]) -> bool:
-    """Tell whether a name says something that the question's words do not."""
+    """Return whether a name contains something that the question's words do not."""
     return bool(telling(words(name), asked))
 
 
@@ -266,7 +258,7 @@ def _overlap(question: str, draft: str, first: str) -> list[float]:
 
 
 def _naming(asked: set[str], draft: str, first: str) -> list[float]:
-    """Return how many names the draft brings, and how often it says those it brings first."""
+    """Return how many new names the draft has, and how often it repeats those it has first."""
     said = words(draft)
     counts = Counter(said)
     said = [name for name in names(first) if is_new(name, asked)]
@@ -324,7 +316,7 @@ NAMES: tuple[str, ...] = (*QUESTION_NAMES, *SHAPE_NAMES, *HEDGE_NAMES, *RARITY_N
 def features(question: str, draft: str, pieces: Pieces) -> list[float]:
     """Return the features of a question and its draft, in the order of `NAMES`.
 
-    White space around either text, and the kind of apostrophe, change nothing. Counts are log(1 + n), flags 0 or 1.
+    White space around either text, and the kind of apostrophe, change nothing.
 
     Args:
         question: The question.

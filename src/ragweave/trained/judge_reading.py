@@ -1,13 +1,12 @@
-"""What is usual among the training rows: how near any question is to any name.
+"""From a question and its draft to the two rows of numbers that a linear judge weighs.
 
-A name may be near to a question because it is near to every question, or the question to every
-name. The moments of the training rows' vectors say how near to expect.
+`read_pairs` computes them: the surface row is `judge_features` and the cosines between question,
+draft and candidates (`similarities`), which show what the embedding model itself remembers; the
+meaning row is the vectors. `Encoder` is that embedding model, loaded from this machine.
 
-The embedding model that a linear judge reads with, as it is on this machine.
-
-Cosines between question, draft and candidates: what the encoder itself remembers.
-
-From a question and its draft to the two rows of numbers that a linear judge weighs.
+A name may be similar to a question only because it is similar to every question, or the question
+to every name. The moments of the training rows' vectors (`Reference`) say how much similarity to
+expect.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ class Encoder:
             return self._pieces[word]
 
     def count(self, texts: Sequence[str]) -> int:
-        """Return the tokens that are read of texts, special ones counted."""
+        """Return the number of tokens read of the texts, special ones included."""
         if not texts:
             return 0
         limit = self._model.max_seq_length
@@ -155,7 +154,7 @@ def load_encoder(name: str, near: Path | None = None, device: str = "auto") -> E
             model.to(device)
         except (RuntimeError, AssertionError) as error:
             message = " ".join(str(error).split())[:200]
-            raise UsageError(f"device {device!r} is not to be had ({message})") from error
+            raise UsageError(f"device {device!r} is not available ({message})") from error
     return Encoder(model)
 
 
@@ -168,7 +167,7 @@ def _place(name: str, near: Path | None) -> str:
     folder = find_base_model(name, near)
     check_configurations(folder)
     if not (folder / WEIGHTS).is_file():
-        raise UsageError(f"{folder}: no {WEIGHTS} in it, and pickled weights are not read")
+        raise UsageError(f"{folder}: has no {WEIGHTS}, and pickled weights are not read")
     return str(folder)
 
 

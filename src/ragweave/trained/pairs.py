@@ -1,13 +1,9 @@
 """Trained cross-encoders: a pair of texts in, a probability out.
 
-What the pairs are: a judge reads (question, draft answer), a filter reads (question, the sentence
-in its passage), see `sentence_form`.
-
-What a filter of sentences reads: the question, and the sentence marked within its passage.
-
-The second text is `title | …left context [ sentence ] right context…`. The context is trimmed
-evenly around the sentence until both texts fit into the model; the sentence itself is never cut.
-Training and use share this form.
+A judge reads (question, draft answer); a filter reads (question, the sentence in its passage). For
+a filter the second text is `title | …left context [ sentence ] right context…` (`SentenceForm`).
+The context is trimmed evenly around the sentence until both texts fit into the model; the sentence
+itself is never cut. Training and use share this form.
 """
 
 from __future__ import annotations
@@ -114,7 +110,7 @@ class SentenceForm:
 
 
 def _plain(text: str) -> str:
-    """Fold white space and take away what could pass for a mark."""
+    """Fold white space and replace what could be mistaken for a mark."""
     return " ".join(text.translate(_ROUND).split())
 
 
@@ -140,7 +136,7 @@ def _lead(text: str, spans: Sequence[tuple[int, int]], take: int) -> str:
 
 _BATCH = 32
 _UNLIMITED = 1_000_000
-"""Tokenizers without a limit of their own say a number beyond this."""
+"""Tokenizers without a limit of their own report a number beyond this."""
 _LIMIT = 512
 
 
@@ -152,7 +148,7 @@ class PairScorer:
     """
 
     def __init__(self, tokenizer: Any, run: Run, *, batch: int = _BATCH) -> None:
-        """Take a fast tokenizer, whose `model_max_length` is the limit, and what runs a batch."""
+        """Take a fast tokenizer, whose `model_max_length` is the limit, and the encoder."""
         self._tokenizer, self._run, self._batch = tokenizer, run, batch
         self._lock = threading.RLock()
         self.limit = token_limit(tokenizer)
@@ -165,7 +161,7 @@ class PairScorer:
         return [float(one) for one in _sigmoid(np.asarray(self.logits(pairs), dtype=np.float64))]
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Return what stands before the sigmoid, in order."""
+        """Return the logits (before the sigmoid), in order."""
         found = [0.0] * len(pairs)
         with self._lock:
             rows = self._encoded(pairs)
@@ -177,7 +173,7 @@ class PairScorer:
         return found
 
     def count(self, pairs: Sequence[tuple[str, str]]) -> list[int]:
-        """Return the tokens that are read of each pair, special ones counted."""
+        """Return the number of tokens read of each pair, special ones included."""
         with self._lock:
             return [len(row["input_ids"]) for row in self._encoded(pairs)]
 
@@ -212,9 +208,9 @@ class PairScorer:
 
 
 def load_pair_scorer(folder: str | Path, device: str = "auto") -> PairScorer:
-    """Load a trained cross-encoder; nothing in the folder is run.
+    """Load a trained cross-encoder; no code in the folder is run.
 
-    Where the folder holds an ONNX form and onnxruntime is installed, that is used on the CPU:
+    Where the folder contains an ONNX form and onnxruntime is installed, that is used on the CPU:
     its scores are those of the weights within 1e-3.
 
     Args:
@@ -228,7 +224,7 @@ def load_pair_scorer(folder: str | Path, device: str = "auto") -> PairScorer:
     """
     root = Path(folder)
     if not root.is_dir():
-        raise UsageError(f"{root}: there is no such folder")
+        raise UsageError(f"{root}: no such folder")
     check_encoder(root)
     tokenizer = load_tokenizer(root)
     fast = device in ("auto", "cpu") and (root / ONNX).is_file() and _has_onnx()
@@ -255,7 +251,7 @@ def form_of(tokenizer: Any, lock: threading.RLock | None = None) -> SentenceForm
 
 
 def token_limit(tokenizer: Any) -> int:
-    """Return the most tokens that a tokenizer's model reads; 512 where it does not say."""
+    """Return the most tokens that a tokenizer's model reads; 512 where it states no limit."""
     limit = int(min(tokenizer.model_max_length, _UNLIMITED))
     return limit if limit < _UNLIMITED else _LIMIT
 

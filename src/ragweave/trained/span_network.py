@@ -1,7 +1,4 @@
-"""Padding what was read to the tensors of a batch. Imported where torch is wanted.
-
-The span encoder's network. Imported where torch is wanted.
-"""
+"""The span encoder's network, and padding its inputs to batches. Importing it imports torch."""
 
 from __future__ import annotations
 
@@ -42,13 +39,13 @@ def batch_of(reads: Sequence[Read], filler: int) -> Batch:
     windows = [window for read in reads for window in read.windows]
     width = max(len(window.ids) for window in windows)
     owners = padded([window.owners for window in windows], width, NOBODY)
-    place: list[int] = []
+    window_of: list[int] = []
     number: list[int] = []
-    for at, window in enumerate(windows):
+    for index, window in enumerate(windows):
         own = sorted({one for one in window.owners if one >= 0})
-        place += [at] * len(own)
+        window_of += [index] * len(own)
         number += own
-    row = torch.tensor(place)
+    row = torch.tensor(window_of)
     types = [[0] * one.second + [1] * (len(one.ids) - one.second) for one in windows]
     return Batch(
         ids=padded([window.ids for window in windows], width, filler),
@@ -67,27 +64,27 @@ def padded(values: Sequence[Sequence[int]], width: int, filler: int) -> Tensor:
 
 
 def groups_of(reads: Sequence[Read], size: int) -> Iterator[list[int]]:
-    """Yield the positions of sheets of like length, at least one and about `size` windows a time."""
+    """Yield the indices of sheets of similar length, at least one and about `size` windows each."""
     group: list[int] = []
     windows = 0
-    for at in sorted(range(len(reads)), key=lambda i: -reads[i].length):
-        if group and windows + len(reads[at].windows) > size:
+    for index in sorted(range(len(reads)), key=lambda i: -reads[i].length):
+        if group and windows + len(reads[index].windows) > size:
             yield group
             group, windows = [], 0
-        group.append(at)
-        windows += len(reads[at].windows)
+        group.append(index)
+        windows += len(reads[index].windows)
     if group:
         yield group
 
 
 _LIKENESS = 10.0
-"""Weight of the cosine at the beginning: an encoder of sentences ranks by it untrained."""
+"""Initial weight of the cosine: a sentence encoder ranks well by it before any training."""
 _OUTSIDE = -1e4
 """Score of what is masked out."""
 
 
 class Scores(NamedTuple):
-    """What the network says of a batch."""
+    """The network's output for a batch."""
 
     sentences: Tensor
     """Logits; their softmax over a question's sentences gives shares, (sentences,)."""
@@ -101,7 +98,7 @@ class SpanHead(nn.Module):
     A sentence's score is a two-layer net over its mean state, plus the log-sum-exp of its tokens'
     scores (as a question answering head sums over where an answer may stand), plus a learned
     weight times the cosine between its mean state and the question's, plus a linear map of its
-    features, which begins at nothing.
+    features, which starts at zero.
     """
 
     def __init__(self, width: int, dropout: float) -> None:
@@ -116,8 +113,8 @@ class SpanHead(nn.Module):
 
     def forward(self, states: Tensor, batch: Batch) -> Scores:
         """Score the sentences of a batch; `states` are (windows, tokens, width)."""
-        number, place = batch.members.nonzero(as_tuple=True)
-        own = states[batch.row[number], place]
+        number, token = batch.members.nonzero(as_tuple=True)
+        own = states[batch.row[number], token]
         total = states.new_zeros(len(batch.row), states.shape[-1]).index_add(0, number, own)
         pooled = total / batch.members.sum(-1, keepdim=True)
         asked = (batch.owners == ASKED)[..., None]

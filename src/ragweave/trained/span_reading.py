@@ -1,4 +1,7 @@
-"""What a span encoder reads: whole sentences in windows, `[CLS] question [SEP] title : sentence … [SEP]`."""
+"""A span encoder's input: windows of whole sentences.
+
+A window is `[CLS] question [SEP] title : sentence sentence … [SEP]`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ class Cut(NamedTuple):
     start: int
     end: int
     lead: bool
-    """Whether the sentence before stands ahead of them, unscored, so that pronouns have a noun."""
+    """Whether the sentence before them is included, unscored, so that pronouns have a referent."""
 
 
 def cuts(sizes: Sequence[int], room: int) -> Iterator[Cut]:
@@ -63,7 +66,7 @@ class Text(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """A question and its passages; their sentences are numbered through, from 0."""
+    """A question and its passages; their sentences are numbered consecutively, from 0."""
 
     question: str
     passages: Sequence[Text]
@@ -76,7 +79,7 @@ class Window(NamedTuple):
     owners: list[int]
     """The sentence that each token belongs to, or `NOBODY`, or `ASKED`."""
     second: int
-    """Where title and sentences begin."""
+    """Index of the token at which title and sentences begin."""
 
 
 class Read(NamedTuple):
@@ -104,7 +107,7 @@ class Reader:
         if limit < _LEAST:
             raise UsageError(f"max_input must be at least {_LEAST} for a span-encoder, not {limit}")
         if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
-            raise UsageError("the base's tokenizer has no marks for beginning and end of a text")
+            raise UsageError("the base model's tokenizer has no tokens for start and end of a text")
         self.tokenizer, self.limit = tokenizer, limit
         self._question, self._title = min(_QUESTION, limit // 4), min(_TITLE, limit // 10)
 
@@ -122,7 +125,7 @@ class Reader:
         question = self.tokens([sheet.question])[0][: self._question]
         for title, sentences in sheet.passages:
             windows += self._windows(question, title, sentences, len(numbers))
-            numbers += (features(sheet.question, one, at) for at, one in enumerate(sentences))
+            numbers += (features(sheet.question, one, i) for i, one in enumerate(sentences))
         return Read(windows, numbers)
 
     def _windows(
@@ -137,19 +140,19 @@ class Reader:
             before = pieces[cut.start - 1] if cut.lead else []
             ids = [*head, *named, *before]
             owners = [*front, *[NOBODY] * (len(named) + len(before))]
-            for at in range(cut.start, cut.end):
-                ids += pieces[at]
-                owners += [first + at] * len(pieces[at])
+            for index in range(cut.start, cut.end):
+                ids += pieces[index]
+                owners += [first + index] * len(pieces[index])
             yield Window([*ids, end], [*owners, NOBODY], len(head))
 
     def _filler(self) -> int:
-        """Return what stands for a sentence that has no tokens."""
+        """Return the token that represents a sentence without tokens."""
         known = self.tokenizer.unk_token_id
         return int(self.tokenizer.sep_token_id if known is None else known)
 
 
-def features(question: str, sentence: str, place: int) -> list[float]:
-    """Return word F1 with the question, share of its words found, and 1 / (1 + place)."""
+def features(question: str, sentence: str, index: int) -> list[float]:
+    """Return word F1 with the question, share of its words found, and 1 / (1 + index)."""
     asked, said = (Counter(_WORDS.findall(one.lower())) for one in (question, sentence))
     common, total = (asked & said).total(), asked.total() + said.total()
-    return [2 * common / max(1, total), common / max(1, asked.total()), 1 / (1 + place)]
+    return [2 * common / max(1, total), common / max(1, asked.total()), 1 / (1 + index)]

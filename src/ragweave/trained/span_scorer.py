@@ -1,6 +1,6 @@
 """The span encoder: a filter that reads a passage once and scores every sentence of it (ours).
 
-Its folder holds the weights (safetensors), the encoder's configuration and the tokenizer.
+Its folder contains the weights (safetensors), the encoder's configuration and the tokenizer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 from ragweave.tools.filters.spans import Span, scored
 from ragweave.tools.scorers.huggingface import quiet
-from ragweave.trained.encoders import WEIGHTS, check_encoder, in_short, load_tokenizer, read_encoder
+from ragweave.trained.encoders import (
+    WEIGHTS,
+    check_encoder,
+    load_tokenizer,
+    one_line_error,
+    read_encoder,
+)
 from ragweave.trained.pairs import token_limit
 from ragweave.trained.span_reading import Read, Reader, Sheet
 from ragweave.trained.weights import best_device
@@ -31,7 +37,7 @@ def new_model(base: Path, dropout: float) -> SpanEncoder:
 
     Raises:
         MissingExtraError: torch or transformers is not installed.
-        ModelError: The weights can't be read or are not whole.
+        ModelError: The weights can't be read or are incomplete.
     """
     encoder = read_encoder(base, "AutoModel", new="pooler")
 
@@ -66,7 +72,9 @@ def read_model(folder: Path, dropout: float = 0.0) -> SpanEncoder:
             model = SpanEncoder(architecture.from_config(config, trust_remote_code=False), dropout)
             model.load_state_dict(load_file(folder / WEIGHTS))
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            raise ModelError(f"{folder}: its weights cannot be read ({in_short(error)})") from error
+            raise ModelError(
+                f"{folder}: its weights cannot be read ({one_line_error(error)})"
+            ) from error
     return model.float().eval()
 
 
@@ -111,11 +119,11 @@ class SpanScorer:
         with self._lock, torch.inference_mode():
             self._model.eval()
             for group in groups_of(reads, _WINDOWS):
-                some = [reads[at] for at in group]
+                some = [reads[index] for index in group]
                 scores = self._model(batch_of(some, filler)).sentences.float().cpu()
                 parts = scores.split([len(one.features) for one in some])
-                for at, part in zip(group, parts, strict=True):
-                    found[at] = part.tolist()
+                for index, part in zip(group, parts, strict=True):
+                    found[index] = part.tolist()
         return found
 
 
@@ -135,12 +143,11 @@ def load_span_scorer(folder: str | Path, device: str = "auto") -> SpanScorer:
     model = read_model(root)
     import torch
 
-    place = best_device() if device == "auto" else device
     try:
-        model.to(torch.device(place))
+        model.to(torch.device(best_device() if device == "auto" else device))
     except (RuntimeError, AssertionError) as error:
-        message = " ".join(str(error).split())[:200]
-        raise UsageError(f"device {device!r} is not to be had ({message})") from error
+        reason = one_line_error(error)
+        raise UsageError(f"device {device!r} is not available ({reason})") from error
     return SpanScorer(load_tokenizer(root), model)
 
 

@@ -14,7 +14,7 @@ from ragweave.tools.scorers.huggingface import quiet
 _SAFE = {"local_files_only": True, "trust_remote_code": False}
 _ADAPTER_FILE = "adapter_config.json"
 _ADAPTER = ("r", "lora_alpha", "lora_dropout", "target_modules", "use_rslora")
-"""What is taken of `adapter_config.json`: other entries can name modules to import."""
+"""The entries used of `adapter_config.json`: others can name modules to import."""
 
 
 def need_transformers(feature: str, extra: str, *more: str) -> None:
@@ -42,7 +42,7 @@ def read_tokenizer(folder: Path) -> Any:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{folder}: its tokenizer can't be read ({_line(error)})") from error
     if tokenizer.eos_token_id is None:
-        raise ModelError(f"{folder}: its tokenizer has no end token, so no output could end")
+        raise ModelError(f"{folder}: its tokenizer has no end token, so its output could not end")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
@@ -53,12 +53,12 @@ def read_model(folder: Path, *, causal: bool, dtype: str) -> Any:
 
     Args:
         folder: The model's folder.
-        causal: Whether a causal model is wanted; otherwise an encoder-decoder model.
+        causal: Whether to read a causal model; otherwise an encoder-decoder model.
         dtype: Number type, such as `float32`; `auto`: as the weights are stored.
 
     Raises:
         ModelError: It can't be read, or is of the other kind.
-        UsageError: Its configuration asks for code, or there are adapters beside it.
+        UsageError: Its configuration refers to code, or there are adapters beside it.
     """
     import transformers
 
@@ -70,8 +70,8 @@ def read_model(folder: Path, *, causal: bool, dtype: str) -> Any:
         with quiet():
             model = auto.from_pretrained(folder, use_safetensors=True, dtype=_dtype(dtype), **_SAFE)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        wanted = "causal" if causal else "encoder-decoder"
-        raise ModelError(f"{folder}: can't be read as a {wanted} model ({_line(error)})") from error
+        kind = "causal" if causal else "encoder-decoder"
+        raise ModelError(f"{folder}: can't be read as a {kind} model ({_line(error)})") from error
     return model
 
 
@@ -79,7 +79,7 @@ def with_adapter(model: Any, folder: Path) -> Any:
     """Put a folder's low-rank adapters over a base model.
 
     Raises:
-        ModelError: The adapters can't be read, or do not fit the base.
+        ModelError: The adapters can't be read, or do not match the base model.
     """
     from peft import LoraConfig, TaskType, set_peft_model_state_dict
     from safetensors import SafetensorError
@@ -88,7 +88,7 @@ def with_adapter(model: Any, folder: Path) -> Any:
     try:
         adapter = json.loads((folder / _ADAPTER_FILE).read_text(encoding="utf-8"))
         if adapter.get("peft_type") != "LORA":
-            raise ModelError(f"{folder}: holds {adapter.get('peft_type')} adapters, not LORA ones")
+            raise ModelError(f"{folder}: has {adapter.get('peft_type')} adapters, not LORA ones")
         config = LoraConfig(
             task_type=TaskType.CAUSAL_LM,
             **{name: adapter[name] for name in _ADAPTER if name in adapter},
@@ -100,7 +100,7 @@ def with_adapter(model: Any, folder: Path) -> Any:
         raise ModelError(f"{folder}: its adapters can't be read ({_line(error)})") from error
     lost = [name for name in result.missing_keys if "lora_" in name] + result.unexpected_keys
     if lost:
-        raise ModelError(f"{folder}: its adapters do not fit the base model ({lost[0]})")
+        raise ModelError(f"{folder}: its adapters do not match the base model ({lost[0]})")
     return adapted
 
 
@@ -115,7 +115,7 @@ def adapters_over(model: Any, config: Any) -> Any:
 
 
 def greedy(model: Any, tokenizer: Any) -> Any:
-    """Give a model greedy settings alone, whatever its folder says of sampling; return it."""
+    """Set a model to greedy decoding, whatever sampling its folder configures; return it."""
     import transformers
 
     config: Any = transformers.GenerationConfig
@@ -143,7 +143,7 @@ def best_device() -> str:
 
 
 def has_bfloat16(device: str) -> bool:
-    """Tell whether a device computes bfloat16 in hardware."""
+    """Return whether a device computes bfloat16 in hardware."""
     import torch
 
     return device.startswith("cuda") and torch.cuda.is_bf16_supported(including_emulation=False)
@@ -163,7 +163,7 @@ def check_no_adapter(folder: Path) -> None:
     """
     if (folder / _ADAPTER_FILE).exists():
         raise UsageError(
-            f"{folder}: {_ADAPTER_FILE} asks for adapters, and a whole model has none; remove it"
+            f"{folder}: {_ADAPTER_FILE} asks for adapters, but a full model has none: remove it"
         )
 
 
@@ -182,7 +182,7 @@ def check_kernels(folder: Path, fields: Any) -> None:
         check_kernels(folder, one)
     for name, value in fields.items() if isinstance(fields, dict) else ():
         if "attn_implementation" in name and "/" in str(value):
-            raise UsageError(f"{folder}: config.json asks for code of its own ({name})")
+            raise UsageError(f"{folder}: config.json refers to custom code ({name})")
 
 
 def _check_config(folder: Path) -> None:

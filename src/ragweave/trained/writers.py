@@ -1,6 +1,6 @@
-"""Trained parts that write text: sequence-to-sequence models, and causal ones with adapters.
+"""Trained parts that generate text: sequence-to-sequence models, and causal ones with adapters.
 
-Greedy generation in padded batches of token ids.
+Decoding is greedy, in padded batches of token ids.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ragweave.errors import UsageError
 from ragweave.tools.scorers.huggingface import find_base_model
 from ragweave.trained.card import WRITES, PartRole, check_safe, read_card
-from ragweave.trained.forms import LEADS, PartInput, fit_input
+from ragweave.trained.forms import LEADS, PartInput, truncate_input
 from ragweave.trained.weights import (
     best_device,
     greedy,
@@ -41,9 +41,9 @@ def generate(model: Any, rows: Sequence[list[int]], limit: int) -> list[list[int
     pad = model.generation_config.pad_token_id
     ids, mask = (torch.full((len(rows), width), fill) for fill in (pad, 0))
     for i, row in enumerate(rows):
-        # A causal model goes on from the right end, so its padding stands on the left.
-        place = slice(width - len(row), width) if causal else slice(len(row))
-        ids[i, place], mask[i, place] = torch.tensor(row), 1
+        # A causal model continues at the right end, so its padding is on the left.
+        columns = slice(width - len(row), width) if causal else slice(len(row))
+        ids[i, columns], mask[i, columns] = torch.tensor(row), 1
     with torch.inference_mode():
         made = model.generate(
             input_ids=ids.to(model.device),
@@ -69,9 +69,9 @@ def without_end(ids: list[int], end: int | None) -> list[int]:
 
 
 def _up_to(tokens: list[int], stop: frozenset[int]) -> list[int]:
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         if token in stop:
-            return tokens[: place + 1]
+            return tokens[: index + 1]
     return tokens
 
 
@@ -85,9 +85,9 @@ class Written(NamedTuple):
     input_tokens: int
     """Tokens read, special ones too."""
     output_tokens: int
-    """Every token that the model chose, its end token among them."""
+    """Every token that the model chose, its end token included."""
     finished: bool
-    """False: it ran into `max_new_tokens`."""
+    """False: it reached `max_new_tokens`."""
     cut: bool
     """Whether the input was cut to fit."""
 
@@ -135,8 +135,8 @@ class TextWriter:
         """Return what the part writes for each input, greedily.
 
         Raises:
-            UsageError: `max_new_tokens` is below 1, a causal model's places do not hold them and
-                any input, or a question alone is too long to read.
+            UsageError: `max_new_tokens` is below 1, or leaves no room for an input in a causal
+                model's context, or a question alone is too long to read.
         """
         limit = self.max_output if max_new_tokens is None else max_new_tokens
         if limit < 1:
@@ -146,7 +146,7 @@ class TextWriter:
             return self._written(inputs, room, limit)
 
     def _written(self, inputs: Sequence[PartInput | str], room: int, limit: int) -> list[Written]:
-        fitted = [fit_input(self.tokenizer, self._led(one), room) for one in inputs]
+        fitted = [truncate_input(self.tokenizer, self._led(one), room) for one in inputs]
         end = self.tokenizer.eos_token_id if self.causal else None
         ids = [without_end(one.tokens, end) for one in fitted]
         outputs: dict[int, list[int]] = {}
@@ -175,7 +175,7 @@ class TextWriter:
 
         with self._lock:
             texts = [
-                (fit_input(self.tokenizer, self._led(one), self.max_input).text, output)
+                (truncate_input(self.tokenizer, self._led(one), self.max_input).text, output)
                 for one, output in pairs
             ]
             return HuggingFaceScorer(self.model, self.tokenizer, batch_size=self.batch).score(texts)
@@ -197,24 +197,26 @@ class TextWriter:
 def load_writer(
     folder: str | Path, role: PartRole | None = None, *, device: str | None = None, batch: int = 8
 ) -> TextWriter:
-    """Load a trained part that writes text; nothing of the folder is run.
+    """Load a trained part that generates text; no code in the folder is run.
 
     Args:
         folder: The part's folder.
-        role: What it is wanted for; None: whatever it was trained for.
+        role: The role that it must have; None: any.
         device: A torch device; None: a GPU where there is one.
         batch: Inputs at once.
 
     Raises:
-        UsageError: The folder is no finished part, was trained for another role or is of another
-            kind, or holds what could run as code.
+        UsageError: The folder is not a finished part, was trained for another role, is of another
+            kind, or contains something that could run as code.
         MissingExtraError: transformers (or peft, for adapters) is not installed.
         ModelError: The weights can't be read, or the base model is not on this machine.
     """
     path = Path(folder)
     card = read_card(path, role)
     if card.kind not in WRITES:
-        raise UsageError(f"{path}: is a {card.kind}, which writes no text ({', '.join(WRITES)})")
+        raise UsageError(
+            f"{path}: is a {card.kind}, which does not generate text ({', '.join(WRITES)} do)"
+        )
     check_safe(path)
     causal = card.kind == "causal-lora"
     need_transformers("A trained part", "train", *(["peft"] if causal else []))
@@ -238,18 +240,18 @@ def load_writer(
 
 
 def input_limit(config: Any, max_input: int, max_output: int) -> int:
-    """Return the most tokens that an input may take, within what the model has places for.
+    """Return the most tokens that an input may take, within the model's context.
 
     Raises:
-        UsageError: A causal model's places do not hold the output and any input.
+        UsageError: A causal model's context does not hold the output and any input.
     """
-    places = getattr(config, "max_position_embeddings", None)
-    if places is None:
+    context = getattr(config, "max_position_embeddings", None)
+    if context is None:
         return max_input
-    room = int(places) if config.is_encoder_decoder else int(places) - max_output
+    room = int(context) if config.is_encoder_decoder else int(context) - max_output
     if room < 1:
         raise UsageError(
-            f"{max_output} tokens of output leave no room for an input: the model has only {places} "
-            f"places; lower max_output, or a call's own limit"
+            f"{max_output} tokens of output leave no room for an input: the model's context is "
+            f"only {context} tokens; lower max_output, or the call's own limit"
         )
     return min(max_input, room)

@@ -17,7 +17,7 @@ from tests.scripted import ScriptedChat
 
 from ragweave.evaluation.runs import RunConfig, evaluate
 from ragweave.evaluation.runs.recorder import Recorder
-from ragweave.tools.journal import Journal, line_of, mend
+from ragweave.tools.journal import Journal, line_of, repair
 
 PUT = "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?)"
 
@@ -91,7 +91,7 @@ def test_processes_append_to_one_file_in_turn_after_one_was_killed_in_a_line(
     assert sorted(lines[1:]) == sorted(
         f"{name} {at} {n}" for name in "xy" for at in range(100) for n in range(5)
     )
-    assert mend(path) == 0
+    assert repair(path) == 0
 
 
 class Counting(BaseRetriever):

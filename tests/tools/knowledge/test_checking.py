@@ -74,9 +74,9 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "lost vectors": (with_vectors(lambda v: v.delete(v.contents()[:2])), "2 passages have no vec"),
     "no vectors": (lambda kb: shutil.rmtree(kb / "chroma"), "vectors are missing"),
     "no index": (lambda kb: shutil.rmtree(kb / "bm25"), "bm25"),
-    "other index": (other_index, "differs from one built anew"),
-    "dead index": (lambda kb: (kb / "bm25" / "77").mkdir(), "dead generation"),
-    "dead rows": (dead_rows, "1 row of passages are of a write that was broken off"),
+    "other index": (other_index, "differs from a newly built one"),
+    "dead index": (lambda kb: (kb / "bm25" / "77").mkdir(), "old generation"),
+    "dead rows": (dead_rows, "1 row of passages left by an interrupted write"),
     "changed text": (changed_text, "1 passage does not match its hash"),
     "lost source": (lambda kb: change(kb, "DELETE FROM sources WHERE row = 2"), "counts 6 sources"),
 }
@@ -106,7 +106,7 @@ def test_a_write_that_changes_nothing_collects_orphans(kb: Path) -> None:
 
 
 def test_what_cannot_be_mended_is_an_error(kb: Path, tmp_path: Path) -> None:
-    with pytest.raises(KnowledgeBaseError, match="No knowledge base at"):
+    with pytest.raises(KnowledgeBaseError, match="no knowledge base at"):
         check(tmp_path / "none")
     data = (kb / "passages.sqlite").read_bytes()
     (kb / "passages.sqlite").write_bytes(data[:5_000] + b"\xff" * (len(data) - 5_000))

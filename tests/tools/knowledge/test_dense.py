@@ -152,7 +152,7 @@ def test_after_a_failed_first_write_settings_may_change(tmp_path: Path) -> None:
         assert again.settings == right
         again.add([Document("pepper is black")])
         assert found(again, "salt", 9) == ["pepper is black"]
-    with pytest.raises(KnowledgeBaseError, match="made anew since it was opened"):
+    with pytest.raises(KnowledgeBaseError, match="recreated since it was opened"):
         kb.add([Document("salt is white")])
     with pytest.raises(KnowledgeBaseError, match="size = 60, not 50"):
         KnowledgeBase.open_or_create(path, settings=wrong)
@@ -162,7 +162,7 @@ def test_chroma_server_that_is_not_there(tmp_path: Path) -> None:
     settings = Settings(embedding="minilm", chroma_url="http://127.0.0.1:9")
     with (
         KnowledgeBase.create(tmp_path / "kb", settings=settings) as kb,
-        pytest.raises(KnowledgeBaseError, match="No Chroma server answers at http"),
+        pytest.raises(KnowledgeBaseError, match="no Chroma server answers at http"),
     ):
         kb.add([Document("text")])
 

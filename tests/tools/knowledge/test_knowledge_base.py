@@ -303,18 +303,18 @@ def test_modes_and_k_are_checked(kb: KnowledgeBase) -> None:
             kb.as_retriever(mode=mode)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="at least one"):
         kb.index_paths([])
-    with pytest.raises(KnowledgeBaseError, match="No such file or folder: nowhere"):
+    with pytest.raises(KnowledgeBaseError, match="no such file or folder: nowhere"):
         kb.index_paths(["nowhere"])
 
 
 def test_folders_that_are_none_of_ours(tmp_path: Path, kb: KnowledgeBase) -> None:
-    with pytest.raises(KnowledgeBaseError, match="No knowledge base at"):
+    with pytest.raises(KnowledgeBaseError, match="no knowledge base at"):
         KnowledgeBase.open(tmp_path / "nowhere")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.txt").write_text("precious")
     with pytest.raises(KnowledgeBaseError, match="not a ragweave knowledge base"):
         KnowledgeBase.open(tmp_path / "foreign")
-    with pytest.raises(KnowledgeBaseError, match=r"holds other things \(thesis.txt\)"):
+    with pytest.raises(KnowledgeBaseError, match=r"contains other files \(thesis.txt\)"):
         KnowledgeBase.create(tmp_path / "foreign", settings=LEXICAL)
     with pytest.raises(KnowledgeBaseError, match="already"):
         KnowledgeBase.create(kb.path, settings=LEXICAL)

@@ -17,7 +17,7 @@ from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.settings import FORMAT, RunSettings
 from ragweave.tools import files as locks
 from ragweave.tools.files import remove_leftovers, write_atomic
-from ragweave.tools.journal import mend, read_lines
+from ragweave.tools.journal import read_lines, repair
 
 NAME = "results.jsonl"
 
@@ -200,7 +200,7 @@ def hold(directory: RunDirectory) -> Iterator[int]:
             ) from None
         except OSError as error:
             raise UsageError(f"{directory.path}: cannot be written: {error}") from error
-        mend(directory.results)
+        repair(directory.results)
         yield handle
 
 

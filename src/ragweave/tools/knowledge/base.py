@@ -26,14 +26,14 @@ from ragweave.tools.knowledge.manifest import (
 from ragweave.tools.knowledge.retrievers import retriever_of
 from ragweave.tools.knowledge.snapshot import Snapshots, bm25_search, dense_search
 from ragweave.tools.knowledge.store import Store
-from ragweave.tools.knowledge.vectors import Vectors, embedding_name, embeddings_of, tokens_of
+from ragweave.tools.knowledge.vectors import Vectors, embedding_name, embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.writing import (
     Writer,
-    claim,
+    change_settings,
+    check_settings,
     new_collection,
-    resettle,
-    same_settings,
-    told,
+    prepare_folder,
+    write_errors,
 )
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.bm25 import Bm25Retriever
@@ -42,11 +42,11 @@ from ragweave.tools.retrieval.hybrid import DenseRetriever, HybridRetriever
 
 
 class KnowledgeBase:
-    """Passages in a folder, with a BM25 index and, where wanted, embeddings.
+    """Passages in a folder, with a BM25 index and, optionally, embeddings.
 
     Made by `create`, `open` or `open_or_create`. Every write makes a new generation, all or
-    nothing, and only one writer is let in at a time. Readers, in this process or another, see
-    one whole generation a query and the newest one with each query. Safe to use from threads.
+    nothing, and only one writer is admitted at a time. Each query of a reader, in this process or
+    another, sees one whole generation, the newest. Safe to use from threads.
 
     Example:
         >>> with KnowledgeBase.open_or_create("kb") as kb:  # doctest: +SKIP
@@ -63,7 +63,7 @@ class KnowledgeBase:
         manifest = self.manifest
         self._collection = manifest.collection
         self._embeddings = embeddings_of(path, manifest, embeddings)
-        self._tokens = tokens_of(manifest.settings, self._embeddings)
+        self._tokens = tokenizer_of(manifest.settings, self._embeddings)
 
     @classmethod
     def create(
@@ -78,21 +78,21 @@ class KnowledgeBase:
         Args:
             path: The folder.
             settings: How to cut, analyse and embed; fixed from here on.
-            embeddings: A LangChain embeddings object in the place of `settings.embedding`; it has
-                to be given to `open` too.
+            embeddings: A LangChain embeddings object instead of `settings.embedding`; `open` then
+                needs it too.
 
         Raises:
-            KnowledgeBaseError: The folder holds something, or cannot be written; or there is no
-                such embedding model.
-            MissingExtraError: Embeddings are wanted and Chroma is not installed.
+            KnowledgeBaseError: The folder is not empty, or cannot be written; or there is no such
+                embedding model.
+            MissingExtraError: Embeddings are requested and Chroma is not installed.
         """
-        folder, wanted = Path(path), _stated(settings or Settings(), embeddings)
-        name = embedding_name(wanted, embeddings)
-        _check_embedding(name, wanted)
-        with told(folder, "nothing was made"):
-            claim(folder)
+        folder, resolved = Path(path), _resolved(settings or Settings(), embeddings)
+        name = embedding_name(resolved, embeddings)
+        _check_embedding(name, resolved)
+        with write_errors(folder, "no knowledge base was created"):
+            prepare_folder(folder)
             Store(folder).make()
-            write_manifest(folder, Manifest(wanted, new_collection(), embedding_name=name))
+            write_manifest(folder, Manifest(resolved, new_collection(), embedding_name=name))
         return cls(folder, embeddings)
 
     @classmethod
@@ -112,28 +112,26 @@ class KnowledgeBase:
         settings: Settings | None = None,
         embeddings: Embeddings | None = None,
     ) -> Self:
-        """Open a knowledge base, or make it where there is none.
+        """Open a knowledge base, or create it where there is none.
 
-        One that nothing was ever written to takes new settings and embeddings in the place of
-        those it was made with.
+        One that was never written to takes the given settings and embeddings instead of its own.
 
         Raises:
-            KnowledgeBaseError: As `open` and `create`; or `settings` differ from those that it
-                was made with.
+            KnowledgeBaseError: As `open` and `create`; or `settings` differ from its own.
         """
         folder = Path(path)
         if not (folder / NAME).exists():
             return cls.create(path, settings=settings, embeddings=embeddings)
         held = read_manifest(folder)
         if not held.generation and (settings is not None or embeddings is not None):
-            wanted = _stated(settings or held.settings, embeddings)
-            name = embedding_name(wanted, embeddings)
-            if (wanted, name) != (held.settings, held.embedding_name):
-                _check_embedding(name, wanted)
-                resettle(folder, wanted, name)
+            resolved = _resolved(settings or held.settings, embeddings)
+            name = embedding_name(resolved, embeddings)
+            if (resolved, name) != (held.settings, held.embedding_name):
+                _check_embedding(name, resolved)
+                change_settings(folder, resolved, name)
         opened = cls(folder, embeddings)
         if settings is not None:
-            same_settings(opened.path, opened.settings, _stated(settings, embeddings))
+            check_settings(opened.path, opened.settings, _resolved(settings, embeddings))
         return opened
 
     @property
@@ -143,7 +141,7 @@ class KnowledgeBase:
 
     @property
     def settings(self) -> Settings:
-        """The settings that it was made with."""
+        """The settings that it was created with."""
         return self.manifest.settings
 
     def __len__(self) -> int:
@@ -151,7 +149,7 @@ class KnowledgeBase:
         return self.manifest.passages
 
     def __bool__(self) -> bool:
-        """An empty knowledge base is one all the same."""
+        """Return True: an empty knowledge base is still one."""
         return True
 
     def add(
@@ -159,18 +157,18 @@ class KnowledgeBase:
     ) -> list[str]:
         """Add documents; return the ids of their passages, in order.
 
-        A document with an id takes the place of one with that id in the same source; what is
-        there already changes nothing.
+        A document with an id replaces one with that id in the same source; adding a document
+        again changes nothing.
 
         Args:
             documents: Documents with text; `metadata` may hold `title` and `source`.
-            source: How passages cite them, in the place of their `metadata["source"]`.
+            source: How passages cite them, instead of their `metadata["source"]`.
             split: Cut them as the settings say; False takes each as one passage.
 
         Raises:
             UsageError: A document has no text.
-            KnowledgeBaseError: Another writer is at work, the disk refuses, or the embedding model
-                cannot be had.
+            KnowledgeBaseError: Another writer is active, the disk cannot be written, or the
+                embedding model is not available.
         """
         given = list(documents)
         settings = self.settings if split else replace(self.settings, unit="words", size=2**60)
@@ -183,13 +181,13 @@ class KnowledgeBase:
         """Delete passages by their ids or those of their documents, whatever their sources.
 
         Returns:
-            How many entries went; unknown ids count as none.
+            How many entries were deleted; unknown ids count as none.
 
         Raises:
-            KnowledgeBaseError: Another writer is at work, or the disk refuses.
+            KnowledgeBaseError: Another writer is active, or the disk cannot be written.
         """
         named = list(ids)
-        dropped, _ = self._writer(None).write(lambda draft: draft.drop_documents(named))
+        dropped, _ = self._writer(None).write(lambda draft: draft.remove_documents(named))
         return dropped
 
     def delete_source(self, source: str) -> bool:
@@ -198,7 +196,7 @@ class KnowledgeBase:
         Returns:
             Whether there was such a source.
         """
-        dropped, _ = self._writer(None).write(lambda draft: draft.drop_named(source))
+        dropped, _ = self._writer(None).write(lambda draft: draft.remove_named(source))
         return dropped > 0
 
     def index_paths(
@@ -206,8 +204,8 @@ class KnowledgeBase:
     ) -> IndexReport:
         """Bring the index up to date with files and folders.
 
-        New and changed files are read, files that are gone from under `paths` leave the index,
-        all else stays. What cannot be read is named in the report; the rest is indexed.
+        New and changed files are read, files that no longer exist under `paths` leave the index,
+        the rest stays. Files that cannot be read are named in the report; the rest is indexed.
 
         Args:
             paths: Files, or folders that are taken recursively.
@@ -215,13 +213,13 @@ class KnowledgeBase:
 
         Raises:
             UsageError: No path is given.
-            KnowledgeBaseError: A path does not exist, another writer is at work, the disk
-                refuses, or the embedding model cannot be had.
+            KnowledgeBaseError: A path does not exist, another writer is active, the disk cannot
+                be written, or the embedding model is not available.
         """
         if not paths:
-            raise UsageError("Give at least one file or folder to index")
-        tell = progress or (lambda _stage, _done, _total: None)
-        intake = Intake(self.path, self.settings, self._tokens, tell)
+            raise UsageError("give at least one file or folder to index")
+        report = progress or (lambda _stage, _done, _total: None)
+        intake = Intake(self.path, self.settings, self._tokens, report)
         _, written = self._writer(progress).write(
             lambda draft: intake.take_paths(draft, [Path(path) for path in paths])
         )
@@ -242,18 +240,18 @@ class KnowledgeBase:
         mode: str = "auto",
         reranker: str | PairScorer | None = None,
     ) -> PassageRetriever:
-        """Return a retriever over the current generation, whichever that is at each query.
+        """Return a retriever over the generation that is current at each query.
 
         Args:
             k: Passages a query; a call may ask for another number.
             mode: One of `RETRIEVERS`: `bm25`, `dense`, `hybrid` (both, fused), `auto` (hybrid
-                where the knowledge base has embeddings, else BM25), or what a package brings.
+                where the knowledge base has embeddings, else BM25), or a package's own.
             reranker: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, or an object
                 with `predict`.
 
         Raises:
-            UsageError: `k` is below 1, the mode is unknown, or the reranker is none.
-            KnowledgeBaseError: The mode needs embeddings that the knowledge base has not.
+            UsageError: `k` is below 1, the mode is unknown, or the reranker is invalid.
+            KnowledgeBaseError: The mode needs embeddings, and the knowledge base has none.
             MissingExtraError: The mode needs Chroma, and it is not installed.
         """
         return retriever_of(mode, self, k, reranker)
@@ -284,10 +282,10 @@ class KnowledgeBase:
         return Writer(self.path, self._store, vectors, self._embeddings, progress, self._collection)
 
     def search_by(self, mode: str, k: int) -> PassageRetriever:
-        """Return a retriever of one of ragweave's own modes; `as_retriever` takes any.
+        """Return a retriever of one of ragweave's own modes; `as_retriever` accepts any.
 
         Raises:
-            KnowledgeBaseError: The mode needs embeddings that the knowledge base has not.
+            KnowledgeBaseError: The mode needs embeddings, and the knowledge base has none.
         """
         name = self.manifest.embedding_name
         bm25 = Bm25Retriever(search=bm25_search(self.path, self._snapshots, self._store), k=k)
@@ -295,12 +293,12 @@ class KnowledgeBase:
             return bm25
         if name is None:
             raise KnowledgeBaseError(
-                f"{self.path} has no embeddings: use mode 'bm25', or make it anew with an "
+                f"{self.path} has no embeddings: use mode 'bm25', or rebuild it with an "
                 "embedding model"
             )
         if self._embeddings is None:
             raise KnowledgeBaseError(
-                f"{self.path} was made with an embeddings object ({name}): give one to open()"
+                f"{self.path} was created with an embeddings object ({name}): pass one to open()"
             )
         search = dense_search(
             self.path, self._snapshots, self._store, self._vectors, self._embeddings
@@ -309,8 +307,8 @@ class KnowledgeBase:
         return dense if mode == "dense" else HybridRetriever(retrievers=[bm25, dense], k=k)
 
 
-def _stated(settings: Settings, embeddings: Embeddings | None) -> Settings:
-    """Return the settings to keep: no `auto`, no model beside an object, local paths absolute."""
+def _resolved(settings: Settings, embeddings: Embeddings | None) -> Settings:
+    """Resolve `auto`, drop the model where an object is given, and make local paths absolute."""
     if embeddings is not None:
         return replace(settings, embedding=None)
     spec = settings.resolved().embedding
@@ -320,7 +318,7 @@ def _stated(settings: Settings, embeddings: Embeddings | None) -> Settings:
 
 
 def _check_embedding(name: str | None, settings: Settings) -> None:
-    """Refuse what cannot embed before anything is written."""
+    """Check that the embedding model is available before anything is written."""
     if name is not None and find_spec("chromadb") is None:
         raise MissingExtraError("Dense retrieval", "chroma")
     if settings.embedding is not None:

@@ -20,7 +20,7 @@ from ragweave.tools.knowledge.intake import Intake
 from ragweave.tools.knowledge.manifest import Manifest, Progress, counted, read_manifest, write_lock
 from ragweave.tools.knowledge.snapshot import BM25, Snapshots
 from ragweave.tools.knowledge.store import Draft, Store, titled
-from ragweave.tools.knowledge.vectors import Vectors, embeddings_of, tokens_of
+from ragweave.tools.knowledge.vectors import Vectors, embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.writing import Writer
 from ragweave.tools.retrieval.bm25 import Bm25Index, analyzer_for
 
@@ -29,22 +29,22 @@ _SEEN = "added <= ? AND removed > ?"
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong with a knowledge base."""
+    """A problem found in a knowledge base."""
 
     text: str
     """One line: what, and how much of it."""
     sources: tuple[str, ...] = ()
-    """Keys of the sources whose files have to be read again to mend it."""
+    """Keys of the sources whose files must be read again to repair it."""
     unusable: bool = False
-    """Are the vectors such that all have to be made anew?"""
+    """Are the vectors such that all must be rebuilt?"""
 
 
 def check(path: str | Path) -> list[Finding]:
-    """Verify the counts, hashes and both indexes of a knowledge base; return what is wrong.
+    """Verify the counts, hashes and both indexes of a knowledge base; return the problems.
 
     Raises:
-        KnowledgeBaseError: Another writer is at work; or it is missing or foreign, or its passages
-            cannot be read, so that there is nothing to mend it from.
+        KnowledgeBaseError: Another writer is active; or it is missing or foreign, or its passages
+            cannot be read, so that there is nothing to repair it from.
     """
     folder = Path(path)
     manifest = read_manifest(folder)
@@ -65,13 +65,13 @@ def repair(
     embeddings: Embeddings | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Mend what `check` found: a new generation, with both its indexes made from its passages.
+    """Repair what `check` found: a new generation, with both indexes rebuilt from its passages.
 
     Files whose passages do not match their hashes are read again where they still exist.
 
     Args:
         path: The folder.
-        findings: What `check` gave.
+        findings: The result of `check`.
         embeddings: As for `KnowledgeBase.open`.
         progress: Called with stage, done and total.
 
@@ -79,19 +79,19 @@ def repair(
         How many passages were embedded.
 
     Raises:
-        KnowledgeBaseError: Another writer is at work, the disk refuses, or the embedding model
-            cannot be had.
+        KnowledgeBaseError: Another writer is active, the disk cannot be written, or the embedding
+            model is not available.
     """
     folder = Path(path)
     manifest = read_manifest(folder)
     vectors, model = _vectors(folder, manifest), embeddings_of(folder, manifest, embeddings)
     files = [Path(key) for one in findings for key in one.sources if Path(key).is_file()]
-    tell = progress or (lambda _stage, _done, _total: None)
-    intake = Intake(folder, manifest.settings, tokens_of(manifest.settings, model), tell)
+    report = progress or (lambda _stage, _done, _total: None)
+    intake = Intake(folder, manifest.settings, tokenizer_of(manifest.settings, model), report)
 
     def change(draft: Draft) -> None:
         for file in files:
-            draft.doubt(str(file))
+            draft.mark_stale(str(file))
         if files:
             intake.take_paths(draft, files)
 
@@ -99,7 +99,7 @@ def repair(
         if vectors is not None and any(one.unusable for one in findings):
             vectors.discard()
         writer = Writer(folder, Store(folder), vectors, model, progress, manifest.collection)
-        return writer.write(change, anew=True)[1].embedded
+        return writer.write(change, rebuild=True)[1].embedded
     finally:
         if vectors is not None:
             vectors.close()
@@ -112,7 +112,7 @@ def _vectors(folder: Path, manifest: Manifest) -> Vectors | None:
 
 
 class _Check:
-    """Looks at one generation of a knowledge base, which nobody may write meanwhile."""
+    """Examines one generation of a knowledge base, which must not be written meanwhile."""
 
     def __init__(self, folder: Path, store: Store, vectors: Vectors | None) -> None:
         """Take the parts of an open knowledge base; vectors only where it has embeddings."""
@@ -121,10 +121,10 @@ class _Check:
         self._vectors = vectors
 
     def findings(self, manifest: Manifest) -> list[Finding]:
-        """Return what is wrong, or an empty list.
+        """Return the problems found.
 
         Raises:
-            KnowledgeBaseError: The passages themselves cannot be read: nothing to mend it from.
+            KnowledgeBaseError: The passages themselves cannot be read.
         """
         with self._store.reading() as database:
             state = database.execute("PRAGMA quick_check").fetchone()[0]
@@ -151,16 +151,14 @@ class _Check:
                 (manifest.generation,),
             ).fetchone()[0]
             if dead:
-                yield Finding(
-                    f"{counted(dead, 'row')} of {table} are of a write that was broken off"
-                )
+                yield Finding(f"{counted(dead, 'row')} of {table} left by an interrupted write")
         folder = self._folder / BM25
         old = {str(manifest.generation), str(manifest.generation - 1)}
         left = (
             [one.name for one in folder.iterdir() if one.name not in old] if folder.exists() else []
         )
         if left:
-            yield Finding(f"index files of a dead generation are left ({', '.join(sorted(left))})")
+            yield Finding(f"index files of an old generation are left ({', '.join(sorted(left))})")
 
     def _hashes(self, database: sqlite3.Connection, manifest: Manifest) -> Iterator[Finding]:
         wrong, sources = 0, set()
@@ -174,7 +172,7 @@ class _Check:
             yield Finding(f"{counted(wrong, 'passage')} {verb}", tuple(sorted(sources)))
 
     def _bm25(self, database: sqlite3.Connection, manifest: Manifest) -> Iterator[Finding]:
-        """Compare the index with one that is built anew, file by file."""
+        """Compare the index with a newly built one, file by file."""
         if not manifest.generation:
             return
         try:
@@ -186,7 +184,7 @@ class _Check:
         terms = analyzer_for(manifest.settings.language).terms
         built = Bm25Index.build(terms(text) for text in _distinct(database, manifest, rows))
         if snapshot.rows.tolist() != rows:
-            yield Finding("the BM25 index is not of these passages, or in another order")
+            yield Finding("the BM25 index does not match the passages or their order")
             return
         with TemporaryDirectory() as folder:
             built.save(Path(folder))
@@ -195,7 +193,7 @@ class _Check:
             _, differs, missing = filecmp.cmpfiles(folder, held, names, shallow=False)
         if differs or missing:
             which = ", ".join(sorted([*differs, *missing]))
-            yield Finding(f"the BM25 index differs from one built anew ({which})")
+            yield Finding(f"the BM25 index differs from a newly built one ({which})")
 
     def _embeddings(self, database: sqlite3.Connection, manifest: Manifest) -> Iterator[Finding]:
         if self._vectors is None or not manifest.generation:
@@ -221,7 +219,7 @@ class _Check:
                 f"{counted(number, 'vector')} {'belongs' if number == 1 else 'belong'} to no passage"
             )
         if strays:
-            yield Finding(f"{counted(len(strays), 'collection')} of vectors that nobody reads")
+            yield Finding(f"{counted(len(strays), 'unused collection')} of vectors")
 
 
 def _distinct(database: sqlite3.Connection, manifest: Manifest, rows: list[int]) -> Iterator[str]:

@@ -1,6 +1,7 @@
-"""Files and documents into a draft: what is new, changed or gone, cut into passages.
+"""Indexing: files and documents become passages in a draft of the next generation.
 
-Cutting a text into passages that know where they stand.
+`Intake` finds what is new, changed or removed under some paths; `take_documents` adds documents.
+Both cut texts into passages (`split`, `cut`) that record their offsets in the source.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 def simple_tokens(text: str) -> list[Span]:
-    """Return runs of word characters and single other signs: tokens without a model."""
+    """Return runs of word characters and single other characters: tokens without a model."""
     return [match.span() for match in _TOKEN.finditer(text)]
 
 
@@ -86,7 +87,7 @@ def windows(spans: Sequence[Span], size: int, overlap: int = 0) -> Iterator[Span
 
 
 def split(text: str, settings: Settings, tokens: Tokens = simple_tokens) -> list[Span]:
-    """Cut `text` into the passages that `settings` ask for.
+    """Return the spans of the passages into which `settings` cut `text`.
 
     Args:
         text: Any text; white space alone gives no passage.
@@ -135,7 +136,7 @@ def cut(
 
 @dataclass
 class Intake:
-    """Brings the files under some paths into a draft, and counts."""
+    """Indexes the files under some paths into a draft, and counts them."""
 
     folder: Path
     settings: Settings
@@ -148,7 +149,7 @@ class Intake:
     """Folders that cannot be listed this time, absolute."""
 
     def take_paths(self, draft: Draft, paths: Sequence[Path]) -> None:
-        """Enter what is new or changed under `paths`, take out what is gone from under them.
+        """Add what is new or changed under `paths`, remove what no longer exists under them.
 
         Raises:
             KnowledgeBaseError: A path does not exist and was never indexed.
@@ -159,7 +160,7 @@ class Intake:
         for key in known:
             gone = key not in files and any(_under(key, root) for root in roots)
             if gone and not any(_under(key, folder) for folder in self._denied):
-                draft.drop_source(key)
+                draft.remove_source(key)
                 self.counts["removed"] += 1
         for number, (key, path) in enumerate(files.items(), 1):
             self._take_file(draft, known.get(key), key, path)
@@ -174,7 +175,7 @@ class Intake:
                 path.lstat()
             except (FileNotFoundError, NotADirectoryError, ValueError):
                 if not any(_under(key, root) for key in known):
-                    raise KnowledgeBaseError(f"No such file or folder: {printable(path)}") from None
+                    raise KnowledgeBaseError(f"no such file or folder: {printable(path)}") from None
                 continue
             except OSError as error:
                 self._deny(Skip(str(path), error.strerror or str(error)), known)
@@ -187,7 +188,7 @@ class Intake:
         return files
 
     def _deny(self, skip: Skip, known: dict[str, Source]) -> None:
-        """Name a folder that cannot be listed this time; what is indexed of it stays."""
+        """Report a folder that cannot be listed this time; its indexed files stay."""
         root = _absolute(Path(skip.path))
         held = sum(_under(key, root) for key in known)
         stays = f"; {counted(held, 'indexed file')} of it stay{'s' * (held == 1)}" if held else ""
@@ -216,12 +217,12 @@ class Intake:
             return
         try:
             with draft.attempt():
-                draft.drop_source(key)
+                draft.remove_source(key)
                 skips = self._read(draft, now, path)
         except UnreadableError as error:
             self._lose(draft, before, Skip(str(path), str(error)))
             return
-        draft.put_source(replace(now, skips=tuple(skips)))
+        draft.add_source(replace(now, skips=tuple(skips)))
         self.skips.extend(skips)
         self.counts["added" if before is None else "changed"] += 1
 
@@ -233,16 +234,16 @@ class Intake:
                 skips.append(one)
             else:
                 passages = cut(one, source.name, place, self.settings, self.tokens)
-                place += len(draft.put_passages(source.key, passages))
+                place += len(draft.add_passages(source.key, passages))
         if not place and not skips:
             raise UnreadableError("empty")
         return skips
 
     def _lose(self, draft: Draft, before: Source | None, skip: Skip) -> None:
-        """Name a file that cannot be read; what was read of it earlier leaves the index."""
+        """Report a file that cannot be read; its earlier content leaves the index."""
         self.skips.append(skip)
         if before is not None:
-            draft.drop_source(before.key)
+            draft.remove_source(before.key)
             self.counts["removed"] += 1
 
 
@@ -253,10 +254,10 @@ def take_documents(
     settings: Settings,
     tokens: Tokens,
 ) -> list[str]:
-    """Enter documents and return the ids of their passages, in order.
+    """Add documents and return the ids of their passages, in order.
 
-    A document with the id of one of the same source takes its place; one whose content the
-    source holds already changes nothing.
+    A document with the id of one in the same source replaces it; one whose content the source
+    already has changes nothing.
 
     Raises:
         UsageError: A document has no text.
@@ -265,12 +266,12 @@ def take_documents(
     known = set(draft.sources("added"))
     for doc in map(as_document, documents):
         if not doc.page_content.strip():
-            raise UsageError(f"Document {doc.id or len(ids)} has no text")
+            raise UsageError(f"document {doc.id or len(ids)} has no text")
         name = whole(str(doc.metadata.get("source") or "added") if source is None else source)
         key = f"added:{name}"
         if key not in known:
             known.add(key)
-            draft.put_source(Source(key, name, "added"))
+            draft.add_source(Source(key, name, "added"))
         loaded = Loaded(
             doc.page_content,
             whole(str(doc.metadata.get("title") or "")),
@@ -283,15 +284,15 @@ def take_documents(
             ids.extend(held)
             continue
         if doc.id:
-            draft.drop_documents([doc.id], key)
-        ids.extend(draft.put_passages(key, passages))
+            draft.remove_documents([doc.id], key)
+        ids.extend(draft.add_passages(key, passages))
     return ids
 
 
 def _state(key: str, path: Path, before: Source | None) -> Source:
-    """Return the file's state; its hash is read anew only if size or time changed.
+    """Return the file's state; its hash is only computed again if size or time changed.
 
-    It keeps the name that it was first indexed by, from whatever folder it is given later.
+    It keeps the name that it was first indexed under, whatever folder it is indexed from later.
     """
     stat = path.stat()
     same = before is not None and (before.size, before.mtime) == (stat.st_size, stat.st_mtime_ns)

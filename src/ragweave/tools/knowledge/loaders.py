@@ -1,4 +1,6 @@
-"""Which loader reads which file, and which files a path stands for; the loaders of PDF and of rows."""
+"""Loading files: which loader reads which suffix, which files a path stands for, and the loaders
+of PDF, CSV and JSON-lines files. Those of text, Markdown and HTML are in `markup`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ from ragweave.tools.knowledge.markup import (
 
 
 def load_pdf(path: Path) -> Iterator[Loaded]:
-    """Load the text of a PDF with the place where each page begins.
+    """Load the text of a PDF with the offset at which each page begins.
 
     Raises:
         UnreadableError: Damaged, encrypted, or without text (scanned pages).
@@ -69,7 +71,7 @@ _LONGEST_FIELD = 2**30
 
 
 def load_json_lines(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
-    """Load one text a line; a line that is no such row is a `Skip`. Blank lines are passed over."""
+    """Load one text per line; an invalid line is a `Skip`, and blank lines are ignored."""
     with open_bytes(path) as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -97,7 +99,7 @@ def _writable(row: object) -> bool:
 
 
 def load_csv(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
-    """Load one text a row of a file with a header line.
+    """Load one text per row of a file with a header line.
 
     Raises:
         UnreadableError: There is no such text column, or the file is not UTF-8 CSV.
@@ -136,7 +138,7 @@ def _row(path: Path, row: object, line: int, settings: Settings) -> Loaded | Ski
     if not isinstance(text, str) or not text.strip():
         return Skip(str(path), f"no text in field {settings.text_field!r}", line)
     if given is not None and (isinstance(given, bool) or not isinstance(given, str | int)):
-        return Skip(str(path), f"the id in field {settings.id_field!r} is no text", line)
+        return Skip(str(path), f"the id in field {settings.id_field!r} is not a text", line)
     title = row.get(settings.title_field)
     named = {settings.text_field, settings.id_field, settings.title_field} | _RESERVED
     rest = {key: value for key, value in row.items() if key not in named}
@@ -169,10 +171,10 @@ _ROWS: dict[str, Callable[[Path, Settings], Iterator[Loaded | Skip]]] = {
 
 
 def load(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
-    """Read the texts of a file; rows that cannot be read come as `Skip`.
+    """Yield the texts of a file; rows that cannot be read are `Skip`s.
 
     Raises:
-        UnreadableError: Nothing of the file can be read; what was given before does not count.
+        UnreadableError: The file cannot be read; texts yielded before are to be discarded.
     """
     suffix = Path(path.name.lower().removesuffix(".gz")).suffix
     try:
@@ -201,8 +203,8 @@ def _full(texts: Iterator[Loaded]) -> Iterator[Loaded]:
 def files_under(path: Path, *, leave_out: Path) -> Iterator[Path | Skip]:
     """Return the files of a folder, recursively, sorted; or `path` itself where it is a file.
 
-    Hidden files and folders and the folder `leave_out` are passed over, links to folders are not
-    followed. A folder that may not be listed comes as a `Skip`.
+    Hidden files and folders and the folder `leave_out` are skipped, links to folders are not
+    followed. A folder that cannot be listed is a `Skip`.
     """
     if not os.path.isdir(path):  # noqa: PTH112 - never raises, where a Path may
         yield path

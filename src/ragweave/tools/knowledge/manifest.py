@@ -1,10 +1,8 @@
-"""The manifest of a knowledge base: what it is, and which generation is the current one.
+"""The manifest of a knowledge base: its settings, and which generation is the current one.
 
-Replacing this one file is the commit of every write.
-
-How a knowledge base cuts, analyses and embeds; fixed when it is made.
-
-What an indexing run did.
+Replacing this one file commits every write. `Settings` say how a knowledge base splits, analyses
+and embeds, and are fixed when it is created; `IndexReport` is the result of an indexing run. The
+locks that keep writers apart are here too.
 """
 
 from __future__ import annotations
@@ -32,13 +30,13 @@ class Settings:
     """Settings of a knowledge base, kept in its manifest.
 
     Raises:
-        UsageError: A value makes no sense; the text names it.
+        UsageError: A value is invalid; the text names it.
     """
 
     unit: Unit = "words"
-    """What passages are measured in. The papers cut Wikipedia into disjoint 100-word passages."""
+    """The unit of passage length. The papers cut Wikipedia into disjoint 100-word passages."""
     size: int = 100
-    """Units a passage, at most."""
+    """Most units per passage."""
     overlap: int = 0
     """Units that a passage shares with the one before it; below `size`."""
     language: str = "english"
@@ -56,15 +54,15 @@ class Settings:
     """Field of the title in CSV and JSON-lines rows."""
 
     def __post_init__(self) -> None:
-        """Refuse values that make no sense."""
+        """Check the values."""
         if self.unit not in get_args(Unit):
             raise UsageError(
                 f"Unknown unit {self.unit!r}; choose one of: {', '.join(get_args(Unit))}"
             )
         if type(self.size) is not int or self.size < 1:
-            raise UsageError(f"size must be a whole number from 1 up, not {self.size!r}")
+            raise UsageError(f"size must be a whole number of at least 1, not {self.size!r}")
         if type(self.overlap) is not int or not 0 <= self.overlap < self.size:
-            raise UsageError(f"overlap must be from 0 to size - 1, not {self.overlap!r}")
+            raise UsageError(f"overlap must be between 0 and size - 1, not {self.overlap!r}")
         if self.embedding == "":
             raise UsageError("embedding must be a model or None, not an empty text")
         analyzer_for(self.language)
@@ -100,7 +98,9 @@ def _check_url(url: str | None) -> None:
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise UsageError(f"chroma_url must look like http://host:port, not {url!r}")
     if parts.username or parts.password or parts.query:
-        raise UsageError("chroma_url must hold no password or key: settings are kept as plain text")
+        raise UsageError(
+            "chroma_url must not contain a password or key: settings are stored as plain text"
+        )
 
 
 Progress = Callable[[str, int, int], None]
@@ -108,12 +108,12 @@ Progress = Callable[[str, int, int], None]
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number and its noun, which takes an s but for one."""
+    """Return a number and its noun, in the plural unless the number is 1."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def printable(path: str | os.PathLike[str]) -> str:
-    """Return a path as text that can be printed: bytes that are no UTF-8 stand as escapes."""
+    """Return a path as printable text: bytes that are not UTF-8 are escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
@@ -126,13 +126,13 @@ class Skip:
     line: int | None = None
 
     def __post_init__(self) -> None:
-        """Make a path printable whose bytes are no UTF-8: they stand as escapes."""
+        """Make the path printable: bytes that are not UTF-8 are escaped."""
         object.__setattr__(self, "path", printable(self.path))
 
     def __str__(self) -> str:
         """Render as `path:line: reason`."""
-        place = self.path if self.line is None else f"{self.path}:{self.line}"
-        return f"{place}: {self.reason}"
+        where = self.path if self.line is None else f"{self.path}:{self.line}"
+        return f"{where}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class IndexReport:
     embedded: int
     """Passages embedded in this run."""
     generation: int
-    """Generation of the index now; it grows by one a write that changed something."""
+    """Generation of the index now; each write that changes something adds one."""
 
     @property
     def skipped_files(self) -> int:
@@ -245,7 +245,7 @@ def read_manifest(folder: Path) -> Manifest:
 def _parse(values: dict[str, Any]) -> Manifest:
     generation = values["generation"]
     if type(generation) is not int or generation < 0 or values["format_version"] != FORMAT_VERSION:
-        raise UsageError("generation or format_version makes no sense")
+        raise UsageError("invalid generation or format_version")
     return Manifest(
         settings=Settings.from_json(values["settings"]),
         collection=str(values["collection"]),
@@ -259,7 +259,7 @@ def _parse(values: dict[str, Any]) -> Manifest:
 
 def _absent(folder: Path) -> str:
     if not folder.exists():
-        return f"No knowledge base at {folder}: index some documents into it first"
+        return f"no knowledge base at {folder}: index some documents into it first"
     return f"{folder} is not a ragweave knowledge base (it has no {NAME})"
 
 
@@ -269,7 +269,7 @@ def _damaged(folder: Path, error: Exception) -> str:
 
 @contextmanager
 def write_lock(folder: Path) -> Iterator[None]:
-    """Hold the one right to write to the knowledge base in `folder`.
+    """Hold the exclusive right to write to the knowledge base in `folder`.
 
     Raises:
         KnowledgeBaseError: Another writer, of this process or another, holds it.
@@ -287,7 +287,7 @@ def write_lock(folder: Path) -> Iterator[None]:
 def vector_lock(folder: Path, *, write: bool) -> AbstractContextManager[None]:
     """Keep readers of other processes away while one changes the vector files.
 
-    Embedded Chroma guards its files within a process only. Waits; the holds are short.
+    Embedded Chroma guards its files within a process only. Waits; the lock is held briefly.
     """
     path = folder / "vectors.lock"
     return writing(path) if write else reading(path)

@@ -1,8 +1,8 @@
-"""Loaders of text, Markdown and HTML, and what a loader gives: texts with titles, or why there is none.
+"""Loaders of text, Markdown and HTML. A loader yields `Loaded` texts or raises `UnreadableError`.
 
 HTML is read in one pass over its tags, without a tree, in time linear in the page's length however
-broken it is: `html.parser` looks for the end of each unclosed tag, comment and quote through the rest
-of the page, so a page of a few hundred kilobytes can hold it for hours.
+broken it is: `html.parser` searches the rest of the page for the end of each unclosed tag, comment
+and quote, so a page of a few hundred kilobytes can occupy it for hours.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RAW = {
 _LONG_REFERENCE = re.compile(r"&#(?:[0-9]{20,}+|[xX][0-9a-fA-F]{20,}+);?")
 """What `unescape` would make a number of, however long it is."""
 _UNENDED = 8
-"""Tags whose quotes never close that are looked at; after them a tag ends at its first `>`."""
+"""Most tags with unclosed quotes that are examined; after them a tag ends at its first `>`."""
 
 
 class Piece(NamedTuple):
@@ -37,7 +37,7 @@ class Piece(NamedTuple):
 
     kind: Literal["start", "end", "text"]
     text: str
-    """The tag's name in small letters, or the text, its character references resolved."""
+    """The tag's name in lower case, or the text, its character references resolved."""
 
 
 def pieces(page: str) -> Iterator[Piece]:
@@ -51,7 +51,7 @@ class _Scan:
         self._last = page.rfind(">")
         self._unended = 0
         self._missing: dict[str, int] = {}
-        """From where on a closing mark is known not to come."""
+        """Offset from which a closing mark is known not to occur."""
 
     def pieces(self) -> Iterator[Piece]:
         page, at, text = self._page, 0, 0
@@ -227,7 +227,7 @@ has some."""
 
 
 class UnreadableError(RagweaveError):
-    """A file that holds no text we can read; the text is the reason."""
+    """A file without text that we can read; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ def decode(data: bytes) -> str:
     """Decode UTF-8, or UTF-16 that says so by its byte order mark.
 
     Raises:
-        UnreadableError: The bytes are no text, or in another encoding.
+        UnreadableError: The bytes are not text, or in another encoding.
     """
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         encoding = "utf-16"
@@ -275,7 +275,7 @@ def decode(data: bytes) -> str:
 def plausible(text: str, encoding: str) -> str:
     """Return `text` where it may be one: no NUL, and few characters that cannot be printed.
 
-    Most pairs of bytes are a letter of UTF-16, so a decoder alone does not tell binary data.
+    Most pairs of bytes are a letter of UTF-16, so a decoder alone does not detect binary data.
 
     Raises:
         UnreadableError: It is binary.

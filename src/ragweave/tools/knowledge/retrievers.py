@@ -1,12 +1,12 @@
-"""The ways to search, by name: over a knowledge base, or wherever a package's own search looks.
+"""Retrievers by name: over a knowledge base, or a package's own.
 
-A retriever is declared by one value, ours and other people's alike:
+A retriever is declared by one value, whether ours or a package's:
 
     RETRIEVER = RetrieverKind(name="newest", summary="The newest passages first.",
                               make=lambda kb, k: NewestRetriever(kb=kb, k=k))
 
-A package names it as an entry point of the group `ragweave.retrievers`; it is then what
-`--retriever newest` and `kb.as_retriever(mode="newest")` ask for.
+A package names it as an entry point of the group `ragweave.retrievers`; `--retriever newest` and
+`kb.as_retriever(mode="newest")` then select it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RetrieverKind:
-    """A way to search: its name, and how a retriever is made."""
+    """The declaration of a retriever: its name, and how to make one."""
 
     name: str
     summary: str
-    """What it finds, in a line."""
+    """One line about what it finds."""
     make: Callable[[KnowledgeBase | None, int], BaseRetriever]
-    """Makes the retriever of a knowledge base that gives `k` passages a query. Any LangChain
-    retriever will do; a `PassageRetriever` takes another `k` a call."""
+    """Makes a retriever over a knowledge base that returns `k` passages per query. Any LangChain
+    retriever will do; a `PassageRetriever` accepts another `k` per call."""
     needs_kb: bool = True
-    """Whether it searches the knowledge base; False: it is handed None where none is named."""
+    """Whether it searches the knowledge base; if False, it gets None where none is given."""
 
 
 def _mode(name: str, kb: KnowledgeBase | None, k: int) -> BaseRetriever:
@@ -61,7 +61,7 @@ _OURS = (
 RETRIEVERS: Registry[RetrieverKind] = Registry(
     "ragweave.retrievers", RetrieverKind, "retriever", lambda: _OURS
 )
-"""Every way to search by name: ours, then those of other packages (entry points
+"""Every retriever by name: ours, then those of other packages (entry points
 `ragweave.retrievers`)."""
 
 
@@ -90,12 +90,12 @@ def retriever_of(
 
     Raises:
         UsageError: There is no such retriever, `k` is below 1, it needs a knowledge base, or it
-            made something that is no retriever.
+            made something that is not a retriever.
     """
     check_k(k)
     kind = RETRIEVERS.named(name)
     if kb is None and kind.needs_kb:
-        raise UsageError(f"the retriever {name!r} searches a knowledge base: name one with --kb")
+        raise UsageError(f"the retriever {name!r} searches a knowledge base: give one with --kb")
     made = kind.make(kb, k)
     if not isinstance(made, BaseRetriever):
         raise UsageError(
@@ -107,7 +107,7 @@ def retriever_of(
 
 
 def needs_kb(name: str) -> bool:
-    """Tell whether a retriever searches the knowledge base.
+    """Return whether a retriever searches the knowledge base.
 
     Raises:
         UsageError: There is no such retriever.

@@ -1,7 +1,4 @@
-"""One generation as a reader sees it, and how it comes to see the next one.
-
-Searches over the current generation of a knowledge base.
-"""
+"""Reading a knowledge base: snapshots of its current generation, and searches over them."""
 
 from __future__ import annotations
 
@@ -22,11 +19,11 @@ from ragweave.tools.knowledge.vectors import Vectors, check_dimension
 from ragweave.tools.retrieval.bm25 import Bm25Index, analyzer_for, scored
 
 BM25 = "bm25"
-"""Folder of the BM25 indexes, one a generation."""
+"""Folder of the BM25 indexes, one per generation."""
 ROWS = "rows.npy"
 """Passage number in the BM25 index to row in the passage database."""
 ATTEMPTS = 3
-"""How often a query starts again when writers overtake it."""
+"""How often a query is attempted when writers overtake it."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """Gives the current generation; looks at the manifest's time stamp for each query."""
+    """Provides the current generation; checks the manifest's time stamp for each query."""
 
     def __init__(self, folder: Path) -> None:
         """Take the folder of a knowledge base; nothing is opened yet."""
@@ -77,12 +74,12 @@ class Snapshots:
         return self._newest(now, attempts - 1)
 
     def close(self) -> None:
-        """Let go of the mapped files."""
+        """Release the mapped files."""
         with self._lock:
             self._snapshot = self._stamp = None
 
     def _missing(self) -> None:
-        """Say what is wrong where there is no manifest to look at."""
+        """Raise the error of a missing manifest."""
         read_manifest(self._folder)
 
     def _look(self) -> tuple[int, int, int] | None:
@@ -103,12 +100,12 @@ class Snapshots:
             rows = np.asarray(np.load(folder / ROWS, mmap_mode="r", allow_pickle=False))
         except (OSError, ValueError, EOFError) as error:
             raise KnowledgeBaseError(
-                f"The index {folder} is damaged ({error}); delete the knowledge base and index "
+                f"the index {folder} is damaged ({error}); delete the knowledge base and index "
                 "again"
             ) from error
         if len(rows) != manifest.passages or index.passages not in (None, len(rows)):
             raise KnowledgeBaseError(
-                f"The index {folder} does not fit its manifest; delete the knowledge base and "
+                f"the index {folder} does not match its manifest; delete the knowledge base and "
                 "index again"
             )
         return Snapshot(manifest, index, rows)
@@ -117,7 +114,7 @@ class Snapshots:
 Search = Callable[[str, int], list[Document]]
 
 _MARGIN = 32
-"""How many more vectors are asked for than wanted: some belong to other generations."""
+"""How many extra vectors to request: some belong to other generations."""
 
 
 def bm25_search(folder: Path, snapshots: Snapshots, store: Store) -> Search:
@@ -153,14 +150,14 @@ def dense_search(
             return []
         vector = embeddings.embed_query(query)
         check_dimension(folder, snapshot.manifest, [vector])
-        wanted, seen = k + _MARGIN, -1
+        requested, seen = k + _MARGIN, -1
         while True:
             generation = snapshots.current().manifest.generation
-            near = dict(vectors.nearest(vector, wanted, generation))
+            near = dict(vectors.nearest(vector, requested, generation))
             found = _visible(store, near, generation)
-            if len(found) >= k or len(near) < wanted or len(near) <= seen:
+            if len(found) >= k or len(near) < requested or len(near) <= seen:
                 return found[:k]
-            wanted, seen = wanted * 2, len(near)
+            requested, seen = requested * 2, len(near)
 
     return search
 

@@ -1,9 +1,8 @@
 """Passages and their sources in SQLite, each row with the generations that can see it.
 
-A row is seen by generation g if `added <= g < removed`. A writer gives its rows the next
-generation, which nobody looks at before the manifest names it.
-
-The next generation while it is being written: changes to the passage database.
+Generation g sees a row if `added <= g < removed`. A writer gives its rows the next generation,
+which no reader uses before the manifest names it. `Store` reads; `Draft` is the next generation
+while it is being written.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class Passage(NamedTuple):
 
 
 class Store:
-    """Connections to one passage database, one a thread at a time."""
+    """Connections to one passage database, each used by one thread at a time."""
 
     def __init__(self, folder: Path) -> None:
         """Take the folder of the knowledge base; nothing is opened yet."""
@@ -188,7 +187,7 @@ class Draft:
     """Rows that only `generation` sees; `changed` tells whether there are any."""
 
     def __init__(self, database: sqlite3.Connection, generation: int) -> None:
-        """Take back what an unfinished write left, and begin a transaction."""
+        """Undo what an unfinished write left, and begin a transaction."""
         self._database = database
         self.generation = generation
         self.changed = False
@@ -222,8 +221,8 @@ class Draft:
             *(source.mtime, source.size, source.key, self.generation),
         )
 
-    def put_source(self, source: Source) -> None:
-        """Enter a source, in the place of an older state of it; its passages stay."""
+    def add_source(self, source: Source) -> None:
+        """Add a source, replacing an older state of it; its passages stay."""
         self._drop("sources", "key = ?", source.key)
         skips = json.dumps([[skip.path, skip.reason, skip.line] for skip in source.skips])
         self._do(
@@ -234,19 +233,19 @@ class Draft:
         )
         self.changed = True
 
-    def doubt(self, key: str) -> None:
-        """Have a source read again, though its file looks unchanged."""
+    def mark_stale(self, key: str) -> None:
+        """Mark a source to be read again, though its file looks unchanged."""
         self._do("UPDATE sources SET hash = '', mtime = 0 WHERE key = ?", key)
 
-    def drop_source(self, key: str) -> None:
-        """Take out a source and its passages."""
+    def remove_source(self, key: str) -> None:
+        """Remove a source and its passages."""
         self._drop("sources", "key = ?", key)
         self._drop("passages", "source = ?", key)
 
-    def put_passages(self, key: str, passages: Iterable[Passage]) -> list[str]:
-        """Enter passages of a source and return their ids.
+    def add_passages(self, key: str, passages: Iterable[Passage]) -> list[str]:
+        """Add passages of a source and return their ids.
 
-        An id that another text holds already is told apart by the content: `id~content`.
+        An id that another text already has is distinguished by the content: `id~content`.
         """
         ids = []
         for one in passages:
@@ -263,8 +262,8 @@ class Draft:
             self.changed = True
         return ids
 
-    def drop_documents(self, ids: Sequence[str], key: str | None = None) -> int:
-        """Take out passages by their id or their document's, in one source or in all."""
+    def remove_documents(self, ids: Sequence[str], key: str | None = None) -> int:
+        """Remove passages by their id or their document's, in one source or in all."""
         where = "(id = ? OR document = ?)" + ("" if key is None else " AND +source = ?")
         extra = () if key is None else (key,)
         named = map(whole, ids)
@@ -285,14 +284,14 @@ class Draft:
         ).fetchone()
         return None if found is None else str(found[0])
 
-    def drop_named(self, name: str) -> int:
-        """Take out the sources of this name, or path, with their passages; return how many."""
+    def remove_named(self, name: str) -> int:
+        """Remove the sources of this name, or path, with their passages; return how many."""
         named, path = whole(name), whole(os.path.abspath(name))  # noqa: PTH100 - links stay
         found = "SELECT key FROM sources WHERE (name = ? OR key = ?) AND removed > ?"
         keys = self._do(found, named, named, self.generation).fetchall()
         keys = keys or self._do(found, path, path, self.generation).fetchall()
         for (key,) in keys:
-            self.drop_source(key)
+            self.remove_source(key)
         return len(keys)
 
     def rows(self) -> Iterator[tuple[int, str, str, str]]:
@@ -317,7 +316,7 @@ class Draft:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Take back all that was done within where an UnreadableError ends it."""
+        """Roll back everything done within the block if it raises an UnreadableError."""
         before = self.changed
         self._do("SAVEPOINT attempt")
         try:
@@ -330,7 +329,7 @@ class Draft:
             self._do("RELEASE attempt")
 
     def commit(self) -> None:
-        """Keep the draft in the database; no reader looks at it yet."""
+        """Commit the draft to the database; no reader uses it yet."""
         self._do("COMMIT")
 
     def _drop(self, table: str, where: str, *values: object) -> int:
@@ -362,7 +361,7 @@ def purge(database: sqlite3.Connection, generation: int) -> list[str]:
     """Delete rows that neither `generation` nor the one before it sees.
 
     Returns:
-        The contents that no row holds any more.
+        The contents that no row has any more.
     """
     old = "FROM passages WHERE removed < ?"
     contents = {row[0] for row in database.execute(f"SELECT content {old}", (generation,))}

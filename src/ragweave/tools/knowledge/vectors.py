@@ -1,11 +1,9 @@
-"""Embeddings in Chroma, embedded under the knowledge base or on a server.
+"""The vectors of a knowledge base: in Chroma, embedded under its folder or on a server.
 
-Vectors are kept by content, whatever generation they belong to: a search that asks for more and
-drops what its generation does not see stays right while another process writes.
-
-Chroma clients: one a folder or server and process, opened again for a newer generation.
-
-The embedding side of a knowledge base: which model, and vectors of the right length.
+Vectors are stored by content, whatever generation they belong to: a search requests a few more and
+drops those that its generation does not see, and so stays correct while another process writes.
+There is one Chroma client per process and folder (or server), reopened for a newer generation.
+Which embedding model a knowledge base uses, and of what dimension, is decided here too.
 """
 
 from __future__ import annotations
@@ -44,8 +42,8 @@ class Client:
 
         Args:
             name: The collection.
-            generation: What the knowledge base stands at; None takes what is open.
-            make: Make it where there is none; else Chroma's NotFoundError says so.
+            generation: The knowledge base's current generation; None takes what is open.
+            make: Create it where there is none; otherwise Chroma raises NotFoundError.
         """
         if generation is not None and generation != self._generation:
             # Embedded Chroma never looks again at files that another process changed.
@@ -79,7 +77,7 @@ class Client:
         self._open.delete_collection(name)
 
     def forget(self) -> None:
-        """Close; the next use opens anew."""
+        """Close; the next use opens it again."""
         with self.lock:
             self._collections.clear()
             if self._open is not None:
@@ -88,7 +86,7 @@ class Client:
             self._generation = None
 
     def release(self) -> None:
-        """End one user's use; the last one's end closes."""
+        """Release one user; closes after the last one."""
         with _clients_lock:
             self.users -= 1
             if not self.users:
@@ -101,7 +99,7 @@ _clients_lock = threading.Lock()
 
 
 def _shared(key: str, make: Any) -> Client:
-    # Chroma itself keeps one client a folder and process; so must we, or none could be reopened.
+    # Chroma itself keeps one client per folder and process; so must we, to reopen it.
     with _clients_lock:
         client = _clients.setdefault(key, Client(key, make))
         client.users += 1
@@ -121,7 +119,7 @@ def local_client(folder: Path) -> Client:
 
 
 def server_client(url: str) -> Client:
-    """Return the client of a server (KnowledgeBaseError at first use if none answers)."""
+    """Return the client of a server (first use raises KnowledgeBaseError if it does not answer)."""
 
     def make() -> Any:
         import chromadb
@@ -138,7 +136,7 @@ def server_client(url: str) -> Client:
             )
         except (ValueError, OSError, httpx.HTTPError) as error:
             raise KnowledgeBaseError(
-                f"No Chroma server answers at {url}: {one_line(error)}"
+                f"no Chroma server answers at {url}: {one_line(error)}"
             ) from error
 
     return _shared(url, make)
@@ -151,7 +149,7 @@ def one_line(error: BaseException) -> str:
 
 FOLDER = "chroma"
 COLLECTION = "ragweave-"
-"""What the names of our collections begin with."""
+"""Prefix of our collections' names."""
 _DATABASE = "chroma.sqlite3"
 _PAGE = 5_000
 
@@ -160,7 +158,7 @@ class Vectors:
     """The Chroma collection of a knowledge base; safe under threads and between processes."""
 
     def __init__(self, folder: Path, collection: str, url: str | None = None) -> None:
-        """Say where the vectors are; Chroma is opened at first use.
+        """Set where the vectors are; Chroma is opened at first use.
 
         Raises:
             MissingExtraError: chromadb is not installed.
@@ -185,7 +183,7 @@ class Vectors:
         return [one for one in contents if one not in held]
 
     def put(self, contents: Sequence[str], vectors: Sequence[Sequence[float]]) -> None:
-        """Keep a vector a content."""
+        """Store one vector per content."""
         with self._use(write=True) as collection:
             size = self._client.batch_size()
             for first in range(0, len(contents), size):
@@ -193,7 +191,7 @@ class Vectors:
                 collection.upsert(ids=list(contents[part]), embeddings=list(vectors[part]))
 
     def delete(self, contents: Sequence[str]) -> None:
-        """Forget contents, known or not."""
+        """Delete the vectors of contents, known or not."""
         with self._use(write=True) as collection:
             size = self._client.batch_size()
             for first in range(0, len(contents), size):
@@ -214,7 +212,7 @@ class Vectors:
             return int(collection.count())
 
     def strays(self) -> list[str]:
-        """Return our other collections in an embedded Chroma, which no manifest names."""
+        """Return our unused collections in an embedded Chroma, which no manifest names."""
         if not self._embedded or not (self._folder / FOLDER / _DATABASE).exists():
             return []
         with self._use(write=True):
@@ -222,10 +220,10 @@ class Vectors:
         return [name for name in names if name.startswith(COLLECTION) and name != self._name]
 
     def collect(self, known: Container[str]) -> int:
-        """Forget every content that is not in `known`, and stray collections.
+        """Delete every content that is not in `known`, and unused collections.
 
         Returns:
-            How many vectors of this collection went.
+            How many vectors of this collection were deleted.
         """
         orphans = [one for one in self.contents() if one not in known]
         if orphans:
@@ -236,7 +234,7 @@ class Vectors:
         return len(orphans)
 
     def discard(self) -> None:
-        """Throw an embedded Chroma away that cannot be used; the next write makes a new one."""
+        """Delete an embedded Chroma that cannot be used; the next write makes a new one."""
         self._client.forget()
         if self._embedded:
             with vector_lock(self._folder, write=True):
@@ -248,17 +246,17 @@ class Vectors:
         Args:
             vector: The query's embedding.
             n: How many.
-            generation: What the knowledge base stands at; a newer one has files to open again.
+            generation: The knowledge base's current generation; a newer one is reopened.
 
         Raises:
-            KnowledgeBaseError: There is no vector at all, though the caller knows of passages.
+            KnowledgeBaseError: There are no vectors at all, though there are passages.
         """
         with self._use(write=False, generation=generation) as collection:
-            wanted = min(n, collection.count())
-            if not wanted:
+            count = min(n, collection.count())
+            if not count:
                 raise self._lost()
             found = collection.query(
-                query_embeddings=[list(vector)], n_results=wanted, include=["distances"]
+                query_embeddings=[list(vector)], n_results=count, include=["distances"]
             )
         return [
             (content, 1 - distance)
@@ -266,18 +264,18 @@ class Vectors:
         ]
 
     def reopen(self) -> None:
-        """See what other processes wrote."""
+        """Reopen the files at the next use, to see what other processes wrote."""
         self._client.forget()
 
     def close(self) -> None:
-        """Give the client back."""
+        """Release the client."""
         self._client.release()
 
     def _lost(self) -> KnowledgeBaseError:
-        self._client.forget()  # so that the next query sees what `index` mends
+        self._client.forget()  # so that the next query sees what `index` repairs
         return KnowledgeBaseError(
             f"{self._folder} is damaged: its vectors are missing; run ragweave index again on any "
-            "of its files to embed its passages anew"
+            "of its files to embed its passages again"
         )
 
     @contextmanager
@@ -297,13 +295,13 @@ class Vectors:
             raise self._lost() from None
         except ChromaError as error:
             raise KnowledgeBaseError(
-                f"The vectors of {self._folder} cannot be used ({one_line(error)}); if this stays, "
-                "delete the knowledge base and index again"
+                f"the vectors of {self._folder} cannot be used ({one_line(error)}); if this "
+                "persists, delete the knowledge base and index again"
             ) from error
 
 
 def embedding_name(settings: Settings, embeddings: Embeddings | None) -> str | None:
-    """Return what the manifest calls the embedding model; None is BM25 only."""
+    """Return the manifest's name for the embedding model; None is BM25 only."""
     return f"object:{type(embeddings).__name__}" if embeddings is not None else settings.embedding
 
 
@@ -315,7 +313,9 @@ def embeddings_of(folder: Path, manifest: Manifest, given: Embeddings | None) ->
     """
     name = manifest.embedding_name
     if given is not None and name is None:
-        raise KnowledgeBaseError(f"{folder} was made without embeddings; make a new knowledge base")
+        raise KnowledgeBaseError(
+            f"{folder} was created without embeddings; create a new knowledge base"
+        )
     if given is not None or name is None or name.startswith("object:"):
         return given
     return SentenceTransformerEmbeddings(name)
@@ -330,14 +330,14 @@ def check_dimension(folder: Path, manifest: Manifest, vectors: Sequence[Sequence
     length = len(vectors[0])
     if manifest.dimension not in (None, length):
         raise KnowledgeBaseError(
-            f"{folder} holds vectors of {manifest.dimension} dimensions, but this embedding model "
-            f"gives {length}; open it with {manifest.embedding_name}, or make a new knowledge base"
+            f"{folder} has vectors of {manifest.dimension} dimensions, but this embedding model "
+            f"gives {length}; open it with {manifest.embedding_name}, or create a new knowledge base"
         )
     return length
 
 
-def tokens_of(settings: Settings, embeddings: Embeddings | None) -> Tokens:
-    """Return what cuts a text into tokens: the embedding model's own where that is the unit."""
+def tokenizer_of(settings: Settings, embeddings: Embeddings | None) -> Tokens:
+    """Return the tokenizer that cuts texts: the embedding model's own where tokens are the unit."""
     if settings.unit == "tokens" and isinstance(embeddings, SentenceTransformerEmbeddings):
         return embeddings.token_spans
     return simple_tokens

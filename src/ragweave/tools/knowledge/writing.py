@@ -1,8 +1,7 @@
-"""One write, all or nothing: rows, then vectors, then the BM25 index, then the manifest.
+"""Writing a knowledge base: all or nothing, rows first, then vectors, BM25 index and manifest.
 
-The locks of a knowledge base: one writer, and no reader while the vector files change.
-
-The folder of a knowledge base before it is one, and settings against those it was made with.
+`Writer` makes a new generation. `prepare_folder`, `change_settings` and `check_settings` create a
+knowledge base and guard its settings.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Writer:
     ) -> None:
         """Take the parts of an open knowledge base; vectors only where it has embeddings.
 
-        `collection` is the manifest's when it was opened: another one now means other settings.
+        `collection` is the manifest's at opening: a different one now means other settings.
         """
         self._folder = folder
         self._store = store
@@ -72,43 +71,45 @@ class Writer:
         self._progress = progress or (lambda _stage, _done, _total: None)
 
     def write(
-        self, change: Callable[[Draft], Result], *, anew: bool = False
+        self, change: Callable[[Draft], Result], *, rebuild: bool = False
     ) -> tuple[Result, Written]:
         """Apply `change` to a draft and make it the current generation.
 
-        Until the manifest is replaced, readers see the old generation; a write that ends early,
-        killed or by an error, leaves it so. Nothing changed: no new generation unless `anew`
-        asks for one, but vectors that were lost are made anew and those of a dead write go.
+        Until the manifest is replaced, readers see the old generation, also after a write that
+        was killed or failed. If nothing changed, there is no new generation unless `rebuild` asks
+        for one, but vectors that were lost are embedded again, and those of an aborted write are removed.
 
         Raises:
-            KnowledgeBaseError: Another writer is at work, or the disk refuses.
+            KnowledgeBaseError: Another writer is active, or the disk cannot be written.
         """
-        unchanged = "its index is as it was before"
-        with told(self._folder, unchanged), write_lock(self._folder):
+        unchanged = "its index is unchanged"
+        with write_errors(self._folder, unchanged), write_lock(self._folder):
             manifest = read_manifest(self._folder)
             if self._collection not in (None, manifest.collection):
                 raise KnowledgeBaseError(
-                    f"{self._folder} was made anew since it was opened; open it again"
+                    f"{self._folder} was recreated since it was opened; open it again"
                 )
             with self._store.writing() as database:
                 draft = Draft(database, manifest.generation + 1)
                 result = change(draft)
                 draft.commit()
-                if not (draft.changed or anew):
-                    mended = self._mend(draft, manifest)
+                if not (draft.changed or rebuild):
+                    repaired = self._repair(draft, manifest)
                     if manifest.generation:
-                        with told(self._folder, "its index is in place, old files may be left"):
+                        with write_errors(
+                            self._folder, "its index is in place, old files may be left"
+                        ):
                             self._tidy(database, manifest.generation)
-                    return result, Written(manifest, mended)
+                    return result, Written(manifest, repaired)
                 manifest, embedded = self._embed(draft, manifest)
                 manifest = self._index(draft, manifest)
                 write_manifest(self._folder, manifest)
-                with told(self._folder, "the new index is in place, old files may be left"):
+                with write_errors(self._folder, "the new index is in place, old files may be left"):
                     self._tidy(database, manifest.generation)
         return result, Written(manifest, embedded)
 
-    def _mend(self, draft: Draft, manifest: Manifest) -> int:
-        """Embed what lost its vector since it was written; return how many."""
+    def _repair(self, draft: Draft, manifest: Manifest) -> int:
+        """Embed passages that have lost their vectors; return how many."""
         if self._vectors is None or not manifest.passages:
             return 0
         self._vectors.reopen()
@@ -117,15 +118,15 @@ class Writer:
         return self._embed(draft, manifest)[1]
 
     def _embed(self, draft: Draft, manifest: Manifest) -> tuple[Manifest, int]:
-        """Embed the contents that have no vector; those of an earlier, broken-off write count."""
+        """Embed the contents without a vector; vectors of an earlier, interrupted write count."""
         if self._vectors is None:
             return manifest, 0
         self._vectors.reopen()
         missing = self._vectors.missing(draft.contents())
         if missing and self._embeddings is None:
             raise KnowledgeBaseError(
-                f"{self._folder} was made with an embeddings object ({manifest.embedding_name}); "
-                "give one when opening it to add documents"
+                f"{self._folder} was created with an embeddings object ({manifest.embedding_name}); "
+                "pass one when opening it to add documents"
             )
         for first in range(0, len(missing), _EMBED_BATCH):
             batch = missing[first : first + _EMBED_BATCH]
@@ -152,7 +153,7 @@ class Writer:
         return replace(manifest, generation=draft.generation, passages=len(rows), sources=sources)
 
     def _tidy(self, database: sqlite3.Connection, generation: int) -> None:
-        """Drop what neither this generation nor the last one needs."""
+        """Delete what neither this generation nor the previous one needs."""
         gone = purge(database, generation)
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         kept = {str(generation), str(generation - 1)}
@@ -183,21 +184,21 @@ def _embedded(embeddings: Embeddings | None, texts: list[str]) -> list[list[floa
 
 
 @contextmanager
-def told(folder: Path, outcome: str) -> Iterator[None]:
-    """Turn what the disk refuses into one line that ends in `outcome`, and damage into another."""
+def write_errors(folder: Path, outcome: str) -> Iterator[None]:
+    """Turn errors of the disk into one line that ends in `outcome`, and damage into another."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        if isinstance(error, sqlite3.Error) and _tells_damage(error):
+        if isinstance(error, sqlite3.Error) and _is_damage(error):
             raise KnowledgeBaseError(
                 f"{folder} is damaged (its passages: {error}); delete the folder and index again"
             ) from error
         reason = getattr(error, "strerror", None) or str(error)
-        raise KnowledgeBaseError(f"Cannot write to {folder}: {reason}; {outcome}") from error
+        raise KnowledgeBaseError(f"cannot write to {folder}: {reason}; {outcome}") from error
 
 
-def _tells_damage(error: sqlite3.Error) -> bool:
-    """Tell a file that is no sound database from a disk that is full, locked or failing."""
+def _is_damage(error: sqlite3.Error) -> bool:
+    """Return whether the file is a damaged database, rather than the disk full or failing."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
@@ -206,25 +207,25 @@ _OURS = (
     *("passages.sqlite", f".{NAME}.", f"{NAME}.tmp"),
     *("write.lock", "vectors.lock", "bm25", "chroma"),
 )
-"""How the names of our files begin, temporary ones of earlier versions among them."""
+"""Prefixes of our files' names, including temporary ones of earlier versions."""
 
 
-def claim(folder: Path) -> None:
-    """Make the folder, or take an empty one or what a broken-off `create` left.
+def prepare_folder(folder: Path) -> None:
+    """Create the folder, or take an empty one or what an interrupted `create` left.
 
     Raises:
-        KnowledgeBaseError: It is a file, a knowledge base already, or holds other things.
+        KnowledgeBaseError: It is a file, already a knowledge base, or contains other files.
     """
     if folder.exists() and not folder.is_dir():
         raise KnowledgeBaseError(f"{folder} is a file; a knowledge base is a folder")
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / NAME).exists():
-        raise KnowledgeBaseError(f"{folder} is a knowledge base already; open it")
+        raise KnowledgeBaseError(f"{folder} is already a knowledge base: open it")
     foreign = sorted(one.name for one in folder.iterdir() if not one.name.startswith(_OURS))
     if foreign:
         raise KnowledgeBaseError(
-            f"{folder} is no knowledge base and holds other things ({foreign[0]}); give a new or "
-            "an empty folder"
+            f"{folder} is not a knowledge base and contains other files ({foreign[0]}); give a new "
+            "or an empty folder"
         )
 
 
@@ -233,33 +234,33 @@ def new_collection() -> str:
     return f"{COLLECTION}{uuid.uuid4().hex}"
 
 
-def resettle(folder: Path, wanted: Settings, embedding_name: str | None) -> None:
-    """Give other settings to a knowledge base that nothing was ever written to.
+def change_settings(folder: Path, settings: Settings, embedding_name: str | None) -> None:
+    """Change the settings of a knowledge base that was never written to.
 
-    What a broken-off first write left is taken back by the next one; its vectors stay behind in
-    a collection that nobody asks.
+    What an interrupted first write left is undone by the next one; its vectors stay behind in an
+    unused collection.
 
     Raises:
-        KnowledgeBaseError: A writer is at work, or the disk refuses.
+        KnowledgeBaseError: A writer is active, or the disk cannot be written.
     """
-    with told(folder, "its settings are as they were before"), write_lock(folder):
+    with write_errors(folder, "its settings are unchanged"), write_lock(folder):
         held = read_manifest(folder)
         if held.generation:
             return
-        made = replace(held, settings=wanted, collection=new_collection(), dimension=None)
+        made = replace(held, settings=settings, collection=new_collection(), dimension=None)
         write_manifest(folder, replace(made, embedding_name=embedding_name))
 
 
-def same_settings(folder: Path, held: Settings, wanted: Settings) -> None:
-    """Check settings against those that the knowledge base was made with.
+def check_settings(folder: Path, held: Settings, given: Settings) -> None:
+    """Check settings against those that the knowledge base was created with.
 
     Raises:
         KnowledgeBaseError: They differ; the text names the first difference.
     """
-    before, now = asdict(held), asdict(wanted)
+    before, now = asdict(held), asdict(given)
     for name, value in before.items():
         if now[name] != value:
             raise KnowledgeBaseError(
-                f"{folder} was made with {name} = {value!r}, not {now[name]!r}; leave it so, or "
-                "make a new knowledge base"
+                f"{folder} was created with {name} = {value!r}, not {now[name]!r}; leave that "
+                "setting out, or create a new knowledge base"
             )

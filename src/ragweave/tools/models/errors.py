@@ -12,24 +12,24 @@ TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
 _TRANSIENT_NAMES = frozenset({"TransportError", "APIConnectionError", "APITimeoutError"})
 
 
-def is_transient(fault: BaseException) -> bool:
-    """Say whether a call that failed with `fault` is worth another try.
+def is_transient(error: BaseException) -> bool:
+    """Say whether a call that failed with `error` is worth another try.
 
     Transient: HTTP 408, 409, 425, 429 and 5xx, timeouts, and dropped or refused connections, of
     any client library (told by status code and by class name, so that none must be imported).
     Never: other 4xx such as 400 and 401, and every error that ragweave raises itself.
     """
-    if isinstance(fault, RagweaveError):
+    if isinstance(error, RagweaveError):
         return False
-    status = status_of(fault)
+    status = status_of(error)
     if status is not None:
         return status in TRANSIENT_STATUS or status >= 500
-    return any(_is_dropped(link) for link in _chain(fault))
+    return any(_is_dropped(link) for link in _chain(error))
 
 
-def status_of(fault: BaseException) -> int | None:
-    """Return the HTTP status that `fault` or its cause carries, if any."""
-    for link in _chain(fault):
+def status_of(error: BaseException) -> int | None:
+    """Return the HTTP status that `error` or its cause carries, if any."""
+    for link in _chain(error):
         status = getattr(link, "status_code", None)
         if status is None:
             status = getattr(getattr(link, "response", None), "status_code", None)
@@ -38,15 +38,15 @@ def status_of(fault: BaseException) -> int | None:
     return None
 
 
-def _is_dropped(fault: BaseException) -> bool:
-    if isinstance(fault, ConnectionError | TimeoutError):
+def _is_dropped(error: BaseException) -> bool:
+    if isinstance(error, ConnectionError | TimeoutError):
         return True
-    return any(kind.__name__ in _TRANSIENT_NAMES for kind in type(fault).__mro__)
+    return any(kind.__name__ in _TRANSIENT_NAMES for kind in type(error).__mro__)
 
 
-def _chain(fault: BaseException) -> Iterator[BaseException]:
+def _chain(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
-    link: BaseException | None = fault
+    link: BaseException | None = error
     while link is not None and id(link) not in seen:
         seen.add(id(link))
         yield link

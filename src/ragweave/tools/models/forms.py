@@ -63,8 +63,8 @@ def offered_forms(model: ChatModel) -> frozenset[Form]:
         return ready
     try:
         reply = target.invoke(_QUESTION, **_TRY)
-    except Exception as fault:  # noqa: BLE001 - raised again where it says nothing of forms
-        return _remember(target, _refused(fault))
+    except Exception as error:  # noqa: BLE001 - raised again where it says nothing of forms
+        return _remember(target, _refused(error))
     return _remember(target, _seen(reply))
 
 
@@ -76,8 +76,8 @@ async def aoffered_forms(model: ChatModel) -> frozenset[Form]:
         return ready
     try:
         reply = await target.ainvoke(_QUESTION, **_TRY)
-    except Exception as fault:  # noqa: BLE001 - raised again where it says nothing of forms
-        return _remember(target, _refused(fault))
+    except Exception as error:  # noqa: BLE001 - raised again where it says nothing of forms
+        return _remember(target, _refused(error))
     return _remember(target, _seen(reply))
 
 
@@ -106,10 +106,10 @@ def _remember(target: Any, forms: frozenset[Form]) -> frozenset[Form]:
     return forms
 
 
-def _refused(fault: Exception) -> frozenset[Form]:
+def _refused(error: Exception) -> frozenset[Form]:
     """Read a failed try: the request was understood and refused, or else it says nothing."""
-    if status_of(fault) not in (400, 404, 415, 422, 501):
-        raise fault
+    if status_of(error) not in (400, 404, 415, 422, 501):
+        raise error
     return _NONE
 
 

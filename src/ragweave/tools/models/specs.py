@@ -209,8 +209,8 @@ def _stops(text: str) -> list[str]:
 def _json(name: str, text: str, kind: type) -> Any:
     try:
         value = json.loads(text)
-    except ValueError as fault:
-        raise UsageError(f"{name} is no JSON: {text!r}") from fault
+    except ValueError as error:
+        raise UsageError(f"{name} is no JSON: {text!r}") from error
     if not isinstance(value, kind):
         raise UsageError(f"{name} must be a JSON {'object' if kind is dict else 'list'}: {text!r}")
     return value
@@ -234,17 +234,17 @@ def checked_model(spec: str, settings: Mapping[str, Any], make: Callable[..., ob
     """
     try:
         return cast("ChatModel", make(**settings))
-    except (TypeError, ValueError) as fault:
-        if isinstance(fault, UsageError | MissingExtraError):
+    except (TypeError, ValueError) as error:
+        if isinstance(error, UsageError | MissingExtraError):
             raise
-        raise UsageError(f"model {spec!r}: settings not understood: {_reason(fault)}") from fault
+        raise UsageError(f"model {spec!r}: settings not understood: {_reason(error)}") from error
 
 
-def _reason(fault: Exception) -> str:
+def _reason(error: Exception) -> str:
     """Say what was wrong in one line, without the settings' values: one of them may be a key."""
-    if not isinstance(fault, ValidationError):
-        return " ".join(str(fault).split())
-    first = fault.errors(include_input=False, include_url=False, include_context=False)[0]
+    if not isinstance(error, ValidationError):
+        return " ".join(str(error).split())
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     name = f"{first['loc'][0]}: " if first["loc"] else ""
     return f"{name}{first['msg']}"
 
@@ -319,10 +319,10 @@ def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
 
     try:
         model = init_chat_model(name, model_provider=kind, **{"temperature": 0.0, **settings})
-    except ImportError as fault:
-        raise ModelError(f"model provider {kind!r}: {fault}") from fault
-    except ValueError as fault:
-        raise UsageError(f"model '{kind}:{name}': {' '.join(str(fault).split())}") from fault
+    except ImportError as error:
+        raise ModelError(f"model provider {kind!r}: {error}") from error
+    except ValueError as error:
+        raise UsageError(f"model '{kind}:{name}': {' '.join(str(error).split())}") from error
     return cast("ChatModel", model)
 
 

@@ -225,7 +225,7 @@ def _in_cache(name: str) -> bool:
 def _hub_refusal(spec: str) -> str | None:
     """Return why the hub gives no `spec`; one short question instead of a minute of retries.
 
-    It is returned, not raised: an error chained to a broken connection would be taken for a fault
+    It is returned, not raised: an error chained to a broken connection would be taken for a error
     of a model server that passes.
     """
     import httpx

@@ -25,11 +25,11 @@ from ragweave.trained.forms import (
     documents,
     filter_input,
     filter_target,
-    fit_input,
-    fit_target,
     generator_input,
     judge_input,
     kept_passages,
+    truncate_input,
+    truncate_target,
     verdict,
 )
 from ragweave.trained.writers import TextWriter, input_limit, without_end
@@ -97,8 +97,8 @@ class Encoder:
         given = one.given
         if self.causal:
             given = given._replace(tail=given.tail + LEADS[self.role])
-        fitted = fit_input(self.tokenizer, given, self.max_input)
-        target = fit_target(self.tokenizer, one.target, self.max_output)
+        fitted = truncate_input(self.tokenizer, given, self.max_input)
+        target = truncate_target(self.tokenizer, one.target, self.max_output)
         end = self.tokenizer.eos_token_id
         self.counts["inputs_cut"] += fitted.cut
         self.counts["targets_cut"] += target.cut
@@ -218,7 +218,7 @@ def _chunk(writer: TextWriter, rows: Sequence[TrainingRow], written: set[str]) -
     examples = [example(writer.role, row) for row in rows]
     if writer.role == "judge":
         return _judged(writer, examples)
-    targets = [fit_target(writer.tokenizer, one.target, writer.max_output) for one in examples]
+    targets = [truncate_target(writer.tokenizer, one.target, writer.max_output) for one in examples]
     pairs = [(one.given, target.text) for one, target in zip(examples, targets, strict=True)]
     scores = writer.score(pairs)
     shown = [i for i, row in enumerate(rows) if row["id"] in written]
@@ -238,7 +238,8 @@ def _judged(writer: TextWriter, examples: Sequence[Example]) -> list[_Row]:
     scores = writer.score(pairs)
     room = writer.max_output
     lengths = {
-        text: len(fit_target(writer.tokenizer, text, room).tokens) + 1 for text in (KNOWN, UNKNOWN)
+        text: len(truncate_target(writer.tokenizer, text, room).tokens) + 1
+        for text in (KNOWN, UNKNOWN)
     }
     return [
         _Row(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweave.errors import UsageError
-from ragweave.trained.forms import PartInput, fit_input, fit_target
+from ragweave.trained.forms import PartInput, truncate_input, truncate_target
 
 
 def letters(text, *, add_special_tokens=True, verbose=True):
@@ -22,7 +22,7 @@ spaces = st.sampled_from([" ", "  "])
 @given(words, spaces, st.integers(3, 60))
 def test_an_input_keeps_every_word_that_fits(body, space, limit):
     text = space.join(body)
-    fitted = fit_input(letters, PartInput("h", text, "t"), limit)
+    fitted = truncate_input(letters, PartInput("h", text, "t"), limit)
     beginnings = [space.join(body[:n]) for n in range(len(body) + 1)]
     fitting = [one for one in beginnings if len(one.replace(" ", "")) + 3 <= limit]
     kept = fitted.text[1:-1]
@@ -36,7 +36,7 @@ def test_an_input_keeps_every_word_that_fits(body, space, limit):
 @given(words, st.integers(1, 60))
 def test_a_target_leaves_room_for_the_end_token(body, limit):
     text = " ".join(body)
-    fitted = fit_target(letters, text, limit)
+    fitted = truncate_target(letters, text, limit)
     assert text.startswith(fitted.text)
     assert len(fitted.tokens) < limit
     assert fitted.cut == (fitted.text != text)
@@ -47,4 +47,4 @@ def test_a_target_leaves_room_for_the_end_token(body, limit):
 
 def test_a_head_and_tail_that_do_not_fit_are_refused():
     with pytest.raises(UsageError, match="longer than the 5 tokens"):
-        fit_input(letters, PartInput("head", "body", "tail"), 5)
+        truncate_input(letters, PartInput("head", "body", "tail"), 5)
