@@ -148,7 +148,7 @@ def test_a_run_keeps_to_the_parts_that_it_began_with(call: Call, tmp_path: Path)
     assert set(settings["parts"]) == {f"part:{where}/judge?threshold=1", f"part:{where}/filter"}
     call("eval", "--resume", str(out), cwd=Path("/"))
     make_scorer(tmp_path / "filter", "filter", PAIRS, threshold=0.1)
-    with pytest.raises(UsageError, match="filter: was trained anew since the run began"):
+    with pytest.raises(UsageError, match="filter: was trained again after the run began"):
         call("eval", "--resume", str(out))
     with pytest.raises(UsageError, match="other settings: parts"):
         call(*args, cwd=tmp_path)

@@ -101,7 +101,7 @@ def test_compare_shows_methods_side_by_side(kb: Path, ragweave: Run) -> None:
         (("eval",), "give a data set and --out DIR, or --resume DIR"),
         (("eval", "nope:x.json", "--out", "run"), "unknown data set 'nope'"),
         (("eval", "nq:none.json", "--out", "run"), "none.json: there is no such file"),
-        (("eval", "--resume", "."), "is no run"),
+        (("eval", "--resume", "."), "is not a run"),
         (("eval", "{data}", "--out", "run", "--methods", "concatt"), "did you mean 'concat'"),
         (("eval", "{data}", "--out", "run", "--shard", "3"), "--shard must be i/n"),
         (("eval", "{data}", "--out", "run", "--concurrency", "0"), "--concurrency"),
@@ -111,7 +111,7 @@ def test_compare_shows_methods_side_by_side(kb: Path, ragweave: Run) -> None:
         ),
         (("eval", "{data}", "--out", "run", "--workers", "0"), "--workers"),
         (("eval", "{data}", "--out", "run", "--price", "x"), "prices 'x'"),
-        (("report", "."), "is no run"),
+        (("report", "."), "is not a run"),
         (("compare", " "), "the question is empty"),
     ],
 )

@@ -40,7 +40,7 @@ def test_what_was_written_is_read(
 
 
 def test_an_array_larger_than_a_chunk_is_read_piece_by_piece(tmp_path: Path) -> None:
-    rows = [{"question": f"q{at}", "answers": ["x" * 2000]} for at in range(6000)]
+    rows = [{"question": f"q{index}", "answers": ["x" * 2000]} for index in range(6000)]
     path = write_json(tmp_path / "big.json", rows)
     assert path.stat().st_size > 12_000_000
     dataset = open_dataset(f"json:{path}")
@@ -50,7 +50,7 @@ def test_an_array_larger_than_a_chunk_is_read_piece_by_piece(tmp_path: Path) -> 
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert numbers == [f"q{at}" for at in range(6000)]
+    assert numbers == [f"q{index}" for index in range(6000)]
     assert peak < 8_000_000
 
 
@@ -62,7 +62,7 @@ def test_rows_behind_the_one_asked_for_are_not_read(tmp_path: Path) -> None:
 
 
 def test_a_sample_is_the_same_for_a_seed_and_never_larger_than_the_file(tmp_path: Path) -> None:
-    rows = [{"question": f"q{at}", "answers": ["x"]} for at in range(50)]
+    rows = [{"question": f"q{index}", "answers": ["x"]} for index in range(50)]
     dataset = open_dataset(f"jsonl:{write_lines(tmp_path / 'm.jsonl', *rows)}")
     assert dataset.sample(10, seed=1) == dataset.sample(10, seed=1)
     assert dataset.sample(10, seed=1) != dataset.sample(10, seed=2)

@@ -268,8 +268,8 @@ def test_a_kilt_file_is_of_one_kind_whatever_a_row_looks_like(
     long = "It is because " + "the light is bent by warm air over the road " * 2
     answers = ["Yes.", long, long, "No idea, mate.", long]
     rows = [
-        {"id": str(at), "input": "Why is that?", "output": [{"answer": text}]}
-        for at, text in enumerate(answers)
+        {"id": str(index), "input": "Why is that?", "output": [{"answer": text}]}
+        for index, text in enumerate(answers)
     ]
     found = read(write_lines(tmp_path / "file.jsonl", *rows), name)
     assert {one.scoring for one in found} == {kind}

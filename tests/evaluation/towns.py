@@ -29,15 +29,19 @@ TOWNS = ("Varn", "Lom", "Oskel", "Pirra", "Tesk", "Umber", "Quist", "Jalda", "No
 def towns(folder: Path, count: int = 6) -> Path:
     """Write a data set of `count` questions, each with a gold passage and a distractor."""
     rows = []
-    for at in range(count):
-        town = f"{TOWNS[at % len(TOWNS)]}{at // len(TOWNS) or ''}"
-        gold = {"title": town, "text": f"The bridge of {town} opened in {1900 + at}.", "gold": True}
+    for index in range(count):
+        town = f"{TOWNS[index % len(TOWNS)]}{index // len(TOWNS) or ''}"
+        gold = {
+            "title": town,
+            "text": f"The bridge of {town} opened in {1900 + index}.",
+            "gold": True,
+        }
         other = {"title": f"{town} port", "text": f"The port of {town} freezes in winter."}
         rows.append(
             {
-                "id": f"t{at}",
+                "id": f"t{index}",
                 "question": f"When did the bridge of {town} open?",
-                "answers": [str(1900 + at)],
+                "answers": [str(1900 + index)],
                 "passages": [other, gold],
             }
         )

@@ -18,7 +18,7 @@ def row(number: int, question: str) -> JudgeRow:
     st.integers(0, 5),
 )
 def test_no_question_stands_on_both_sides(names: list[int], share: float, seed: int) -> None:
-    rows = [row(at, f"Who is the {name}?") for at, name in enumerate(names)]
+    rows = [row(index, f"Who is the {name}?") for index, name in enumerate(names)]
     train, held_out = split_rows(rows, share, seed)
     assert train
     assert held_out
@@ -34,7 +34,7 @@ def test_case_and_articles_make_no_other_question() -> None:
 
 
 def test_many_shared_questions_are_counted() -> None:
-    rows = [row(at, f"question {at}") for at in range(9)]
+    rows = [row(index, f"question {index}") for index in range(9)]
     with pytest.raises(UsageError, match=r"^9 held-out questions .* and 4 more$"):
         check_apart(rows, rows)
 

@@ -80,9 +80,9 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, st
         if isinstance(value, Mapping):
             yield from _flat(value, f"{label}: ")
         elif isinstance(value, list):
-            for at, one in enumerate(value, start=1):
+            for index, one in enumerate(value, start=1):
                 inner = one if isinstance(one, Mapping) else {"": one}
-                yield from _flat(inner, f"{label} {at}: ")
+                yield from _flat(inner, f"{label} {index}: ")
         else:
             yield label, _shown(value)
 

@@ -119,8 +119,8 @@ def test_common_subsequence_by_its_recurrence(one: list[str], other: list[str]) 
     for token in other:
         last = row
         row = [0]
-        for at, mine in enumerate(one):
-            row.append(last[at] + 1 if mine == token else max(last[at + 1], row[at]))
+        for index, mine in enumerate(one):
+            row.append(last[index] + 1 if mine == token else max(last[index + 1], row[index]))
     assert common_subsequence(one, other) == row[-1]
 
 

@@ -16,10 +16,10 @@ from tests.scripted import ScriptedChat, Seen
 from ragweave.errors import UsageError
 from ragweave.evaluation.report import between_table, read_runs, tables_of, write_report
 from ragweave.evaluation.report.published import (
-    all_printed,
+    all_published,
     differences,
-    printed_for,
-    printed_table,
+    published_for,
+    published_table,
 )
 from ragweave.evaluation.report.summary import Experiment, holm, paired
 from ragweave.evaluation.runs import (
@@ -90,7 +90,7 @@ def test_nothing_finished_is_no_report(tmp_path: Path) -> None:
     directory = planned(tmp_path, "direct")
     with pytest.raises(UsageError, match="nothing is finished yet"):
         read_runs([directory.path])
-    with pytest.raises(UsageError, match="is no run"):
+    with pytest.raises(UsageError, match="is not a run"):
         read_runs([tmp_path])
 
 
@@ -141,8 +141,8 @@ def test_plots_are_drawn_as_png_and_svg(done: RunDirectory, tmp_path: Path) -> N
 
 
 def test_printed_values_are_of_methods_and_scores_that_we_have() -> None:
-    assert len(all_printed()) > 500
-    for one in all_printed():
+    assert len(all_published()) > 500
+    for one in all_published():
         made = system(one.method, **one.options)
         assert made.method in METHODS
         assert 0 <= one.value <= 100
@@ -152,7 +152,7 @@ def test_printed_values_stand_beside_what_matches_in_name(tmp_path: Path) -> Non
     directory = planned(tmp_path, "concat", gold="with")
     settings = directory.settings
     named = type(settings)(**{**vars(settings), "dataset_name": "nq"})
-    found = printed_for(named, system("concat"))
+    found = published_for(named, system("concat"))
     assert {(one.metric, one.value) for one in found if one.model == "gpt-3.5-turbo-16k"} == {
         ("em", 38.1),
         ("f1", 45.4),
@@ -169,15 +169,15 @@ def test_printed_values_stand_beside_what_matches_in_name(tmp_path: Path) -> Non
     ]
     without = type(settings)(**{**vars(named), "gold": "as_found"})
     chatgpt = [
-        one for one in printed_for(without, system("concat")) if one.model.startswith("gpt-3")
+        one for one in published_for(without, system("concat")) if one.model.startswith("gpt-3")
     ]
     assert ("em", 34.5) in {(one.metric, one.value) for one in chatgpt}
-    assert printed_for(named, system("concat_pf"))[0].row == "Concat + PF"
+    assert published_for(named, system("concat_pf"))[0].row == "Concat + PF"
 
 
 def test_an_ablation_meets_its_own_row() -> None:
     rows = {
-        one.row for one in all_printed() if one.options.get("queries") == ("question", "internal")
+        one.row for one in all_published() if one.options.get("queries") == ("question", "internal")
     }
     assert rows == {"w/o q_ex"}
 
@@ -226,15 +226,15 @@ def _named(tmp_path: Path, name: str, **more: Any) -> RunSettings:
 def test_what_differs_is_named_trained_or_not_and_oracle_or_not(tmp_path: Path) -> None:
     nq = _named(tmp_path, "nq")
     filco = system("filco", filter="strinc")
-    row = next(one for one in printed_for(nq, filco) if one.table == "5")
+    row = next(one for one in published_for(nq, filco) if one.table == "5")
     assert "filter trained, here untrained" in differences(row, nq, filco, 6)
     oracle = RunSettings(**{**vars(nq), "oracle": True})
     told = differences(row, oracle, filco, 6)
     assert {"filter trained, here an oracle", "generator trained, here untrained"} <= set(told)
     slim = system("slimplm")
-    assert "judge trained, here untrained" in differences(printed_for(nq, slim)[0], nq, slim, 400)
+    assert "judge trained, here untrained" in differences(published_for(nq, slim)[0], nq, slim, 400)
     released = system("slimplm", proxy_profile="released")
-    told = differences(printed_for(nq, released)[0], nq, released, 400)
+    told = differences(published_for(nq, released)[0], nq, released, 400)
     assert not any("trained" in one for one in told)
     assert "options proxy_profile=released" in told
 
@@ -242,10 +242,10 @@ def test_what_differs_is_named_trained_or_not_and_oracle_or_not(tmp_path: Path) 
 def test_correct_set_ups_meet_their_printed_rows(tmp_path: Path) -> None:
     strategy = _named(tmp_path, "strategyqa")
     blend = system("blendfilter", profile="strategyqa")
-    assert ("accuracy", 74.4) in {(one.metric, one.value) for one in printed_for(strategy, blend)}
+    assert ("accuracy", 74.4) in {(one.metric, one.value) for one in published_for(strategy, blend)}
     nq = RunSettings(**{**vars(strategy), "dataset_name": "nq"})
     own = system("filco", filter="own")
-    rows = printed_for(nq, own)
+    rows = published_for(nq, own)
     assert "FilCo, top 5" in {one.row for one in rows}
     told = differences(next(one for one in rows if one.table == "4"), nq, own, 10)
     assert "filter trained, here untrained" not in told
@@ -256,12 +256,12 @@ def test_slimplm_counts_the_calls_of_the_large_model_and_the_share_of_answers(
 ) -> None:
     rows = [
         {
-            "id": str(at),
-            "question": f"Who built bridge {at}?",
+            "id": str(index),
+            "question": f"Who built bridge {index}?",
             "answers": ["Ada", "Ada Brenner", "Miss Lovelace"],
             "passages": [{"title": "B", "text": "Ada Brenner built it.", "gold": True}],
         }
-        for at in range(2)
+        for index in range(2)
     ]
     data = write_lines(tmp_path / "nq.jsonl", *rows)
     models = {"answer": "scripted", "proxy": "small"}
@@ -285,7 +285,7 @@ def test_slimplm_counts_the_calls_of_the_large_model_and_the_share_of_answers(
         experiment.directories,
         experiment.columns,
     )
-    beside = printed_table(named)
+    beside = published_table(named)
     assert beside is not None
     assert "#API 1.0 · EM (share) 66.7" in beside.rows[0][1]
     assert "#API 1.0 · EM (share) 47.4" in beside.rows[0][2]
@@ -294,5 +294,5 @@ def test_slimplm_counts_the_calls_of_the_large_model_and_the_share_of_answers(
 def test_nothing_is_beside_a_table_with_gold_where_no_gold_was_put_in(tmp_path: Path) -> None:
     some = _named(tmp_path, "nq", gold="with", gold_questions=2)
     concat = system("concat")
-    told = differences(printed_for(some, concat)[0], some, concat, 6)
+    told = differences(published_for(some, concat)[0], some, concat, 6)
     assert "gold passage known for 2 of 6 questions" in told

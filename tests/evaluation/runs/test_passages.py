@@ -61,7 +61,7 @@ def test_the_gold_passage_stands_where_the_order_says(tmp_path: Path) -> None:
 
 
 def test_an_order_by_gold_needs_gold_passages_marked(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="order=gold_first needs gold passages marked"):
+    with pytest.raises(UsageError, match="order=gold_first needs marked gold passages"):
         planned(tmp_path, "concat[order=gold_first]")
 
 
@@ -118,20 +118,20 @@ def test_given_passages_are_a_corpus_that_retrieving_methods_search(tmp_path: Pa
 
     run(directory, ScriptedChat(replies=replies, usage=(10, 2)))
     by = {(one["at"], one["system"]): one for one in records(directory)}
-    for at in range(2):
-        assert by[at, "direct"]["passages"] == []
-        found = by[at, "concat[k=2]"]
+    for index in range(2):
+        assert by[index, "direct"]["passages"] == []
+        found = by[index, "concat[k=2]"]
         assert (found["usage"]["retrievals"], len(found["passages"])) == (1, 2)
-        assert all(f"{TOWNS[at]}" in doc["text"] for doc in found["passages"])
-        assert by[at, "iter_retgen[k=1]"]["usage"]["retrievals"] == 3
-        nodes = by[at, "slimplm[k=1]"]["usage"]["by_node"]
+        assert all(f"{TOWNS[index]}" in doc["text"] for doc in found["passages"])
+        assert by[index, "iter_retgen[k=1]"]["usage"]["retrievals"] == 3
+        nodes = by[index, "slimplm[k=1]"]["usage"]["by_node"]
         assert {"draft", "judge"} <= nodes.keys()
-        assert set(by[at, "blendfilter[k=1]"]["retrieved"]) == {
+        assert set(by[index, "blendfilter[k=1]"]["retrieved"]) == {
             "question",
             "external",
             "internal",
         }
-        assert "need" in by[at, "self_eval[k=1]"]["usage"]["by_node"]
+        assert "need" in by[index, "self_eval[k=1]"]["usage"]["by_node"]
 
 
 def test_gold_put_in_keeps_the_number_of_passages(tmp_path: Path) -> None:
@@ -174,12 +174,12 @@ def test_a_passage_is_gold_by_its_text_where_ids_differ(found: str, gold: str, s
 def test_cuts_of_a_long_gold_paragraph_count_as_that_paragraph(tmp_path: Path) -> None:
     rows = [
         {
-            "id": str(at),
-            "question": f"What is told of town{at}?",
+            "id": str(index),
+            "question": f"What is told of town{index}?",
             "answers": ["x"],
-            "passages": [{"text": f"town{at} " + _words(1000 * at, 150), "gold": True}],
+            "passages": [{"text": f"town{index} " + _words(1000 * index, 150), "gold": True}],
         }
-        for at in range(2)
+        for index in range(2)
     ]
     data = write_lines(tmp_path / "long.jsonl", *rows)
     with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as base:

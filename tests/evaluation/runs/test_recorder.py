@@ -70,8 +70,8 @@ def test_a_checkpoint_is_written_though_nobody_waits_for_it(tmp_path: Path) -> N
 def append_many(path: str, name: str) -> None:
     journal = Journal(Path(path))
     journal.open()
-    for at in range(100):
-        journal.append(b"".join(line_of(f"{name} {at} {n}") for n in range(5)))
+    for index in range(100):
+        journal.append(b"".join(line_of(f"{name} {index} {n}") for n in range(5)))
     journal.close()
 
 
@@ -89,7 +89,7 @@ def test_processes_append_to_one_file_in_turn_after_one_was_killed_in_a_line(
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     assert lines[0] == "whole"
     assert sorted(lines[1:]) == sorted(
-        f"{name} {at} {n}" for name in "xy" for at in range(100) for n in range(5)
+        f"{name} {index} {n}" for name in "xy" for index in range(100) for n in range(5)
     )
     assert repair(path) == 0
 

@@ -10,7 +10,7 @@ from ragweave.evaluation.runs.directory import records_of
 
 def test_records_of_an_earlier_version_say_whether_they_were_truncated(tmp_path: Path) -> None:
     said = [{"stopped": "rounds"}, {"stopped": ""}, {"truncated": True}]
-    rows = [{"at": at, "system": "s", "error": None, **one} for at, one in enumerate(said)]
+    rows = [{"at": index, "system": "s", "error": None, **one} for index, one in enumerate(said)]
     path = tmp_path / "results.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     read = list(records_of([path]))

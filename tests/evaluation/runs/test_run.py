@@ -24,7 +24,9 @@ def test_every_question_is_answered_by_every_system_and_scored(tmp_path: Path) -
     assert result.complete
     found = records(directory)
     assert [(one["at"], one["system"]) for one in found] == [
-        (at, label) for at in range(6) for label in ("concat[k=1]", "concat_pf[k=2]", "direct")
+        (index, label)
+        for index in range(6)
+        for label in ("concat[k=1]", "concat_pf[k=2]", "direct")
     ]
     concat = found[0]
     assert (concat["answer"], concat["scores"]["em"], concat["scores"]["recall"]) == (
@@ -218,7 +220,7 @@ def test_foreign_directories_are_refused(tmp_path: Path) -> None:
     (tmp_path / "run" / "thesis.txt").write_text("mine", "utf-8")
     with pytest.raises(UsageError, match="holds other files"):
         planned(tmp_path, "direct")
-    with pytest.raises(UsageError, match="is no run"):
+    with pytest.raises(UsageError, match="is not a run"):
         run(RunDirectory(tmp_path), reader())
 
 
@@ -323,5 +325,5 @@ def test_what_is_answered_without_context_is_left_out(tmp_path: Path) -> None:
     drawn = planned(tmp_path / "drawn", "concat[k=1]", drop_answered=closed.path, sample=3)
     run(drawn, reader())
     assert {one["at"] for one in records(drawn)} < {0, 2, 4, 5}
-    with pytest.raises(UsageError, match="asks no question without context"):
+    with pytest.raises(UsageError, match="has no answers without context"):
         planned(tmp_path / "no", "concat[k=1]", drop_answered=left.path)

@@ -32,7 +32,7 @@ def test_the_right_answer_to_an_unanswerable_question_is_none() -> None:
 
 
 def test_a_vote_that_passes_the_right_answer_over() -> None:
-    pool = {str(at): {"answer": text} for at, text in enumerate(("Rome", "Paris", "Rome"))}
+    pool = {str(index): {"answer": text} for index, text in enumerate(("Rome", "Paris", "Rome"))}
     question = Question(id="q", question="?", answers=("Paris",))
     assert scores(question, state("Rome", candidates=pool))["nm"] == 1.0
     assert scores(question, state("Paris", candidates=pool))["nm"] == 0.0

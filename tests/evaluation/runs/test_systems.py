@@ -42,7 +42,7 @@ def test_a_label_tells_the_options() -> None:
         ("concatt", "did you mean 'concat'"),
         ("concat[kk=3]", "no option 'kk'"),
         ("concat[k=0]", "k must be a whole number"),
-        ("concat,concat", "'concat' comes twice"),
+        ("concat,concat", "'concat' is listed twice"),
         ("concat[k=3", "give names with commas"),
         ("", "give names with commas"),
     ],

@@ -34,12 +34,12 @@ SURE = "William Shakespeare was born in {}. He was a poet."
 REFUSALS = ["I'm sorry, I do not know when he was born in {}.", "I cannot answer that."]
 ROWS = [
     {
-        "id": str(at),
-        "question": f"Who was poet {at} in {place} ?",
-        "draft": (SURE if at % 2 else REFUSALS[at % 4 // 2]).format(place),
-        "known": bool(at % 2),
+        "id": str(index),
+        "question": f"Who was poet {index} in {place} ?",
+        "draft": (SURE if index % 2 else REFUSALS[index % 4 // 2]).format(place),
+        "known": bool(index % 2),
     }
-    for at, place in enumerate(PLACES * 8)
+    for index, place in enumerate(PLACES * 8)
 ]
 QUESTION = "Who was the poet of London ?"
 PAIRS = [*((row["question"], row["draft"]) for row in ROWS), (QUESTION, ""), ("", "")]

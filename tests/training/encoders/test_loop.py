@@ -75,7 +75,9 @@ def test_the_loss_falls_and_each_epoch_sees_every_item_in_another_order(tmp_path
     watch, made = Looking(), lesson(seen, epochs=20.0)
     history = learn(made, tmp_path / "checkpoints", watch)
     assert sum(watch.losses[-3:]) < sum(watch.losses[:3]) / 2
-    epochs = [[one for batch in seen[at : at + 3] for one in batch] for at in range(0, 60, 3)]
+    epochs = [
+        [one for batch in seen[index : index + 3] for one in batch] for index in range(0, 60, 3)
+    ]
     assert all(sorted(epoch) == ITEMS for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) > 15
     assert list(history) == [str(epoch) for epoch in range(1, 21)]
@@ -84,14 +86,14 @@ def test_the_loss_falls_and_each_epoch_sees_every_item_in_another_order(tmp_path
 
 def test_items_of_like_length_make_a_batch_and_each_is_seen_once(tmp_path):
     seen: list[list[tuple[float, float]]] = []
-    items = [(float(at), 0.0) for at in range(1, 41)]
+    items = [(float(index), 0.0) for index in range(1, 41)]
     made = lesson(seen, batch=8, epochs=3.0)
     learn(
         Lesson(**{**vars(made), "items": items, "length": lambda one: one[0] ** 4}),
         tmp_path,
         Watch(),
     )
-    epochs = [seen[at : at + 5] for at in range(0, 15, 5)]
+    epochs = [seen[index : index + 5] for index in range(0, 15, 5)]
     for epoch in epochs:
         assert sorted(one for batch in epoch for one in batch) == items
         assert all(max(batch)[0] - min(batch)[0] <= 12 for batch in epoch)

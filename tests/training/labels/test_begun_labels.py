@@ -38,6 +38,6 @@ def test_it_goes_on_and_pays_for_no_reply_twice(tmp_path: Path) -> None:
     assert (len(teacher.seen), len(proxy.seen)) == (2, 0)
     assert dict(done.dropped) == {"unreadable reply": 1}
     assert [(row["id"], row["draft"]) for row in read(done.path)] == [
-        (f"q{at}", f"Town {at} lies by the sea.") for at in (0, 2, 3)
+        (f"q{index}", f"Town {index} lies by the sea.") for index in (0, 2, 3)
     ]
     assert not (tmp_path / "out.jsonl.partial").exists()

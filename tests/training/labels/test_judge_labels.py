@@ -150,7 +150,7 @@ def test_settings_out_of_range(settings: dict[str, Any], said: str) -> None:
 
 
 marks = st.lists(st.tuples(st.sampled_from(["nq", "asqa"]), st.booleans()), max_size=40).map(
-    lambda drawn: [Mark(at, data, known) for at, (data, known) in enumerate(drawn)]
+    lambda drawn: [Mark(index, data, known) for index, (data, known) in enumerate(drawn)]
 )
 
 
@@ -166,7 +166,7 @@ def test_balance_leaves_as_many_known_as_unknown_of_each_data_set(
         return
     for data in ("nq", "asqa"):
         sides = [
-            {mark.at for mark in drawn if mark.data == data and mark.known is known}
+            {mark.index for mark in drawn if mark.data == data and mark.known is known}
             for known in (True, False)
         ]
         kept = [side - left_out for side in sides]
@@ -175,8 +175,13 @@ def test_balance_leaves_as_many_known_as_unknown_of_each_data_set(
 
 def test_what_balance_drops_is_counted_and_the_seed_decides(tmp_path: Path) -> None:
     rows = [
-        {"id": str(at), "question": f"Q{at}?", "answers": ["yea"], "d": "yea" if at < 3 else ""}
-        for at in range(20)
+        {
+            "id": str(index),
+            "question": f"Q{index}?",
+            "answers": ["yea"],
+            "d": "yea" if index < 3 else "",
+        }
+        for index in range(20)
     ]
     file = write(tmp_path / "qa.jsonl", rows)
     done = label(file, JudgeLabeler(draft="d"), tmp_path / "out.jsonl")

@@ -22,7 +22,10 @@ from ragweave.training.labels.journal import LabelJournal
 from ragweave.training.labels.run import is_model_error
 from ragweave.training.rows import read_rows
 
-ROWS = [{"id": f"q{at}", "question": f"Q{at}?", "answers": [f"answer {at}"]} for at in range(12)]
+ROWS = [
+    {"id": f"q{index}", "question": f"Q{index}?", "answers": [f"answer {index}"]}
+    for index in range(12)
+]
 
 
 def says(seen: Seen) -> str:
@@ -105,7 +108,7 @@ def test_failed_rows_may_be_left_out(file: Path, tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_down_ends_the_sitting_soon(tmp_path: Path) -> None:
-    rows = [{"question": f"Q{at}?", "answers": ["x"]} for at in range(200)]
+    rows = [{"question": f"Q{index}?", "answers": ["x"]} for index in range(200)]
     down = ScriptedChat(replies=[ModelError("down")])
     file = write(tmp_path / "qa.jsonl", rows)
     with pytest.raises(ModelError, match="20 model calls failed one after the other"):
@@ -248,10 +251,10 @@ def test_rows_are_read_back_through_one_open_file(
     monkeypatch.setattr(Path, "open", counted)
     monkeypatch.setattr(os, "fdopen", counted)
     with LabelJournal(tmp_path / "out.jsonl", {}) as partial:
-        for at in range(300):
-            partial.add(at, "plain", "made", {"at": at, "text": "x" * 100})
-            assert partial.row(partial.entries[at])["at"] == at
-        assert [partial.row(partial.entries[at])["at"] for at in (7, 299, 0)] == [7, 299, 0]
+        for index in range(300):
+            partial.add(index, "plain", "made", {"at": index, "text": "x" * 100})
+            assert partial.row(partial.entries[index])["at"] == index
+        assert [partial.row(partial.entries[index])["at"] for index in (7, 299, 0)] == [7, 299, 0]
     assert opened == [1]
 
 

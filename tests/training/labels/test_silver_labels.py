@@ -266,7 +266,7 @@ def test_spans_stand_in_rank_and_reading_order(tmp_path: Path, measure: str) -> 
     (made_row,) = made(write(tmp_path / "qa.jsonl", [row]), labeler)
     scores = [span["score"] for span in made_row["spans"]]
     assert texts(made_row)[:2] == ["It opened late in 1932 to us.", "In 1932."]
-    ranks = {one["id"]: at for at, one in enumerate(made_row["passages"])}
+    ranks = {one["id"]: index for index, one in enumerate(made_row["passages"])}
     places = [(ranks[one["passage_id"]], one["start"]) for one in made_row["spans"]]
     assert places == sorted(places)
     assert len(places) >= 3

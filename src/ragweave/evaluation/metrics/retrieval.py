@@ -161,8 +161,8 @@ def filter_recall(kept: Iterable[str], found: Iterable[str], gold: Collection[st
 
 def ndcg_at(ranked: Sequence[str], gold: Collection[str], k: int) -> float:
     """Return nDCG at `k` with a gain of 1 for each gold passage, 0 to 1."""
-    gain = sum(1 / math.log2(at + 2) for at, key in enumerate(ranked[:k]) if key in set(gold))
-    best = sum(1 / math.log2(at + 2) for at in range(min(len(set(gold)), k)))
+    gain = sum(1 / math.log2(index + 2) for index, key in enumerate(ranked[:k]) if key in set(gold))
+    best = sum(1 / math.log2(index + 2) for index in range(min(len(set(gold)), k)))
     return gain / best if best else 0.0
 
 

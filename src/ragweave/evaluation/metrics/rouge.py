@@ -35,8 +35,8 @@ def common_subsequence(one: list[str], other: list[str]) -> int:
     Source: Hyyrö 2004 (bit-parallel LCS): one whole-number operation a token of `other`.
     """
     places: dict[str, int] = {}
-    for at, token in enumerate(one):
-        places[token] = places.get(token, 0) | 1 << at
+    for index, token in enumerate(one):
+        places[token] = places.get(token, 0) | 1 << index
     full = (1 << len(one)) - 1
     state = full
     for token in other:
@@ -50,7 +50,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _grams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
-    return Counter(tuple(tokens[at : at + n]) for at in range(len(tokens) - n + 1))
+    return Counter(tuple(tokens[index : index + n]) for index in range(len(tokens) - n + 1))
 
 
 def _gram_f1(given: Counter[tuple[str, ...]], reference: Counter[tuple[str, ...]]) -> float:

@@ -288,9 +288,9 @@ def _pages(folder: Path, experiment: Experiment, most: int) -> list[tuple[str, s
             del held[max(held)]
     found = []
     order = {label: place for place, label in enumerate(experiment.columns)}
-    for at in sorted(held):
-        listed = sorted(held[at], key=lambda record: order[record["system"]])
-        address = f"questions/{experiment.name}-{at}.html"
+    for index in sorted(held):
+        listed = sorted(held[index], key=lambda record: order[record["system"]])
+        address = f"questions/{experiment.name}-{index}.html"
         path = folder / address
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, question_page(listed), sync=False)

@@ -140,7 +140,7 @@ def _bars(values: Sequence[Interval]) -> Any:
 
 
 def _colours(n: int) -> list[str]:
-    return [_COLOURS[at % len(_COLOURS)] for at in range(n)]
+    return [_COLOURS[index % len(_COLOURS)] for index in range(n)]
 
 
 def _saved(figure: Figure, folder: Path, name: str) -> list[Path]:

@@ -40,7 +40,7 @@ _LABELS = ("strinc", "lexical", "cxmi")
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class PublishedResult:
     """One value of a paper's table."""
 
     paper: str
@@ -68,11 +68,11 @@ class Printed:
     """Options of the method that make it this row, where they are not the defaults."""
 
 
-def printed_for(settings: RunSettings, system: System) -> list[Printed]:
+def published_for(settings: RunSettings, system: System) -> list[PublishedResult]:
     """Return what is printed for this data set and method, under options that match in name."""
     return [
         one
-        for one in all_printed()
+        for one in all_published()
         if one.dataset == settings.dataset_name
         and one.method == system.method
         and _same_row(one, _variant(system))
@@ -81,12 +81,14 @@ def printed_for(settings: RunSettings, system: System) -> list[Printed]:
     ]
 
 
-def differences(one: Printed, settings: RunSettings, system: System, n: int) -> list[str]:
+def differences(one: PublishedResult, settings: RunSettings, system: System, n: int) -> list[str]:
     """Say in what our setting differs from the printed one."""
     return list(_differences(one, settings, system, n))
 
 
-def _differences(one: Printed, settings: RunSettings, system: System, n: int) -> Iterator[str]:
+def _differences(
+    one: PublishedResult, settings: RunSettings, system: System, n: int
+) -> Iterator[str]:
     ours = settings.models["answer"]
     if _plain(one.model) not in _plain(ours):
         yield f"model {one.model}, here {ours}"
@@ -128,7 +130,9 @@ def _gold_differences(settings: RunSettings) -> Iterator[str]:
         yield "gold passages taken out here"
 
 
-def _training_differences(one: Printed, settings: RunSettings, system: System) -> Iterator[str]:
+def _training_differences(
+    one: PublishedResult, settings: RunSettings, system: System
+) -> Iterator[str]:
     here = {role: "trained" for role, spec in settings.models.items() if spec in settings.parts} | {
         "generator": "trained" if settings.models["answer"] in settings.parts else "untrained"
     }
@@ -160,7 +164,7 @@ def _other_options(system: System) -> list[str]:
     ]
 
 
-def _same_row(one: Printed, variant: Mapping[str, Any]) -> bool:
+def _same_row(one: PublishedResult, variant: Mapping[str, Any]) -> bool:
     """Say whether options make a row; a trained filter stands in any row of its kind."""
     printed = dict(one.options)
     if variant.get("filter") == "own":
@@ -169,13 +173,13 @@ def _same_row(one: Printed, variant: Mapping[str, Any]) -> bool:
 
 
 @cache
-def all_printed() -> tuple[Printed, ...]:
+def all_published() -> tuple[PublishedResult, ...]:
     """Return every printed value that is kept."""
-    text = (resources.files(__package__) / "printed.txt").read_text("utf-8")
+    text = (resources.files(__package__) / "published.txt").read_text("utf-8")
     return tuple(_read(text))
 
 
-def _read(text: str) -> Iterator[Printed]:
+def _read(text: str) -> Iterator[PublishedResult]:
     """Read the tables: `@` lines set what the rows below share, `|` parts the cells of a row."""
     shared: dict[str, str] = {}
     for line in text.splitlines():
@@ -188,7 +192,7 @@ def _read(text: str) -> Iterator[Printed]:
             yield from _row(line, shared)
 
 
-def _row(line: str, shared: Mapping[str, str]) -> Iterator[Printed]:
+def _row(line: str, shared: Mapping[str, str]) -> Iterator[PublishedResult]:
     name, row, *cells = [cell.strip() for cell in line.split("|")]
     method, _, inside = name.rstrip("]").partition("[")
     options = dict(part.split("=") for part in inside.split(",") if part)
@@ -196,7 +200,7 @@ def _row(line: str, shared: Mapping[str, str]) -> Iterator[Printed]:
     values = " ".join(cells).split()
     for (datasets, metric), value in zip(columns, values, strict=True):
         for dataset in datasets.split("+") if value != "-" else ():
-            yield Printed(
+            yield PublishedResult(
                 paper=shared["paper"],
                 table=shared["table"],
                 dataset=dataset,
@@ -247,16 +251,16 @@ def _plain(text: str) -> str:
 _COSTS = {"api_calls": "#API"}
 
 
-def printed_table(experiment: Experiment) -> Table | None:
+def published_table(experiment: Experiment) -> Table | None:
     """Return the papers' printed values beside ours, with all that differs."""
     rows = []
     for column in experiment.columns.values():
-        found: dict[tuple[str, ...], list[Printed]] = {}
-        for one in printed_for(experiment.settings, column.system):
+        found: dict[tuple[str, ...], list[PublishedResult]] = {}
+        for one in published_for(experiment.settings, column.system):
             if _ours(column, one.metric) is not None:
                 key = (one.paper, one.table, one.row, one.model, one.corpus)
                 found.setdefault(key, []).append(one)
-        rows += [_printed_row(column, listed, experiment) for listed in found.values()]
+        rows += [_published_row(column, listed, experiment) for listed in found.values()]
     if not rows:
         return None
     head = ["method", "ours", "printed", "source", "differs in"]
@@ -267,7 +271,9 @@ def printed_table(experiment: Experiment) -> Table | None:
     return Table("Beside the papers", head, rows, remarks)
 
 
-def _printed_row(column: Column, listed: Sequence[Printed], experiment: Experiment) -> list[str]:
+def _published_row(
+    column: Column, listed: Sequence[PublishedResult], experiment: Experiment
+) -> list[str]:
     """Return one row of a paper's table beside ours, all its metrics in one cell."""
     first = listed[0]
     ours = [values for one in listed if (values := _ours(column, one.metric)) is not None]

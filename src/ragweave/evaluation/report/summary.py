@@ -36,14 +36,14 @@ from ragweave.evaluation.runs.settings import RunSettings, System
 class Values:
     """One value a question: the questions' positions in the data set, and the values."""
 
-    at: array[int] = field(default_factory=lambda: array("q"))
+    index: array[int] = field(default_factory=lambda: array("q"))
     values: array[float] = field(default_factory=lambda: array("d"))
     aggregate: Callable[[Sequence[float]], float] | None = None
     """Makes one number of the values; None: their mean."""
 
-    def add(self, at: int, value: float) -> None:
+    def add(self, index: int, value: float) -> None:
         """Take a question in."""
-        self.at.append(at)
+        self.index.append(index)
         self.values.append(value)
 
     @property
@@ -111,27 +111,27 @@ class Column:
             return
         self.answered += 1
         self.scorings.add(record["scoring"])
-        at, usage = record["at"], record["usage"]
+        index, usage = record["at"], record["usage"]
         for name, value in record["scores"].items():
             if name not in self.scores:
                 self.scores[name] = Values(aggregate=_aggregate(name))
-            self.scores[name].add(at, value)
+            self.scores[name].add(index, value)
         self._add_costs(record)
         if "gold_found" in record:  # runs of 0.1.0 and before don't say it
             self._add_gold(record["gold_found"])
         for node, taken in record.get("node_seconds", {}).items():
             for name, value in taken.items():
-                self.nodes.setdefault(node, {}).setdefault(name, Values()).add(at, value)
+                self.nodes.setdefault(node, {}).setdefault(name, Values()).add(index, value)
         self.estimated = self.estimated or bool(usage["estimated"])
         self.by_role.add({"paid": usage["by_role"], "cached": {}})
 
     def _add_costs(self, record: Record) -> None:
-        at, usage = record["at"], record["usage"]
+        index, usage = record["at"], record["usage"]
         large = usage["by_role"].get("answer", {}).get("calls", 0)
         costs = {**usage, "api_calls": large, "seconds": record["seconds"], "cost": record["cost"]}
         for name in COSTS:
             if costs[name] is not None:
-                self.costs.setdefault(name, Values()).add(at, costs[name])
+                self.costs.setdefault(name, Values()).add(index, costs[name])
 
     def _add_gold(self, found: Mapping[str, int]) -> None:
         for name, count in {**found, "without": int(not found["known"])}.items():
@@ -208,9 +208,11 @@ def records(experiment: Experiment) -> Iterator[Record]:
 
 def paired(one: Values, other: Values) -> Comparison | None:
     """Compare two systems on the questions that both answered; None where there are none."""
-    values = dict(zip(other.at, other.values, strict=True))
+    values = dict(zip(other.index, other.values, strict=True))
     both = [
-        (value, values[at]) for at, value in zip(one.at, one.values, strict=True) if at in values
+        (value, values[index])
+        for index, value in zip(one.index, one.values, strict=True)
+        if index in values
     ]
     if not both:
         return None
@@ -243,12 +245,12 @@ def pairs(columns: Iterable[Column], score: str) -> list[Pair]:
 
 def holm(ps: Sequence[float]) -> list[float]:
     """Correct p-values for their number (Holm 1979), in their order."""
-    order = sorted(range(len(ps)), key=lambda at: ps[at])
+    order = sorted(range(len(ps)), key=lambda index: ps[index])
     found = [1.0] * len(ps)
     largest = 0.0
-    for place, at in enumerate(order):
-        largest = max(largest, min(1.0, ps[at] * (len(ps) - place)))
-        found[at] = largest
+    for place, index in enumerate(order):
+        largest = max(largest, min(1.0, ps[index] * (len(ps) - place)))
+        found[index] = largest
     return found
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from ragweave.evaluation.metrics import Comparison, Interval, MetricInfo, bootstrap
-from ragweave.evaluation.report.published import printed_table
+from ragweave.evaluation.report.published import published_table
 from ragweave.evaluation.report.summary import Column, Experiment, Table, holm, paired, pairs
 
 
@@ -107,14 +107,14 @@ def best_of_table(experiment: Experiment) -> Table | None:
 def best_of(columns: Sequence[Column], score: str) -> Interval | None:
     """Return the mean of each question's best score; None where no question has all."""
     tables: list[Mapping[int, float]] = [
-        dict(zip(values.at, values.values, strict=True))
+        dict(zip(values.index, values.values, strict=True))
         for column in columns
         if (values := column.scores.get(score)) is not None
     ]
     if not tables:
         return None
     shared = set.intersection(*map(set, tables))
-    best = [max(table[at] for table in tables) for at in sorted(shared)]
+    best = [max(table[index] for table in tables) for index in sorted(shared)]
     return bootstrap(best) if best else None
 
 
@@ -150,7 +150,7 @@ def tables_of(experiment: Experiment) -> list[Table]:
         roles_table(experiment),
         nodes_table(experiment),
         pairs_table(experiment),
-        printed_table(experiment),
+        published_table(experiment),
     ]
     return [table for table in found if table is not None and table.rows]
 

@@ -1,9 +1,8 @@
-"""The call broker that every model call of a run passes: replays, cache, journal, ledger.
+"""The call broker of a run: every model call passes it, and is replayed, cached, kept and counted.
 
-A reply that an earlier process of the run had paid for is replayed where the graph asks for it
-again. The checkpoints alone would not do: a node may make several calls before it ends.
-
-A chat model whose calls pass a run's call broker.
+A reply that an earlier process of the run paid for is replayed where the graph makes the same call
+again. Checkpoints alone are not enough: a node may make several calls before it ends. A
+`MeteredModel` is a chat model whose calls go through the broker.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from langchain_core.runnables.base import RunnableBinding
 from pydantic import Field
 
 from ragweave.evaluation.runs.calls import (
-    Asked,
     Ledger,
+    ModelCall,
     ReplyCache,
-    asked,
     dump,
     load,
+    model_call,
     temperature_of,
     tokens_of,
 )
@@ -34,36 +33,36 @@ from ragweave.tools.models import ChatModel
 
 _KEEP = "INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?)"
 
-Flight = asyncio.Future[BaseMessage | None]
-"""Where others wait for a reply that is on its way; None: the call failed."""
+PendingReply = asyncio.Future[BaseMessage | None]
+"""A reply under way, which other callers of the same prompt await; None: the call failed."""
 
 
 @dataclass(slots=True)
-class Ticket:
-    """A call under way: answered already, or to be made by whoever holds it."""
+class PendingCall:
+    """A call under way: answered from what is kept, or else to be made by its caller."""
 
-    asked: Asked
+    call: ModelCall
     reply: BaseMessage | None = None
-    flight: Flight | None = None
+    shared_reply: PendingReply | None = None
 
 
 @dataclass
 class CallBroker:
-    """What a run knows about its model calls."""
+    """Answers a run's model calls from what is kept, and keeps and counts new replies."""
 
     recorder: Recorder
     state: sqlite3.Connection
     cache: ReplyCache | None = None
     total: Ledger = field(default_factory=Ledger)
-    """Of the questions that this process took up, all together."""
+    """Calls and tokens of all questions that this process worked on."""
     paid: set[str] = field(default_factory=set)
-    """Threads that got a reply since their last checkpoint."""
+    """Threads that received a reply since their last checkpoint."""
     _ledgers: dict[str, Ledger] = field(default_factory=dict)
-    _replays: dict[str, dict[str, str]] = field(default_factory=dict)
-    _flights: dict[str, Flight] = field(default_factory=dict)
+    _replies: dict[str, dict[str, str]] = field(default_factory=dict)
+    _pending: dict[str, PendingReply] = field(default_factory=dict)
 
     def begin(self, thread: str, *, unfinished: bool) -> None:
-        """Open a question's ledger, and fetch what an earlier process had and paid for it."""
+        """Open a question's ledger, and load the replies that an earlier process kept for it."""
         self._ledgers[thread] = Ledger()
         if not unfinished:
             return
@@ -72,80 +71,83 @@ class CallBroker:
             "WHERE thread = ?",
             (thread,),
         )
-        replays = self._replays[thread] = {}
-        for call, paid, role, given, made, message in rows:
-            replays[call] = message
+        replies = self._replies[thread] = {}
+        for name, paid, role, given, made, message in rows:
+            replies[name] = message
             tokens: Tokens = {"calls": 1, "input_tokens": given, "output_tokens": made}
             self._count(thread, role, tokens, paid=bool(paid))
 
     def end(self, thread: str) -> Ledger:
         """Close a question's ledger and return it."""
-        self._replays.pop(thread, None)
+        self._replies.pop(thread, None)
         self.paid.discard(thread)
         return self._ledgers.pop(thread)
 
-    async def open(self, asked: Asked) -> Ticket:
-        """Return a ticket with the reply, where it is had already, or one to call with."""
-        kept = self._replays.get(asked.thread, {}).get(asked.place)
+    async def open(self, call: ModelCall) -> PendingCall:
+        """Return a pending call, with its reply where one is kept already."""
+        kept = self._replies.get(call.thread, {}).get(call.position)
         if kept is not None:
-            return Ticket(asked, load(kept))
+            return PendingCall(call, load(kept))
         if self.cache is None:
-            return Ticket(asked)
-        return await self._cached(asked, self.cache)
+            return PendingCall(call)
+        return await self._cached(call, self.cache)
 
-    async def close(self, ticket: Ticket, message: BaseMessage) -> None:
-        """Take a call's reply: count it, keep it durably, hand it to those who wait for it."""
+    async def close(self, pending: PendingCall, message: BaseMessage) -> None:
+        """Take a call's reply: count it, keep it durably, pass it to those who wait for it."""
         text = dump(message)
-        await self._keep(ticket.asked, message, text, paid=True)
+        await self._keep(pending.call, message, text, paid=True)
         if self.cache is not None:
-            self.cache.put(ticket.asked.reply, ticket.asked.spec, text)
-        self._land(ticket, message)
+            self.cache.put(pending.call.key, pending.call.spec, text)
+        self._resolve(pending, message)
 
-    def fail(self, ticket: Ticket) -> None:
-        """Take note that a call failed: another that waits for its reply makes it then."""
-        self._land(ticket, None)
+    def fail(self, pending: PendingCall) -> None:
+        """Note that a call failed: one of those who wait for its reply then makes the call."""
+        self._resolve(pending, None)
 
-    async def _cached(self, asked: Asked, cache: ReplyCache) -> Ticket:
-        while (flight := self._flights.get(asked.reply)) is not None:
-            message = await asyncio.shield(flight)
+    async def _cached(self, call: ModelCall, cache: ReplyCache) -> PendingCall:
+        while (shared_reply := self._pending.get(call.key)) is not None:
+            message = await asyncio.shield(shared_reply)
             if message is not None:
-                return await self._hit(asked, message)
-        kept = cache.get(asked.reply)
+                return await self._hit(call, message)
+        kept = cache.get(call.key)
         if kept is not None:
-            return await self._hit(asked, load(kept))
-        mine: Flight = asyncio.get_running_loop().create_future()
-        self._flights[asked.reply] = mine
-        return Ticket(asked, flight=mine)
+            return await self._hit(call, load(kept))
+        mine: PendingReply = asyncio.get_running_loop().create_future()
+        self._pending[call.key] = mine
+        return PendingCall(call, shared_reply=mine)
 
-    async def _hit(self, asked: Asked, message: BaseMessage) -> Ticket:
-        await self._keep(asked, message, dump(message), paid=False)
-        return Ticket(asked, message)
+    async def _hit(self, call: ModelCall, message: BaseMessage) -> PendingCall:
+        await self._keep(call, message, dump(message), paid=False)
+        return PendingCall(call, message)
 
-    async def _keep(self, asked: Asked, message: BaseMessage, text: str, *, paid: bool) -> None:
-        tokens = tokens_of(message, asked.messages)
-        self._count(asked.thread, asked.role, tokens, paid=paid)
-        counts = (int(paid), asked.role, tokens["input_tokens"], tokens["output_tokens"])
-        await self.recorder.write(asked.thread, _KEEP, [(asked.thread, asked.place, *counts, text)])
-        self.paid.add(asked.thread)
+    async def _keep(self, call: ModelCall, message: BaseMessage, text: str, *, paid: bool) -> None:
+        tokens = tokens_of(message, call.messages)
+        self._count(call.thread, call.role, tokens, paid=paid)
+        counts = (int(paid), call.role, tokens["input_tokens"], tokens["output_tokens"])
+        await self.recorder.write(call.thread, _KEEP, [(call.thread, call.position, *counts, text)])
+        self.paid.add(call.thread)
 
     def _count(self, thread: str, role: str, tokens: Tokens, *, paid: bool) -> None:
         for ledger in (self.total, self._ledgers[thread]):
             (ledger.pay if paid else ledger.hit)(role, tokens)
 
-    def _land(self, ticket: Ticket, message: BaseMessage | None) -> None:
-        if ticket.flight is not None:
-            self._flights.pop(ticket.asked.reply, None)
-            if not ticket.flight.done():
-                ticket.flight.set_result(message)
+    def _resolve(self, pending: PendingCall, message: BaseMessage | None) -> None:
+        if pending.shared_reply is not None:
+            self._pending.pop(pending.call.key, None)
+            if not pending.shared_reply.done():
+                pending.shared_reply.set_result(message)
 
 
 class MeteredModel(RunnableBinding[Any, BaseMessage]):
-    """A binding, so that what is asked of the model behind it (its context) still finds it."""
+    """A chat model whose calls go through a run's call broker.
+
+    It is a binding, so that the model behind it (its context size, its name) is still found.
+    """
 
     broker: Any = Field(exclude=True)
     """The run's `CallBroker`."""
     spec: str
-    """What the model is called in keys."""
+    """The model's name in the keys of replies."""
     loop: Any = Field(exclude=True)
     """The event loop that the call broker lives on."""
 
@@ -156,15 +158,15 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
         **kwargs: Any,
     ) -> BaseMessage:
         """Call the model, unless the call broker has the reply."""
-        ticket = await self._open(input, config, kwargs)
-        if ticket.reply is not None:
-            return ticket.reply
+        pending = await self._open(input, config, kwargs)
+        if pending.reply is not None:
+            return pending.reply
         try:
             message = await self.bound.ainvoke(input, config, **kwargs)
         except BaseException:
-            self.broker.fail(ticket)
+            self.broker.fail(pending)
             raise
-        await self.broker.close(ticket, message)
+        await self.broker.close(pending, message)
         return message
 
     def invoke(
@@ -174,25 +176,25 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
         **kwargs: Any,
     ) -> BaseMessage:
         """Call a model that has no async methods, in the worker thread that this runs in."""
-        ticket: Ticket = self._wait(self._open(input, config, kwargs))
-        if ticket.reply is not None:
-            return ticket.reply
+        pending: PendingCall = self._wait(self._open(input, config, kwargs))
+        if pending.reply is not None:
+            return pending.reply
         try:
             message: BaseMessage = self.bound.invoke(input, config, **kwargs)
         except BaseException:
-            self.loop.call_soon_threadsafe(self.broker.fail, ticket)
+            self.loop.call_soon_threadsafe(self.broker.fail, pending)
             raise
-        self._wait(self.broker.close(ticket, message))
+        self._wait(self.broker.close(pending, message))
         return message
 
     async def _open(
         self, messages: Any, config: RunnableConfig | None, settings: dict[str, Any]
-    ) -> Ticket:
+    ) -> PendingCall:
         sampled = settings.get("temperature", temperature_of(self.bound)) > 0
         broker: CallBroker = self.broker
         shared = broker.cache is not None
         return await broker.open(
-            asked(self.spec, sampled, messages, config, settings, shared=shared)
+            model_call(self.spec, sampled, messages, config, settings, shared=shared)
         )
 
     def _wait(self, work: Any) -> Any:
@@ -200,7 +202,7 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
 
 
 def metered(model: ChatModel, spec: str, broker: CallBroker) -> MeteredModel:
-    """Return `model` with its calls passed over `broker`; call it on the running event loop."""
+    """Return `model` with its calls routed through `broker`; needs a running event loop."""
     return MeteredModel(
         bound=model, kwargs={}, config={}, broker=broker, spec=spec, loop=asyncio.get_running_loop()
     )

@@ -1,8 +1,8 @@
-"""Model calls as a run sees them: what tells them apart, and what a reply cost.
+"""Model calls of a run: what identifies a call, what it cost, and the cache of replies.
 
-What calls cost: paid for, or had from the cache, by role.
-
-`--cache replies.sqlite`: model replies kept by model, settings and messages, across runs.
+A `ModelCall` carries digests of what identifies it, a `Ledger` counts calls and tokens by role
+(paid for, or answered by the cache), and `ReplyCache` (`--cache replies.sqlite`) keeps replies by
+model, settings and messages across runs.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from ragweave.tools.text.normalize import estimate_message_tokens, estimate_toke
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A call: what is asked, of whom, for what."""
+class ModelCall:
+    """A model call: its prompt, its model, and the question that it is made for."""
 
     spec: str
     """The model's spec string."""
     role: str
     thread: str
-    """The question and system that it is for."""
-    place: str
-    """Digest of where in the graph it stands and what it asks: the same again after a restart."""
-    reply: str
+    """The question and system that it is made for."""
+    position: str
+    """Digest of its place in the graph and its prompt: the same again after a restart."""
+    key: str
     """Digest of model, settings and messages, and for sampled calls of the sample: the same in
     every run."""
     messages: Any
 
 
-def asked(
+def model_call(
     spec: str,
     sampled: bool,
     messages: Any,
@@ -50,7 +50,7 @@ def asked(
     settings: Any,
     *,
     shared: bool = True,
-) -> Asked:
+) -> ModelCall:
     """Return a call with its digests.
 
     Args:
@@ -66,18 +66,18 @@ def asked(
     path = about.get("langgraph_path")
     prompt = [_plain(messages), sorted((str(key), value) for key, value in settings.items())]
     drawn = [node, about.get("ragweave_sample", path)] if sampled else None
-    return Asked(
+    return ModelCall(
         spec=spec,
         role=str(about.get("ragweave_role", "answer")),
         thread=str(((config or {}).get("configurable") or {}).get("thread_id", "")),
-        place=_digest([step, node, path, prompt]),
-        reply=_digest([spec, prompt, drawn]) if shared else "",
+        position=_digest([step, node, path, prompt]),
+        key=_digest([spec, prompt, drawn]) if shared else "",
         messages=messages,
     )
 
 
 def temperature_of(model: object) -> float:
-    """Return the temperature that a model decodes with; 0 where it tells none."""
+    """Return the temperature that a model decodes with; 0 where it has none."""
     return float(getattr(unbound(model), "temperature", None) or 0.0)
 
 
@@ -92,7 +92,7 @@ def load(text: str) -> BaseMessage:
 
 
 def tokens_of(message: BaseMessage, messages: Any) -> Tokens:
-    """Return what a reply to `messages` cost, as reported, or estimated from characters."""
+    """Return the tokens of a reply to `messages`, as reported, or estimated from characters."""
     usage = message.usage_metadata if isinstance(message, AIMessage) else None
     if usage:
         given, made = usage["input_tokens"], usage["output_tokens"]
@@ -188,7 +188,7 @@ class ReplyCache:
         """Open or make the file.
 
         Raises:
-            UsageError: It is something else, or cannot be written.
+            UsageError: The file is something else, or cannot be written.
         """
         self.path = path
         try:

@@ -1,6 +1,6 @@
-"""A run's directory: what belongs to it, and what does not.
+"""A run's directory: its settings (`run.json`), its records (`results.jsonl`), and its lock.
 
-Reading `results.jsonl`: the last word on each question, one at a time.
+Records are read one at a time, so that a run of any size can be read.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ NAME = "results.jsonl"
 
 
 def lines_of(path: Path) -> Iterator[Record]:
-    """Yield the records of a file in the order of writing, retried questions several times.
+    """Yield the records of a file in the order they were written; retried questions come again.
 
     Raises:
         UsageError: A line is damaged; the text names it.
     """
     for line in read_lines(path):
-        yield _of_today(line.record)
+        yield _upgraded(line.record)
 
 
-def _of_today(record: Record) -> Record:
-    """Return a record with `truncated` where an earlier version wrote `stopped`."""
+def _upgraded(record: Record) -> Record:
+    """Return a record with `truncated`, for which earlier versions wrote `stopped`."""
     if "stopped" in record:
         record["truncated"] = bool(record.pop("stopped"))
     return record
@@ -43,7 +43,7 @@ def records_of(paths: Sequence[Path]) -> Iterator[Record]:
     """Yield the last record of each question and system.
 
     Only failed questions are written more than once (a retry follows a failure), so it is enough
-    to remember how many lines of failed ones are still to come.
+    to remember how many more lines each failed question has.
     """
     for path in paths:
         later: dict[tuple[int, str], int] = {}
@@ -62,34 +62,34 @@ def records_of(paths: Sequence[Path]) -> Iterator[Record]:
                 yield record
 
 
-class Done:
+class FinishedQuestions:
     """Which questions a run has finished: a byte for each question and system."""
 
     def __init__(self, labels: Sequence[str], questions: int) -> None:
-        """Make room for `questions` questions by as many systems."""
-        self._labels = {label: at for at, label in enumerate(labels)}
+        """Begin with nothing finished, for `questions` questions and these systems."""
+        self._labels = {label: index for index, label in enumerate(labels)}
         self._marks = bytearray(len(labels) * questions)
 
-    def mark(self, at: int, label: str, *, ok: bool) -> None:
+    def mark(self, index: int, label: str, *, ok: bool) -> None:
         """Note that a question is finished: answered, or recorded as failed."""
-        self._marks[self._place(at, label)] = 1 if ok else 2
+        self._marks[self._place(index, label)] = 1 if ok else 2
 
-    def has(self, at: int, label: str, *, retry_failed: bool) -> bool:
-        """Say whether there is nothing left to do for a question."""
-        mark = self._marks[self._place(at, label)]
+    def has(self, index: int, label: str, *, retry_failed: bool) -> bool:
+        """Return whether there is nothing left to do for a question."""
+        mark = self._marks[self._place(index, label)]
         return mark == 1 or (mark == 2 and not retry_failed)
 
     def count(self) -> tuple[int, int]:
         """Return how many are answered and how many failed."""
         return self._marks.count(1), self._marks.count(2)
 
-    def _place(self, at: int, label: str) -> int:
-        return at * len(self._labels) + self._labels[label]
+    def _place(self, index: int, label: str) -> int:
+        return index * len(self._labels) + self._labels[label]
 
 
 SETTINGS = "run.json"
 PATIENCE = 5.0
-"""Seconds to wait for a run's lock: workers whose parent was killed take a moment to leave."""
+"""Seconds to wait for a run's lock: workers whose parent was killed take a moment to exit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class RunDirectory:
         try:
             values = json.loads(file.read_text("utf-8"))
         except FileNotFoundError as error:
-            raise UsageError(f"{self.path}: is no run (it has no {SETTINGS})") from error
+            raise UsageError(f"{self.path}: is not a run (it has no {SETTINGS})") from error
         except (OSError, ValueError) as error:
             raise UsageError(f"{file}: cannot be read: {error}") from error
         if not isinstance(values, dict) or values.get("format") not in range(1, FORMAT + 1):
@@ -154,7 +154,7 @@ def check_same(directory: RunDirectory, settings: RunSettings) -> None:
     """Check that `settings` are those of the run.
 
     Raises:
-        UsageError: They differ; the text says in what.
+        UsageError: They differ; the text says which.
     """
     theirs = json.loads(json.dumps(directory.settings.plain()))
     ours = json.loads(json.dumps(settings.plain()))
@@ -171,7 +171,7 @@ def check_same(directory: RunDirectory, settings: RunSettings) -> None:
 def _check_versions(
     directory: RunDirectory, theirs: Mapping[str, str], ours: Mapping[str, str]
 ) -> None:
-    """Refuse another ragweave; other packages may move on between two sessions of one run."""
+    """Refuse another version of ragweave; other packages may change between sessions of a run."""
     if theirs.get("ragweave") != ours.get("ragweave"):
         raise UsageError(
             f"{directory.path}: was made by ragweave {theirs.get('ragweave')}, this is "
@@ -181,11 +181,11 @@ def _check_versions(
 
 @contextmanager
 def hold(directory: RunDirectory) -> Iterator[int]:
-    """Hold the one right to go on with a run, and mend the end of its results.
+    """Hold the lock of a run, and repair the end of its results.
 
     Yields:
-        The lock's file descriptor. A child process that inherits it holds the right too, also
-        where its parent was killed.
+        The lock's file descriptor. A child process that inherits it holds the lock too, even
+        after its parent was killed.
 
     Raises:
         UsageError: Another process holds it, or the directory cannot be written.
@@ -196,7 +196,7 @@ def hold(directory: RunDirectory) -> Iterator[int]:
         except LockedError as error:
             who = f" (process {error.holder})" if error.holder else ""
             raise UsageError(
-                f"{directory.path}: another process is at work on this run{who}"
+                f"{directory.path}: another process is working on this run{who}"
             ) from None
         except OSError as error:
             raise UsageError(f"{directory.path}: cannot be written: {error}") from error

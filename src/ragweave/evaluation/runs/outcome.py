@@ -1,7 +1,4 @@
-"""The record of one finished question: what a line of `results.jsonl` holds.
-
-Scores of one answered question, by what its data set asks for.
-"""
+"""The record of a finished question, one line of `results.jsonl`, and the scores in it."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ def scores(
         metrics: What to compute; None: all of ours.
 
     Raises:
-        UsageError: A metric failed, or gave something that is not a number.
+        UsageError: A metric failed, or returned something that is not a number.
     """
     found: dict[str, float] = {}
     for metric in METRICS.ours() if metrics is None else metrics:
@@ -46,20 +43,29 @@ def scores(
             continue
         if not isinstance(value, Real):
             raise UsageError(
-                f"the metric {metric.name!r} must give a number or None, not {value!r}"
+                f"the metric {metric.name!r} must return a number or None, not {value!r}"
             )
         found[metric.name] = float(value)
     return found
 
 
-KEPT = ("queries", "heuristic_answer", "known", "claims", "verdicts", "topic", "augmented", "hops")
-"""Parts of the state that tell what a method did; a record leaves out the empty ones."""
+TRACED = (
+    "queries",
+    "heuristic_answer",
+    "known",
+    "claims",
+    "verdicts",
+    "topic",
+    "augmented",
+    "hops",
+)
+"""Keys of the state that show what a method did; a record leaves out the empty ones."""
 
 Record = dict[str, Any]
 
 
 def answered(
-    at: int,
+    index: int,
     question: Question,
     system: System,
     state: Mapping[str, Any],
@@ -72,11 +78,11 @@ def answered(
     """Return the record of an answered question.
 
     Args:
-        at: The question's position in the data set, from 0.
+        index: The question's index in the data set, from 0.
         question: The question with its gold.
         system: What answered it.
         state: The graph's final state.
-        spent: Calls and tokens paid for, or had from the cache.
+        spent: Calls and tokens paid for, or answered by the cache.
         seconds: Wall time.
         prices: Dollars a million tokens, by role.
         metrics: What is computed; None: all of ours.
@@ -85,7 +91,7 @@ def answered(
     found = [doc for docs in state["retrieved"].values() for doc in docs]
     gold = GoldPassages(question.gold, found)
     return {
-        **_head(at, question, system),
+        **_head(index, question, system),
         "answer": state["answer"],
         "status": state["status"],
         "truncated": state["truncated"],
@@ -98,7 +104,7 @@ def answered(
         "passages": [_passage(doc, gold) for doc in state["passages"]],
         "gold_found": gold.counts([*found, *state["passages"]]),
         "candidates": state["candidates"],
-        "trace": {key: state[key] for key in KEPT if state.get(key)},
+        "trace": {key: state[key] for key in TRACED if state.get(key)},
         "retrieved": {key: [doc.id for doc in docs] for key, docs in state["retrieved"].items()},
         "kept": {key: [doc.id for doc in docs] for key, docs in state["kept"].items()},
         "notes": state["notes"],
@@ -106,7 +112,7 @@ def answered(
 
 
 def failed(
-    at: int,
+    index: int,
     question: Question,
     system: System,
     error: Exception,
@@ -115,10 +121,10 @@ def failed(
     seconds: float,
     prices: Prices,
 ) -> Record:
-    """Return the record of a question that an error kept from its answer."""
+    """Return the record of a question that ended in an error."""
     text = " ".join(str(error).split()) or type(error).__name__
     return {
-        **_head(at, question, system),
+        **_head(index, question, system),
         "error": {"kind": type(error).__name__, "status": status_of(error), "text": text[:500]},
         "scores": {},
         "spent": spent.plain(),
@@ -127,9 +133,9 @@ def failed(
     }
 
 
-def _head(at: int, question: Question, system: System) -> Record:
+def _head(index: int, question: Question, system: System) -> Record:
     return {
-        "at": at,
+        "at": index,
         "id": question.id,
         "system": system.label,
         "question": question.question,

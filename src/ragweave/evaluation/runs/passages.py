@@ -1,6 +1,7 @@
-"""The passages that a question is handed, and the retriever that methods search with.
+"""The retriever that a run's methods search with, and the passages that they are given.
 
-Gold passages put among what was found, or taken out (Liu et al. 2024, section 4.1).
+Gold passages are put among those found, or taken out, as the settings say (Liu et al. 2024,
+section 4.1).
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from ragweave.tools.retrieval.embedding import RerankRetriever
 def with_gold(
     passages: Sequence[Document], question: Question, gold: Gold, seed: int, k: int | None = None
 ) -> list[Document]:
-    """Mark the gold passages among `passages`, and put one in or take them out as asked.
+    """Mark the gold passages among `passages`, and put one in or take them out as `gold` says.
 
-    Where none is among them, the first gold passage takes the place of a passage drawn at random,
-    or stands beside them where they are fewer than `k` (Liu et al. 2024, section 4.1); the same
-    place for the same question and seed.
+    To put one in where none is among them, the first gold passage replaces a passage drawn at
+    random, or is added where they are fewer than `k` (Liu et al. 2024, section 4.1). The place is
+    the same for the same question and seed.
 
     Args:
         passages: What was found, best first.
         question: The question with its gold passages.
-        gold: What is asked.
+        gold: What becomes of gold passages.
         seed: The run's seed.
         k: How many are wanted; None: as many as were found.
     """
@@ -58,7 +59,7 @@ def with_gold(
     return marked
 
 
-class Asked:
+class CurrentQuestion:
     """The question that is being answered, with an index of its own passages."""
 
     def __init__(self, question: Question) -> None:
@@ -71,38 +72,38 @@ class Asked:
         return Bm25Retriever.from_documents(self.question.passages)
 
 
-_ASKED: ContextVar[Asked | None] = ContextVar("ragweave_asked", default=None)
+_CURRENT: ContextVar[CurrentQuestion | None] = ContextVar("ragweave_question", default=None)
 
 
 @contextmanager
-def asking(question: Question) -> Iterator[None]:
-    """Let searches of this context, and of tasks begun in it, belong to `question`."""
-    token = _ASKED.set(Asked(question))
+def question_context(question: Question) -> Iterator[None]:
+    """Make `question` the one that searches of this context, and of its tasks, are made for."""
+    token = _CURRENT.set(CurrentQuestion(question))
     try:
         yield
     finally:
-        _ASKED.reset(token)
+        _CURRENT.reset(token)
 
 
-def _asked() -> Asked:
-    asked = _ASKED.get()
-    if asked is None:
-        raise RuntimeError("no question is being asked here")
-    return asked
+def _current() -> CurrentQuestion:
+    current = _CURRENT.get()
+    if current is None:
+        raise RuntimeError("no question is being answered in this context")
+    return current
 
 
 class OwnPassages(PassageRetriever):
     """Searches the passages that the data set gives with the question, by BM25.
 
-    Those that share no term with the query stand last, in file order, as they would under a
+    Those that share no term with the query come last, in file order, as they would from a
     retriever that scores every passage.
     """
 
     def _find(self, query: str, k: int) -> list[Document]:
-        asked = _asked()
-        found = asked.passages.find(query, k)
-        there = {doc.id for doc in found}
-        rest = [doc for doc in asked.question.passages if doc.id not in there]
+        current = _current()
+        found = current.passages.find(query, k)
+        ids = {doc.id for doc in found}
+        rest = [doc for doc in current.question.passages if doc.id not in ids]
         return [*found, *rest][:k]
 
 
@@ -114,7 +115,7 @@ class GoldRetriever(PassageRetriever):
     seed: int
 
     def _find(self, query: str, k: int) -> list[Document]:
-        question = _asked().question
+        question = _current().question
         spare = len(question.gold) if self.gold == "without" else 0
         while True:
             found = find_with(self.base, query, k + spare)
@@ -128,8 +129,8 @@ def retriever_for(settings: RunSettings, dataset: Dataset) -> PassageRetriever |
     """Return the retriever of a run, or None where methods have nothing to search.
 
     Raises:
-        UsageError: The data set's file holds no passages, the knowledge base is missing or has
-            changed since the run began, or the retriever needs what it has not.
+        UsageError: The data set's file has no passages, the knowledge base is missing or has
+            changed since the run began, or the retriever needs one and there is none.
     """
     if settings.corpus == "kb":
         return _of_knowledge_base(settings)
@@ -148,10 +149,10 @@ def retriever_for(settings: RunSettings, dataset: Dataset) -> PassageRetriever |
     return RerankRetriever.over(found, settings.rerank) if settings.rerank else found
 
 
-def with_gold_as_asked(
+def with_gold_setting(
     retriever: PassageRetriever | None, settings: RunSettings
 ) -> PassageRetriever | None:
-    """Return a retriever that does with gold passages what the settings ask."""
+    """Return a retriever that treats gold passages as the settings say."""
     if retriever is None or settings.gold == "as_found":
         return retriever
     return GoldRetriever(base=retriever, gold=settings.gold, seed=settings.seed)
@@ -161,7 +162,7 @@ def _of_file(settings: RunSettings, dataset: Dataset) -> PassageRetriever:
     documents = dataset.corpus()
     if not documents:
         raise UsageError(
-            f"{settings.dataset}: holds no passages to search; name a knowledge base with --kb"
+            f"{settings.dataset}: has no passages to search; name a knowledge base with --kb"
         )
     return Bm25Retriever.from_documents(documents)
 
@@ -172,14 +173,14 @@ def _of_knowledge_base(settings: RunSettings) -> PassageRetriever:
     if generation != settings.kb_generation:
         raise UsageError(
             f"{settings.kb}: has changed since the run began (generation "
-            f"{settings.kb_generation}, now {generation}); begin a new run"
+            f"{settings.kb_generation}, now {generation}); start a new run"
         )
     reranker = settings.rerank or None
     return base.as_retriever(mode=settings.retriever, reranker=reranker)
 
 
-def handed(question: Question, settings: RunSettings, k: int) -> list[Document] | None:
-    """Return the passages that an input brings, or None where the method retrieves by itself."""
+def given_passages(question: Question, settings: RunSettings, k: int) -> list[Document] | None:
+    """Return the passages that the graph's input carries; None where the method retrieves."""
     if settings.passages != "given":
         return None
     own = list(question.passages)

@@ -1,9 +1,7 @@
-"""Planning a run: its data set read through and checked, its settings written down.
+"""Planning a run: the data set is read through and checked, and the settings are made.
 
-Which questions a model answers without context: those that a study of contexts leaves out.
-
-Source: Liu et al. 2024 (Post-fusion as Fallback), section 4.1: of the development sets, questions
-that can be answered without context are removed.
+A plan may leave out the questions that a model answers without context, as Liu et al. 2024
+(Post-fusion as Fallback, section 4.1) do with the development sets.
 """
 
 from __future__ import annotations
@@ -22,24 +20,24 @@ from ragweave.evaluation.runs.directory import RunDirectory, records_of
 from ragweave.evaluation.runs.settings import (
     RunSettings,
     System,
+    absolute_models,
+    absolute_systems,
     digests,
-    settled_models,
-    settled_systems,
     versions,
 )
 from ragweave.graphs import METHODS
 from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.scorers.specs import absolute_scorer
 
-_RIGHT = ("em", "accuracy", "coverage_em")
+_CORRECTNESS = ("em", "accuracy", "coverage_em")
 
 
 def not_answered_in(run: Path, dataset: Dataset) -> tuple[int, ...]:
-    """Return the positions of the questions that `direct` did not get right in an earlier run.
+    """Return the indices of the questions that `direct` did not answer correctly in another run.
 
     Raises:
-        UsageError: The run is none, is of another data set, asked no question without context, is
-            not complete, or none of its questions is left.
+        UsageError: There is no such run, it is over another data set, has no answers without
+            context, is not complete, or leaves no question.
     """
     directory = RunDirectory(run)
     settings = directory.settings
@@ -53,12 +51,12 @@ def not_answered_in(run: Path, dataset: Dataset) -> tuple[int, ...]:
     }
     if len(right) < settings.planned:
         raise UsageError(
-            f"{run}: {len(right)} of {settings.planned} questions are answered by {label}: finish "
-            f"it first with `ragweave eval --resume {run}`"
+            f"{run}: {label} has answered {len(right)} of {settings.planned} questions: finish the "
+            f"run first with `ragweave eval --resume {run}`"
         )
-    left = tuple(sorted(at for at, said in right.items() if not said))
+    left = tuple(sorted(index for index, said in right.items() if not said))
     if not left:
-        raise UsageError(f"{run}: {label} answered every question: none is left to ask")
+        raise UsageError(f"{run}: {label} answered every question correctly: none is left to ask")
     return left
 
 
@@ -66,14 +64,16 @@ def _without_context(settings: RunSettings, run: Path) -> str:
     for one in settings.systems if settings.passages == "searched" else ():
         if one.method == "direct" and not getattr(one.resolved(), "retrieve", True):
             return one.label
-    raise UsageError(f"{run}: asks no question without context: run --methods direct first")
+    raise UsageError(
+        f"{run}: has no answers without context: evaluate --methods direct first, and name that run"
+    )
 
 
 def _is_right(record: dict[str, Any], run: Path) -> bool:
-    for name in _RIGHT:
+    for name in _CORRECTNESS:
         if name in record["scores"]:
             return bool(record["scores"][name] == 1.0)
-    raise UsageError(f"{run}: its answers are texts, and none of them is simply right or wrong")
+    raise UsageError(f"{run}: its answers are long texts, which are not simply right or wrong")
 
 
 def plan(
@@ -90,7 +90,7 @@ def plan(
     metrics: Sequence[str | Metric] = (),
     **settings: Any,
 ) -> RunSettings:
-    """Return the settings of a new run; reads the data set through once and checks every row.
+    """Return the settings of a new run; reads the data set once and checks every row.
 
     Args:
         spec: The data set's spec (`open_dataset`).
@@ -100,23 +100,26 @@ def plan(
         kb: Folder of a knowledge base to search.
         corpus: Where passages come from; "": the knowledge base where one is named, else the
             file where its questions have passages, else nowhere.
-        passages: `given` hands each question's own passages to every method; labels say so.
+        passages: `given` gives each question's own passages to every method; labels say so.
         gold: What becomes of gold passages.
-        drop_answered: An earlier run with `direct` in it: what that got right is not asked.
+        drop_answered: An earlier run of `direct`: the questions that it answered correctly are
+            left out.
         scorer: Spec of what scores outputs for CXMI (`hf:NAME`); "": the answering model.
         metrics: What is computed, by name or declaration; none: all of ours that apply. A
-            declaration that no package brings is handed to `evaluate` too.
+            declaration of one's own must be passed to `evaluate` too.
         **settings: More of `RunSettings`.
 
     Raises:
-        UsageError: The data set is bad or empty, a setting or trained part is, a metric is unknown,
-            or gold passages are asked for where there are none.
+        UsageError: The data set, a setting or a trained part is bad, a metric is unknown, or gold
+            passages are wanted where there are none.
     """
     dataset = open_dataset(spec)
-    models, systems = settled_models(models), settled_systems(systems)
+    models, systems = absolute_models(models), absolute_systems(systems)
     if passages == "given":
         if corpus not in ("", "given") or kb is not None:
-            raise UsageError("--passages given hands over each question's own: name no corpus")
+            raise UsageError(
+                "--passages given uses each question's own passages: leave out --corpus and --kb"
+            )
         corpus = "given"
         systems = tuple(replace(one, label=f"{one.label} (passages given)") for one in systems)
     where = _corpus(corpus, kb, dataset)
@@ -145,9 +148,9 @@ def plan(
 
 
 def _check_passages(settings: RunSettings, dataset: Dataset) -> None:
-    """Refuse what would silently do nothing."""
+    """Refuse settings that would silently do nothing."""
     if settings.corpus == "given" and not any(one.passages for one in dataset):
-        raise UsageError(f"{settings.dataset}: its questions come without passages to be given")
+        raise UsageError(f"{settings.dataset}: its questions have no passages of their own to give")
     if settings.gold == "as_found":
         _check_orders(settings)
         return
@@ -155,13 +158,13 @@ def _check_passages(settings: RunSettings, dataset: Dataset) -> None:
         raise UsageError(f"--gold {settings.gold} needs passages to search: name --kb or --corpus")
     if not settings.gold_questions:
         raise UsageError(
-            f"--gold {settings.gold}: no question of {settings.dataset} names a gold passage; take "
-            "a file that does, such as DPR's (positive_ctxs), or leave --gold out"
+            f"--gold {settings.gold}: no question of {settings.dataset} has a gold passage; use a "
+            "file that marks them, such as DPR's (positive_ctxs), or leave out --gold"
         )
 
 
 def _packages(systems: Sequence[System], metrics: Sequence[str | Metric]) -> dict[str, str]:
-    """Return the versions of the packages that bring the methods and metrics, but for ours."""
+    """Return the versions of the other packages that the methods and metrics come from."""
     listed = [METHODS.package(one.method) for one in systems]
     listed += [METRICS.package(one) for one in metrics if isinstance(one, str)]
     named = [one.rpartition(" ") for one in listed]
@@ -174,7 +177,7 @@ def _check_orders(settings: RunSettings) -> None:
         order = one.resolved().order
         if order.startswith("gold_") and settings.corpus in ("file", "kb"):
             raise UsageError(
-                f"{one.label}: order={order} needs gold passages marked: --gold marked"
+                f"{one.label}: order={order} needs marked gold passages: add --gold marked"
             )
 
 

@@ -1,7 +1,4 @@
-"""Where a run stands: counts, running scores, what was spent, how long it will take.
-
-How a session goes on with a run, and what it may spend.
-"""
+"""How a run is worked on (`RunConfig`), how far it has come (`Progress`), and its `Budget`."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ class Progress:
     _sums: dict[str, tuple[str, float, int]] = field(default_factory=dict)
 
     def add(self, record: Record, *, fresh: bool = True) -> None:
-        """Take a record in; `fresh` unless it was read back from an earlier session."""
+        """Count a record; `fresh` unless it was read back from an earlier session."""
         self.fresh += fresh
         self.spent.add(record["spent"])
         self.cost += record["cost"] or 0.0
@@ -65,7 +62,7 @@ class Progress:
 
     @property
     def eta(self) -> float | None:
-        """Seconds that are left at this session's pace; None before the first result."""
+        """Seconds left at this session's pace; None before the first result."""
         if not self.fresh:
             return None
         pace = (time.monotonic() - self.started) / self.fresh
@@ -74,14 +71,14 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """How a session goes on with a run; none of it bears on the results."""
+    """How a session works on a run; none of it affects the results."""
 
     concurrency: int = 16
     """Questions × systems in flight at once."""
     cache: Path | None = None
     """File of replies that runs share."""
     budget_tokens: int | None = None
-    """Tokens paid for, all sessions of the run together, from which on no question is begun."""
+    """Tokens paid for in all sessions of the run; once they are reached, no question is begun."""
     budget_usd: float | None = None
     """The same in US dollars, by the run's prices."""
     retry_failed: bool = False
@@ -105,14 +102,14 @@ class RunConfig:
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> RunConfig:
-        """Read what `plain` made."""
+        """Read what `plain` returned."""
         cache = values["cache"]
         return cls(**{**values, "cache": None if cache is None else Path(cache)})
 
 
 @dataclass
 class Budget:
-    """The budgets: what was spent before this session, and since."""
+    """The budgets of a session: what was spent before it, and since."""
 
     config: RunConfig
     settings: RunSettings
@@ -124,8 +121,8 @@ class Budget:
     def __post_init__(self) -> None:
         self._tokens, self._dollars = self.progress.spent.paid_tokens, self.progress.cost
 
-    def spare(self) -> bool:
-        """Say whether another question may begin; those in flight are always finished."""
+    def has_room(self) -> bool:
+        """Return whether another question may begin; those in flight are always finished."""
         tokens, dollars = self.config.budget_tokens, self.config.budget_usd
         if tokens is not None and self._tokens + self.broker.total.paid_tokens >= tokens:
             return False

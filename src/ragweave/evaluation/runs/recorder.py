@@ -1,16 +1,15 @@
-"""Durable writes of a run, many in one: a process's one thread that writes to the run directory.
+"""Durable writes of a run, in batches: one thread a process writes to the run directory.
 
-Results are lines of JSON, brought to the disk (fsync) before anyone is told so. The state of
-unfinished questions (checkpoints, replies) is SQLite; it survives a killed process as soon as it
-is committed, and the loss of power but for its last moments, which then cost some calls again.
-Several processes may write to one directory: they take turns by file locks.
+Results are lines of JSON, on the disk (fsync) before they are reported. The state of unfinished
+questions (checkpoints, replies) is SQLite: once committed it survives a killed process, and a
+power failure except for its last moments, which then cost some calls again. Several processes may
+write to one directory; they take turns by file locks.
 
-LangGraph checkpoints of unfinished questions, written through the run's recorder.
-
-Only the newest checkpoint of a thread is kept: it is for going on, not for going back. One is
-written only after a step that a model was paid in; what a step did before it ended is had again
-from the replies, which the call broker keeps call by call. langgraph-checkpoint-sqlite commits every
-write by itself, which costs more than the graphs' own work when many questions are in flight.
+`RunCheckpoints` is LangGraph's checkpoint saver over the recorder. Only the newest checkpoint of a
+thread is kept, since it serves to resume and not to go back. One is written only after a step in
+which a model was paid; an interrupted step is repeated with the replies that the call broker kept
+call by call. langgraph-checkpoint-sqlite commits every write by itself, which costs more than the
+graphs' own work when many questions are in flight.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from ragweave.tools.journal import Journal
 
 _BATCH = 512
 _PATIENCE = 0.05
-"""Seconds that a checkpoint may wait for what comes after it, which often makes it needless."""
+"""Seconds that a checkpoint may wait for the next one, which often makes it unnecessary."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS checkpoints (
     thread TEXT PRIMARY KEY, id TEXT, kind TEXT, body BLOB, metadata TEXT) WITHOUT ROWID;
@@ -57,7 +56,7 @@ Row = tuple[Any, ...]
 
 
 class RecordingError(RagweaveError):
-    """The run directory cannot be written (disk full, no right); nothing recorded was lost."""
+    """The run directory cannot be written (disk full, no permission); nothing recorded was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class _Job:
 
 
 class Recorder:
-    """Writes what it is given in order, in batches; a context manager."""
+    """Writes what it is given, in order and in batches; a context manager."""
 
     def __init__(self, results: Path, state: Path) -> None:
         """Name the file of results (JSON lines) and of the state (SQLite)."""
@@ -118,8 +117,8 @@ class Recorder:
     def put(self, thread: str, sql: str, make: Callable[[], Row | None]) -> None:
         """Run a statement for the row that `make` returns, soon; don't wait for it.
 
-        It is left out where the thread's next one, or its end, is there before it was written.
-        Should it fail, whatever is waited for next says so.
+        It is skipped where the thread's next row, or its end, arrives before it was written.
+        Should it fail, the next awaited write raises.
         """
         self._jobs.put(_Job(thread, sql=sql, make=make))
 
@@ -138,7 +137,7 @@ class Recorder:
         await self._await(_Job(thread, done, line=line, forget=forget))
 
     def forget(self, thread: str) -> None:
-        """Drop the state of a question that is finished, after all that was given before."""
+        """Drop the state of a finished question, after everything that was given before."""
         self._jobs.put(_Job(thread, forget=True))
 
     async def _await(self, job: _Job) -> None:
@@ -163,7 +162,7 @@ class Recorder:
                 self._loop.call_soon_threadsafe(_settle, jobs, self._error)
 
     def _batch(self) -> list[_Job | None]:
-        """Return what there is to write, once someone waits for any of it or patience ends."""
+        """Return what there is to write, once someone waits for any of it or time is up."""
         batch = [self._jobs.get()]
         until = time.monotonic() + _PATIENCE
         while len(batch) < _BATCH:
@@ -205,13 +204,13 @@ class Recorder:
 
     def _recording_error(self, error: BaseException) -> RecordingError:
         return RecordingError(
-            f"{self._results.path.parent}: cannot be written ({error}); what is recorded stands, "
+            f"{self._results.path.parent}: cannot be written ({error}); what is recorded is kept, "
             "and the run can be resumed once there is room"
         )
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open a run's state, making its tables where there are none."""
+    """Open a run's state, and make its tables if there are none."""
     state = sqlite3.connect(path, check_same_thread=False, timeout=30)
     state.execute("PRAGMA journal_mode = WAL")
     state.execute("PRAGMA synchronous = NORMAL")
@@ -278,7 +277,7 @@ class RunCheckpoints(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Keep a checkpoint in the place of the thread's last one, if a reply came since."""
+        """Replace the thread's last checkpoint, if a reply came since."""
         del new_versions
         thread = str(config["configurable"]["thread_id"])
         if thread in self._paid:
@@ -301,13 +300,13 @@ class RunCheckpoints(BaseCheckpointSaver[int]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Keep nothing: a step that did not end begins anew, its replies replayed."""
+        """Keep nothing: an interrupted step starts again, with its replies replayed."""
 
     def _row(self, thread: str, checkpoint: Checkpoint, metadata: str) -> Row | None:
-        """Return a checkpoint as it is kept, or None where its state cannot be packed.
+        """Return a checkpoint's row, or None where its state cannot be serialized.
 
-        A foreign retriever may leave objects in a passage's metadata. Such a question begins
-        anew, its replies replayed.
+        A foreign retriever may leave objects in a passage's metadata. Such a question starts
+        again, with its replies replayed.
         """
         try:
             kind, body = self.serde.dumps_typed(checkpoint)

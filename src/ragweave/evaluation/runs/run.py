@@ -1,7 +1,4 @@
-"""Evaluating: what a directory has is read back, what is left is answered.
-
-Lighter clients for a run's model servers, for as long as the run sits.
-"""
+"""`evaluate`: read back what a run directory has, answer what is left."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import Metric, chosen_metrics, infos_of
 from ragweave.evaluation.runs.broker import CallBroker, metered
 from ragweave.evaluation.runs.calls import ReplyCache
-from ragweave.evaluation.runs.directory import Done, RunDirectory, hold, lines_of
+from ragweave.evaluation.runs.directory import FinishedQuestions, RunDirectory, hold, lines_of
 from ragweave.evaluation.runs.outcome import Record
-from ragweave.evaluation.runs.passages import retriever_for, with_gold_as_asked
+from ragweave.evaluation.runs.passages import retriever_for, with_gold_setting
 from ragweave.evaluation.runs.progress import Budget, Progress, RunConfig
 from ragweave.evaluation.runs.recorder import Recorder, RunCheckpoints, connect
 from ragweave.evaluation.runs.scorers import open_scorer
-from ragweave.evaluation.runs.settings import RunSettings, check_parts, keyed
+from ragweave.evaluation.runs.settings import RunSettings, cache_name, check_parts
 from ragweave.evaluation.runs.stream import Stream
 from ragweave.graphs import CompiledGraph, build_graph
 from ragweave.tools.models import ChatModel, chat_model
@@ -64,18 +61,18 @@ async def _opened(spec: str, stack: AsyncExitStack) -> ChatModel:
 
 
 OnProgress = Callable[[Progress, Record | None], None]
-"""Called with where the run stands: at its start (no record), then with each record."""
+"""Called with the run's progress: at the start (no record), then with each record."""
 
 _ROLES = {"answer": "model"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """How a session ended."""
+    """What a session of a run came to."""
 
     progress: Progress
     complete: bool
-    """Whether every question is answered or recorded as failed; False: a budget ran out."""
+    """Whether every question is answered or recorded as failed; False: a budget was spent."""
 
 
 async def evaluate(
@@ -95,14 +92,14 @@ async def evaluate(
         models: Chat models by role (as in the settings), in the place of those that the
             settings' specs name.
         retriever: A retriever in the place of the settings'.
-        metrics: Metrics of one's own that no package brings: those that the settings name are
-            found here; where the settings name none, these are computed beside ours.
-        on_progress: Called with where the run stands, at the start and with each result.
+        metrics: Metrics of one's own: those that the settings name are found here; where the
+            settings name none, these are computed besides ours.
+        on_progress: Called with the run's progress, at the start and with each result.
 
     Raises:
-        UsageError: The run cannot go on: its data set has changed, a setting is wrong, another
-            process is at work on it.
-        RecordingError: The directory cannot be written; what is recorded stands.
+        UsageError: The run cannot be resumed: its data set has changed, a setting is wrong, or
+            another process is working on it.
+        RecordingError: The directory cannot be written; what is recorded is kept.
     """
     config = config or RunConfig()
     dataset = checked(directory.settings, config)
@@ -128,9 +125,9 @@ async def answer(
     retriever: PassageRetriever | None = None,
     metrics: Sequence[Metric] = (),
     on_progress: OnProgress = lambda _progress, _record: None,
-    enough: Callable[[], bool] = lambda: False,
+    stop: Callable[[], bool] = lambda: False,
 ) -> RunResult:
-    """Answer what is left of a run, or a worker's part of it; the caller holds the run.
+    """Answer what is left of a run, or of a worker's part of it; the caller holds the lock.
 
     Args:
         directory: The run.
@@ -139,9 +136,9 @@ async def answer(
         part: Which of how many workers this is.
         models: Chat models by role in the place of the settings'.
         retriever: A retriever in the place of the settings'.
-        metrics: Metrics of one's own that no package brings.
-        on_progress: Called with where the run stands, at the start and with each result.
-        enough: Says whether no further question is to be begun.
+        metrics: Metrics of one's own.
+        on_progress: Called with the run's progress, at the start and with each result.
+        stop: Returns whether no further question should begin.
     """
     settings = directory.settings
     computed = chosen_metrics([one.name for one in settings.metrics], metrics)
@@ -149,7 +146,7 @@ async def answer(
     on_progress(progress, None)
     if progress.finished >= progress.planned:
         return RunResult(progress=progress, complete=True)
-    retriever = with_gold_as_asked(retriever or retriever_for(settings, dataset), settings)
+    retriever = with_gold_setting(retriever or retriever_for(settings, dataset), settings)
     scorer = await asyncio.to_thread(open_scorer, settings.scorer)
     async with models_of(settings.models, models or {}) as opened:
         with _broker(directory, config) as broker:
@@ -174,7 +171,7 @@ async def answer(
                 concurrency=config.concurrency,
                 part=part,
                 retry_failed=config.retry_failed,
-                spare=lambda: budget.spare() and not enough(),
+                may_begin=lambda: budget.has_room() and not stop(),
                 on_record=take,
             )
             complete = await stream.run()
@@ -182,7 +179,7 @@ async def answer(
 
 
 def checked(settings: RunSettings, config: RunConfig) -> Dataset:
-    """Return a run's data set, once it is certain that the run can go on.
+    """Return a run's data set, after checking that the run can be resumed.
 
     Raises:
         UsageError: The data set or a trained part has changed, or a dollar budget has no prices.
@@ -190,11 +187,11 @@ def checked(settings: RunSettings, config: RunConfig) -> Dataset:
     settings.check_current()
     check_parts(settings)
     if config.budget_usd is not None and not settings.prices:
-        raise UsageError("--budget-usd needs prices: begin the run with --price INPUT,OUTPUT")
+        raise UsageError("--budget-usd needs prices: start the run with --price INPUT,OUTPUT")
     dataset = open_dataset(settings.dataset)
     if dataset.hash != settings.dataset_hash:
         raise UsageError(
-            f"{settings.dataset}: has changed since the run began; begin a new run in another "
+            f"{settings.dataset}: has changed since the run began; start a new run in another "
             "directory"
         )
     return dataset
@@ -202,19 +199,19 @@ def checked(settings: RunSettings, config: RunConfig) -> Dataset:
 
 def so_far(
     directory: RunDirectory, settings: RunSettings, *, retry_failed: bool
-) -> tuple[Done, Progress]:
-    """Read back what is finished: a line at a time."""
+) -> tuple[FinishedQuestions, Progress]:
+    """Read back what is finished, a line at a time."""
     labels = [one.label for one in settings.systems]
-    done = Done(labels, settings.questions)
+    done = FinishedQuestions(labels, settings.questions)
     progress = Progress(
         planned=settings.planned * len(labels), metrics=tuple(infos_of(settings.metrics))
     )
     for record in lines_of(directory.results):
-        at, label = record["at"], record["system"]
-        if done.has(at, label, retry_failed=False):
+        index, label = record["at"], record["system"]
+        if done.has(index, label, retry_failed=False):
             progress.failed -= 1
         progress.add(record, fresh=False)
-        done.mark(at, label, ok=not record["error"])
+        done.mark(index, label, ok=not record["error"])
     if retry_failed:
         progress.failed = 0
     return done, progress
@@ -222,7 +219,7 @@ def so_far(
 
 @contextlib.contextmanager
 def _broker(directory: RunDirectory, config: RunConfig) -> Iterator[CallBroker]:
-    """Open what a session writes to, and close it again."""
+    """Open the files that a session writes to, and close them afterwards."""
     with contextlib.ExitStack() as stack:
         recorder = stack.enter_context(Recorder(directory.results, directory.state))
         state = stack.enter_context(contextlib.closing(connect(directory.state)))
@@ -232,18 +229,20 @@ def _broker(directory: RunDirectory, config: RunConfig) -> Iterator[CallBroker]:
         yield CallBroker(recorder, state, cache)
 
 
-def _forget_finished(checkpoints: RunCheckpoints, recorder: Recorder, done: Done) -> None:
+def _forget_finished(
+    checkpoints: RunCheckpoints, recorder: Recorder, done: FinishedQuestions
+) -> None:
     """Drop the state of questions that were recorded just before the process ended."""
     for thread in list(checkpoints.unfinished):
-        at, _, label = thread.partition("/")
-        if done.has(int(at), label, retry_failed=True):
+        index, _, label = thread.partition("/")
+        if done.has(int(index), label, retry_failed=True):
             checkpoints.unfinished.discard(thread)
             recorder.forget(thread)
 
 
 def _graphs(
     settings: RunSettings,
-    given: Mapping[str, ChatModel],
+    opened: Mapping[str, ChatModel],
     retriever: PassageRetriever | None,
     scorer: LogprobScorer | None,
     checkpoints: RunCheckpoints,
@@ -251,7 +250,7 @@ def _graphs(
 ) -> dict[str, CompiledGraph]:
     """Build each system's graph; all share the models."""
     models: dict[str, Any] = {
-        _ROLES.get(role, role): metered(given[role], keyed(spec, settings), broker)
+        _ROLES.get(role, role): metered(opened[role], cache_name(spec, settings), broker)
         for role, spec in settings.models.items()
     }
     return {

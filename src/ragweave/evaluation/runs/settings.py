@@ -1,10 +1,8 @@
-"""What fixes a run's results, written down in its directory.
+"""What determines a run's results, and is written down in its directory.
 
-What a run compares: methods with their options, each under a label.
-
-Trained parts of a run: named by absolute path, and told apart by their cards.
-
-A part that was trained anew is another model: a run with it can't go on as it began.
+A `System` is what a run compares: a method with its options, under a label. Trained parts are
+named by absolute path and identified by their model cards: a part that was trained again is
+another model, and a run that began with the old one cannot be resumed.
 """
 
 from __future__ import annotations
@@ -76,19 +74,19 @@ def parse_systems(text: str, shared: Mapping[str, Any] | None = None) -> list[Sy
         shared: Options for each method that has them.
 
     Raises:
-        UsageError: Text that is no such list, an unknown method or option, or a label that comes
-            twice.
+        UsageError: The text is not such a list, a method or option is unknown, or two systems
+            have the same label.
     """
     if text.strip() == "all":
         text = ",".join(METHODS)
     parts = [part.strip() for part in _PART.findall(text) if part.strip()]
     if not parts or ",".join(parts).replace(" ", "") != text.replace(" ", "").strip(","):
-        raise UsageError(f"methods {text!r}: give names with commas between, such as direct,concat")
+        raise UsageError(f"methods {text!r}: give names separated by commas, such as direct,concat")
     found = [_parsed(part, shared or {}) for part in parts]
     labels = [one.label for one in found]
     for label in labels:
         if labels.count(label) > 1:
-            raise UsageError(f"methods: {label!r} comes twice")
+            raise UsageError(f"methods: {label!r} is listed twice")
     for name in shared or {}:
         if not any(name in one.options for one in found):
             raise UsageError(f"none of these methods has an option {name!r}")
@@ -119,9 +117,9 @@ FORMAT = 2
 Corpus = Literal["file", "kb", "given", "none"]
 """Where passages come from.
 
-* `file`: all passages of the data set's file, under BM25 in memory.
+* `file`: all passages of the data set's file, searched with BM25 in memory.
 * `kb`: a knowledge base.
-* `given`: each question's own passages, under BM25 in memory: a corpus of its own.
+* `given`: for each question its own passages alone, searched with BM25 in memory.
 * `none`: nowhere.
 """
 
@@ -129,18 +127,18 @@ Passages = Literal["searched", "given"]
 """How methods get passages.
 
 * `searched`: a method that retrieves searches the corpus, as often as it likes.
-* `given`: each question's own passages, in file order, are handed to every method in the place
-  of retrieval; also to methods that would not retrieve, such as `direct`. Labels say so.
+* `given`: every method is given each question's own passages, in file order, instead of
+  retrieving; so are methods that would not retrieve, such as `direct`. Labels say so.
 """
 
 Gold = Literal["as_found", "marked", "with", "without"]
 """What becomes of gold passages (Liu et al. 2024, section 4).
 
-* `as_found`: what a search finds stays as it is.
+* `as_found`: what a search finds is left as it is.
 * `marked`: gold passages are marked in what each search finds, which the orders `gold_first` and
   `gold_last` need.
-* `with`: the same, and where a search found none, one takes a random place among its passages.
-* `without`: the same, and gold passages are taken out; others follow up.
+* `with`: the same, and where a search found none, one is put at a random place.
+* `without`: the same, and gold passages are replaced by the next ones found.
 """
 
 _PACKAGES = ("ragweave", "langgraph", "langchain-core", "bm25s", "langchain-openai")
@@ -148,7 +146,7 @@ _PACKAGES = ("ragweave", "langgraph", "langchain-core", "bm25s", "langchain-open
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """What two results must share to stand in one run."""
+    """What two results must share to belong to one run."""
 
     dataset: str
     """The data set's spec, its path absolute."""
@@ -169,20 +167,20 @@ class RunSettings:
     rerank: str = ""
     gold: Gold = "as_found"
     gold_questions: int | None = None
-    """Questions in the file that name a gold passage; None: not counted (gold as found)."""
+    """Questions in the file that have a gold passage; None: not counted (gold as found)."""
     scorer: str = ""
     """Spec of what scores outputs for CXMI; "": the answering model where it can."""
     metrics: tuple[MetricInfo, ...] = ()
     """What is computed; empty: all of ours, of which each applies where it can."""
     oracle: bool = False
-    """Whether methods are handed the gold answers: FILCO's filters then are oracles (SILVER)."""
+    """Whether methods are given the gold answers: FILCO's filters then are oracles (SILVER)."""
     seed: int = 0
     limit: int | None = None
     """Only the first so many questions."""
     sample: int | None = None
     """Only a random sample of so many questions, drawn with `seed`."""
     only: tuple[int, ...] | None = None
-    """Positions of the questions that are asked; None: all. `limit` and `sample` are of these."""
+    """Indices of the questions that are asked; None: all. `limit` and `sample` apply to these."""
     shard: tuple[int, int] = (1, 1)
     """Which part of how many: every n-th question, from the i-th."""
     prices: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -199,9 +197,11 @@ class RunSettings:
         for name in ("limit", "sample"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise UsageError(f"--{name} must be a whole number from 1 up, not {value}")
+                raise UsageError(f"--{name} must be at least 1, not {value}")
         if self.limit is not None and self.sample is not None:
-            raise UsageError("give --limit (the first questions) or --sample (random ones)")
+            raise UsageError(
+                "give --limit (the first questions) or --sample (random ones), not both"
+            )
         for name, kinds in (
             ("corpus", Corpus),
             ("passages", Passages),
@@ -244,30 +244,30 @@ class RunSettings:
         }
         only = values.get("only")
         rest["only"] = None if only is None else tuple(only)
-        return cls(**rest | _of_today(rest))
+        return cls(**rest | _upgraded(rest))
 
     def check_current(self) -> None:
-        """Check that a run can go on as it began.
+        """Check that a run can be resumed under the settings it began with.
 
         Raises:
-            UsageError: It began in an earlier version, under which its settings meant another thing.
+            UsageError: It began in an earlier version, in which its settings had another meaning.
         """
         if self.format != FORMAT:
             raise UsageError(
-                f"the run began in an earlier version, in which --gold {self.gold} handed passages "
-                "to every method: it can be reported, but not resumed; begin a new run"
+                f"the run began in an earlier version, in which --gold {self.gold} gave passages to "
+                "every method: it can be reported, but not resumed; start a new run"
             )
 
     @property
     def planned(self) -> int:
         """The number of questions of this run and shard."""
-        there = self.questions if self.only is None else len(self.only)
+        asked = self.questions if self.only is None else len(self.only)
         part, parts = self.shard
-        return len(range(part - 1, min(self.limit or self.sample or there, there), parts))
+        return len(range(part - 1, min(self.limit or self.sample or asked, asked), parts))
 
 
-def _of_today(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what settings of format 1 are called today; its gold runs cannot be resumed."""
+def _upgraded(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what settings of format 1 are in today's; its runs with gold cannot be resumed."""
     if values["format"] != 1:
         return {}
     if values["gold"] != "as_found":
@@ -277,7 +277,7 @@ def _of_today(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that bear on results."""
+    """Return the versions of Python and of the packages that affect results."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -293,12 +293,12 @@ def _tuples(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def settled_models(models: Mapping[str, str]) -> dict[str, str]:
+def absolute_models(models: Mapping[str, str]) -> dict[str, str]:
     """Return model specs by role that mean the same in any working directory."""
     return {role: absolute_spec(spec) for role, spec in models.items()}
 
 
-def settled_systems(systems: Sequence[System]) -> tuple[System, ...]:
+def absolute_systems(systems: Sequence[System]) -> tuple[System, ...]:
     """Return systems whose filters mean the same in any working directory."""
     return tuple(
         dataclasses.replace(one, options={**one.options, "filter": absolute_spec(named)})
@@ -309,10 +309,10 @@ def settled_systems(systems: Sequence[System]) -> tuple[System, ...]:
 
 
 def digests(models: Mapping[str, str], systems: Sequence[System]) -> dict[str, str]:
-    """Return, by spec, what tells each part's training from another.
+    """Return by spec the digest that identifies each part's training.
 
     Raises:
-        UsageError: A part is not to be had, unsafe, or trained for another role.
+        UsageError: A part is missing, unsafe, or trained for another role.
     """
     return {spec: part_for(argument, spec) for argument, spec in _parts(models, systems)}
 
@@ -321,18 +321,18 @@ def check_parts(settings: RunSettings) -> None:
     """Check that a run's parts are still those that it began with.
 
     Raises:
-        UsageError: One is gone, or was trained anew.
+        UsageError: One is missing, or was trained again.
     """
     now = digests(settings.models, settings.systems)
     for spec, digest in now.items():
         if settings.parts.get(spec) != digest:
             raise UsageError(
-                f"{spec}: was trained anew since the run began; begin a new run in another directory"
+                f"{spec}: was trained again after the run began; start a new run in another directory"
             )
 
 
-def keyed(spec: str, settings: RunSettings) -> str:
-    """Return what a model is called in keys of replies: of a part, its training too."""
+def cache_name(spec: str, settings: RunSettings) -> str:
+    """Return a model's name in the keys of replies; a trained part's includes its digest."""
     digest = settings.parts.get(spec)
     return f"{spec}#{digest}" if digest else spec
 

@@ -1,6 +1,6 @@
-"""A run as one stream of questions × systems: nothing waits for a batch's slowest.
+"""A run as one stream of questions × systems, so that no question waits for a batch's slowest.
 
-Wall time by node: how long a node was at work, and what its executions add up to.
+Each record also says how long each node worked (`NodeSeconds`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ragweave.datasets import Dataset, Question
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.evaluation.metrics import Metric, Price, Prices
 from ragweave.evaluation.runs.broker import CallBroker
-from ragweave.evaluation.runs.directory import Done
+from ragweave.evaluation.runs.directory import FinishedQuestions
 from ragweave.evaluation.runs.outcome import Record, answered, failed
-from ragweave.evaluation.runs.passages import asking, handed
+from ragweave.evaluation.runs.passages import given_passages, question_context
 from ragweave.evaluation.runs.recorder import Recorder, RecordingError, RunCheckpoints
 from ragweave.evaluation.runs.settings import RunSettings, System
 from ragweave.graphs import CompiledGraph
@@ -32,23 +32,23 @@ class NodeSeconds(TypedDict):
     runs: int
     """Its executions: branches, rounds, tries."""
     elapsed: float
-    """Seconds in which at least one execution was under way: executions side by side count once."""
+    """Seconds in which at least one execution was under way: parallel executions count once."""
     total: float
-    """Seconds of all executions together: executions side by side add up."""
+    """Seconds of all executions together: parallel executions add up."""
 
 
 @dataclass(slots=True)
 class Stopwatch:
-    """Takes in a question's executions; a `Clock` of `ragweave.nodes.step`."""
+    """Records when a question's nodes ran; a `Clock` of `ragweave.nodes.step`."""
 
     _spans: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     def __call__(self, name: str, began: float, ended: float) -> None:
-        """Take an execution in, in seconds of one clock."""
+        """Record an execution, in seconds of one clock."""
         self._spans.setdefault(name, []).append((began, ended))
 
     def plain(self) -> dict[str, NodeSeconds]:
-        """Return what each node took, in the order of their first ends."""
+        """Return what each node took, in the order in which they first ended."""
         return {name: _taken(spans) for name, spans in self._spans.items()}
 
 
@@ -68,7 +68,7 @@ _Job = tuple[int, Question, System]
 
 @dataclass(kw_only=True)
 class Stream:
-    """The parts of a run under way."""
+    """A run under way."""
 
     settings: RunSettings
     dataset: Dataset
@@ -77,22 +77,22 @@ class Stream:
     recorder: Recorder
     checkpoints: RunCheckpoints
     broker: CallBroker
-    done: Done
+    done: FinishedQuestions
     concurrency: int
     metrics: Sequence[Metric] | None = None
     """What is computed; None: all of ours."""
     part: tuple[int, int] = (1, 1)
-    """Which of how many workers this is: every n-th question is its own."""
+    """Which of how many workers this is: every n-th question is its share."""
     retry_failed: bool = False
-    spare: Callable[[], bool] = lambda: True
-    """Whether the budgets have room for another question."""
+    may_begin: Callable[[], bool] = lambda: True
+    """Whether another question may begin."""
     on_record: Callable[[Record], None] = lambda _record: None
     """Called with each record, once it is durable."""
     _prices: Prices = field(init=False)
     _k: Mapping[str, int] = field(init=False)
     """Passages a query, by the systems' labels."""
     _own_type: frozenset[str] = field(init=False)
-    """Labels of the systems whose options say what kind of answer is wanted."""
+    """Labels of the systems whose options set the type of answer."""
 
     def __post_init__(self) -> None:
         """Read the prices and the systems' options."""
@@ -104,18 +104,18 @@ class Stream:
         )
 
     async def run(self) -> bool:
-        """Answer what is left; return whether all is done (False: a budget ran out).
+        """Answer what is left; return whether all is done (False: a budget was spent).
 
         Raises:
-            RagweaveError: The run cannot go on: the directory cannot be written, a setting is
-                wrong, the server refuses. What is recorded stands.
+            RagweaveError: The run has to stop: the directory cannot be written, a setting is
+                wrong, the server refuses. What is recorded is kept.
         """
         return await run_bounded(
             self._jobs(),
             self._one,
             concurrency=self.concurrency,
             finishing=self.concurrency,
-            may_begin=self.spare,
+            may_begin=self.may_begin,
         )
 
     def _jobs(self) -> Iterator[_Job]:
@@ -124,41 +124,41 @@ class Stream:
         if settings.sample is not None:
             drawn = sorted(self.dataset.sample(settings.sample, settings.seed, settings.only))
         own, workers = self.part
-        for place, (at, question) in enumerate(chosen(self.dataset, settings, drawn)):
+        for place, (index, question) in enumerate(chosen(self.dataset, settings, drawn)):
             if place % workers != own - 1:
                 continue
             for system in settings.systems:
-                if not self.done.has(at, system.label, retry_failed=self.retry_failed):
-                    yield at, question, system
+                if not self.done.has(index, system.label, retry_failed=self.retry_failed):
+                    yield index, question, system
 
     async def _one(self, job: _Job, slot: Slot) -> None:
-        at, question, system = job
-        thread = f"{at}/{system.label}"
+        index, question, system = job
+        thread = f"{index}/{system.label}"
         started = time.perf_counter()
         unfinished = thread in self.checkpoints.unfinished
         self.broker.begin(thread, unfinished=unfinished)
         watch = Stopwatch()
         try:
-            with timing(watch), asking(question):
+            with timing(watch), question_context(question):
                 state = await self._state(question, system, thread, unfinished=unfinished)
             slot.leave()  # scoring and recording hold no other question up
         except (RecordingError, UsageError, MissingExtraError):
             raise
         except Exception as error:
-            # Whatever it is, the question's record tells of it, and the run goes on with the others.
+            # Whatever it is, the question's record names it, and the run continues with the others.
             slot.leave()
             if status_of(error) in REFUSED:
                 raise
             seconds = time.perf_counter() - started
             spent = self.broker.end(thread)
             record = failed(
-                at, question, system, error, spent=spent, seconds=seconds, prices=self._prices
+                index, question, system, error, spent=spent, seconds=seconds, prices=self._prices
             )
         else:
             seconds = time.perf_counter() - started
             spent = self.broker.end(thread)
             record = answered(
-                at,
+                index,
                 question,
                 system,
                 state,
@@ -170,13 +170,13 @@ class Stream:
         record["node_seconds"] = watch.plain()
         line = line_of(record, default=str)
         await self.recorder.append(thread, line, forget=record["error"] is None)
-        self.done.mark(at, system.label, ok=record["error"] is None)
+        self.done.mark(index, system.label, ok=record["error"] is None)
         self.on_record(record)
 
     async def _state(
         self, question: Question, system: System, thread: str, *, unfinished: bool
     ) -> Mapping[str, Any]:
-        """Return the final state: by a new run of the graph, or by going on with a checkpoint."""
+        """Return the final state, from the start or from the checkpoint of an earlier process."""
         graph = self.graphs[system.label]
         config: Any = {"configurable": {"thread_id": thread}}
         given: dict[str, Any] | None = None
@@ -197,26 +197,26 @@ class Stream:
         if self.settings.oracle:
             given["gold_answers"] = list(question.answers)
         k = self._k[system.label]
-        passages = handed(question, self.settings, k)
+        passages = given_passages(question, self.settings, k)
         return given if passages is None else {**given, "passages": passages}
 
 
 def chosen(
     dataset: Dataset, settings: RunSettings, drawn: list[int] | None
 ) -> Iterator[tuple[int, Question]]:
-    """Yield the questions of a run with their positions: limit or sample, then the shard."""
+    """Yield the questions of a run with their indices: limit or sample, then the shard."""
     part, parts = settings.shard
     wanted = None if drawn is None else set(drawn)
-    there = None if settings.only is None else set(settings.only)
+    included = None if settings.only is None else set(settings.only)
     asked = taken = 0
-    for at, question in enumerate(dataset):
-        if there is not None and at not in there:
+    for index, question in enumerate(dataset):
+        if included is not None and index not in included:
             continue
         if settings.limit is not None and asked >= settings.limit:
             return
         asked += 1
-        if wanted is not None and at not in wanted:
+        if wanted is not None and index not in wanted:
             continue
         if taken % parts == part - 1:
-            yield at, question
+            yield index, question
         taken += 1

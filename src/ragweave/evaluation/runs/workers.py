@@ -1,12 +1,10 @@
-"""A run by several processes: all cores answer, one process looks on.
+"""A run by several processes, so that all cores are used.
 
-Every worker takes each n-th question and writes to the one run directory itself. So a run that
-was stopped goes on with any number of workers, and what reads a run need not know of them.
+Every worker takes each n-th question and writes to the run directory itself. So a run that was
+stopped can be resumed with any number of workers, and what reads a run need not know of them.
 
-A worker: a process that answers its part of a run for `evaluate_in_workers`.
-
-It reads its task as a line of JSON from standard input and writes what happens as lines of JSON
-to standard output. Where its input ends, it stops: whoever started it is gone.
+A worker reads its task as a line of JSON from standard input and reports as lines of JSON on
+standard output. It stops when its input ends: its parent has exited.
 """
 
 from __future__ import annotations
@@ -34,13 +32,16 @@ from ragweave.evaluation.runs.run import OnProgress, RunResult, answer, checked,
 from ragweave.tools.journal import first_error
 from ragweave.tools.models import status_of
 
-_KEPT = ("at", "id", "system", "spent", "cost", "error", "scoring")
+_STOP = b"stop\n"
+"""Tells a worker to begin no further question."""
+_SENT = ("at", "id", "system", "spent", "cost", "error", "scoring")
+"""Keys of a record that a worker reports."""
 
 
 def main() -> None:
-    """Do the task that standard input names."""
+    """Work on the task that standard input describes."""
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
-    os.dup2(2, 1)  # what a library prints belongs to no protocol
+    os.dup2(2, 1)  # what a library prints must not mix with the reports
     try:
         asyncio.run(_work(output))
     except (BrokenPipeError, asyncio.CancelledError):
@@ -48,22 +49,22 @@ def main() -> None:
 
 
 async def _work(output: IO[str]) -> None:
-    orders = asyncio.StreamReader()
+    commands = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
-    task = json.loads(await orders.readline())
-    enough = asyncio.Event()
-    watch = asyncio.create_task(_watch(orders, enough, asyncio.current_task()))
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    task = json.loads(await commands.readline())
+    stop = asyncio.Event()
+    watch = asyncio.create_task(_watch(commands, stop, asyncio.current_task()))
     try:
-        complete = await _answer(task, output, enough)
-    except Exception as error:  # noqa: BLE001 - handed to the process that waits for it
-        _say(output, {"error": _plain(error)})
+        complete = await _answer(task, output, stop)
+    except Exception as error:  # noqa: BLE001 - passed to the process that waits for it
+        _report(output, {"error": _plain(error)})
     else:
-        _say(output, {"ended": {"complete": complete}})
+        _report(output, {"ended": {"complete": complete}})
     watch.cancel()
 
 
-async def _answer(task: dict[str, Any], output: IO[str], enough: asyncio.Event) -> bool:
+async def _answer(task: dict[str, Any], output: IO[str], stop: asyncio.Event) -> bool:
     directory = RunDirectory(Path(task["directory"]))
     config = RunConfig.from_plain(task["config"])
     part, parts = task["part"]
@@ -73,7 +74,7 @@ async def _answer(task: dict[str, Any], output: IO[str], enough: asyncio.Event) 
         if record is not None:
             primary = primary_metric(record["scoring"], record["scores"], metrics)
             scores = {name: v for name, v in record["scores"].items() if name == primary}
-            _say(output, {"record": {key: record[key] for key in _KEPT} | {"scores": scores}})
+            _report(output, {"record": {key: record[key] for key in _SENT} | {"scores": scores}})
 
     dataset = checked(directory.settings, config)
     result = await answer(
@@ -82,23 +83,23 @@ async def _answer(task: dict[str, Any], output: IO[str], enough: asyncio.Event) 
         dataset,
         part=(part, parts),
         on_progress=on_progress,
-        enough=enough.is_set,
+        stop=stop.is_set,
     )
     return result.complete
 
 
 async def _watch(
-    orders: asyncio.StreamReader, enough: asyncio.Event, work: asyncio.Task[None] | None
+    commands: asyncio.StreamReader, stop: asyncio.Event, work: asyncio.Task[None] | None
 ) -> None:
-    while line := await orders.readline():
-        if line.strip() == b"enough":
-            enough.set()
+    while line := await commands.readline():
+        if line == _STOP:
+            stop.set()
     if work is not None:
         work.cancel()
 
 
 def _plain(error: Exception) -> dict[str, Any]:
-    """Return an error as JSON values; the traceback of one that nobody expected goes along."""
+    """Return an error as JSON values, with the traceback of an unexpected one."""
     status = status_of(error)
     expected = isinstance(error, RagweaveError) or status is not None
     trace = "" if expected else "".join(traceback.format_exception(error))
@@ -106,7 +107,7 @@ def _plain(error: Exception) -> dict[str, Any]:
     return {"kind": type(error).__name__, "text": text, "status": status, "trace": trace}
 
 
-def _say(output: IO[str], event: dict[str, Any]) -> None:
+def _report(output: IO[str], event: dict[str, Any]) -> None:
     output.write(json.dumps(event) + "\n")
 
 
@@ -117,20 +118,16 @@ _KINDS: dict[str, type[RagweaveError]] = {
     "RecordingError": RecordingError,
     "UsageError": UsageError,
 }
-_WORKER = "from ragweave.evaluation.runs.workers import main; main()"
-"""What a worker's interpreter runs."""
-_ENOUGH = b"enough\n"
-"""Tells a worker to begin no further question."""
 _SECONDS_TO_STOP = 15.0
 _LINE = 1 << 20
-"""Longest line that a worker may say, in bytes."""
+"""Longest line of a worker's report, in bytes."""
 
 
 class WorkerError(RagweaveError):
-    """A worker met an error that ends the run, or was killed; what is recorded stands."""
+    """A worker met an error that ends the run, or was killed; what is recorded is kept."""
 
     def __init__(self, text: str, status: int | None = None) -> None:
-        """Keep the HTTP status of a model server's error beside the text."""
+        """Keep the text, and the HTTP status of a model server's error."""
         super().__init__(text)
         self.status_code = status
 
@@ -145,18 +142,18 @@ async def evaluate_in_workers(
     """Answer what is left of a run with several processes.
 
     Models and retriever are those of the settings; each worker opens its own. The concurrency is
-    parted among them. A budget holds over all; what is in flight when it is spent is finished.
+    divided among them. A budget applies to all; what is in flight when it is spent is finished.
 
     Args:
         directory: The run, as `claim_directory` returned it.
         config: Concurrency, cache, budgets, of all workers together.
         workers: How many processes; not more than `config.concurrency` are started.
-        on_progress: Called with where the run stands, at the start and with each result: the parts of
-            its record that the progress counts.
+        on_progress: Called with the run's progress, at the start and with each result: the parts
+            of its record that the progress counts.
 
     Raises:
         UsageError: As `evaluate`; or `workers` is below 1.
-        RecordingError: The directory cannot be written; what is recorded stands.
+        RecordingError: The directory cannot be written; what is recorded is kept.
         WorkerError: A worker was killed, or met an error that ends the run.
     """
     if workers < 1:
@@ -164,7 +161,7 @@ async def evaluate_in_workers(
     config = config or RunConfig()
     workers = min(workers, config.concurrency)
     if workers > 1 and os.name == "nt":
-        raise UsageError("several workers need Linux or macOS: on Windows take --workers 1")
+        raise UsageError("several workers need Linux or macOS: on Windows use --workers 1")
     if workers == 1:
         return await evaluate(directory, config, on_progress=on_progress)
     settings = directory.settings
@@ -174,12 +171,12 @@ async def evaluate_in_workers(
         on_progress(progress, None)
         if progress.finished >= progress.planned:
             return RunResult(progress=progress, complete=True)
-        crew = _Crew(directory, config, workers, lock, progress, on_progress)
-        return RunResult(progress=progress, complete=await crew.work())
+        pool = _WorkerPool(directory, config, workers, lock, progress, on_progress)
+        return RunResult(progress=progress, complete=await pool.work())
 
 
 @dataclass
-class _Crew:
+class _WorkerPool:
     directory: RunDirectory
     config: RunConfig
     workers: int
@@ -200,7 +197,7 @@ class _Crew:
         return all(one.result() for one in found)
 
     async def _follow(self, part: int) -> bool:
-        """Start a worker and take in what it says; return whether its part is complete."""
+        """Start a worker and follow its reports; return whether its part is complete."""
         name = f"worker {part} of {self.workers}"
         async with self._started(part) as process:
             assert process.stdout is not None  # noqa: S101 - a pipe was asked for
@@ -214,7 +211,7 @@ class _Crew:
                     raise _error(name, event["error"])
             code = await process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        raise WorkerError(f"{name} {how}; what is recorded stands, and the run can be resumed")
+        raise WorkerError(f"{name} {how}; what is recorded is kept, and the run can be resumed")
 
     @asynccontextmanager
     async def _started(self, part: int) -> AsyncIterator[Process]:
@@ -225,21 +222,21 @@ class _Crew:
             "config": config.plain(),
             "part": [part, self.workers],
         }
-        places = os.pathsep.join(place for place in sys.path if place)
+        path = os.pathsep.join(place for place in sys.path if place)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-c", _WORKER),
+            *(sys.executable, "-P", "-c", f"from {__name__} import main; main()"),
             stdin=PIPE,
             stdout=PIPE,
             limit=_LINE,
             pass_fds=(self.lock,),
             start_new_session=True,  # Ctrl-C is for this process, which then stops its workers
-            env={**os.environ, "PYTHONPATH": places},
+            env={**os.environ, "PYTHONPATH": path},
         )
         self.running.append(process)
         try:
-            await self._order(process, json.dumps(task).encode() + b"\n")
+            await self._send(process, json.dumps(task).encode() + b"\n")
             if self.spent:
-                await self._order(process, _ENOUGH)
+                await self._send(process, _STOP)
             yield process
         finally:
             self.running.remove(process)
@@ -251,7 +248,7 @@ class _Crew:
         if not self.spent and self._is_spent():
             self.spent = True
             for process in list(self.running):
-                await self._order(process, _ENOUGH)
+                await self._send(process, _STOP)
 
     def _is_spent(self) -> bool:
         tokens, dollars = self.config.budget_tokens, self.config.budget_usd
@@ -259,8 +256,8 @@ class _Crew:
             return True
         return dollars is not None and self.progress.cost >= dollars
 
-    async def _order(self, process: Process, line: bytes) -> None:
-        """Tell a worker; one that has ended already is told nothing."""
+    async def _send(self, process: Process, line: bytes) -> None:
+        """Send a line to a worker, unless it has ended already."""
         assert process.stdin is not None  # noqa: S101 - a pipe was asked for
         with suppress(ConnectionError):
             process.stdin.write(line)
@@ -268,7 +265,7 @@ class _Crew:
 
 
 async def _stop(process: Process) -> None:
-    """End a worker, also where this is cancelled meanwhile: nothing is left behind."""
+    """End a worker, even where this is cancelled meanwhile: nothing is left behind."""
     ending = asyncio.ensure_future(_end(process))
     try:
         await asyncio.shield(ending)
@@ -278,7 +275,7 @@ async def _stop(process: Process) -> None:
 
 
 async def _end(process: Process) -> None:
-    """End a worker's input, so that it leaves by itself; kill it where it does not."""
+    """Close a worker's input, so that it exits by itself; kill it where it does not."""
     assert process.stdin is not None  # noqa: S101 - a pipe was asked for
     process.stdin.close()
     try:

@@ -171,8 +171,8 @@ class _Course(Generic[Item]):
         """Go through the steps that are left."""
         each = _epoch_steps(len(self._lesson.items), self._settings)
         while self.step < self._total:
-            epoch, at = divmod(self.step, each)
-            for batch in list(_batches(self._lesson, epoch))[at:]:
+            epoch, index = divmod(self.step, each)
+            for batch in list(_batches(self._lesson, epoch))[index:]:
                 loss = self._advance(batch)
                 self.step += 1
                 self._watch.step(self.step, self._total, loss)
@@ -242,7 +242,7 @@ def _batches(lesson: Lesson[Item], epoch: int) -> Iterator[list[Item]]:
     draw.shuffle(order)
     if lesson.length is not None:
         spread = [lesson.length(one) * draw.uniform(*_SPREAD) for one in order]
-        order = [order[at] for at in sorted(range(len(order)), key=spread.__getitem__)]
+        order = [order[index] for index in sorted(range(len(order)), key=spread.__getitem__)]
     batches = [order[first : first + size] for first in range(0, len(order), size)]
     if lesson.length is not None:
         draw.shuffle(batches)

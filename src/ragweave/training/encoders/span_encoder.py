@@ -163,7 +163,7 @@ class SpanEncoderRecipe:
                 continue
             for window in reader.read(sheet_of(cast("SilverRow", row), found)).windows:
                 own = sorted({one for one in window.owners if one >= 0})
-                kept = [found[at].span["text"] for at in own if found[at].keep]
+                kept = [found[index].span["text"] for index in own if found[index].keep]
                 shown = f"of {len(own)} sentences keep: {' | '.join(kept) or 'none'}"
                 yield Shown(reader.tokenizer.decode(window.ids), shown)
 

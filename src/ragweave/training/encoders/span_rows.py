@@ -81,7 +81,7 @@ def sheet_of(row: SilverRow, found: Sequence[LabelledSpan]) -> Sheet:
 
 def _example(row: SilverRow, found: Sequence[LabelledSpan], reader: Reader) -> Example:
     read = reader.read(sheet_of(row, found))
-    gold = [at for at, one in enumerate(found) if one.keep]
+    gold = [index for index, one in enumerate(found) if one.keep]
     wanted = [ids for ids in reader.tokens(row["answers"]) if 0 < len(ids) <= _LONGEST]
     measure = (row.get("source") or {}).get("measure")
     return Example(
@@ -107,9 +107,9 @@ def answer_tokens(
 
 def _places(window: Window, wanted: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
     for ids in map(list, wanted):
-        for at, one in enumerate(window.ids):
-            if one == ids[0] and window.ids[at : at + len(ids)] == ids:
-                yield at, len(ids)
+        for index, one in enumerate(window.ids):
+            if one == ids[0] and window.ids[index : index + len(ids)] == ids:
+                yield index, len(ids)
 
 
 _SLACK = 1 - 1e-4
@@ -131,9 +131,9 @@ def span_threshold(
     """
     found = sorted(
         (
-            (relative(scores)[at], 1 / len(gold) / len(logits))
+            (relative(scores)[index], 1 / len(gold) / len(logits))
             for scores, gold in zip(logits, golds, strict=True)
-            for at in gold
+            for index in gold
         ),
         reverse=True,
     )
@@ -185,7 +185,7 @@ def _marked(
     sizes: Sequence[Sequence[int]],
 ) -> list[Marked]:
     return [
-        Marked(relative(scores), [at in set(gold) for at in range(len(scores))], size)
+        Marked(relative(scores), [index in set(gold) for index in range(len(scores))], size)
         for scores, gold, size in zip(logits, golds, sizes, strict=True)
     ]
 

@@ -86,18 +86,18 @@ class LabelJournal:
         """Close the file."""
         self._journal.close()
 
-    def add(self, at: int, data: str, kind: Kind, value: Any) -> None:
+    def add(self, index: int, data: str, kind: Kind, value: Any) -> None:
         """Take down what became of a question: its row, or why there is none."""
-        offset = self._append({"at": at, "data": data, kind: value})
-        self.entries[at] = _entry(kind, offset, data, value)
+        offset = self._append({"at": index, "data": data, kind: value})
+        self.entries[index] = _entry(kind, offset, data, value)
         if kind != "failed":
-            self.replies.pop(at, None)
+            self.replies.pop(index, None)
 
-    def keep(self, at: int, name: str, reply: dict[str, Any]) -> None:
+    def keep(self, index: int, name: str, reply: dict[str, Any]) -> None:
         """Keep a model's reply, so that it is not paid for twice."""
-        self._append({"at": at, "reply": name, "value": reply})
+        self._append({"at": index, "reply": name, "value": reply})
         self.paid = True
-        self.replies.setdefault(at, {})[name] = reply
+        self.replies.setdefault(index, {})[name] = reply
 
     def row(self, entry: Entry) -> dict[str, Any]:
         """Return a made row."""
@@ -128,20 +128,20 @@ class LabelJournal:
             self._journal.clear()
         if message or not begun:
             self._append({"ragweave_labels": FORMAT, "settings": self._settings})
-        for at in [at for at, one in self.entries.items() if one.kind != "failed"]:
-            self.replies.pop(at, None)
+        for index in [index for index, one in self.entries.items() if one.kind != "failed"]:
+            self.replies.pop(index, None)
 
     def _damaged(self, number: int, why: str) -> UsageError:
         return DamagedLineError(self.path, number, why)
 
     def _take(self, line: Any, offset: int, number: int) -> None:
         record = line if isinstance(line, dict) else {}
-        at, name = record.get("at"), record.get("reply")
-        if not isinstance(at, int):
+        index, name = record.get("at"), record.get("reply")
+        if not isinstance(index, int):
             raise self._damaged(number, "no question's position in 'at'")
         if isinstance(name, str) and isinstance(record.get("value"), dict):
             self.paid = True
-            self.replies.setdefault(at, {})[name] = record["value"]
+            self.replies.setdefault(index, {})[name] = record["value"]
             return
         kind = next((one for one in _KINDS if one in record), None)
         data = record.get("data")
@@ -149,7 +149,7 @@ class LabelJournal:
             raise self._damaged(number, "neither a reply nor what became of a question")
         if kind == "made" and not isinstance(record[kind], dict):
             raise self._damaged(number, "no row in 'made'")
-        self.entries[at] = _entry(kind, offset, data, record[kind])
+        self.entries[index] = _entry(kind, offset, data, record[kind])
 
     def _other(self, line: Any) -> str:
         """Return in what the settings of the first line differ; "" where they are the same."""
@@ -261,8 +261,8 @@ def write_out(
         UsageError: No question gave a row.
         TrainingStoppedError: The files cannot be written.
     """
-    made = sorted((at, one) for at, one in journal.entries.items() if one.kind == "made")
-    surplus = labeler.surplus([Mark(at, one.data, one.known) for at, one in made])
+    made = sorted((index, one) for index, one in journal.entries.items() if one.kind == "made")
+    surplus = labeler.surplus([Mark(index, one.data, one.known) for index, one in made])
     counts: dict[str, Counter[str]] = {}
     dropped: Counter[str] = Counter()
     for data, reason, number in _lost(journal, bad, surplus):
@@ -275,8 +275,8 @@ def write_out(
         raise UsageError(f"no question gave a row: {reasons}")
 
     def lines() -> Iterator[bytes]:
-        for at, entry in made:
-            if at in surplus:
+        for index, entry in made:
+            if index in surplus:
                 continue
             row = journal.row(entry)
             here = counts.setdefault(entry.data, Counter())
@@ -314,9 +314,9 @@ def _lost(
     """Yield data set, reason and number of the questions that give no row."""
     for (data, reason), number in bad.items():
         yield data, reason, number
-    for at, entry in journal.entries.items():
-        if at in surplus:
-            yield entry.data, surplus[at], 1
+    for index, entry in journal.entries.items():
+        if index in surplus:
+            yield entry.data, surplus[index], 1
         elif entry.kind != "made":
             yield entry.data, entry.message if entry.kind == "dropped" else "model call failed", 1
 

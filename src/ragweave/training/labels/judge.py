@@ -85,10 +85,10 @@ class JudgeLabeler:
         """Say what is wrong with a row."""
         if self._known and not isinstance(item.row.fields.get(self._known), bool):
             error = str(item.row.error(f"{self._known!r} must be true or false"))
-            return Bad(item.at, item.data, "no label", error)
+            return Bad(item.index, item.data, "no label", error)
         if not self._known and not short_gold(item, self._aliases, self._gold):
             error = str(item.row.error(f"no short gold answers{self._why(item)}"))
-            return Bad(item.at, item.data, "no short gold answers", error)
+            return Bad(item.index, item.data, "no short gold answers", error)
         return self._drafts.check(item)
 
     async def make(self, item: Item, once: Once) -> Made | Dropped:

@@ -67,7 +67,7 @@ class Dropped:
 class Mark:
     """A made row in short, for what is decided over all rows."""
 
-    at: int
+    index: int
     data: str
     known: bool | None
     """The judge's label; None in other kinds of row."""
@@ -113,7 +113,7 @@ def surplus(marks: Sequence[Mark], seed: int) -> frozenset[int]:
     """
     classes: dict[str, dict[bool, list[int]]] = {}
     for mark in marks:
-        classes.setdefault(mark.data, {True: [], False: []})[bool(mark.known)].append(mark.at)
+        classes.setdefault(mark.data, {True: [], False: []})[bool(mark.known)].append(mark.index)
     left_out: set[int] = set()
     for data, sides in sorted(classes.items()):
         smaller, larger = sorted(sides.values(), key=len)

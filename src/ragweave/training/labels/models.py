@@ -201,7 +201,7 @@ class Drafts:
             return None
         found = ", ".join(map(str, item.row.fields))
         error = item.row.error(f"no text in {self._field!r}; found: {found}")
-        return Bad(item.at, item.data, "no draft", str(error))
+        return Bad(item.index, item.data, "no draft", str(error))
 
     async def of(self, item: Item, once: Once) -> str:
         """Return the draft of a question."""

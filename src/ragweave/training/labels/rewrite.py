@@ -176,12 +176,12 @@ class RewriteLabeler:
             error = item.row.error(
                 "holds no annotation (claims and questions): give --teacher MODEL"
             )
-            return Bad(item.at, item.data, "no annotation", str(error))
+            return Bad(item.index, item.data, "no annotation", str(error))
         if self._drafts is not None:
             return self._drafts.check(item)
         if not isinstance(fields.get(draft_field(fields) or ""), str):
             error = item.row.error("no draft beside its claims: name its field with --draft")
-            return Bad(item.at, item.data, "no draft", str(error))
+            return Bad(item.index, item.data, "no draft", str(error))
         return None
 
     async def make(self, item: Item, once: Once) -> Made | Dropped:

@@ -149,7 +149,7 @@ def support(text: str, basis: str) -> float:
 def _units(text: str) -> Iterable[str]:
     for word in words(text):
         if any(ord(char) > 0x2E80 for char in word):
-            yield from (word[at : at + 2] for at in range(max(1, len(word) - 1)))
+            yield from (word[index : index + 2] for index in range(max(1, len(word) - 1)))
         elif word not in _FUNCTION_WORDS and word not in _PRONOUNS:
             yield word.removesuffix("'s").removesuffix("’s")
 

@@ -101,7 +101,7 @@ class Stream:
 
     def _left(self, journal: LabelJournal) -> Iterator[Item]:
         for one in self._read():
-            entry = journal.entries.get(one.at)
+            entry = journal.entries.get(one.index)
             again = entry is None or (entry.kind == "failed" and self.config.retry_failed)
             if again and isinstance(one, Item) and self._bad(one) is None:
                 yield one
@@ -115,7 +115,7 @@ class Stream:
         try:
             return self.labeler.check(one)
         except UsageError as error:
-            return Bad(one.at, one.data, "unreadable", str(error))
+            return Bad(one.index, one.data, "unreadable", str(error))
 
     async def _one(self, item: Item, journal: LabelJournal) -> None:
         try:
@@ -132,9 +132,9 @@ class Stream:
         else:
             self._in_a_row = 0
             if isinstance(made, Made):
-                journal.add(item.at, item.data, "made", self._sourced(item, made))
+                journal.add(item.index, item.data, "made", self._sourced(item, made))
             elif isinstance(made, Dropped):
-                journal.add(item.at, item.data, "dropped", made.reason)
+                journal.add(item.index, item.data, "dropped", made.reason)
         done = len(journal.entries) + self.bad.total()
         self.on_progress(done, self.total, self._failed)
 
@@ -145,7 +145,7 @@ class Stream:
 
     def _fail(self, item: Item, journal: LabelJournal, error: Exception) -> None:
         message = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        journal.add(item.at, item.data, "failed", f"{item.row.where}: {message}")
+        journal.add(item.index, item.data, "failed", f"{item.row.where}: {message}")
         self._failed += 1
         self._in_a_row += 1
         if self._in_a_row >= max(_IN_A_ROW, 2 * self.config.concurrency):
@@ -157,10 +157,10 @@ class Stream:
 
 def _once(item: Item, journal: LabelJournal) -> Once:
     async def once(name: str, make: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-        kept = journal.replies.get(item.at, {}).get(name)
+        kept = journal.replies.get(item.index, {}).get(name)
         if kept is None:
             kept = await make()
-            journal.keep(item.at, name, kept)
+            journal.keep(item.index, name, kept)
         return kept
 
     return once

@@ -174,17 +174,17 @@ class SilverLabeler:
         """Say what is wrong with a row."""
         if not _answers(item):
             error = str(item.row.error("no gold answers"))
-            return Bad(item.at, item.data, "no gold answers", error)
+            return Bad(item.index, item.data, "no gold answers", error)
         if self._passages.own and not (item.question and item.question.passages):
             error = str(item.row.error("no passages: name a knowledge base with --kb"))
-            return Bad(item.at, item.data, "no passages", error)
+            return Bad(item.index, item.data, "no passages", error)
         if self._measure == "gold" and not holds_choice(item):
             error = str(
                 item.row.error(
                     "does not say which sentences people chose: take strinc, lexical or cxmi"
                 )
             )
-            return Bad(item.at, item.data, "no sentences chosen by people", error)
+            return Bad(item.index, item.data, "no sentences chosen by people", error)
         return None
 
     async def make(self, item: Item, once: Once) -> Made | Dropped:

@@ -42,7 +42,7 @@ HUB_SPLIT = "validation"
 class Item:
     """A question of the source."""
 
-    at: int
+    index: int
     """Its position among the source's questions, from 0."""
     id: str
     data: str
@@ -59,7 +59,7 @@ class Item:
 class Bad:
     """A row that cannot be labelled."""
 
-    at: int
+    index: int
     data: str
     reason: str
     """In a few words, the same for all rows of this kind."""
@@ -101,26 +101,26 @@ class Source:
         Raises:
             UsageError: The file cannot be read.
         """
-        at = 0
+        index = 0
         seen: set[bytes] = set()
         for row in self.rows():
-            for one in self._row(row, at, gold=gold):
-                if at == limit:
+            for one in self._row(row, index, gold=gold):
+                if index == limit:
                     return
                 yield self._once(one, seen)
-                at += 1
+                index += 1
 
-    def _row(self, row: Row, at: int, *, gold: bool) -> Iterator[Item | Bad]:
+    def _row(self, row: Row, index: int, *, gold: bool) -> Iterator[Item | Bad]:
         form = next((one for one in self.forms if one.fits(row.fields)), None)
         name = self.name or _name_of(form)
         if form is None:
-            yield self._bare(row, at, name) or Bad(at, name, "no question", self._unread(row))
+            yield self._bare(row, index, name) or Bad(index, name, "no question", self._unread(row))
             return
-        number = at
+        number = index
         try:
             for question in form.read(row):
                 yield Item(
-                    at=number,
+                    index=number,
                     id=question.id,
                     data=name,
                     text=question.question,
@@ -129,16 +129,16 @@ class Source:
                 )
                 number += 1
         except UsageError as error:
-            bare = None if gold or number > at else self._bare(row, at, name)
+            bare = None if gold or number > index else self._bare(row, index, name)
             reason = "no gold answers" if NO_GOLD in str(error) else "unreadable"
             yield bare or Bad(number, name, reason, str(error))
 
-    def _bare(self, row: Row, at: int, name: str) -> Item | None:
+    def _bare(self, row: Row, index: int, name: str) -> Item | None:
         text = row.fields.get(self.settings.get("question", "question"))
         if not isinstance(text, str) or not text.strip():
             return None
         key = row.id(self.settings.get("id", "id"), "_id")
-        return Item(at=at, id=key, data=name, text=text.strip(), row=row, question=None)
+        return Item(index=index, id=key, data=name, text=text.strip(), row=row, question=None)
 
     def _unread(self, row: Row) -> str:
         found = ", ".join(map(str, row.fields)) or "nothing"
@@ -152,7 +152,7 @@ class Source:
         mark = hashlib.blake2b(one.id.encode("utf-8", "replace"), digest_size=12).digest()
         if mark in seen:
             return Bad(
-                one.at, one.data, "id twice", f"{one.row.where}: the id {one.id!r} appears twice"
+                one.index, one.data, "id twice", f"{one.row.where}: the id {one.id!r} appears twice"
             )
         seen.add(mark)
         return one
