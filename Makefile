@@ -14,9 +14,9 @@ QUESTION ?= What does BlendFilter blend?
 help:
 	@echo "make demo       set up, index the bundled articles, answer a question (QUESTION=…)"
 	@echo "make test       set up, run all tests"
-	@echo "make attack     set up, run the long forms of the attacks (hours of CPU on a slow machine)"
-	@echo "make lint       set up, check style, types and import layers"
-	@echo "make sync       set up, write what is generated: README's table, docs, diagrams, langgraph.json"
+	@echo "make attack     set up, run the long forms of the attacks (hours on a slow machine)"
+	@echo "make lint       set up, check style, types, import layers and generated files"
+	@echo "make sync       set up, write the generated files: README's table, docs, diagrams, langgraph.json"
 	@echo "make bench      set up, run every benchmark"
 	@echo "make notebooks  set up, execute every notebook into .demo/notebooks"
 	@echo "make studio     set up, start LangGraph Studio's server (PORT=2024)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from pathlib import Path
 from typing import Any, NotRequired
 
@@ -193,8 +193,12 @@ def _found(visit: Visit) -> str:
         return "; ".join(one["answer"] for one in candidates.values())
     retrieved = update.get("retrieved")
     if isinstance(retrieved, Mapping) and retrieved:
-        return ", ".join(f"{len(docs)} passages for {key}" for key, docs in retrieved.items())
+        return ", ".join(f"{_count(docs)} for {key}" for key, docs in retrieved.items())
     return ""
+
+
+def _count(docs: Sized) -> str:
+    return "1 passage" if len(docs) == 1 else f"{len(docs)} passages"
 
 
 def _passages(update: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:

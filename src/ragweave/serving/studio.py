@@ -1,14 +1,11 @@
-"""What the operator of a server sets beside a method's options, and what of it a run may change.
+"""The methods as LangGraph Studio and the Agent Server serve them: one graph factory for each.
 
-What a remote caller may choose: a question and a method's settings, no file and no model.
+The server calls a method's factory for each run, schema and picture. `langgraph.json` names the
+factories as attributes of this module, those of other packages' methods too.
 
-One graph factory a method: the server calls it for each run, schema and picture.
-
-The environment names the models and the knowledge base; a run's assistant may name other options
-of the method, and no file or model. Files and models are opened in a worker thread, so that the
-server's event loop never waits.
-
-The factories by name, as `langgraph.json` names them: other packages' methods among them.
+The operator's environment names the models and the knowledge base (`Sources`). A remote caller
+chooses a question and the method's settings, but no file and no model. Files and models are opened
+in a worker thread, so that the server's event loop never waits.
 """
 
 from __future__ import annotations
@@ -56,7 +53,7 @@ class Sources:
     trained_filter: str = ""
     """Folder of a trained context filter, for methods that have one; empty: what `filter` names."""
     kb: str = ""
-    """Folder of a knowledge base; empty: the articles that ragweave brings."""
+    """Folder of a knowledge base; empty: the articles that come with ragweave."""
     search: Literal["auto", "bm25", "dense", "hybrid"] = "auto"
     """How the knowledge base is searched."""
 
@@ -100,7 +97,7 @@ OPERATOR = frozenset(
 class ServedGraph(CompiledGraph):
     """A graph as it is served: its schemas show only what a remote caller may choose.
 
-    What he may not choose is refused where he gives it, rather than left out in silence.
+    Anything else that a caller gives is refused, not silently ignored.
     """
 
     def get_input_jsonschema(self, config: RunnableConfig | None = None) -> dict[str, Any]:

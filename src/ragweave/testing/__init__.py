@@ -1,7 +1,6 @@
-"""Contract suites: what a method, a retriever, a metric or a model spec of anyone's must keep.
+"""Contract suites for anyone's methods, retrievers, metrics and model specs.
 
-Subclass one in your tests and pytest runs it; `pytest` itself is all that they need beside
-ragweave.
+Subclass one in your tests and pytest runs it. Besides ragweave they need only `pytest`.
 
     from ragweave.testing import MethodTests
 

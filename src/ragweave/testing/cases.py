@@ -1,8 +1,8 @@
-"""Values of an option other than its default, and settings in which they must show.
+"""What the suites try on a method: passages to ask about, option values, declared costs.
 
-The passages that the suites ask about; nothing in them is true.
-
-Model calls that a method declares, read from its `best` and `worst`: `(1 + k)·p`, `p, and 2 small`.
+`CARDS` are the passages; nothing in them is true. `cases_of` derives, for each option, values other
+than the default and the settings in which they must make a difference. `declared_calls` reads the
+number of model calls from a method's `best` and `worst`, such as `(1 + k)·p` or `p, and 2 small`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The contract of a model spec: what langchain-tests leaves open of a model made from text.
+"""The contract of a model spec: what our graphs need beyond what langchain-tests checks.
 
-langchain-tests' own suites say what a LangChain chat model is; this one says what its spec string,
-its replies and its counts must be for a graph of ours.
+langchain-tests' suites say what a LangChain chat model is; this one says what its spec string, its
+replies and its token counts must be.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Runs of a method under a contract suite: built, asked and recorded the same way each time.
+"""Runs of a method under a contract suite, and which passages their answers were read from.
 
-Which passages an answer was read from, told from the prompts alone.
-
-A passage stands in a prompt where one of its sentences does. A prompt also rests on what the
-replies that it quotes were read from: an intermediate answer, a reasoning, the part of an answer
-that stands already.
+Every run is built, asked and recorded in the same way. Which passages an answer was read from is
+worked out from the prompts alone: a prompt shows a passage if it holds one of its sentences, and it
+also rests on whatever the replies that it quotes were read from, such as an intermediate answer, a
+reasoning, or the part of an answer written so far.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A chat model that follows a script and a retriever over a few passages, both of which keep a record.
+"""A scripted chat model and a retriever over a few passages, both of which keep a record.
 
-The record is made apart from the graph's own ledger: what a method says of its calls, prompts and
-passages is held against it.
+The record is independent of the graph's own ledger, so that what a method reports of its calls,
+prompts and passages can be checked against it.
 """
 
 from __future__ import annotations

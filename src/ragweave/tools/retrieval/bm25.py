@@ -264,7 +264,7 @@ def scored(document: Document, score: float) -> Document:
 class Bm25Retriever(PassageRetriever):
     """Lexical retrieval; passages that share no term with the query are never returned.
 
-    Example:
+    Examples:
         >>> retriever = Bm25Retriever.from_documents([Document("Paris is in France.")], k=1)
         >>> [doc.page_content for doc in retriever.invoke("Where is Paris?")]
         ['Paris is in France.']
