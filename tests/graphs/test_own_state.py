@@ -15,8 +15,8 @@ from tests.scripted import ListRetriever, ScriptedChat, documents
 from ragweave import METHODS, build_graph
 from ragweave.errors import StateError, UsageError
 from ragweave.graphs.build import AnyModel
-from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.fragments import add_begin
+from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.nodes.options import Options
 from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.state import RAGOutput, RAGState
