@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ragweave.cli.record import read_run, to_json
-from ragweave.cli.trace_page import trace_page
+from ragweave.cli.trace import trace_page
 
 ATTACKS = (
     "<script>alert(1)</script>",

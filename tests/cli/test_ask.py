@@ -153,7 +153,7 @@ def test_a_reply_that_is_none_is_one_line(ragweave: Run, reply: BrokenJson | Rep
         assert "empty reply" in done.stdout
     else:
         assert done.returncode == 1
-        assert "no valid reply" in done.stderr or "cannot be read" in done.stderr
+        assert "an invalid reply" in done.stderr or "cannot be read" in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
 
 

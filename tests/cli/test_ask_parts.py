@@ -13,7 +13,7 @@ from tests.evaluation.towns import towns
 from tests.tiny_parts import finish, make_scorer, make_writer
 
 from ragweave.cli.main import app
-from ragweave.cli.roles import by_role, with_named
+from ragweave.cli.options import by_role, with_named
 from ragweave.errors import UsageError
 from ragweave.trained.forms import documents, generator_input
 
@@ -108,8 +108,8 @@ MISTAKES = {
     "newer": (("-o", "judge=newer/"), "has format 9"),
     "unsafe": (("--judge", "unsafe/"), "model.bin may be a pickle"),
     "unknown filter": (("-m", "filco", "-o", "filter=best"), "filter must be one of lexical"),
-    "named twice": (("--judge", "judge/", "-o", "judge=other/"), "judge is named twice"),
-    "no name": (("-o", "judge="), "names no model"),
+    "named twice": (("--judge", "judge/", "-o", "judge=other/"), "judge is given twice"),
+    "no name": (("-o", "judge="), "judge= is empty"),
     "no kind": (("--model", "gpt"), "unknown model 'gpt'"),
 }
 

@@ -35,7 +35,7 @@ def test_label_needed_writes_what_skr_knn_reads(ragweave: Run, tmp_path: Path) -
         "label", "needed", "qa.jsonl", "--out", "t.jsonl", "--draft", "draft", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
-    assert "2 questions, 1 of them need retrieval" in done.stdout
+    assert "2 questions, of which 1 need retrieval" in done.stdout
     made = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text("utf-8").splitlines()]
     assert [one["needed"] for one in made] == [False, True]
 
@@ -43,7 +43,7 @@ def test_label_needed_writes_what_skr_knn_reads(ragweave: Run, tmp_path: Path) -
 @pytest.mark.skipif(not DATA.exists(), reason="the shared judge data is not beside the project")
 def test_skr_knn_on_real_labels(ragweave: Run, tmp_path: Path, kb: Path) -> None:
     done = ragweave("label", "needed", str(DATA), "--out", "t.jsonl", cwd=tmp_path)
-    assert "400 questions, 200 of them" in done.stdout
+    assert "400 questions, of which 200" in done.stdout
     asked = ragweave(
         *("ask", "When was the Old Bridge opened?", "--kb", str(kb), *LEXICAL),
         *("-m", "skr_knn", "-o", "training=t.jsonl", "--trace"),
@@ -74,7 +74,7 @@ def test_doctor_measures_a_model_and_names_faster_builds(ragweave: Run, tmp_path
     done = ragweave("doctor", "--model", "llamacpp:m.gguf?n_threads=1&repack=off", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "tokens a second, generation" in done.stdout
-    assert "extra buffers off: as asked for" in done.stdout
+    assert "extra buffers off: as requested" in done.stdout
     for folder in ("/whl/cu", "/whl/rocm", "/whl/vulkan", "/whl/metal"):
         assert folder in done.stdout or "sees a GPU" in done.stdout
     assert "generation" not in ragweave("doctor", "--model", "m.gguf", "--no-speed", cwd=tmp_path).stdout  # fmt: skip

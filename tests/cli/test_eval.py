@@ -103,7 +103,7 @@ def test_compare_shows_methods_side_by_side(kb: Path, ragweave: Run) -> None:
         (("eval", "nq:none.json", "--out", "run"), "none.json: there is no such file"),
         (("eval", "--resume", "."), "is no run"),
         (("eval", "{data}", "--out", "run", "--methods", "concatt"), "did you mean 'concat'"),
-        (("eval", "{data}", "--out", "run", "--shard", "3"), "--shard takes i/n"),
+        (("eval", "{data}", "--out", "run", "--shard", "3"), "--shard must be i/n"),
         (("eval", "{data}", "--out", "run", "--concurrency", "0"), "--concurrency"),
         (
             ("eval", "{data}", "--out", "run", "--scorer", "gpt"),
@@ -140,7 +140,7 @@ def test_a_refused_key_is_one_line_with_workers_too(
         args = (f"jsonl:{data}", "--methods", "direct", "--model", model, "--workers", "2")
         told = ragweave("eval", *args, "--out", str(tmp_path / "run"))
     assert (told.returncode, told.stderr.count("\n")) == (1, 1)
-    assert "the model server refused the key (401)" in told.stderr
+    assert "the model server rejected the API key (401)" in told.stderr
 
 
 @pytest.mark.loopback
@@ -163,7 +163,7 @@ def test_ctrl_c_says_how_to_go_on_and_nothing_is_paid_twice(
             one.send_signal(signal.SIGINT)
             _, said = one.communicate(timeout=60)
         assert one.returncode == 130, said
-        assert f"Go on with: ragweave eval --resume {out}" in said
+        assert f"Resume with: ragweave eval --resume {out}" in said
         assert "Traceback" not in said
         stopped = server.count
         again = ragweave("eval", "--resume", str(out))

@@ -71,7 +71,7 @@ def test_judge_prints_the_counts_of_table_5(ragweave: Run, tmp_path: Path) -> No
     again = ragweave(
         "label", "judge", "qa.jsonl", "--draft", "draft", "--out", "j.jsonl", cwd=tmp_path
     )
-    assert (again.returncode, "finished before" in again.stdout) == (0, True)
+    assert (again.returncode, "already finished" in again.stdout) == (0, True)
 
 
 def test_one_class_only_is_told(ragweave: Run, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_one_class_only_is_told(ragweave: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("judge", "qa.jsonl", "--draft", "draft"), "qa.jsonl:2: gold is missing"),
+        (("judge", "qa.jsonl", "--draft", "draft"), "qa.jsonl:2: the gold answer is missing"),
         (("judge", "qa.jsonl", "--proxy", "nosuch"), "unknown model 'nosuch'"),
         (("rewrite", "qa.jsonl"), "give --teacher MODEL"),
         (("filter", "qa.jsonl", "--measure", "cxmi"), "--measure cxmi needs --scorer"),

@@ -17,10 +17,8 @@ from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
 from ragweave.cli.record import read_run, run_record, taken_of, to_json
-from ragweave.cli.roles import follow
-from ragweave.cli.trace import trace
-from ragweave.cli.trace_page import trace_page
-from ragweave.cli.watch import Watch
+from ragweave.cli.trace import trace, trace_page
+from ragweave.cli.watch import Watch, follow
 from ragweave.errors import UsageError
 
 EVIL = "<script>document.title='taken over'</script><img src=x onerror=alert(1)>"
@@ -110,7 +108,7 @@ def test_a_failed_run_is_recorded_up_to_its_fault(recorded: Record) -> None:
     assert "out of order" in failed["asked"][0]["error"]
     assert failed["error"]
     page = trace_page(record)  # type: ignore[arg-type]
-    assert "The run did not end" in page
+    assert "The run did not finish" in page
     assert "out of order" in page
 
 
@@ -162,7 +160,7 @@ BROKEN = {
     "an edge to nowhere": (
         b'{"method": "m", "question": "q", "trace": [], "notes": [], "graph": {"nodes": ["a"], '
         b'"edges": [{"source": "a", "target": "b", "label": "", "conditional": false}]}}',
-        "leads to no node",
+        "an edge has no node",
     ),
 }
 
@@ -235,4 +233,4 @@ def test_a_record_of_an_earlier_version_is_read(
     (tmp_path / "run.json").write_text(json.dumps({**stored, "stopped": stopped}), "utf-8")
     record = read_run(tmp_path / "run.json")
     assert (record["truncated"], "stopped" in record) == (truncated, False)
-    assert ("ended by a limit on rounds" in trace_page(record)) is truncated
+    assert ("stopped by a limit on rounds" in trace_page(record)) is truncated

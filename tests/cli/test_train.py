@@ -115,7 +115,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "setting": (["judge", "judge.jsonl", "--set", "speed=3"], "no setting 'speed'; settings: "),
     "range": (["judge", "judge.jsonl", "--epochs", "-1"], "epochs must be above 0"),
     "type": (["judge", "judge.jsonl", "--set", "batch=big"], "batch must be a whole number"),
-    "form": (["judge", "judge.jsonl", "--set", "batch"], "--set takes name=value"),
+    "form": (["judge", "judge.jsonl", "--set", "batch"], "--set must be name=value"),
     "base": (
         ["judge", "judge.jsonl", "--kind", "seq2seq", "--base", "nobody/nothing"],
         "nobody/nothing is not on this machine",

@@ -14,7 +14,7 @@ from ragweave.errors import UsageError
 GOOD = {"question": "q", "answers": ["x"]}
 
 
-def fault_of(spec: str) -> str:
+def error_of(spec: str) -> str:
     with pytest.raises(UsageError) as caught:
         list(open_dataset(spec))
     text = str(caught.value)
@@ -23,18 +23,18 @@ def fault_of(spec: str) -> str:
 
 
 def test_unknown_name_lists_the_names() -> None:
-    told = fault_of("hotpot:dev.json")
+    told = error_of("hotpot:dev.json")
     assert f"unknown data set 'hotpot'; name one of {', '.join(DATASETS)}, jsonl, " in told
     assert {"nq", "triviaqa", "hotpotqa", "beir"} <= set(DATASETS)
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    assert "there is no such file" in fault_of(f"nq:{tmp_path / 'no.json'}")
+    assert "there is no such file" in error_of(f"nq:{tmp_path / 'no.json'}")
 
 
 def test_unknown_fields_are_named_with_what_was_expected(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "odd.jsonl", {"prompt": "q", "gold": "x"})
-    text = fault_of(f"hotpotqa:{path}")
+    text = error_of(f"hotpotqa:{path}")
     assert f"{path}:1: found the fields prompt, gold; expected for hotpotqa _id, question" in text
 
 
@@ -42,57 +42,57 @@ def test_unknown_fields_are_named_with_what_was_expected(tmp_path: Path) -> None
     ("bad", "said"),
     [
         ({"question": "", "answers": ["x"]}, "'question' is empty"),
-        ({"question": "q"}, "no 'answers' or 'answer'; found: question"),
-        ({"question": "q", "answers": []}, "gold is missing: 'answers' is empty"),
-        ({"question": "q", "answers": 3}, "'answers' must be a list of texts, not int"),
+        ({"question": "q"}, "the field 'answers' or 'answer' is missing; found: question"),
+        ({"question": "q", "answers": []}, "the gold answer is missing: 'answers' is empty"),
+        ({"question": "q", "answers": 3}, "'answers' must be a list of strings, not int"),
     ],
 )
 def test_a_bad_row_is_named_by_file_and_line(bad: object, said: str, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "mine.jsonl", GOOD, bad)
-    assert fault_of(f"jsonl:{path}") == f"{path}:2: {said}"
+    assert error_of(f"jsonl:{path}") == f"{path}:2: {said}"
 
 
 def test_broken_json_on_a_line(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "mine.jsonl", GOOD)
     path.write_text(path.read_text("utf-8") + '{"question": "q", \n', "utf-8")
-    assert f"{path}:2: is no JSON" in fault_of(f"jsonl:{path}")
+    assert f"{path}:2: is not valid JSON" in error_of(f"jsonl:{path}")
 
 
 def test_a_json_array_cut_short_names_the_record(tmp_path: Path) -> None:
     path = write_json(tmp_path / "mine.json", [GOOD, GOOD])
     path.write_text(path.read_text("utf-8")[:-10], "utf-8")
-    assert f"{path}, record 2: is no JSON" in fault_of(f"json:{path}")
+    assert f"{path}, record 2: is not valid JSON" in error_of(f"json:{path}")
 
 
 def test_duplicate_ids(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "m.jsonl", {**GOOD, "id": "a"}, GOOD, {**GOOD, "id": "a"})
-    assert fault_of(f"jsonl:{path}") == f"{path}:3: id 'a' comes twice"
+    assert error_of(f"jsonl:{path}") == f"{path}:3: the id 'a' appears twice"
 
 
 def test_empty_file(tmp_path: Path) -> None:
     path = tmp_path / "none.jsonl"
     path.touch()
-    assert "expected JSON lines, a JSON array or object, found nothing" in fault_of(f"nq:{path}")
+    assert "expected JSON lines, a JSON array or object, found nothing" in error_of(f"nq:{path}")
 
 
 def test_damaged_gzip(tmp_path: Path) -> None:
     path = tmp_path / "cut.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"question": "q", "answers": ["x"]}\n' * 500)[:-20])
-    assert "cannot be read" in fault_of(f"jsonl:{path}")
+    assert "cannot be read" in error_of(f"jsonl:{path}")
 
 
 def test_no_text_at_all(tmp_path: Path) -> None:
     path = tmp_path / "bytes.jsonl"
     path.write_bytes(b"{\xff\xfe")
-    assert "is no UTF-8 text" in fault_of(f"jsonl:{path}")
+    assert "is not UTF-8 text" in error_of(f"jsonl:{path}")
 
 
 def test_a_csv_row_with_too_many_columns(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("question,answers\nq,x\nq,x,y\n", "utf-8")
-    assert fault_of(f"csv:{path}") == f"{path}:3: has not the 2 columns of the heading"
+    assert error_of(f"csv:{path}") == f"{path}:3: does not have the 2 columns of the header"
 
 
 def test_an_unknown_field_name_in_the_spec(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "m.jsonl", GOOD)
-    assert "unknown field name 'ask'" in fault_of(f"jsonl:{path}?ask=q")
+    assert "unknown field name 'ask'" in error_of(f"jsonl:{path}?ask=q")

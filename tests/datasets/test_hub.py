@@ -48,5 +48,5 @@ def test_rows_are_streamed_and_their_format_told(hub: list[tuple[Any, ...]]) -> 
 
 
 def test_what_cannot_be_had_is_told_in_a_line(hub: list[tuple[Any, ...]]) -> None:
-    with pytest.raises(UsageError, match=r"hf:gone: cannot be had .*: no such data set"):
+    with pytest.raises(UsageError, match=r"hf:gone: cannot be downloaded .*: no such data set"):
         open_dataset("hf:gone")

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from tests.scripted import ListRetriever
 from tests.tiny_parts import make_scorer, make_writer
 
-from ragweave.cli.roles import NAMED, with_named
+from ragweave.cli.options import NAMED, with_named
 from ragweave.evaluation.runs import parse_systems
 from ragweave.graphs.build import method_named
 from ragweave.graphs.method import parse_options

@@ -96,7 +96,7 @@ def test_they_are_listed_with_their_package(distribution: Any, python: Any) -> N
     for group, points in POINTS.items():
         kind = group.partition(".")[2]
         (name,) = points
-        assert f"{kind} of other packages: {name} (others 0.2)" in said
+        assert f"{kind} from other packages: {name} (others 0.2)" in said
     facts = json.loads(python(site, "methods", "--kind", "metrics", "--json").stdout)
     assert facts[0]["name"] == "em"
     assert facts[-1] == {"name": "brief", "summary": "Few words.", "package": "others 0.2"}

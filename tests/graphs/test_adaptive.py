@@ -46,8 +46,8 @@ class Found(PassageRetriever):
 
     def _find(self, query: str, k: int) -> list[Document]:
         own = [
-            Document(page_content=f"About {query} {at}. Nothing else.", id=f"{query}{at}")
-            for at in range(3)
+            Document(page_content=f"About {query} {index}. Nothing else.", id=f"{query}{index}")
+            for index in range(3)
         ]
         return [own[0], BRIDGE, *own[1:]][:k]
 
@@ -58,8 +58,8 @@ def script(said: dict[str, str]) -> Any:
 
 def call(seen: Seen) -> str:
     """Return what a model saw: messages, structured task and settings."""
-    told = [(message.type, str(message.text)) for message in seen.messages]
-    return json.dumps([told, seen.task, seen.settings], sort_keys=True, default=str)
+    messages = [(message.type, str(message.text)) for message in seen.messages]
+    return json.dumps([messages, seen.task, seen.settings], sort_keys=True, default=str)
 
 
 class Side:

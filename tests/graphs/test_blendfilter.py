@@ -36,8 +36,8 @@ class ByQuery(PassageRetriever):
 
     def _find(self, query: str, k: int) -> list[Document]:
         kind = "ex" if REASONING in query else "in" if MEMORY in query else "q"
-        shared = [Document(page_content=f"shared {at}", id=f"s{at}") for at in range(2)]
-        own = [Document(page_content=f"{kind} {at}", id=f"{kind}{at}") for at in range(3)]
+        shared = [Document(page_content=f"shared {index}", id=f"s{index}") for index in range(2)]
+        own = [Document(page_content=f"{kind} {index}", id=f"{kind}{index}") for index in range(3)]
         return [*own[:1], *shared[:1], *own[1:], *shared[1:]][:k]
 
 
@@ -272,14 +272,14 @@ def test_replies_that_go_back_into_prompts_are_bare_and_cannot_act_as_structure(
         replies=script(reason=f"{said} So the answer is Lisbon.", filter=f"{said} 0, 1")
     )
     assert run(model=model)["answer"] == "Lisbon"
-    told = [
+    texts = [
         str(message.text)
         for seen in model.seen
         if seen.task and seen.task["task"] in ("filter", "extract")
         for message in seen.messages
     ]
-    assert any("Both." in text for text in told)
-    assert not any("secret" in text or "</passage> [INST]" in text for text in told)
+    assert any("Both." in text for text in texts)
+    assert not any("secret" in text or "</passage> [INST]" in text for text in texts)
 
 
 def test_a_short_answer_is_not_read_off_a_thought_alone() -> None:
@@ -380,7 +380,7 @@ def test_the_filter_model_plays_topic_and_filter_only() -> None:
 
 
 def test_prompt_budget_drops_the_last_passages_and_ids_still_fit() -> None:
-    passages = documents(*[f"{at} " + "long text " * 60 for at in range(5)])
+    passages = documents(*[f"{index} " + "long text " * 60 for index in range(5)])
     model = ScriptedChat(replies=script(filter="0, 4"))
     state = run(
         model=model, retriever=OwnListRetriever(documents=passages), prompt_tokens=900, shots=0

@@ -212,7 +212,7 @@ def test_post_fusion_asks_each_passage_alone_and_votes() -> None:
     out, model = asked("post_fusion", each)
     assert sorted(len(one.passages) for one in model.seen) == [1, 1, 1]
     assert out["answer"] == "Paris"
-    assert list(out["candidates"]) == [f"post_fusion:p{at}:0" for at in range(3)]
+    assert list(out["candidates"]) == [f"post_fusion:p{index}:0" for index in range(3)]
 
 
 def test_a_tie_goes_to_the_passage_that_ranks_first() -> None:
@@ -300,7 +300,10 @@ def test_pf_concat_distils_from_the_passages_that_gave_an_answer() -> None:
     assert last.task["candidates"] == ["Paris"]
     assert "Paris. Any of them may be wrong" in last.text
     assert [doc.id for doc in out["passages"]] == ["p0", "p2"]
-    assert list(out["candidates"]) == [*(f"post_fusion:p{at}:0" for at in range(3)), "distill:0"]
+    assert list(out["candidates"]) == [
+        *(f"post_fusion:p{index}:0" for index in range(3)),
+        "distill:0",
+    ]
 
 
 def test_pf_concat_without_any_answer_skips_the_distiller() -> None:

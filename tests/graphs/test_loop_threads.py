@@ -57,11 +57,11 @@ def test_given_passages_do_not_count_for_the_next_question(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_transient_fault_in_a_round_is_tried_again(method: str) -> None:
-    faults = iter([ConnectionError("dropped"), None])
+def test_a_transient_error_in_a_round_is_tried_again(method: str) -> None:
+    errors = iter([ConnectionError("dropped"), None])
 
     def once(seen: Seen) -> Any:
-        return next(faults, None) or say(seen)
+        return next(errors, None) or say(seen)
 
     graph = build_graph(
         method, model=UnsureChat(replies=once), retriever=ListRetriever(documents=DOCS)

@@ -22,11 +22,11 @@ LOOPS = {
 def longest(edges: set[tuple[str, str]], node: str, goal: str) -> int:
     """Return how many nodes the longest simple path from `node` takes to `goal`, both counted."""
 
-    def length(at: str, seen: frozenset[str]) -> int:
-        if at == goal and seen:
+    def length(here: str, seen: frozenset[str]) -> int:
+        if here == goal and seen:
             return 1
-        onward = [end for start, end in edges if start == at and (end == goal or end not in seen)]
-        return 1 + max((length(end, seen | {at}) for end in onward), default=-1000)
+        onward = [end for start, end in edges if start == here and (end == goal or end not in seen)]
+        return 1 + max((length(end, seen | {here}) for end in onward), default=-1000)
 
     return length(node, frozenset())
 

@@ -17,7 +17,7 @@ from ragweave.graphs import CompiledGraph
 from ragweave.tools.retrieval import PassageRetriever
 
 QUESTION = "Who built the bridge?"
-CLAIMS = " ".join(f"<Claim> claim {at} <Query> search for {at}" for at in range(200))
+CLAIMS = " ".join(f"<Claim> claim {index} <Query> search for {index}" for index in range(200))
 ODD = [
     "",
     " \n\t",
@@ -55,9 +55,10 @@ class Found(PassageRetriever):
     def _find(self, query: str, k: int) -> list[Document]:
         if not any(char.isalpha() for char in query):
             return []
-        texts = [f"About {query[:20]} {at}. Ada built it." for at in range(min(k, 3))]
+        texts = [f"About {query[:20]} {index}. Ada built it." for index in range(min(k, 3))]
         return [
-            Document(page_content=text, id=f"{query[:20]}{at}") for at, text in enumerate(texts)
+            Document(page_content=text, id=f"{query[:20]}{index}")
+            for index, text in enumerate(texts)
         ]
 
 

@@ -30,7 +30,9 @@ class Echo(PassageRetriever):
 
 def proxy(claims: int, failing: range, slow: range) -> ScriptedChat:
     """Return a proxy whose judge fails, or takes its time, on some of its claims."""
-    rewrite = " ".join(f"<Claim> fact {at} <Query> looking up {at}" for at in range(claims))
+    rewrite = " ".join(
+        f"<Claim> fact {index} <Query> looking up {index}" for index in range(claims)
+    )
 
     def reply(seen: Seen) -> str | Exception:
         task = seen.task or {}
@@ -87,7 +89,7 @@ async def test_claims_whose_judge_fails_are_searched(
     )
     state, ran = await finish(graph, how)
     assert (state["answer"], len(big.seen), ran["plan"]) == ("Two", 1, 1)
-    assert list(state["queries"]) == ["question", *(f"claim_{at + 1}" for at in failing)]
+    assert list(state["queries"]) == ["question", *(f"claim_{index + 1}" for index in failing)]
     failed = [note["node"] for note in state["notes"] if note["event"] == "proxy_failed"]
     assert failed == ["judge_claim"] * len(failing)
 

@@ -132,7 +132,7 @@ def test_without_training_questions_a_run_says_what_to_do() -> None:
         graph.invoke({"question": "?"})
 
 
-def test_faults_show_when_the_graph_is_built(tmp_path: Path) -> None:
+def test_errors_show_when_the_graph_is_built(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.jsonl: cannot be read"):
         build_graph("skr_knn", training=str(tmp_path / "none.jsonl"))
     with pytest.raises(UsageError, match="neighbours must be a whole number of at least 1"):

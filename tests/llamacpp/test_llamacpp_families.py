@@ -15,7 +15,7 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from ragweave.errors import UsageError
 from ragweave.llamacpp import LlamaCppChat
-from ragweave.llamacpp.families import FAMILIES, family_of, looks_base
+from ragweave.llamacpp.families import FAMILIES, family_of, is_base_model
 from ragweave.llamacpp.gguf import GGUFFacts
 from ragweave.llamacpp.sampling import Sampler, Sampling
 from ragweave.tools.models.tasks import attach
@@ -75,9 +75,9 @@ def test_every_family_names_its_source_and_settings_that_exist() -> None:
 
 
 def test_a_base_model_is_told_by_its_name() -> None:
-    assert looks_base(facts("qwen2", "Qwen2.5 0.5B Base"))
-    assert looks_base(facts("gemma3", "", "gemma-3-1b-pt-Q4_0.gguf"))
-    assert not looks_base(facts("qwen2", "Qwen2.5 0.5B Instruct", "database-expert.gguf"))
+    assert is_base_model(facts("qwen2", "Qwen2.5 0.5B Base"))
+    assert is_base_model(facts("gemma3", "", "gemma-3-1b-pt-Q4_0.gguf"))
+    assert not is_base_model(facts("qwen2", "Qwen2.5 0.5B Instruct", "database-expert.gguf"))
 
 
 def in_family(make_chat: Callable[..., Any], **settings: Any) -> LlamaCppChat:

@@ -90,7 +90,7 @@ TEXTS = struct.pack("<IQQ1s", 8, 1, 1, b"a")
         (header(value(b"a", 9, struct.pack("<IQ", 4, 1 << 60))), "impossible array"),
         (header(value(b"a", 9, struct.pack("<IQ", 8, 1 << 22))), "cut short"),
         (header(value(b"a", 9, struct.pack("<IQ", 9, 1))), "unknown array type"),
-        (header(value(b"a", 4, b"\0" * 4), value(b"a", 4, b"\0" * 4)), "comes twice"),
+        (header(value(b"a", 4, b"\0" * 4), value(b"a", 4, b"\0" * 4)), "appears twice"),
         (header(value(b"general.alignment", 8, struct.pack("<Q1s", 1, b"x"))), "alignment"),
         (header(value(b"general.alignment", 4, struct.pack("<I", 33))), "alignment"),
         (header(value(b"general.alignment", 4, struct.pack("<I", 0))), "alignment"),
@@ -100,7 +100,7 @@ TEXTS = struct.pack("<IQQ1s", 8, 1, 1, b"a")
                 value(b"tokenizer.ggml.tokens", 9, TEXTS),
                 value(b"tokenizer.ggml.scores", 9, struct.pack("<IQ2f", 6, 2, 0, 0)),
             ),
-            "does not fit the tokens",
+            "does not match the tokens",
         ),
         (
             header(
@@ -122,10 +122,13 @@ TEXTS = struct.pack("<IQQ1s", 8, 1, 1, b"a")
             "same text",
         ),
         (header(tensors=tensor(b"t", (1 << 40, 1 << 40), 0), n_tensors=1), "impossible size"),
-        (header(tensors=tensor(b"t", (32,), 0, 7), n_tensors=1), "impossible size or place"),
+        (header(tensors=tensor(b"t", (32,), 0, 7), n_tensors=1), "impossible size or offset"),
         (header(tensors=tensor(b"t", (33,), 8), n_tensors=1), "does not fill its blocks"),
         (header(tensors=tensor(b"t", (1,) * 9, 0), n_tensors=1), "impossible tensor"),
-        (header(tensors=tensor(b"t", (32,), 4), n_tensors=1), "was taken out of llama.cpp"),
+        (
+            header(tensors=tensor(b"t", (32,), 4), n_tensors=1),
+            "no longer supports its quantisation",
+        ),
         (header(tensors=tensor(b"t", (32,), 0), n_tensors=1), "incomplete, .* bytes are missing"),
         (header(tensors=tensor(b"t", (32,), 0, 1 << 60), n_tensors=1), "incomplete"),
     ],
@@ -190,7 +193,9 @@ def test_a_damaged_header_never_escapes_as_another_error(
         assert "\n" not in str(error)
 
 
-@pytest.mark.parametrize(("architecture", "said"), [("bert", "embeddings"), ("t5", "embeddings")])
+@pytest.mark.parametrize(
+    ("architecture", "said"), [("bert", "embedding model"), ("t5", "embeddings")]
+)
 def test_a_model_that_writes_no_text_is_refused(
     tmp_path: Path, architecture: str, said: str
 ) -> None:
@@ -273,7 +278,7 @@ def test_a_file_without_template_says_how_to_give_one(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_names_the_extra(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binding, "_KEPT", {})
+    monkeypatch.setattr(binding, "_LOADED", {})
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
     with pytest.raises(MissingExtraError, match=r"Local GGUF models.*ragweave\[llamacpp\]"):
         LlamaCppChat(path=str(tiny)).invoke("hello")

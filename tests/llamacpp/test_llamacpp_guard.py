@@ -49,7 +49,7 @@ class Trials:
         return self.outcomes[settings["extra_buffers"]]
 
 
-DEAD = Outcome(death="SIGSEGV")
+DEAD = Outcome(ending="SIGSEGV")
 
 
 def test_a_processor_without_amx_pays_nothing(facts: GGUFFacts, cache: Path) -> None:
@@ -122,13 +122,13 @@ def test_who_says_what_he_wants_has_nothing_tried(
 
 def test_a_model_that_dies_either_way_is_one_clear_error(facts: GGUFFacts) -> None:
     with pytest.raises(UnusableModelError, match=r"SIGSEGV.*SIGILL.*rebuild") as caught:
-        extra_buffers(facts, "auto", trial=Trials(DEAD, Outcome(death="SIGILL")), info=AMX)
+        extra_buffers(facts, "auto", trial=Trials(DEAD, Outcome(ending="SIGILL")), info=AMX)
     assert isinstance(caught.value, UsageError)
     assert "\n" not in str(caught.value)
 
 
 def test_a_child_that_was_killed_from_outside_is_no_verdict(facts: GGUFFacts, cache: Path) -> None:
-    assert not extra_buffers(facts, "auto", trial=Trials(Outcome(death="SIGKILL")), info=AMX)
+    assert not extra_buffers(facts, "auto", trial=Trials(Outcome(ending="SIGKILL")), info=AMX)
     assert not cache.exists()
 
 
@@ -153,7 +153,7 @@ def test_a_real_child_that_dies_by_a_signal_is_survived(
         return dies if settings["extra_buffers"] else whole(facts, settings)
 
     monkeypatch.setattr(guard, "_command", command)
-    assert run_trial(facts, {"extra_buffers": True}).death == signal.SIGSEGV.name
+    assert run_trial(facts, {"extra_buffers": True}).ending == signal.SIGSEGV.name
     monkeypatch.setattr(guard, "system_info", lambda: AMX)
     loaded: list[bool] = []
     real = engine.Core
@@ -172,7 +172,7 @@ def test_a_real_child_that_dies_by_a_signal_is_survived(
 
 def test_a_real_child_decodes_and_measures(facts: GGUFFacts) -> None:
     done = run_trial(facts, {"extra_buffers": True, "n_threads": 1})
-    assert done.death == done.error == ""
+    assert done.ending == done.error == ""
     assert done.speed is not None
     assert done.speed.prefill > 0
     assert done.speed.generation > 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ragweave.errors import ModelError
 from ragweave.llamacpp.binding import _listed_cores, physical_cores
-from ragweave.llamacpp.cache import Cells, Kept, common
+from ragweave.llamacpp.cache import KVCells, PrefixCache, common_prefix
 from ragweave.llamacpp.decoder import Slot, portions
 from ragweave.llamacpp.job import ScoreJob
 from ragweave.llamacpp.sampling import Sampler, Sampling, best, log_normaliser, logprob_of
@@ -98,7 +98,7 @@ steps = st.lists(
 
 @given(steps)
 def test_cells_are_counted_once_however_many_share_them(program) -> None:
-    cells, size = Cells(30, 4), 30
+    cells, size = KVCells(30, 4), 30
     model: list[list[object]] = [[] for _ in range(4)]
     for action, one, other, n in program:
         if action == "take" and cells.free >= n:
@@ -138,18 +138,23 @@ def test_a_batch_is_shared_fairly(pending: list[int], budget: int) -> None:
 
 @given(st.lists(st.integers(0, 2)), st.lists(st.integers(0, 2)))
 def test_common_is_the_longest_common_beginning(left: list[int], right: list[int]) -> None:
-    n = common(np.array(left, np.int32), np.array(right, np.int32))
+    n = common_prefix(np.array(left, np.int32), np.array(right, np.int32))
     assert left[:n] == right[:n]
     assert left[n : n + 1] != right[n : n + 1] or n in (len(left), len(right))
 
 
 def test_the_oldest_prefix_goes_first() -> None:
-    kept = Kept()
+    kept = PrefixCache()
     for sequence in range(3):
         kept.add(sequence, np.array([sequence, 1, 2], np.int32))
     kept.use(0)
     assert kept.find(np.array([2, 1, 9], np.int32)) == (2, 2)
-    assert [kept.oldest(spare=1), kept.oldest(), kept.oldest(), kept.oldest()] == [2, 1, 0, None]
+    assert [kept.oldest(excluding=1), kept.oldest(), kept.oldest(), kept.oldest()] == [
+        2,
+        1,
+        0,
+        None,
+    ]
 
 
 def test_cores_are_counted_not_threads() -> None:

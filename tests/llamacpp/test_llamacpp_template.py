@@ -128,7 +128,7 @@ def test_a_template_is_told_values_of_its_own_but_never_other_messages() -> None
 
 
 def test_a_template_that_wants_tools_says_so() -> None:
-    with pytest.raises(ModelError, match="may want tools"):
+    with pytest.raises(ModelError, match="may expect tools"):
         rendered("{% for tool in tools %}{{ tool.name }}{% endfor %}")
 
 

@@ -152,7 +152,7 @@ def client(server: OpenAIServer, **settings: Any) -> ChatOpenAI:
 @pytest.mark.loopback
 @both
 @pytest.mark.parametrize(
-    "fault",
+    "error",
     [
         HttpFault(429),
         HttpFault(429, retry_after=0.01),
@@ -164,8 +164,8 @@ def client(server: OpenAIServer, **settings: Any) -> ChatOpenAI:
     ],
     ids=repr,
 )
-async def test_a_transient_fault_is_tried_again(fault: Answer, mode: str) -> None:
-    with OpenAIServer([fault, fault, Reply("Paris", usage=(7, 1))]) as server:
+async def test_a_transient_error_is_tried_again(error: Answer, mode: str) -> None:
+    with OpenAIServer([error, error, Reply("Paris", usage=(7, 1))]) as server:
         graph = build_graph("concat", model=client(server, timeout=0.3), retry_policy=QUICK)
         out = await run(graph, mode)
         assert server.count == 3
@@ -185,7 +185,7 @@ async def test_a_stream_cut_half_way_is_tried_again(mode: str) -> None:
 @pytest.mark.loopback
 @both
 @pytest.mark.parametrize(
-    ("fault", "kind"),
+    ("error", "kind"),
     [
         (HttpFault(400), openai.BadRequestError),
         (HttpFault(401), openai.AuthenticationError),
@@ -195,8 +195,8 @@ async def test_a_stream_cut_half_way_is_tried_again(mode: str) -> None:
         (BrokenJson(), ValueError),
     ],
 )
-async def test_a_lasting_fault_is_not(fault: Answer, kind: type[Exception], mode: str) -> None:
-    with OpenAIServer([fault, "Paris"]) as server:
+async def test_a_lasting_error_is_not(error: Answer, kind: type[Exception], mode: str) -> None:
+    with OpenAIServer([error, "Paris"]) as server:
         graph = build_graph("concat", model=client(server), retry_policy=QUICK)
         with pytest.raises(kind):
             await run(graph, mode)
@@ -231,7 +231,7 @@ def test_one_failing_branch_is_tried_again_alone() -> None:
     assert out["usage"]["calls"] == 2
 
 
-def test_the_default_policy_tries_transient_faults_alone() -> None:
+def test_the_default_policy_tries_transient_errors_alone() -> None:
     policy = Models(answer=ScriptedChat()).retry
     assert policy.max_attempts == 3
     assert policy.retry_on is is_transient
@@ -407,7 +407,7 @@ def test_structured_inputs_do_not_go_over_the_wire() -> None:
     assert set(sent) == {"role", "content"}
 
 
-def test_httpx_faults_without_a_client_library() -> None:
+def test_httpx_errors_without_a_client_library() -> None:
     model = ScriptedChat(
         replies=[httpx.ConnectError("refused"), httpx.ReadTimeout("slow"), "Paris"]
     )

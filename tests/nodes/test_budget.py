@@ -13,8 +13,8 @@ from ragweave.tools.text.normalize import estimate_tokens
 
 def passages(*ranks: int, size: int = 40) -> list[Document]:
     return [
-        Document(page_content="x" * size, metadata={"rank": rank}, id=f"p{at}")
-        for at, rank in enumerate(ranks)
+        Document(page_content="x" * size, metadata={"rank": rank}, id=f"p{index}")
+        for index, rank in enumerate(ranks)
     ]
 
 
@@ -43,8 +43,8 @@ def test_the_lowest_ranks_go_wherever_they_stand() -> None:
 )
 def test_within_the_budget_in_order(sizes: list[tuple[int, int]], most: int, tokens: int) -> None:
     given_passages = [
-        Document(page_content="x" * size, metadata={"rank": rank}, id=str(at))
-        for at, (rank, size) in enumerate(sizes)
+        Document(page_content="x" * size, metadata={"rank": rank}, id=str(index))
+        for index, (rank, size) in enumerate(sizes)
     ]
     kept = trimmed(given_passages, most, tokens)
     assert [doc for doc in given_passages if doc in kept] == kept

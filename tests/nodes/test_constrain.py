@@ -104,13 +104,15 @@ def test_a_run_may_switch_it_on() -> None:
 
 
 def test_ids_are_those_of_the_sentences_that_are_shown() -> None:
-    long = documents(*(f"Sentence {at} says {'much ' * 150}." for at in range(4)))
+    long = documents(*(f"Sentence {index} says {'much ' * 150}." for index in range(4)))
     model = Constrained(replies=said)
     graph = build_graph("filco", model=model, filter="llm", constrain=True, prompt_tokens=500)
     graph.invoke({"question": "What?", "passages": long})
     first = model.seen[0]
     assert 0 < len(first.passages) < 4
-    assert first.settings["grammar"] == id_list([str(at) for at in range(len(first.passages))])
+    assert first.settings["grammar"] == id_list(
+        [str(index) for index in range(len(first.passages))]
+    )
 
 
 def test_a_prompt_of_ones_own_keeps_the_form() -> None:

@@ -16,9 +16,9 @@ def tokens(text: str, unsure: dict[str, float]) -> list[Token]:
     """One token a character, sure but in the words named."""
     shares = [1.0] * len(text)
     for word, share in unsure.items():
-        at = text.index(word)
-        shares[at : at + len(word)] = [share] * len(word)
-    return [Token(at, at + 1, share) for at, share in enumerate(shares)]
+        index = text.index(word)
+        shares[index : index + len(word)] = [share] * len(word)
+    return [Token(index, index + 1, share) for index, share in enumerate(shares)]
 
 
 def test_the_first_doubt_is_found() -> None:
@@ -57,10 +57,10 @@ def test_the_words_of_the_conclusion_are_no_query() -> None:
 def test_a_doubt_is_a_sentence_of_the_text(
     text: str, shares: list[float], threshold: float, trusted: int
 ) -> None:
-    told = [Token(at, at + 1, share) for at, share in enumerate(shares[: len(text)])]
-    found = first_doubtful(text, told, threshold, trusted=trusted)
+    made = [Token(index, index + 1, share) for index, share in enumerate(shares[: len(text)])]
+    found = first_doubtful(text, made, threshold, trusted=trusted)
     if found is not None:
         assert text[found.start : found.end] == found.text
-        inside = [one.probability for one in told if found.start <= one.start < found.end]
+        inside = [one.probability for one in made if found.start <= one.start < found.end]
         assert min(inside) < threshold
-        assert set(masked(found, told, threshold).split()) <= set(found.text.split())
+        assert set(masked(found, made, threshold).split()) <= set(found.text.split())

@@ -34,12 +34,12 @@ TITLES = ("Cedar Bridge", "Osk", "Verra")
 
 
 def doubted(text: str) -> object:
-    tokens = [Token(at, at + 1, 0.5) for at in range(0, len(text), 2)]
+    tokens = [Token(index, index + 1, 0.5) for index in range(0, len(text), 2)]
     return first_doubtful(text, tokens, 0.4)
 
 
 def masked_words(text: str) -> object:
-    tokens = [Token(at, at + 1, 0.1 + at % 3 / 3) for at in range(0, len(text), 2)]
+    tokens = [Token(index, index + 1, 0.1 + index % 3 / 3) for index in range(0, len(text), 2)]
     return masked(Sentence(text, 0, len(text)), tokens, 0.4)
 
 
@@ -103,12 +103,12 @@ def filled(pieces: list[str], size: int) -> str:
 def check(name: str, prefix: str, body: list[str], suffix: str) -> None:
     read = READERS[name]
 
-    def at(size: int) -> float:
+    def seconds(size: int) -> float:
         return seconds(read, prefix + filled(body, size) + suffix)
 
-    larger = at(4 * SIZE)
+    larger = seconds(4 * SIZE)
     if larger > FLOOR:
-        assert larger <= 6 * max(at(SIZE), FLOOR / 6), (prefix, body, suffix)
+        assert larger <= 6 * max(seconds(SIZE), FLOOR / 6), (prefix, body, suffix)
 
 
 @pytest.mark.parametrize("name", READERS)

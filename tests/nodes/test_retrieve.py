@@ -17,7 +17,7 @@ from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import arranged, collect, to_retrieval
 from ragweave.state import ranked
 
-TEN = documents(*(f"text {at}" for at in range(10)))
+TEN = documents(*(f"text {index}" for index in range(10)))
 QUESTION: Any = {"question": "Where?"}
 
 
@@ -120,7 +120,8 @@ def test_queries_are_interleaved_in_query_order() -> None:
 
 gold = st.lists(st.booleans(), max_size=8).map(
     lambda flags: [
-        Document(page_content=str(at), metadata={"gold": flag}) for at, flag in enumerate(flags)
+        Document(page_content=str(index), metadata={"gold": flag})
+        for index, flag in enumerate(flags)
     ]
 )
 

@@ -26,8 +26,8 @@ def planned(state: dict[str, Any], **options: Any) -> tuple[dict[str, str], list
 
 def claims(*queries: str) -> list[dict[str, str]]:
     return [
-        {"key": f"claim_{at}", "claim": query, "query": query}
-        for at, query in enumerate(queries, start=1)
+        {"key": f"claim_{index}", "claim": query, "query": query}
+        for index, query in enumerate(queries, start=1)
     ]
 
 
@@ -57,12 +57,12 @@ def test_any_reply_keeps_the_question_first(reply: str) -> None:
     update = rewritten(STATE, parse_rewrite(reply, "Who?"), rewriting())
     assert next(iter(update["queries"].items())) == ("question", "Who?")
     keys = [claim["key"] for claim in update["claims"]]
-    assert keys == [f"claim_{at}" for at in range(1, len(keys) + 1)]
+    assert keys == [f"claim_{index}" for index in range(1, len(keys) + 1)]
     assert all(claim["query"] in " ".join(reply.split()) for claim in update["claims"])
 
 
 def test_claims_beyond_the_limit_are_noted() -> None:
-    reply = " ".join(f"<Claim> claim on {at} <Query> search {at}" for at in range(20))
+    reply = " ".join(f"<Claim> claim on {index} <Query> search {index}" for index in range(20))
     context = rewriting(max_claims=3)
     update = rewritten(STATE, parse_rewrite(reply), context)
     assert len(update["claims"]) == 3
@@ -77,12 +77,14 @@ def noted(context: Context[NecessityOptions]) -> dict[str, dict[str, int]]:
     return {note["event"]: note["detail"] for note in context.notes}
 
 
-def claim(at: int, search: bool = True) -> str:
-    return f"<Claim(bridge number {at} is long)> <Search({search})> <Query(bridge number {at})>"
+def claim(index: int, search: bool = True) -> str:
+    return (
+        f"<Claim(bridge number {index} is long)> <Search({search})> <Query(bridge number {index})>"
+    )
 
 
-def question(at: int) -> str:
-    return f"<Question(What is bridge {at}?)> <NeedSearch(True)> <Query(what is bridge {at})>"
+def question(index: int) -> str:
+    return f"<Question(What is bridge {index}?)> <NeedSearch(True)> <Query(what is bridge {index})>"
 
 
 @pytest.mark.parametrize(

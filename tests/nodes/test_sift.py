@@ -13,16 +13,16 @@ from ragweave.tools.text.unknown import UNKNOWN
 
 def state(*answers: tuple[str, str]) -> dict[str, Any]:
     candidates: dict[str, Candidate] = {
-        f"{at}": {
+        f"{index}": {
             "answer": answer,
             "reply": answer,
             "pool": "post_fusion",
             "round": 0,
-            "rank": at,
+            "rank": index,
             "sample": 0,
             "passages": [passage],
         }
-        for at, (answer, passage) in enumerate(answers)
+        for index, (answer, passage) in enumerate(answers)
     }
     return {"candidates": candidates, "passages": documents("a", "b", "c")}
 

@@ -22,7 +22,7 @@ from ragweave.errors import RagweaveError, RunTimeoutError, UsageError
 from ragweave.graphs import CompiledGraph
 from ragweave.tools.models import is_transient
 
-TWENTY = documents(*(f"passage {at}" for at in range(20)))
+TWENTY = documents(*(f"passage {index}" for index in range(20)))
 GIVEN: Any = {"question": "Where?", "passages": TWENTY}
 
 kinds = pytest.mark.parametrize("kind", [ScriptedChat, SyncScriptedChat])
@@ -75,7 +75,7 @@ async def test_max_concurrency_is_respected(mode: str, kind: type[SyncScriptedCh
 @kinds
 async def test_fifty_questions_at_once(kind: type[SyncScriptedChat]) -> None:
     model = kind(replies=["Paris"], together=50)
-    given = [{"question": f"Where is {at}?", "passages": ["a"]} for at in range(50)]
+    given = [{"question": f"Where is {index}?", "passages": ["a"]} for index in range(50)]
     out = await build_graph("concat", model=model).abatch(given)
     assert [one["question"] for one in out] == [one["question"] for one in given]
     assert model.most_at_once == 50

@@ -54,10 +54,10 @@ def test_an_empty_target_is_a_target(tmp_path: Path) -> None:
     [
         ("judge", {**JUDGE, "known": "yes"}, "'known' must be true or false"),
         ("judge", {**JUDGE, "question": " "}, "'question' is empty"),
-        ("judge", {**JUDGE, "draft": None}, "'draft' must be a text"),
-        ("rewriter", JUDGE, "no 'target'"),
-        ("filter", {**SILVER, "answers": []}, "gold is missing"),
-        ("generator", {**SILVER, "answers": [""]}, "gold is missing"),
+        ("judge", {**JUDGE, "draft": None}, "'draft' must be a string"),
+        ("rewriter", JUDGE, "the field 'target' is missing"),
+        ("filter", {**SILVER, "answers": []}, "the gold answer is missing"),
+        ("generator", {**SILVER, "answers": [""]}, "the gold answer is missing"),
         ("filter", {**SILVER, "spans": [{"passage_id": "x", "start": 0, "end": 1}]}, "'x'"),
         ("filter", {**SILVER, "spans": [{"passage_id": "p", "start": 5, "end": 99}]}, "5 to 99"),
         ("filter", {**SILVER, "passages": SILVER["passages"] * 2}, "two passages have one id"),  # type: ignore[operator]

@@ -7,7 +7,7 @@ import sys
 
 
 def run() -> None:
-    """Run the command line; Ctrl-C is told in a line also while modules are being imported."""
+    """Run the command line; Ctrl-C ends it with one line, even while modules are being imported."""
     try:
         from ragweave.cli.main import run as run_main
 

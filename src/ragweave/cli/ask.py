@@ -1,94 +1,86 @@
-"""`ragweave ask`: one question, one method, an answer with its sources."""
+"""`ragweave ask` and `ragweave compare`: one question, put to one method or to several."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragweave.cli import options
 from ragweave.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
+    from ragweave.evaluation.runs import System
     from ragweave.graphs import CompiledGraph
+
+Question = Annotated[str, typer.Argument(help="The question.")]
 
 
 def ask(
-    question: Annotated[str, typer.Argument(help="The question.")],
-    kb: Annotated[Path | None, typer.Option("--kb", help="Folder of the knowledge base.")] = None,
+    question: Question,
+    kb: options.Kb = None,
     method: Annotated[
         str, typer.Option("--method", "-m", help="The method (see `ragweave methods`).")
     ] = "concat_pf",
-    model: Annotated[
-        str,
-        typer.Option(
-            help="extractive, openai:NAME, llamacpp:PATH, provider:NAME, or a trained part's "
-            "folder; settings behind ?"
-        ),
-    ] = "extractive",
-    proxy: Annotated[str | None, typer.Option(help="Model that drafts answers.")] = None,
-    judge: Annotated[str | None, typer.Option(help="Model that judges what is known.")] = None,
-    rewriter: Annotated[str | None, typer.Option(help="Model that rewrites queries.")] = None,
-    filter_model: Annotated[str | None, typer.Option(help="Model that filters passages.")] = None,
-    k: Annotated[int | None, typer.Option("-k", "--k", help="Passages a query.")] = None,
-    retriever: Annotated[
-        str,
-        typer.Option(help="auto, bm25, dense or hybrid (auto: hybrid where there are vectors)."),
-    ] = "auto",
-    rerank: Annotated[
-        str | None, typer.Option(help="Cross-encoder, by local path or hub name.")
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option",
-            "-o",
-            help="name=value of the method's options, or judge=, rewriter=, generator=, filter= "
-            "with a trained part's folder; repeatable.",
-        ),
-    ] = None,
+    model: options.Model = "extractive",
+    proxy: options.Proxy = None,
+    judge: options.Judge = None,
+    rewriter: options.Rewriter = None,
+    filter_model: options.FilterModel = None,
+    k: options.K = None,
+    retriever: options.Retriever = "auto",
+    rerank: options.Rerank = "",
+    option: options.OptionTexts = None,
     json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
-    stream: Annotated[bool, typer.Option("--stream", help="Show replies as they come.")] = False,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Show replies as they are written.")
+    ] = False,
     trace: Annotated[
         bool, typer.Option("--trace", help="Show the path taken, step by step.")
     ] = False,
     trace_file: Annotated[
         Path | None,
-        typer.Option(help="Record the run, prompts and replies too, for `ragweave trace`."),
+        typer.Option(help="Record the run, with prompts and replies, for `ragweave trace`."),
     ] = None,
 ) -> None:
     """Answer a question. Prints the answer, its sources and what it cost."""
     import asyncio
 
     from ragweave.cli.record import plain_output, run_record, to_json
-    from ragweave.cli.roles import follow, with_named
     from ragweave.cli.screen import write_file
     from ragweave.cli.show import show_result
-    from ragweave.cli.watch import Watch
+    from ragweave.cli.watch import Watch, follow
 
-    if not question.strip():
-        raise UsageError("the question is empty: ask something")
+    _check(question)
     if trace_file is not None and not trace_file.parent.is_dir():
         raise UsageError(f"no such folder: {trace_file.parent}")
     roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
-    models, texts = with_named({"model": model, **roles}, option or [])
-    graph = _graph(method, models, k, texts, _retriever(kb, retriever, rerank))
+    models, texts = options.with_named({"model": model, **roles}, option or [])
+    graph = _graph(method, models, k, texts, options.open_retriever(kb, retriever, rerank))
     watch = Watch(live=stream and not json)
-    lost: UsageError | None = None
+    write_error: UsageError | None = None
     try:
         result = asyncio.run(follow(graph, {"question": question}, watch))
     finally:
         if trace_file is not None:
             try:
                 write_file(trace_file, to_json(run_record(graph, question, watch)))
-            except UsageError as fault:
-                lost = fault  # an answer that was paid for, or why there is none, is shown first
+            except UsageError as error:
+                write_error = error  # show the answer, which was paid for, first
     if json:
         typer.echo(to_json(run_record(graph, question, watch) if trace else plain_output(result)))
     else:
         show_result(result, watch, trace=trace)
-    if lost is not None:
-        raise lost
+    if write_error is not None:
+        raise write_error
+
+
+def _check(question: str) -> None:
+    if not question.strip():
+        raise UsageError("the question is empty")
 
 
 def _graph(
@@ -98,18 +90,98 @@ def _graph(
     from ragweave.graphs.build import method_named
     from ragweave.graphs.method import parse_options
 
-    options = parse_options(texts, method_named(name))
+    settings = parse_options(texts, method_named(name))
     if k is not None:
-        options["k"] = k
+        settings["k"] = k
     try:
-        return build_graph(name, retriever=retriever, **models, **options)
-    except ModelError as fault:
-        raise UsageError(str(fault)) from fault
+        return build_graph(name, retriever=retriever, **models, **settings)
+    except ModelError as error:
+        raise UsageError(str(error)) from error
 
 
-def _retriever(kb: Path | None, mode: str, rerank: str | None) -> Any:
-    from ragweave.tools.knowledge import RETRIEVERS, KnowledgeBase, retriever_of
+def compare(
+    question: Question,
+    methods: options.Methods = options.METHODS,
+    kb: options.Kb = None,
+    model: options.Model = "extractive",
+    proxy: options.Proxy = None,
+    judge: options.Judge = None,
+    rewriter: options.Rewriter = None,
+    filter_model: options.FilterModel = None,
+    retriever: options.Retriever = "auto",
+    rerank: options.Rerank = "",
+    k: options.K = None,
+    option: options.OptionTexts = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Ask several methods one question: answers, sources, calls and tokens side by side."""
+    import asyncio
+    import json as json_
 
-    if kb is None and RETRIEVERS.named(mode).needs_kb:
-        return None
-    return retriever_of(mode, KnowledgeBase.open(kb) if kb else None, reranker=rerank)
+    from ragweave.evaluation.runs import parse_systems
+    from ragweave.graphs import build_graph
+    from ragweave.tools.models import chat_model
+
+    _check(question)
+    flags = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
+    models, texts = options.with_named({"model": model, **flags}, option or [])
+    texts += [f"k={k}"] if k is not None else []
+    systems = parse_systems(methods, options.shared_options(texts, methods))
+    found = options.open_retriever(kb, retriever, rerank)
+    shared: dict[str, Any] = {name: chat_model(spec) for name, spec in models.items()}
+    graphs = [build_graph(one.method, retriever=found, **shared, **one.options) for one in systems]
+    results = asyncio.run(_ask_all(question, systems, graphs))
+    if json:
+        typer.echo(json_.dumps(results, ensure_ascii=False, indent=2, default=str))
+    else:
+        _show(question, results)
+
+
+async def _ask_all(
+    question: str, systems: Sequence[System], graphs: Sequence[CompiledGraph]
+) -> list[dict[str, Any]]:
+    import asyncio
+
+    asked = [_ask(question, one, graph) for one, graph in zip(systems, graphs, strict=True)]
+    return list(await asyncio.gather(*asked))
+
+
+async def _ask(question: str, system: System, graph: CompiledGraph) -> dict[str, Any]:
+    started = time.perf_counter()
+    state: Mapping[str, Any] = await graph.ainvoke({"question": question})
+    usage = state["usage"]
+    return {
+        "method": system.label,
+        "answer": state["answer"],
+        "status": state["status"],
+        "sources": [
+            str(doc.metadata.get("title") or doc.metadata.get("source") or doc.id)
+            for doc in state["passages"]
+        ],
+        "calls": usage["calls"],
+        "input_tokens": usage["input_tokens"],
+        "output_tokens": usage["output_tokens"],
+        "estimated": usage["estimated"],
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+
+
+def _show(question: str, results: Sequence[Mapping[str, Any]]) -> None:
+    from ragweave.cli.screen import show_tables
+    from ragweave.evaluation.report import Table
+
+    rows = [
+        [
+            one["method"],
+            one["answer"],
+            "; ".join(dict.fromkeys(one["sources"])),
+            str(one["calls"]),
+            f"{one['input_tokens']} + {one['output_tokens']}",
+            f"{one['seconds']:.2f}",
+        ]
+        for one in results
+    ]
+    head = ["method", "answer", "sources", "calls", "tokens in + out", "seconds"]
+    estimated = any(one["estimated"] for one in results)
+    remarks = ["Token counts are estimated from characters."] if estimated else []
+    show_tables([Table(question, head, rows, remarks)])

@@ -1,25 +1,60 @@
-"""`ragweave doctor`: what is installed, what this machine has, whether and how fast a model runs."""
+"""`ragweave doctor`: what is installed, what this machine has, and whether and how fast a model runs."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import importlib.util
+import os
+import platform
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ragweave.errors import MissingExtraError, ModelError, RagweaveError
+
+if TYPE_CHECKING:
+    from ragweave.llamacpp.gguf import GGUFFacts
+
 _MARKS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
+
+Level = Literal["ok", "note", "problem"]
+
+_PACKAGES = (
+    ("ragweave", ""),
+    ("langgraph", ""),
+    ("langchain-core", ""),
+    ("langchain-openai", "openai"),
+    ("chromadb", "chroma"),
+    ("sentence-transformers", "chroma"),
+    ("llama-cpp-python", "llamacpp"),
+)
+_WHEELS = (
+    ("CUDA", "cu125", "CUDA 12.5; there are cu118 to cu132"),
+    ("ROCm", "rocm72", "Linux; hip-radeon on Windows"),
+    ("Vulkan", "vulkan", "Linux and Windows, any GPU"),
+    ("Metal", "metal", "macOS"),
+)
+"""Builds of llama-cpp-python, as its README names them."""
+_INDEX = "https://abetlen.github.io/llama-cpp-python/whl"
+_READ, _WRITTEN = 256, 24
+"""Tokens read and written to measure a model's speed."""
+_LONG = 8192
+"""Tokens: a context that is enough for most uses, shown beside the model's own."""
 
 
 def doctor(
     model: Annotated[
         str | None,
-        typer.Option("--model", help="A GGUF file, llamacpp:PATH, or smollm2, to look into."),
+        typer.Option("--model", help="Model to check: a GGUF file, llamacpp:PATH, or smollm2."),
     ] = None,
     speed: Annotated[
-        bool, typer.Option("--speed/--no-speed", help="With --model: run it and measure it.")
+        bool,
+        typer.Option(
+            "--speed/--no-speed", help="With --model: run the model and measure its speed."
+        ),
     ] = True,
 ) -> None:
-    """Look at the installation, the machine and, with --model, a model file."""
-    from ragweave.cli.machine import inspect_machine, measure_model
+    """Check the installation, the machine and, with --model, a model file."""
     from ragweave.cli.screen import plain
 
     path, settings = _named(model) if model else (None, {})
@@ -45,3 +80,222 @@ def _named(model: str) -> tuple[str, dict[str, Any]]:
     head, _, query = model.strip().partition("?")
     path = str(smollm2_file()) if head == "smollm2" else head.removeprefix("llamacpp:")
     return path, read_settings(query)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact."""
+
+    topic: str
+    """What it is about: `package`, `machine`, `gpu`, `model`, `speed` or `faster builds`."""
+    level: Level
+    """`problem`: something asked for will not work; `note`: worth knowing."""
+    text: str
+    """One line to show."""
+
+
+def inspect_machine(model_path: str | None = None) -> list[Finding]:
+    """Return what is installed and, given a model file, whether it can run here.
+
+    Args:
+        model_path: A GGUF file, or None.
+
+    Returns:
+        Findings in the order to show them. A broken model file or a missing package is a finding,
+        not an exception.
+    """
+    found = [*_packages(), *_machine(), _gpu()]
+    if model_path is not None:
+        found += _model(model_path)
+    return found
+
+
+def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
+    """Run a model in a child process, as the engine would, and say how fast it is.
+
+    Args:
+        path: A GGUF file.
+        settings: The spec's settings; `repack`, `n_gpu_layers` and `n_threads` matter here.
+
+    Returns:
+        Findings to show after those of `inspect_machine`; a model that cannot run is a problem.
+    """
+    from ragweave.llamacpp.gguf import read_gguf
+    from ragweave.llamacpp.guard import extra_buffers, run_trial
+
+    repack = settings.get("repack", "auto")
+    placed: dict[str, Any] = {
+        k: settings[k] for k in ("n_gpu_layers", "n_threads") if k in settings
+    }
+    try:
+        facts = read_gguf(path)
+        extra = extra_buffers(facts, repack, n_gpu_layers=placed.get("n_gpu_layers", -1))
+        read = min(_READ, (facts.context or _READ) // 2)
+        trial = run_trial(
+            facts, {"extra_buffers": extra, "prompt": read, "reply": _WRITTEN, **placed}
+        )
+    except RagweaveError as error:
+        return [Finding("speed", "problem", str(error))]
+    if trial.speed is None:
+        return [Finding("speed", "problem", f"a trial run ended with {trial.cause}")]
+    speed = (
+        f"prefill {trial.speed.prefill:.1f} tokens a second, generation "
+        f"{trial.speed.generation:.1f} ({read} tokens read, {_WRITTEN} written)"
+    )
+    return [Finding("speed", "ok", speed), _buffers(repack, extra=extra), *_wheels()]
+
+
+def _buffers(repack: str, *, extra: bool) -> Finding:
+    """Say whether weights are repacked for this processor, and if not, why."""
+    from ragweave.llamacpp.guard import system_info, uses_amx
+
+    amx = "AMX seen" if uses_amx(system_info()) else "no AMX seen"
+    if extra:
+        return Finding("speed", "ok", f"extra buffers on (repack={repack}, {amx})")
+    why = "as requested" if repack == "off" else "this build crashed with them in a trial run"
+    return Finding("speed", "note", f"extra buffers off: {why} (repack={repack}, {amx})")
+
+
+def _wheels() -> list[Finding]:
+    """Name the builds for GPUs, unless the installed one already supports a GPU."""
+    from ragweave.llamacpp.binding import bind
+
+    if bind().llama_supports_gpu_offload():
+        return []
+    line = "pip install --force-reinstall --no-deps --prefer-binary llama-cpp-python"
+    return [
+        Finding(
+            "faster builds",
+            "note",
+            f"{name}: {line} --extra-index-url {_INDEX}/{folder} ({where})",
+        )
+        for name, folder, where in _WHEELS
+    ]
+
+
+def _packages() -> list[Finding]:
+    from importlib import metadata
+
+    found = [Finding("package", "ok", f"Python {platform.python_version()}")]
+    for name, extra in _PACKAGES:
+        try:
+            found.append(Finding("package", "ok", f"{name} {metadata.version(name)}"))
+        except metadata.PackageNotFoundError:
+            where = f': pip install "ragweave[{extra}]"' if extra else ""
+            level: Level = "note" if extra else "problem"
+            found.append(Finding("package", level, f"{name} is not installed{where}"))
+    return found
+
+
+def _machine() -> list[Finding]:
+    from ragweave.llamacpp.binding import free_memory, physical_cores
+
+    cores, logical = physical_cores(), os.cpu_count() or 1
+    free = free_memory()
+    memory = "free memory unknown" if free is None else f"{_size(free)} of memory free"
+    return [
+        Finding("machine", "ok", f"{platform.system()} {platform.machine()}"),
+        Finding("machine", "ok", f"{cores} physical cores usable ({logical} logical)"),
+        Finding("machine", "ok" if free is not None else "note", memory),
+    ]
+
+
+def _gpu() -> Finding:
+    """Say whether llama.cpp, or else torch, sees a GPU."""
+    from ragweave.llamacpp.binding import bind
+
+    try:
+        lib = bind()
+    except MissingExtraError:
+        return _torch_gpu()
+    except ModelError as error:
+        return Finding("gpu", "problem", str(error))
+    if lib.llama_supports_gpu_offload():
+        return Finding("gpu", "ok", "llama-cpp-python sees a GPU and can put layers on it")
+    text = "llama-cpp-python sees no GPU (it was built for the CPU only, or there is none)"
+    return Finding("gpu", "note", text)
+
+
+def _torch_gpu() -> Finding:
+    if importlib.util.find_spec("torch") is None:
+        return Finding(
+            "gpu", "note", "no check for a GPU: neither llama-cpp-python nor torch is installed"
+        )
+    import torch
+
+    if not torch.cuda.is_available():
+        return Finding("gpu", "note", "torch sees no CUDA GPU")
+    return Finding("gpu", "ok", f"torch sees {torch.cuda.get_device_name(0)}")
+
+
+def _model(path: str) -> list[Finding]:
+    from ragweave.llamacpp.gguf import read_gguf
+
+    try:
+        facts = read_gguf(path)
+    except ModelError as error:
+        return [Finding("model", "problem", str(error))]
+    found = [
+        Finding(
+            "model",
+            "ok",
+            f"{facts.name}: architecture {facts.architecture or 'not stated'}, "
+            f"{facts.layers or '?'} layers, {facts.quantisation or 'no tensors'}, "
+            f"{_size(facts.size)} on disk",
+        )
+    ]
+    if facts.embedding_only:
+        found.append(Finding("model", "problem", "it computes embeddings and cannot write text"))
+    if facts.context is None:
+        found.append(Finding("model", "note", "the file states no context length"))
+    else:
+        found.append(Finding("model", "ok", f"context {facts.context} tokens"))
+    found += [_template(facts), *_family(facts)]
+    contexts = sorted({min(n, facts.context or n) for n in (_LONG, facts.context or _LONG)})
+    return found + [_need(facts, n_ctx) for n_ctx in contexts]
+
+
+def _template(facts: GGUFFacts) -> Finding:
+    if facts.template is None:
+        text = (
+            "the file has no chat template: set chat_template=…, or chat_template=plain to let the "
+            "model continue the prompt's text"
+        )
+        return Finding("model", "problem", text)
+    return Finding("model", "ok", f"chat template of {len(facts.template)} characters")
+
+
+def _family(facts: GGUFFacts) -> list[Finding]:
+    """Say what the model's card recommends, and whether it is a base model."""
+    from ragweave.llamacpp.families import family_of, is_base_model
+
+    found: list[Finding] = []
+    family = family_of(facts)
+    if family is not None:
+        values = ", ".join(f"{name} {value}" for name, value in family.text.items())
+        text = f"family {family.name}: sampling=card means {values} ({family.source})"
+        found.append(Finding("model", "ok", text))
+    if is_base_model(facts):
+        text = "it looks like a base model: it continues text and does not follow instructions"
+        found.append(Finding("model", "note", text))
+    return found
+
+
+def _need(facts: GGUFFacts, n_ctx: int) -> Finding:
+    from ragweave.llamacpp.binding import free_memory, needed_memory
+
+    need, free = needed_memory(facts, n_ctx), free_memory()
+    text = f"about {_size(need)} of memory with n_ctx={n_ctx}"
+    if free is None:
+        return Finding("model", "note", f"{text}; free memory unknown")
+    if need <= free:
+        return Finding("model", "ok", f"{text}, {_size(free)} free")
+    return Finding(
+        "model",
+        "problem",
+        f"{text}, but only {_size(free)} free: lower n_ctx, or offload layers to a GPU",
+    )
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"

@@ -1,141 +1,68 @@
-"""`ragweave eval`: a data set, several methods, a durable run."""
+"""`ragweave eval` and `ragweave report`: a data set, several methods, a durable run and its tables."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragweave.errors import UsageError
+from ragweave.cli import options
+from ragweave.cli.screen import explain, progress_console, show_tables
+from ragweave.errors import ModelError, UsageError
 
-METHODS = "direct,concat,concat_pf"
-
-Dataset = Annotated[
-    str | None,
-    typer.Argument(help="NAME:FILE (hotpotqa:dev.json), a file alone, or hf:NAME."),
-]
-Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run.")]
-Methods = Annotated[
-    str,
-    typer.Option("--methods", help="direct,concat[k=10],blendfilter[queries=question+internal]"),
-]
-Model = Annotated[
-    str,
-    typer.Option(
-        help="extractive, openai:NAME, llamacpp:PATH, provider:NAME, or a trained part's folder; "
-        "settings: ?"
-    ),
-]
-Proxy = Annotated[str | None, typer.Option(help="Model that drafts answers.")]
-Judge = Annotated[str | None, typer.Option(help="Model that judges what is known.")]
-Rewriter = Annotated[str | None, typer.Option(help="Model that rewrites queries.")]
-FilterModel = Annotated[str | None, typer.Option(help="Model that filters passages.")]
-Kb = Annotated[Path | None, typer.Option("--kb", help="Knowledge base to search.")]
-Corpus = Annotated[
-    str,
-    typer.Option(
-        help="Without --kb, searched: file (all its passages), given (each question's own), none."
-    ),
-]
-Passages = Annotated[
-    str,
-    typer.Option(help="searched, or given: hand each question's own to every method, unsearched."),
-]
-Gold = Annotated[
-    str, typer.Option(help="Gold passages: as_found, marked, with (put in), without (taken out).")
-]
-DropAnswered = Annotated[
-    Path | None,
-    typer.Option(
-        "--drop-answered",
-        help="An earlier run with direct in it: leave out what that answered right.",
-    ),
-]
-Oracle = Annotated[
-    bool, typer.Option("--oracle", help="Hand methods the gold answers (FILCO's SILVER).")
-]
-Retriever = Annotated[str, typer.Option(help="auto, bm25, dense or hybrid.")]
-Rerank = Annotated[
-    str, typer.Option(help="Cross-encoder, by local path or hub name; or bi-encoder:NAME (E5).")
-]
-Scorer = Annotated[
-    str, typer.Option(help="What scores outputs for CXMI: hf:NAME, llamacpp:PATH, openai:NAME?…")
-]
-Metrics = Annotated[
-    str, typer.Option(help="What to compute, em,f1,my_metric; empty: all of ours that apply.")
-]
-Limit = Annotated[int | None, typer.Option(help="Only the first so many questions.")]
-Sample = Annotated[int | None, typer.Option(help="Only so many questions, drawn with --seed.")]
-Seed = Annotated[int, typer.Option(help="Seed of samples and of gold passages' places.")]
-Shard = Annotated[str, typer.Option(help="i/n: every n-th question, from the i-th.")]
-Concurrency = Annotated[int, typer.Option(help="Questions × methods in flight at once.")]
-Workers = Annotated[
-    int, typer.Option(help="Processes that part the questions and --concurrency: one a core.")
-]
-Cache = Annotated[Path | None, typer.Option(help="SQLite file of replies that runs share.")]
-BudgetTokens = Annotated[int | None, typer.Option(help="Begin no question past so many tokens.")]
-BudgetUsd = Annotated[float | None, typer.Option(help="Begin no question past so many dollars.")]
-Prices = Annotated[
-    str, typer.Option("--price", help="INPUT,OUTPUT dollars a million tokens, or a JSON file.")
-]
-OptionTexts = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        help="name=value for each method that has it, or judge=, rewriter=, generator=, filter= "
-        "with a trained part's folder; repeatable.",
-    ),
-]
-K = Annotated[int | None, typer.Option("-k", "--k", help="Passages a query.")]
+if TYPE_CHECKING:
+    from ragweave.evaluation.runs import Progress, RunConfig, RunDirectory, RunResult, System
+    from ragweave.evaluation.runs.outcome import Record
+    from ragweave.evaluation.runs.run import OnProgress
 
 
 def evaluate(
-    dataset: Dataset = None,
+    dataset: options.Dataset = None,
     resume: Annotated[
-        Path | None, typer.Option("--resume", help="Go on with the run in this directory.")
+        Path | None, typer.Option("--resume", help="Resume the run in this directory.")
     ] = None,
-    methods: Methods = METHODS,
-    model: Model = "extractive",
-    proxy: Proxy = None,
-    judge: Judge = None,
-    rewriter: Rewriter = None,
-    filter_model: FilterModel = None,
-    out: Out = None,
-    kb: Kb = None,
-    corpus: Corpus = "",
-    passages: Passages = "searched",
-    gold: Gold = "as_found",
-    drop_answered: DropAnswered = None,
-    oracle: Oracle = False,
-    retriever: Retriever = "auto",
-    rerank: Rerank = "",
-    scorer: Scorer = "",
-    metrics: Metrics = "",
-    k: K = None,
-    option: OptionTexts = None,
-    limit: Limit = None,
-    sample: Sample = None,
-    seed: Seed = 0,
-    shard: Shard = "1/1",
-    price: Prices = "",
-    concurrency: Concurrency = 16,
-    workers: Workers = 1,
-    cache: Cache = None,
-    budget_tokens: BudgetTokens = None,
-    budget_usd: BudgetUsd = None,
+    methods: options.Methods = options.METHODS,
+    model: options.Model = "extractive",
+    proxy: options.Proxy = None,
+    judge: options.Judge = None,
+    rewriter: options.Rewriter = None,
+    filter_model: options.FilterModel = None,
+    out: options.Out = None,
+    kb: options.Kb = None,
+    corpus: options.Corpus = "",
+    passages: options.Passages = "searched",
+    gold: options.Gold = "as_found",
+    drop_answered: options.DropAnswered = None,
+    oracle: options.Oracle = False,
+    retriever: options.Retriever = "auto",
+    rerank: options.Rerank = "",
+    scorer: options.Scorer = "",
+    metrics: options.Metrics = "",
+    k: options.K = None,
+    option: options.OptionTexts = None,
+    limit: options.Limit = None,
+    sample: options.Sample = None,
+    seed: options.Seed = 0,
+    shard: options.Shard = "1/1",
+    price: options.Prices = "",
+    concurrency: options.Concurrency = 16,
+    workers: options.Workers = 1,
+    cache: options.Cache = None,
+    budget_tokens: options.BudgetTokens = None,
+    budget_usd: options.BudgetUsd = None,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try failed questions again.")
+        bool, typer.Option("--retry-failed", help="Retry failed questions.")
     ] = False,
 ) -> None:
     """Answer a data set's questions with several methods, durably.
 
-    Every finished question is on the disk at once; a run that was stopped, killed or cut off goes
-    on with --resume, and pays for no call twice.
+    Each finished question is saved at once. A run that was stopped or killed continues with
+    --resume, and pays for no call twice.
     """
-    from ragweave.cli.eval_run import conclude, follow, opened, planned
-    from ragweave.cli.roles import by_role, with_named
     from ragweave.evaluation.runs import RunConfig
 
     config = RunConfig(
@@ -147,18 +74,20 @@ def evaluate(
     )
     if resume is not None:
         if dataset is not None or out is not None:
-            raise UsageError("--resume takes its settings from the run: give no data set, no --out")
-        directory = opened(resume)
+            raise UsageError(
+                "--resume takes its settings from the run: leave out the data set and --out"
+            )
+        directory = _open_run(resume)
     else:
         if dataset is None or out is None:
             raise UsageError("give a data set and --out DIR, or --resume DIR")
         roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
-        models, texts = with_named({"model": model, **roles}, option or [])
-        directory = planned(
+        models, texts = options.with_named({"model": model, **roles}, option or [])
+        directory = plan_run(
             out,
             dataset,
             methods,
-            models=by_role(models),
+            models=options.by_role(models),
             texts=[*texts, *([f"k={k}"] if k is not None else [])],
             kb=kb,
             corpus=corpus,
@@ -177,3 +106,201 @@ def evaluate(
             price=price,
         )
     conclude(directory, follow(directory, config, workers))
+
+
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run directories; shards of one run are merged.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder to write to (default: `report` in the first run)."),
+    ] = None,
+    pages: Annotated[int, typer.Option(help="Most pages for single questions.")] = 200,
+    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw plots.")] = True,
+) -> None:
+    """Show runs as tables; write report.md, report.html, results.csv and plots."""
+    from ragweave.evaluation.report import (
+        between_table,
+        can_plot,
+        read_runs,
+        tables_of,
+        write_report,
+    )
+
+    experiments = read_runs(runs)
+    for experiment in experiments:
+        show_tables(tables_of(experiment))
+    between = between_table(experiments)
+    show_tables([between] if between is not None else [])
+    folder = out or runs[0] / "report"
+    files = write_report(folder, experiments, pages=pages, plots=plots)
+    remarks = progress_console()
+    listed = ", ".join(path.relative_to(folder).as_posix() for path in files)
+    remarks.print(f"wrote to {folder}: {listed}", markup=False, soft_wrap=True)
+    if plots and not can_plot():
+        remarks.print('no plots: pip install "ragweave[eval]"', markup=False)
+
+
+def plan_run(
+    out: Path,
+    dataset: str,
+    methods: str | Sequence[System],
+    *,
+    models: dict[str, str],
+    texts: Sequence[str],
+    shard: str = "1/1",
+    price: str = "",
+    **settings: Any,
+) -> RunDirectory:
+    """Plan a run and claim its directory.
+
+    Args:
+        out: The directory.
+        dataset: The data set's spec.
+        methods: Text for `parse_systems`, or the systems themselves.
+        models: Model specs by role.
+        texts: `name=value` options, set on each method that has them.
+        shard: `i/n`.
+        price: Text for `read_prices`.
+        **settings: More settings of the run.
+
+    Raises:
+        UsageError: A value is invalid, or the directory holds something else.
+    """
+    from ragweave.evaluation.metrics import read_prices
+    from ragweave.evaluation.runs import claim_directory, parse_systems, plan
+
+    systems = (
+        parse_systems(methods, options.shared_options(texts, methods))
+        if isinstance(methods, str)
+        else list(methods)
+    )
+    prices = {role: (one.input, one.output) for role, one in read_prices(price).items()}
+    made = plan(dataset, systems, models, shard=_shard(shard), prices=prices, **settings)
+    return claim_directory(out, made)
+
+
+def _open_run(path: Path) -> RunDirectory:
+    from ragweave.evaluation.runs import RunDirectory
+
+    directory = RunDirectory(path)
+    directory.settings  # noqa: B018 - raises UsageError where the directory holds no run
+    return directory
+
+
+def follow(directory: RunDirectory, config: RunConfig, workers: int = 1) -> RunResult:
+    """Run, showing progress on a terminal; on Ctrl-C say how to resume.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; what is recorded stands.
+    """
+    import asyncio
+
+    from ragweave.evaluation.runs import WorkerError, evaluate_in_workers
+
+    with _progress() as on_progress:
+        try:
+            return asyncio.run(
+                evaluate_in_workers(directory, config, workers=workers, on_progress=on_progress)
+            )
+        except WorkerError as error:
+            line = explain(error) if error.status_code is not None else None
+            raise error if line is None else ModelError(line) from error
+        except KeyboardInterrupt:
+            progress_console().print(
+                f"Resume with: {_resume_command(directory)}", markup=False, soft_wrap=True
+            )
+            raise
+
+
+def conclude(directory: RunDirectory, result: RunResult) -> None:
+    """Print the tables, and what is left to do."""
+    from ragweave.evaluation.report import read_runs, tables_of
+
+    progress, remarks = result.progress, progress_console()
+    if progress.finished:
+        for experiment in read_runs([directory.path]):
+            show_tables(tables_of(experiment)[:1])
+    counts = f"{progress.answered} answered, {progress.failed} failed of {progress.planned}"
+    spent = f"{progress.spent.paid_calls} calls, {progress.spent.paid_tokens} tokens"
+    if progress.spent.cached_calls:
+        spent += f", {progress.spent.cached_calls} replies from the cache"
+    if progress.cost:
+        spent += f", ${progress.cost:.4f}"
+    remarks.print(f"{counts}; {spent}; {directory.path}", markup=False, soft_wrap=True)
+    if not result.complete:
+        remarks.print(
+            f"The budget is spent. Resume with a larger one: {_resume_command(directory)}",
+            markup=False,
+            soft_wrap=True,
+        )
+    if progress.failed:
+        remarks.print(
+            f"Retry the failed questions with: {_resume_command(directory)} --retry-failed",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+@contextmanager
+def _progress() -> Iterator[OnProgress]:
+    """Yield a progress callback: a status line on a terminal, nothing in a pipe."""
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    screen = progress_console()
+    if not screen.is_terminal:
+        yield lambda _progress, _record: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn())
+    with Bar(*columns, console=screen, transient=True) as bar:
+        task = bar.add_task("")
+
+        def on_progress(progress: Progress, _record: Record | None) -> None:
+            bar.update(
+                task,
+                completed=progress.finished,
+                total=progress.planned,
+                description=escape(status_line(progress)),
+            )
+
+        yield on_progress
+
+
+def status_line(progress: Progress) -> str:
+    """Return a run's progress in a line: time left, tokens, failures, running scores."""
+    from ragweave.evaluation.metrics import metric_info
+
+    left = progress.eta
+    parts = [] if left is None else [f"{_time(left)} left"]
+    parts.append(f"{progress.spent.paid_tokens:,} tokens")
+    if progress.cost:
+        parts.append(f"${progress.cost:.2f}")
+    if progress.failed:
+        parts.append(f"{progress.failed} failed")
+    running = progress.running
+    if running:
+        names = {name for name, _ in running.values()}
+        head = metric_info(names.pop(), progress.metrics).label if len(names) == 1 else "score"
+        scores = " ".join(f"{label} {mean * 100:.1f}" for label, (_, mean) in running.items())
+        parts.append(f"{head}: {scores}")
+    return " · ".join(parts)
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _resume_command(directory: RunDirectory) -> str:
+    return f"ragweave eval --resume {shlex.quote(str(directory.path))}"
+
+
+def _shard(text: str) -> tuple[int, int]:
+    part, slash, parts = text.partition("/")
+    if not slash or not part.isdigit() or not parts.isdigit():
+        raise UsageError(f"--shard must be i/n, such as 2/8, not {text!r}")
+    return int(part), int(parts)

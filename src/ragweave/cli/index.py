@@ -1,7 +1,4 @@
-"""`ragweave index`: files into a knowledge base; again, only what changed.
-
-`ragweave kb`: look after a knowledge base.
-"""
+"""`ragweave index` and `ragweave kb`: build a knowledge base from files, and look after it."""
 
 from __future__ import annotations
 
@@ -33,10 +30,10 @@ def root() -> None:
 def check(
     folder: Annotated[Path, typer.Argument(help="The knowledge base.")],
     repair: Annotated[
-        bool, typer.Option("--repair", help="Mend it: make both indexes anew from its passages.")
+        bool, typer.Option("--repair", help="Repair it: rebuild both indexes from its passages.")
     ] = False,
 ) -> None:
-    """Verify the counts, hashes and both indexes: a line for each finding, and exit code 1."""
+    """Verify the counts, hashes and both indexes. Exits with 1 if anything is wrong."""
     from ragweave.cli.screen import marked_up, progress_bar
     from ragweave.tools.knowledge import checking
 
@@ -48,11 +45,11 @@ def check(
             checking.repair(folder, found)
         found = checking.check(folder)
         for one in found:
-            typer.echo(f"still: {marked_up(one.text)}")
+            typer.echo(f"not repaired: {marked_up(one.text)}")
         if not found:
-            typer.echo(f"{folder}: mended")
+            typer.echo(f"{folder}: repaired")
     elif not found:
-        typer.echo(f"{folder}: all is well")
+        typer.echo(f"{folder}: no problems found")
     if found:
         raise typer.Exit(1)
 
@@ -67,31 +64,35 @@ def index(
     ] = None,
     kb: Annotated[Path, typer.Option("--kb", help="Folder of the knowledge base.")] = Path("kb"),
     bundled: Annotated[
-        bool, typer.Option("--bundled", help="Index the articles on RAG that ragweave brings.")
+        bool, typer.Option("--bundled", help="Index the articles on RAG that come with ragweave.")
     ] = False,
     unit: Annotated[
-        str | None, typer.Option(help="What passages are cut by: words, sentences or tokens.")
+        str | None, typer.Option(help="Unit of passage length: words, sentences or tokens (words).")
     ] = None,
-    size: Annotated[int | None, typer.Option(help="Units a passage (100 words).")] = None,
-    overlap: Annotated[int | None, typer.Option(help="Units that neighbours share (0).")] = None,
+    size: Annotated[int | None, typer.Option(help="Units per passage (100).")] = None,
+    overlap: Annotated[
+        int | None, typer.Option(help="Units shared by neighbouring passages (0).")
+    ] = None,
     language: Annotated[
-        str | None, typer.Option(help="Language of stemmer and stop words (english).")
+        str | None, typer.Option(help="Language of the stemmer and stop words (english).")
     ] = None,
     embedding: Annotated[
         str | None,
-        typer.Option(help="auto, none, minilm, a local path or a hub name (auto)."),
+        typer.Option(
+            help="Embedding model: auto, none, minilm, a local path or a hub name (auto)."
+        ),
     ] = None,
     chroma_url: Annotated[
-        str | None, typer.Option(help="A Chroma server, http://host:port, for the vectors.")
+        str | None, typer.Option(help="Chroma server to keep the vectors in: http://host:port.")
     ] = None,
     text_field: Annotated[str | None, typer.Option(help="Text field of CSV/JSONL rows.")] = None,
     id_field: Annotated[str | None, typer.Option(help="Id field of CSV/JSONL rows.")] = None,
     title_field: Annotated[str | None, typer.Option(help="Title field of CSV/JSONL rows.")] = None,
 ) -> None:
-    """Index files. Settings are fixed when the knowledge base is made."""
+    """Index files; run it again to index only what changed. Settings are fixed at the first run."""
     sources = [*(paths or ()), *_bundled(bundled)]
     if not sources:
-        raise UsageError("nothing to index: name files or folders, or use --bundled")
+        raise UsageError("nothing to index: give files or folders, or use --bundled")
     given = {
         "unit": unit,
         "size": size,
@@ -107,7 +108,7 @@ def index(
         kb, {key: value for key, value in given.items() if value is not None}
     ) as base:
         report = _with_bar(base, sources)
-        _tell(base, report)
+        _show(base, report)
 
 
 def _bundled(wanted: bool) -> list[Path]:
@@ -119,7 +120,7 @@ def _bundled(wanted: bool) -> list[Path]:
 
 
 def _open_or_create(path: Path, given: dict[str, Any]) -> KnowledgeBase:
-    """Open with the settings that it was made with, which `given` may only repeat."""
+    """Open a knowledge base, or create it; `given` must agree with the settings of an old one."""
     from dataclasses import replace
 
     from ragweave.tools.knowledge import KnowledgeBase, Settings
@@ -155,7 +156,7 @@ def _stages(bar: Any) -> Progress:
     return advance
 
 
-def _tell(base: KnowledgeBase, report: IndexReport) -> None:
+def _show(base: KnowledgeBase, report: IndexReport) -> None:
     from ragweave.cli.screen import marked_up, progress_console
 
     screen = progress_console()
@@ -172,5 +173,5 @@ def _tell(base: KnowledgeBase, report: IndexReport) -> None:
 
 def _why_none(report: IndexReport) -> str:
     if report.skipped:
-        return "all that was found was skipped, for the reasons above"
-    return "the folders hold no file of a kind that can be read"
+        return "every file found was skipped, for the reasons above"
+    return "the folders hold no file of a supported type"

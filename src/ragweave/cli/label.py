@@ -1,42 +1,67 @@
-"""`ragweave label`: training data out of labelled questions."""
+"""`ragweave label`: turn labelled questions into training data."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragweave.cli.screen import console, marked_up, progress_bar, progress_console
+from ragweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from ragweave.tools.models import ChatModel
+    from ragweave.training.labels import LabelConfig, Labeler, Labelled
+    from ragweave.training.labels.labeler import OnProgress
+
 app = typer.Typer(
-    help="Make training data from labelled questions.", no_args_is_help=True, rich_markup_mode=None
+    help="Turn labelled questions into training data.", no_args_is_help=True, rich_markup_mode=None
 )
+
+NAMES = {
+    "nq": "NQ",
+    "asqa": "ASQA",
+    "triviaqa": "TQA",
+    "hotpotqa": "HotpotQA",
+    "2wiki": "2Wiki",
+    "musique": "MuSiQue",
+    "eli5": "ELI5",
+    "plain": "plain rows",
+}
+"""Data sets and formats as tables name them; others by their own name."""
 
 Source = Annotated[
     str, typer.Argument(help="Questions: NAME:FILE (hotpotqa:dev.json), a file alone, or hf:NAME.")
 ]
-Out = Annotated[Path, typer.Option("--out", help="The training rows to write (.gz too).")]
+Out = Annotated[
+    Path, typer.Option("--out", help="File for the training rows (.gz compresses them).")
+]
 Proxy = Annotated[
     str | None, typer.Option(help="Model that drafts answers: llamacpp:PATH, openai:NAME, …")
 ]
 Draft = Annotated[
-    str | None, typer.Option(help="Field of drafts that the file has; no proxy is asked then.")
+    str | None, typer.Option(help="Field that holds drafts; the proxy is then not asked.")
 ]
-Limit = Annotated[int | None, typer.Option(help="Only the first so many questions.")]
+Limit = Annotated[int | None, typer.Option(help="Use only the first N questions.")]
 SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave out rows that cannot be labelled, counted.")
+    bool, typer.Option("--skip-bad", help="Leave out rows that cannot be labelled, and count them.")
 ]
 Concurrency = Annotated[int, typer.Option(help="Questions in flight at once.")]
 RetryFailed = Annotated[
-    bool, typer.Option("--retry-failed", help="Try rows whose model call failed again.")
+    bool, typer.Option("--retry-failed", help="Retry rows whose model call failed.")
 ]
 DropFailed = Annotated[
-    bool, typer.Option("--drop-failed", help="Finish the file without rows whose call failed.")
+    bool,
+    typer.Option("--drop-failed", help="Finish the file without the rows whose model call failed."),
 ]
 
 
 @app.callback()
 def root() -> None:
-    """Make training data from labelled questions."""
+    """Turn labelled questions into training data."""
 
 
 @app.command("judge")
@@ -46,25 +71,27 @@ def judge(
     proxy: Proxy = None,
     draft: Draft = None,
     theta: Annotated[
-        float, typer.Option(help="Share of gold answers above which a draft is known (θ).")
+        float,
+        typer.Option(help="Share of the gold answers above which a draft counts as known (θ)."),
     ] = 0.5,
     aliases: Annotated[
         str,
         typer.Option(
-            help="Names of one answer: together (any counts), apart (each is an answer), or auto: "
-            "apart in SlimPLM's released files."
+            help="How aliases count: together (any one will do), apart (each is an answer), or auto "
+            "(apart in SlimPLM's released files)."
         ),
     ] = "auto",
     gold: Annotated[
-        str | None, typer.Option(help="Field of gold answers (as the data set has them).")
+        str | None,
+        typer.Option(help="Field that holds the gold answers (default: the data set's own)."),
     ] = None,
     known: Annotated[
-        str | None, typer.Option(help="Field of labels that the file has; no ratio is made then.")
+        str | None, typer.Option(help="Field that holds labels; they are then not computed.")
     ] = None,
     balance: Annotated[
-        bool, typer.Option(help="Down-sample the larger class, data set by data set.")
+        bool, typer.Option(help="Down-sample the larger class within each data set.")
     ] = True,
-    seed: Annotated[int, typer.Option(help="Seed of that draw.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the down-sampling.")] = 0,
     limit: Limit = None,
     skip_bad: SkipBad = False,
     concurrency: Concurrency = 16,
@@ -73,13 +100,12 @@ def judge(
 ) -> None:
     """Label draft answers as known or not, for the necessity judge (SlimPLM).
 
-    Goes on where it was stopped; no draft is paid for twice.
+    Resumes where it stopped; no draft is paid for twice.
     """
-    from ragweave.cli.label_run import follow, model, show_judge
     from ragweave.training.labels import JudgeLabeler, LabelConfig
 
     labeler = JudgeLabeler(
-        proxy=model(proxy),
+        proxy=_model(proxy),
         proxy_spec=proxy or "",
         draft=draft,
         theta=theta,
@@ -92,7 +118,7 @@ def judge(
     config = LabelConfig(
         concurrency=concurrency, retry_failed=retry_failed, drop_failed=drop_failed
     )
-    show_judge(follow(source, labeler, out, config, limit=limit, skip_bad=skip_bad))
+    _show_judge(_run(source, labeler, out, config, limit=limit, skip_bad=skip_bad))
 
 
 @app.command("rewrite")
@@ -101,7 +127,7 @@ def rewrite(
     out: Out,
     teacher: Annotated[
         str | None,
-        typer.Option(help="Model that annotates; without, the annotations of SlimPLM's file."),
+        typer.Option(help="Model that annotates; without one, the annotations in SlimPLM's file."),
     ] = None,
     proxy: Proxy = None,
     draft: Draft = None,
@@ -113,23 +139,22 @@ def rewrite(
 ) -> None:
     """Split draft answers into claims with queries, for the query rewriter (SlimPLM).
 
-    A reply is checked against the paper's rules; the teacher is asked once more where one is
-    broken, and what is still wrong is left out, counted.
+    Each reply is checked against the paper's rules. Where one is broken the teacher is asked once
+    more; what is still wrong is left out, and counted.
     """
-    from ragweave.cli.label_run import follow, model, show_rewrite
     from ragweave.training.labels import LabelConfig, RewriteLabeler
 
     labeler = RewriteLabeler(
-        teacher=model(teacher),
+        teacher=_model(teacher),
         teacher_spec=teacher or "",
-        proxy=model(proxy),
+        proxy=_model(proxy),
         proxy_spec=proxy or "",
         draft=draft,
     )
     config = LabelConfig(
         concurrency=concurrency, retry_failed=retry_failed, drop_failed=drop_failed
     )
-    show_rewrite(follow(source, labeler, out, config, limit=limit, skip_bad=skip_bad))
+    _show_rewrite(_run(source, labeler, out, config, limit=limit, skip_bad=skip_bad))
 
 
 @app.command("filter")
@@ -137,29 +162,36 @@ def filter_(
     source: Source,
     out: Out,
     measure: Annotated[
-        str, typer.Option(help="strinc, lexical, cxmi, or gold: sentences that people chose.")
+        str, typer.Option(help="strinc, lexical, cxmi, or gold (sentences that annotators chose).")
     ],
     kb: Annotated[
         Path | None,
-        typer.Option("--kb", help="Knowledge base to search (the data set's passages)."),
+        typer.Option(
+            "--kb", help="Knowledge base to search (default: the data set's own passages)."
+        ),
     ] = None,
-    passages: Annotated[int, typer.Option(help="Passages a question: 1 or 5 in the paper.")] = 1,
+    passages: Annotated[int, typer.Option(help="Passages per question (1 or 5 in the paper).")] = 1,
     order: Annotated[
         str,
         typer.Option(
-            help="Of the data set's own passages: gold-first, given, or retrieved (by score)."
+            help="Order of the data set's own passages: gold-first, given, or retrieved (by score)."
         ),
     ] = "gold-first",
-    top: Annotated[str, typer.Option(help="Sentences kept: a number, or all that pass.")] = "1",
+    top: Annotated[
+        str, typer.Option(help="Sentences to keep: a number, or all that pass the threshold.")
+    ] = "1",
     threshold: Annotated[
-        float | None, typer.Option(help="The paper's: lexical 0.5, cxmi 0 (a log-ratio).")
+        float | None, typer.Option(help="Score that a sentence must reach (lexical 0.5, cxmi 0).")
     ] = None,
     target: Annotated[
         str,
-        typer.Option(help="What lexical compares with: answer, question, auto (claims: question)."),
+        typer.Option(
+            help="What lexical compares with: answer, question, or auto (the question for claims)."
+        ),
     ] = "auto",
     scorer: Annotated[
-        str | None, typer.Option(help="Model of cxmi: hf:NAME, llamacpp:PATH, openai:NAME?…")
+        str | None,
+        typer.Option(help="Model that scores for cxmi: hf:NAME, llamacpp:PATH, openai:NAME?…"),
     ] = None,
     limit: Limit = None,
     skip_bad: SkipBad = False,
@@ -168,7 +200,6 @@ def filter_(
     drop_failed: DropFailed = False,
 ) -> None:
     """Mark the sentences that help, for the context filter and the generator (FILCO)."""
-    from ragweave.cli.label_run import follow, read_top, show_filter
     from ragweave.training.labels import LabelConfig, Passages, SilverLabeler, scorer_of_spec
 
     found = Passages(kb, passages, order)
@@ -177,36 +208,180 @@ def filter_(
         found,
         scorer=scorer_of_spec(scorer) if scorer else None,
         scorer_spec=scorer or "",
-        top=read_top(top),
+        top=_read_top(top),
         threshold=threshold,
         target=target,
     )
     config = LabelConfig(
         concurrency=concurrency, retry_failed=retry_failed, drop_failed=drop_failed
     )
-    done = follow(source, labeler, out, config, limit=limit, skip_bad=skip_bad)
-    show_filter(done, found.described["passages"])
+    done = _run(source, labeler, out, config, limit=limit, skip_bad=skip_bad)
+    _show_filter(done, found.described["passages"])
 
 
 @app.command("needed")
 def needed(
     source: Annotated[
         Path,
-        typer.Argument(help="JSON lines (.gz too) with question and needed, known, or a draft."),
+        typer.Argument(help="JSON lines (also .gz) with question, and needed, known or a draft."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The training file to write.")],
+    out: Annotated[Path, typer.Option("--out", help="File for the training rows.")],
     draft: Annotated[
         str | None,
-        typer.Option(help="Field of the model's answer without retrieval; labels are made by it."),
+        typer.Option(
+            help="Field that holds the model's answer without retrieval; labels come from it."
+        ),
     ] = None,
-    gold: Annotated[str, typer.Option(help="Field of the gold answers.")] = "answers",
+    gold: Annotated[str, typer.Option(help="Field that holds the gold answers.")] = "answers",
     theta: Annotated[
-        float, typer.Option(help="Share of gold answers above which a draft counts as known.")
+        float, typer.Option(help="Share of the gold answers above which a draft counts as known.")
     ] = 0.5,
 ) -> None:
     """Label questions as needing retrieval or not, for skr_knn."""
     from ragweave.tools.neighbours import write_training
 
     done = write_training(source, out, draft=draft, gold=gold, theta=theta)
-    typer.echo(f"{done.path}: {done.questions} questions, {done.needed} of them need retrieval")
+    typer.echo(f"{done.path}: {done.questions} questions, of which {done.needed} need retrieval")
     typer.echo(f"use it: ragweave ask … --method skr_knn --option training={done.path}", err=True)
+
+
+def _model(spec: str | None) -> ChatModel | None:
+    from ragweave.tools.models import chat_model
+
+    return None if spec is None else chat_model(spec)
+
+
+def _read_top(text: str) -> int | None:
+    """Read `--top`: a number, or `all` (None)."""
+    if text == "all":
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"--top must be a positive number, or all, not {text!r}")
+    return int(text)
+
+
+def _run(
+    source: str,
+    labeler: Labeler,
+    out: Path,
+    config: LabelConfig,
+    *,
+    limit: int | None,
+    skip_bad: bool,
+) -> Labelled:
+    """Make the labels, showing progress on a terminal; on Ctrl-C say how to resume."""
+    from ragweave.training.labels import make_labels, open_source
+
+    with _progress() as on_progress:
+        try:
+            return make_labels(
+                open_source(source),
+                labeler,
+                out,
+                limit=limit,
+                skip_bad=skip_bad,
+                config=config,
+                on_progress=on_progress,
+            )
+        except KeyboardInterrupt:
+            progress_console().print(
+                f"Finished labels are kept in {out}.partial: run the same command to resume.",
+                markup=False,
+                soft_wrap=True,
+            )
+            raise
+
+
+_NEARLY_ALL = 0.95
+"""Share of kept text above which rows teach little about what to leave out."""
+
+
+def _show_judge(done: Labelled) -> None:
+    """Print the columns of SlimPLM's Table 5: known, unknown and dropped, by data set."""
+    _table(done, "Necessity judge", {"known": "Known", "unknown": "Unknown"})
+    known, unknown = done.total("known"), done.total("unknown")
+    if done.total("empty drafts"):
+        _warn(f"{done.total('empty drafts')} drafts are empty and count as unknown")
+    if known and unknown:
+        _end(done, f"{known} known, {unknown} unknown", "train judge")
+        return
+    only = "known" if known else "unknown"
+    _warn(f"all rows are {only}: a judge cannot be trained on a single class")
+    _end(done, f"{known} known, {unknown} unknown")
+
+
+def _show_rewrite(done: Labelled) -> None:
+    """Print rows, claims, questions, repairs and what was left out."""
+    names = {"rows": "Rows", "claims": "Claims", "questions": "Questions", "repaired": "Repaired"}
+    _table(done, "Query rewriter", names)
+    left_out = sorted({one for count in done.counts.values() for one in count if ":" in one})
+    for name in left_out:
+        number = done.total(name)
+        if number:
+            _remark(f"claims or questions {name.replace(':', ',')}: {number}")
+    _end(done, f"{done.total('claims')} claims in {done.rows} rows", "train rewriter")
+
+
+def _show_filter(done: Labelled, passages: str) -> None:
+    """Print rows, empty targets and the share of the passages that is kept."""
+    _table(done, "Context filter", {"rows": "Rows", "spans": "Sentences kept", "empty": "Empty"})
+    before, after = done.total("characters"), done.total("characters kept")
+    _remark(f"passages: {passages}; {after / max(before, 1):.1%} of their text is kept")
+    if after > _NEARLY_ALL * before:
+        _warn(
+            "nearly all text is kept, so little can be learnt: raise --passages to add text to drop"
+        )
+    empty = done.total("empty")
+    if empty > done.rows / 2:
+        _warn(
+            f"{empty} of {done.rows} targets are empty: does the measure suit the answers? "
+            "(lexical needs long answers, strinc answers spelt as in the passages)"
+        )
+    _end(done, f"{done.rows} rows, {done.total('empty')} with an empty target", "train filter")
+
+
+def _table(done: Labelled, title: str, columns: dict[str, str]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    table.add_column("Data", no_wrap=True)
+    for head in (*columns.values(), "Dropped"):
+        table.add_column(head, justify="right")
+    for data, count in done.counts.items():
+        shown = [f"{count.get(name, 0):,}" for name in (*columns, "dropped")]
+        table.add_row(marked_up(NAMES.get(data, data)), *shown)
+    if len(done.counts) > 1:
+        table.add_section()
+        table.add_row("all", *[f"{done.total(name):,}" for name in (*columns, "dropped")])
+    console().print(table)
+    for reason, number in done.dropped.items():
+        _remark(f"dropped, {reason}: {number}")
+
+
+def _end(done: Labelled, summary: str, then: str = "") -> None:
+    before = " (already finished)" if done.before else ""
+    typer.echo(f"{done.path}: {summary}{before}")
+    use = f"; use it: ragweave {then} {done.path}" if then else ""
+    typer.echo(f"counts and settings: {done.report}{use}", err=True)
+
+
+def _remark(text: str) -> None:
+    console().print(text, style="dim", markup=False, soft_wrap=True)
+
+
+def _warn(text: str) -> None:
+    progress_console().print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _progress() -> Iterator[OnProgress]:
+    """Yield a progress callback: a bar on a terminal, nothing in a pipe."""
+    with progress_bar() as bar:
+        task = bar.add_task("labelling", total=None)
+
+        def on_progress(done: int, total: int, failed: int) -> None:
+            text = f"labelling, {failed} failed" if failed else "labelling"
+            bar.update(task, completed=done, total=total, description=text)
+
+        yield on_progress

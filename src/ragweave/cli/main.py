@@ -1,4 +1,4 @@
-"""The `ragweave` command: errors for people, and nothing heavy imported before it is needed."""
+"""The `ragweave` command. Errors are one line; nothing heavy is imported before it is needed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Annotated, NoReturn
 import typer
 
 import ragweave
-from ragweave.cli import ask, compare, doctor, index, label, methods, report, study, trace, train
+from ragweave.cli import ask, doctor, index, label, methods, study, trace, train
 from ragweave.cli import eval as eval_
-from ragweave.cli.screen import plain
+from ragweave.cli.screen import explain, plain, refused
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
 
 app = typer.Typer(
@@ -29,8 +29,8 @@ app.command("methods")(methods.methods)
 app.command("draw")(methods.draw)
 app.command("trace")(trace.trace)
 app.command("eval")(eval_.evaluate)
-app.command("report")(report.report)
-app.command("compare")(compare.compare)
+app.command("report")(eval_.report)
+app.command("compare")(ask.compare)
 app.command("doctor")(doctor.doctor)
 app.command("train")(train.train)
 app.add_typer(index.app, name="kb")
@@ -58,50 +58,47 @@ _INTERRUPTED = 130
 
 
 def run() -> None:
-    """Run the command line; `ragweave.cli.roles`, the script's entry point, calls this.
+    """Run the command line; `ragweave.cli.run`, the script's entry point, calls this.
 
-    Exit codes: 0 done, 1 the world failed (no server, a run that took too long), 2 the caller's
-    mistake, 130 interrupted.
+    Exit codes: 0 success, 1 a failure outside (no server, a timeout), 2 the caller's mistake, 130
+    interrupted.
     """
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
     except typer.Abort:
         code = _INTERRUPTED
-    except RagweaveError as fault:
-        _leave(str(fault), 2 if isinstance(fault, UsageError | MissingExtraError) else 1)
+    except RagweaveError as error:
+        _leave(str(error), 2 if isinstance(error, UsageError | MissingExtraError) else 1)
     except BrokenPipeError:
         os._exit(0)
-    except Exception as fault:  # noqa: BLE001 - the last stop; what is not explained is raised
-        _explain_or_raise(fault)
+    except Exception as error:  # noqa: BLE001 - the last resort; what is not explained is raised
+        _explain_or_raise(error)
     if code == _INTERRUPTED:  # typer's code for Ctrl-C, which it catches itself
         _leave("stopped", _INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _explain_or_raise(fault: Exception) -> NoReturn:
-    """Say a parsing error or a server's fault in a line; raise anything else.
+def _explain_or_raise(error: Exception) -> NoReturn:
+    """Print a parsing error, or an error of a disk or server, in one line; raise anything else.
 
-    Typer brings its own copy of click, so its errors are told by what they can do.
+    Typer has its own copy of click, so click's errors are recognised by their methods.
     """
-    said = getattr(fault, "format_message", None)
-    if said is not None:
-        command = getattr(getattr(fault, "ctx", None), "command_path", "ragweave")
-        _leave(f"{' '.join(said().split())} (see {command} --help)", 2)
-    from ragweave.cli.faults import explain
-    from ragweave.cli.screen import refused
-
-    denied = refused(fault)
+    format_message = getattr(error, "format_message", None)
+    if format_message is not None:
+        command = getattr(getattr(error, "ctx", None), "command_path", "ragweave")
+        _leave(f"{' '.join(format_message().split())} (see {command} --help)", 2)
+    denied = refused(error)
     if denied is not None:
         _leave(denied, 2)
-    line = explain(fault)
+    line = explain(error)
     if line is None:
-        raise fault
+        raise error
     _leave(line, 1)
 
 
 def _leave(line: str, code: int) -> NoReturn:
-    """Say one line and end at once: a call that still runs in a thread is not waited for."""
+    """Print one line and exit at once, without waiting for calls still running in threads."""
     with suppress(OSError):  # a full disk, or a pipe that was closed
         sys.stdout.flush()
     sys.stderr.write(f"ragweave: {plain(line)}\n")

@@ -1,8 +1,7 @@
-"""`ragweave methods`: what there is, what it costs, where it comes from.
+"""`ragweave methods` and `ragweave draw`: list the methods, draw their graphs.
 
-The diagrams in the repository: written by `ragweave draw --all`, compared by `--check`.
-
-`ragweave draw`: a method's graph as mermaid text, as characters, or as a picture.
+`ragweave draw --all` writes the diagrams of the repository's README and docs; `--check` says which
+are stale.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ _BLOCK = re.compile(r"(?<=```mermaid\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
 
 
 def diagrams(root: Path) -> dict[Path, str]:
-    """Return every file that holds diagrams, as it should be.
+    """Return every file that holds diagrams, with the content that it should have.
 
     Args:
-        root: The repository's folder: `docs/diagrams/METHOD.mmd` for each method, and the mermaid
-            block of `README.md`.
+        root: The repository's folder, with `docs/diagrams/METHOD.mmd` for each method and a
+            mermaid block in `README.md`.
 
     Raises:
-        UsageError: The folder has no README with one mermaid block.
+        UsageError: The folder has no README with exactly one mermaid block.
     """
     from ragweave.graphs import METHODS
     from ragweave.graphs.build import drawable
@@ -53,7 +52,7 @@ def diagrams(root: Path) -> dict[Path, str]:
     text = readme.read_text("utf-8") if readme.is_file() else ""
     if len(_BLOCK.findall(text)) != 1:
         raise UsageError(
-            f"{readme} has no mermaid block to draw in: run `ragweave draw --all` in the "
+            f"{readme} does not have exactly one mermaid block: run `ragweave draw --all` in the "
             "repository of ragweave"
         )
     picture = files[folder / f"{README_METHOD}.mmd"].rstrip() + "\n"
@@ -62,11 +61,11 @@ def diagrams(root: Path) -> dict[Path, str]:
 
 
 def stale(root: Path, wanted: Mapping[Path, str] | None = None) -> list[Path]:
-    """Return the files that are not as they should be, those too of methods that are gone.
+    """Return the files that are not current, diagrams of removed methods included.
 
     Args:
         root: The repository's folder.
-        wanted: The files, as they should be; None: those that hold diagrams.
+        wanted: The files with their content; None: those that hold diagrams.
     """
     wanted = diagrams(root) if wanted is None else wanted
     changed = [path for path, text in wanted.items() if not _is(path, text)]
@@ -95,23 +94,27 @@ def draw(
         str, typer.Argument(help="Name of the method (see `ragweave methods`).")
     ] = "",
     ascii: Annotated[  # noqa: A002
-        bool, typer.Option("--ascii", help="Draw with characters (needs the extra `draw`).")
+        bool, typer.Option("--ascii", help="Draw with characters (needs the extra draw).")
     ] = False,
     svg: Annotated[Path | None, typer.Option("--svg", help="Write an SVG picture.")] = None,
     png: Annotated[
         Path | None,
-        typer.Option("--png", help="Write a picture, with mermaid-cli (mmdc) or Graphviz (dot)."),
+        typer.Option(
+            "--png", help="Write a PNG picture, with mermaid-cli (mmdc) or Graphviz (dot)."
+        ),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Write the diagrams of README and docs in this folder.")
+        bool,
+        typer.Option("--all", help="Write the diagrams of README and docs in the current folder."),
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="With --all: write nothing, fail where one is stale.")
+        bool,
+        typer.Option("--check", help="With --all: write nothing, and fail if a diagram is stale."),
     ] = False,
 ) -> None:
-    """Draw the graph of a method: mermaid text unless asked otherwise. Nothing leaves the machine."""
+    """Draw the graph of a method, as mermaid text by default. Nothing leaves the machine."""
     if every == bool(method) or (check and not every):
-        raise UsageError("name one method, or take --all (with --check where wanted)")
+        raise UsageError("give one method, or --all (with or without --check)")
     if every:
         _all(check)
         return
@@ -133,17 +136,15 @@ def draw(
 
 
 def _all(check: bool) -> None:
-
     root = Path.cwd()
     files = [str(path.relative_to(root)) for path in (stale(root) if check else write(root))]
     if check and files:
-        typer.echo(f"not current: {', '.join(files)}: run `ragweave draw --all`", err=True)
+        typer.echo(f"stale: {', '.join(files)}: run `ragweave draw --all`", err=True)
         raise typer.Exit(1)
     typer.echo("\n".join(files) or "all diagrams are current", err=True)
 
 
 def _svg(graph: Graph, method: str, target: Path) -> None:
-    from ragweave.cli.screen import write_file
     from ragweave.tools.drawing import draw_svg, shape_of
 
     write_file(target, draw_svg(shape_of(graph), title=f"The graph of {method}"))
@@ -174,7 +175,7 @@ def _run(command: list[str], text: str | None = None) -> None:
 
 
 def _dot(graph: Graph) -> str:
-    """Write the graph in Graphviz' language: dashed edges are choices, as in mermaid."""
+    """Write the graph in Graphviz's language: dashed edges are choices, as in mermaid."""
     lines = ["digraph {", '  node [shape=box, style=rounded, fontname="sans-serif"];']
     lines += [f'  "{node}";' for node in graph.nodes]
     for edge in graph.edges:
@@ -192,7 +193,7 @@ def methods(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, options included.")] = False,
     kind: Annotated[str, typer.Option(help=f"What to list: {', '.join(KINDS)}.")] = "methods",
 ) -> None:
-    """List the methods (name, what each does, model calls, paper), and what other packages bring."""
+    """List the methods with their cost and paper, and what other packages add."""
     if kind not in KINDS:
         raise UsageError(f"--kind must be one of {', '.join(KINDS)}, not {kind!r}")
     found = registries()
@@ -207,14 +208,14 @@ def methods(
     if kind == "methods":
         screen.print("k: passages per query (default 5); p: self-consistency samples (default 1).")
     for other, registry in found.items():
-        brought = registry.others() if other != kind else {}
-        if brought:
-            listed = ", ".join(f"{name} ({package})" for name, package in brought.items())
-            screen.print(f"{other} of other packages: {listed}", markup=False)
+        added = registry.others() if other != kind else {}
+        if added:
+            listed = ", ".join(f"{name} ({package})" for name, package in added.items())
+            screen.print(f"{other} from other packages: {listed}", markup=False)
 
 
 def registries() -> dict[str, Registry[Any]]:
-    """Return every registry, by the words of `KINDS`."""
+    """Return every registry, keyed by `KINDS`."""
     from ragweave.datasets.dataset import FORMATS
     from ragweave.evaluation.metrics import METRICS
     from ragweave.graphs import METHODS
@@ -237,7 +238,7 @@ def _methods_table(found: Registry[Any]) -> Table:
 
 
 def _table(found: Registry[Any]) -> Table:
-    table = _empty([found.word, "what it is", "package"])
+    table = _empty([found.word, "description", "package"])
     for name, one in found.items():
         table.add_row(*_cells([name, one.summary, found.package(name)]))
     return table
@@ -248,8 +249,8 @@ def _empty(heads: list[str]) -> Table:
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, head in enumerate(heads):
-        table.add_column(head, no_wrap=place == 0, overflow="fold")
+    for index, head in enumerate(heads):
+        table.add_column(head, no_wrap=index == 0, overflow="fold")
     return table
 
 

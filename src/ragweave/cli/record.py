@@ -31,7 +31,7 @@ class StepRecord(TypedDict):
     input_tokens: int
     output_tokens: int
     found: str
-    """What it came to, in a few words."""
+    """Its result, in a few words."""
     asked: list[Asked]
     searched: list[Searched]
     passages: dict[str, list[dict[str, Any]]]
@@ -57,7 +57,7 @@ class GraphRecord(TypedDict):
 
 
 class RunRecord(TypedDict):
-    """A recorded run; beside these keys it holds the graph's whole output."""
+    """A recorded run; besides these keys it holds the graph's whole output."""
 
     method: str
     question: str
@@ -76,7 +76,7 @@ class _StoredRecord(RunRecord):
 
 
 def run_record(graph: CompiledGraph, question: str, watch: Watch) -> dict[str, Any]:
-    """Return the record of a run that `watch` has seen, also of one that failed midway."""
+    """Return the record of a run that `watch` has seen, even of one that failed midway."""
     shape = shape_of(graph.get_graph())
     return {
         "method": str(graph.get_name()),
@@ -112,31 +112,31 @@ def read_run(path: Path) -> RunRecord:
     """Read a recorded run.
 
     Raises:
-        UsageError: There is no such file, or it is no recorded run.
+        UsageError: There is no such file, or it does not hold a recorded run.
     """
     try:
         text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as fault:
-        reason = getattr(fault, "strerror", None) or "not UTF-8 text"
-        raise UsageError(f"{path} cannot be read: {reason}") from fault
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise UsageError(f"{path} cannot be read: {reason}") from error
     try:
         record = TypeAdapter(_StoredRecord).validate_json(text)
-    except ValidationError as fault:
-        first = fault.errors(include_url=False)[0]
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"
-        raise _no_run(path, f"{where}: {first['msg']}") from fault
+        raise _not_a_run(path, f"{where}: {first['msg']}") from error
     nodes = set(record["graph"]["nodes"])
     for edge in record["graph"]["edges"]:
         if not {edge["source"], edge["target"]} <= nodes:
-            raise _no_run(path, f"an edge leads to no node: {edge['source']} → {edge['target']}")
+            raise _not_a_run(path, f"an edge has no node: {edge['source']} → {edge['target']}")
     if "stopped" in record:
         record["truncated"] = bool(record.pop("stopped"))
     return record
 
 
-def _no_run(path: Path, why: str) -> UsageError:
+def _not_a_run(path: Path, why: str) -> UsageError:
     return UsageError(
-        f"{path} is no recorded run ({why}): make one with "
+        f"{path} is not a recorded run ({why}): make one with "
         f"`ragweave ask … --trace-file {path.name}`"
     )
 
@@ -144,7 +144,7 @@ def _no_run(path: Path, why: str) -> UsageError:
 def taken_of(record: RunRecord) -> tuple[Shape, Taken]:
     """Return the graph of a run and the path that it took.
 
-    An edge counts as taken where its ends ran in supersteps one behind the other.
+    An edge counts as taken where its two nodes ran in consecutive supersteps.
     """
     edges = record["graph"]["edges"]
     lines = tuple(Line(e["source"], e["target"], e["label"], e["conditional"]) for e in edges)
@@ -160,8 +160,8 @@ def taken_of(record: RunRecord) -> tuple[Shape, Taken]:
     pairs = {
         (line.source, line.target)
         for line in lines
-        for at, nodes in steps.items()
-        if line.source in nodes and line.target in steps.get(at + 1, ())
+        for index, nodes in steps.items()
+        if line.source in nodes and line.target in steps.get(index + 1, ())
     }
     return Shape(tuple(record["graph"]["nodes"]), lines), Taken(times, frozenset(pairs))
 

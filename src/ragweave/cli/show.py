@@ -1,7 +1,4 @@
-"""Showing a result: answer, sources, cost; the path taken, where wanted.
-
-The path that a run took, as a tree for the terminal.
-"""
+"""A run on the terminal: its answer, sources and cost, and the path it took as a tree."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from ragweave.tools.text.normalize import normalize_answer
 
 
 def tree(steps: Iterable[StepRecord]) -> Any:
-    """Return a rich tree of a run's steps: times, calls, tokens, what each came to, its notes."""
+    """Return a rich tree of a run's steps: times, calls, tokens, what each led to, its notes."""
     from rich.tree import Tree
 
     root = Tree("run")
@@ -33,7 +30,7 @@ def tree(steps: Iterable[StepRecord]) -> Any:
 
 
 def line(step: StepRecord) -> str:
-    """Say a step in a line."""
+    """Return a step in one line."""
     text = f"{step['node']}  {step['seconds'] * 1000:.0f} ms"
     if step["calls"]:
         calls = f"{step['calls']} call{'' if step['calls'] == 1 else 's'}"
@@ -44,32 +41,32 @@ def line(step: StepRecord) -> str:
 
 
 def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None:
-    """Print the answer, where it was read, and what it cost."""
+    """Print the answer, its sources and what it cost."""
     screen = console()
     if trace:
         screen.print(tree(run_steps(watch)))
     screen.print(f"[bold]Answer:[/bold] {escape(plain(result['answer']))}", soft_wrap=True)
     for event in dict.fromkeys(note["event"] for note in watch.notes):
-        if event in _TOLD:
-            screen.print(_TOLD[event], style="yellow")
+        if event in _MESSAGES:
+            screen.print(_MESSAGES[event], style="yellow")
     if result["truncated"]:
-        screen.print("A limit on rounds ended the method before it was done.", style="yellow")
+        screen.print("A limit on rounds stopped the method before it was done.", style="yellow")
     _show_sources(screen, result)
     screen.print(_cost(result, watch), style="dim")
 
 
-_TOLD = {
+_MESSAGES = {
     "no_passages_found": "No passage of the knowledge base matches the question.",
     "passages_dropped": "Some passages did not fit the model's context and were left out.",
     "empty_reply": "The model gave an empty reply.",
-    "reply_cut": "A reply was too long to be read whole; its two ends were.",
-    "answer_rejected": "A reply only echoed its prompt, or drew no conclusion: it is no answer.",
-    "search_repeated": "The model asked for a search that was made before; it was not made again.",
-    "filter_unparsed": "A filter's reply named no passage; the whole set was kept.",
+    "reply_cut": "A reply was too long to read in full; only its beginning and end were read.",
+    "answer_rejected": "A reply was rejected: it echoed the prompt or drew no conclusion.",
+    "search_repeated": "The model repeated a search; it was not run again.",
+    "filter_unparsed": "A filter's reply named no passage; all passages were kept.",
     "filter_by_claim": "The gold answer is a verdict; sentences were compared with the claim.",
     "filter_kept_nothing": "The filter kept no passage.",
-    "proxy_failed": "The proxy failed; the question itself was searched.",
-    "scorer_missing": "No scorer for CXMI; sentences were chosen by shared words.",
+    "proxy_failed": "The proxy failed; the question itself was used as the query.",
+    "scorer_missing": "There is no scorer for CXMI; sentences were chosen by shared words.",
 }
 
 
@@ -77,10 +74,10 @@ def _show_sources(screen: Any, result: Mapping[str, Any]) -> None:
     if not result["passages"]:
         return
     used = _behind_answer(result)
-    tells = 0 < len(used) < len(result["passages"])
-    screen.print("[bold]Sources[/bold]" + (" (✓ gave this answer)" if tells else ""))
+    some = 0 < len(used) < len(result["passages"])
+    screen.print("[bold]Sources[/bold]" + (" (✓ gave this answer)" if some else ""))
     for number, doc in enumerate(result["passages"], start=1):
-        mark = "✓" if tells and doc.id in used else " "
+        mark = "✓" if some and doc.id in used else " "
         screen.print(f" {mark} {number}. {marked_up(_place(doc))}", soft_wrap=True)
 
 
@@ -108,7 +105,7 @@ def _place(doc: Document) -> str:
 
 
 def _near(source: str) -> str:
-    """Shorten a path below the current folder."""
+    """Return a path below the current folder as a relative one."""
     here = str(Path.cwd()) + os.sep
     return source.removeprefix(here)
 

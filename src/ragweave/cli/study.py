@@ -1,4 +1,4 @@
-"""`ragweave study`: the papers' studies, one command each."""
+"""`ragweave study`: the papers' studies, one command for each."""
 
 from __future__ import annotations
 
@@ -8,60 +8,63 @@ from typing import Annotated, Any
 
 import typer
 
-from ragweave.cli import eval as eval_
+from ragweave.cli import options
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 NAMES = {
-    "k": "Passages a query: 5, 10, 20.",
-    "order": "The gold passage first, last, or where it was found.",
+    "k": "Passages per query: 5, 10, 20.",
+    "order": "The gold passage first, last, or where the search put it.",
     "samples": "Self-consistency samples: 1 to 50.",
     "sampling": "One answer under each top_p (0, 0.5, 1), and the best of them.",
-    "blendfilter": "BlendFilter without each query, and without its filter.",
-    "slimplm": "SlimPLM without rewriting, question judge, claim filter.",
-    "filco": "FILCO's measures as oracles, and whole passages.",
+    "blendfilter": "BlendFilter without each of its queries, and without its filter.",
+    "slimplm": "SlimPLM without rewriting, without the question judge, without the claim filter.",
+    "filco": "FILCO's measures as oracles, against whole passages.",
     "retriever": "BM25, dense and hybrid retrieval; needs --kb with embeddings.",
 }
-"""The studies; named here too, so that `--help` imports nothing heavy."""
+"""The studies, listed here as well so that `--help` imports nothing heavy."""
 
 
 @app.callback()
 def root() -> None:
-    """Run one of the papers' studies: its runs, its table, its plot. Resumes where it stopped."""
+    """Run one of the papers' studies: its runs, table and plot. Resumes where it stopped."""
 
 
 def _command(name: str) -> Callable[..., None]:
     def study(
         dataset: Annotated[str, typer.Argument(help="NAME:FILE, as for `ragweave eval`.")],
         out: Annotated[Path, typer.Option("--out", help="Directory of the study.")],
-        methods: Annotated[str, typer.Option(help="Methods (the paper's).")] = "",
-        values: Annotated[str, typer.Option(help="Values to try (the paper's).")] = "",
-        model: eval_.Model = "extractive",
-        proxy: eval_.Proxy = None,
-        judge: eval_.Judge = None,
-        rewriter: eval_.Rewriter = None,
-        filter_model: eval_.FilterModel = None,
-        kb: eval_.Kb = None,
-        corpus: eval_.Corpus = "",
-        rerank: eval_.Rerank = "",
-        scorer: eval_.Scorer = "",
-        limit: eval_.Limit = None,
-        sample: eval_.Sample = None,
-        seed: eval_.Seed = 0,
-        option: eval_.OptionTexts = None,
-        price: eval_.Prices = "",
-        concurrency: eval_.Concurrency = 16,
-        workers: eval_.Workers = 1,
-        cache: eval_.Cache = None,
-        budget_tokens: eval_.BudgetTokens = None,
-        budget_usd: eval_.BudgetUsd = None,
-        score: Annotated[str, typer.Option(help="Score to draw (the data set's first).")] = "",
+        methods: Annotated[
+            str, typer.Option(help="Methods to compare (default: the paper's).")
+        ] = "",
+        values: Annotated[str, typer.Option(help="Values to try (default: the paper's).")] = "",
+        model: options.Model = "extractive",
+        proxy: options.Proxy = None,
+        judge: options.Judge = None,
+        rewriter: options.Rewriter = None,
+        filter_model: options.FilterModel = None,
+        kb: options.Kb = None,
+        corpus: options.Corpus = "",
+        rerank: options.Rerank = "",
+        scorer: options.Scorer = "",
+        limit: options.Limit = None,
+        sample: options.Sample = None,
+        seed: options.Seed = 0,
+        option: options.OptionTexts = None,
+        price: options.Prices = "",
+        concurrency: options.Concurrency = 16,
+        workers: options.Workers = 1,
+        cache: options.Cache = None,
+        budget_tokens: options.BudgetTokens = None,
+        budget_usd: options.BudgetUsd = None,
+        score: Annotated[
+            str, typer.Option(help="Metric to plot (default: the data set's primary one).")
+        ] = "",
     ) -> None:
-        from ragweave.cli.roles import by_role, with_named
         from ragweave.evaluation.runs import RunConfig
 
         roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
-        models, texts = with_named({"model": model, **roles}, option or [])
+        models, texts = options.with_named({"model": model, **roles}, option or [])
         _run(
             name,
             dataset,
@@ -77,7 +80,7 @@ def _command(name: str) -> Callable[..., None]:
             workers=workers,
             score=score,
             texts=texts,
-            models=by_role(models),
+            models=options.by_role(models),
             kb=kb,
             corpus=corpus,
             rerank=rerank,
@@ -109,8 +112,8 @@ def _run(
     texts: list[str],
     **settings: Any,
 ) -> None:
-    from ragweave.cli.eval_run import conclude, follow, planned, show_tables, with_options
-    from ragweave.cli.screen import progress_console
+    from ragweave.cli.eval import conclude, follow, plan_run
+    from ragweave.cli.screen import progress_console, show_tables
     from ragweave.evaluation.metrics import METRICS
     from ragweave.evaluation.report import can_plot, read_runs, tables_of, write_report
     from ragweave.evaluation.studies import STUDIES, plot_study, runs_of, values_of
@@ -124,8 +127,8 @@ def _run(
     directories = []
     for one in runs_of(study, methods, values):
         asked = {**settings, **one.settings}
-        systems = with_options(one.systems, texts)
-        directory = planned(out / one.folder, dataset, systems, texts=[], **asked)
+        systems = options.with_options(one.systems, texts)
+        directory = plan_run(out / one.folder, dataset, systems, texts=[], **asked)
         result = follow(directory, config, workers)
         if not result.complete:
             conclude(directory, result)
@@ -138,7 +141,7 @@ def _run(
     if can_plot():
         files += plot_study(out / "report" / "plots", study, experiments, score)
     remarks.print(f"{study.summary} ({study.source})", markup=False, soft_wrap=True)
-    remarks.print(f"written to {out / 'report'}", markup=False, soft_wrap=True)
+    remarks.print(f"wrote to {out / 'report'}", markup=False, soft_wrap=True)
 
 
 def _words(text: str) -> list[str]:

@@ -1,8 +1,6 @@
-"""`ragweave train`: labelled rows into a trained part that any graph takes.
+"""`ragweave train` and `ragweave part`: train a part from labelled rows, inspect and convert it.
 
-Progress of a training on a terminal, and Ctrl-C that saves before it stops.
-
-`ragweave part`: look into a trained part, make other forms of it.
+Training shows its progress on a terminal; Ctrl-C saves a checkpoint before it stops.
 """
 
 from __future__ import annotations
@@ -19,47 +17,37 @@ import typer
 
 from ragweave.cli.screen import plain, progress_bar
 from ragweave.errors import ModelError, UsageError
-from ragweave.training.job import Watch
 
 if TYPE_CHECKING:
     from ragweave.trained import ModelCard
+    from ragweave.training.job import Watch
     from ragweave.training.train import Plan
 
 
-class TrainingBar(Watch):
-    """Shows steps, the loss and the time left; in a pipe only what is worth a line."""
+@contextmanager
+def _training_bar() -> Iterator[Watch]:
+    """Yield a watch that shows steps, loss and time left; in a pipe, only what it is given to say."""
+    from ragweave.training.job import Watch
 
-    def __init__(self) -> None:
-        """Set up the bar; it shows from the first step on."""
-        super().__init__()
-        self._bar = progress_bar("loss {task.fields[loss]}")
-        self._task: Any = None
+    bar = progress_bar("loss {task.fields[loss]}")
+    task = bar.add_task("training", total=None, visible=False, loss="–")
 
-    def __enter__(self) -> TrainingBar:
-        """Begin to show."""
-        self._bar.start()
-        return self
+    class Bar(Watch):
+        def step(self, done: int, total: int, loss: float | None) -> None:
+            bar.update(task, completed=done, total=total, visible=True)
+            if loss is not None:
+                bar.update(task, loss=f"{loss:.4f}")
 
-    def __exit__(self, *_: object) -> None:
-        """End showing."""
-        self._bar.stop()
+        def say(self, line: str) -> None:
+            bar.console.print(plain(line), markup=False)
 
-    def step(self, done: int, total: int, loss: float | None) -> None:
-        """Move the bar."""
-        if self._task is None:
-            self._task = self._bar.add_task("training", total=total, loss="–")
-        self._bar.update(self._task, completed=done, total=total)
-        if loss is not None:
-            self._bar.update(self._task, loss=f"{loss:.4f}")
-
-    def say(self, line: str) -> None:
-        """Print a line above the bar."""
-        self._bar.console.print(plain(line), markup=False)
+    with bar:
+        yield Bar()
 
 
 @contextmanager
-def saving_on_interrupt(watch: Watch) -> Iterator[None]:
-    """Let the first Ctrl-C ask for a checkpoint and a stop, the second stop at once."""
+def _saving_on_interrupt(watch: Watch) -> Iterator[None]:
+    """Make the first Ctrl-C save a checkpoint and stop, and the second one stop at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -70,7 +58,7 @@ def saving_on_interrupt(watch: Watch) -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
             raise KeyboardInterrupt
         watch.stop_wanted = True
-        watch.say("stopping after this step; a checkpoint is saved (Ctrl-C again: at once)")
+        watch.say("stopping after this step, with a checkpoint (Ctrl-C again to stop at once)")
 
     signal.signal(signal.SIGINT, ask_to_stop)
     try:
@@ -80,7 +68,7 @@ def saving_on_interrupt(watch: Watch) -> Iterator[None]:
 
 
 app = typer.Typer(
-    help="Look into a trained part; make other forms of it.",
+    help="Inspect a trained part, or convert it.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -90,13 +78,12 @@ Folder = Annotated[Path, typer.Argument(help="The part's folder.")]
 
 @app.callback()
 def root() -> None:
-    """Look into a trained part; make other forms of it."""
+    """Inspect a trained part, or convert it."""
 
 
 @app.command("show")
 def show(folder: Folder) -> None:
     """Print the part's model card."""
-    from ragweave.cli.screen import plain
     from ragweave.trained import read_card
     from ragweave.training.folder import readme
 
@@ -105,19 +92,19 @@ def show(folder: Folder) -> None:
 
 @app.command("onnx")
 def onnx(folder: Folder) -> None:
-    """Add an ONNX form to a small part: faster on a CPU, and used from then on."""
+    """Add an ONNX form to a cross-encoder part: faster on a CPU, and used from then on."""
     from ragweave.training.encoders.onnx import export_onnx
 
     _of_kind(folder, "cross-encoder")
-    typer.echo(f"{export_onnx(folder)}: written, and checked against the part itself")
+    typer.echo(f"wrote {export_onnx(folder)}; its outputs agree with the part's")
 
 
 @app.command("merge")
 def merge(
     folder: Folder,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the whole model.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the merged model.")],
 ) -> None:
-    """Merge a causal-lora part with its base into one model; print how it becomes a GGUF."""
+    """Merge a causal-lora part with its base model, and print how to make a GGUF of it."""
     from ragweave.training.writers.export import gguf_commands
     from ragweave.training.writers.export import merge as merge_into
 
@@ -133,7 +120,9 @@ def _of_kind(folder: Path, *kinds: str) -> None:
 
     kind = read_card(folder).kind
     if kind not in kinds:
-        raise UsageError(f"{folder}: is a {kind} part; this is for {' and '.join(kinds)}")
+        raise UsageError(
+            f"{folder} is a {kind} part; this command takes {' or '.join(kinds)} parts"
+        )
 
 
 _SHOWN = 3
@@ -141,38 +130,44 @@ _SHOWN = 3
 
 def train(
     role: Annotated[str, typer.Argument(help="judge, rewriter, filter or generator.")],
-    rows: Annotated[Path, typer.Argument(help="Training rows, as `ragweave label` writes them.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the part.")],
+    rows: Annotated[Path, typer.Argument(help="Training rows, as written by `ragweave label`.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the part.")],
     kind: Annotated[
         str | None,
         typer.Option(
-            help="linear, span-encoder, cross-encoder, seq2seq or causal-lora (the smallest)."
+            help="linear, span-encoder, cross-encoder, seq2seq or causal-lora (default: the role's "
+            "smallest)."
         ),
     ] = None,
     base: Annotated[
-        str | None, typer.Option(help="Model to begin from: minilm, a local path, a hub name.")
+        str | None, typer.Option(help="Model to start from: minilm, a local path or a hub name.")
     ] = None,
     held_out: Annotated[
         Path | None,
-        typer.Option("--held-out", help="Rows to measure on; else a tenth of the questions."),
+        typer.Option("--held-out", help="Rows to evaluate on (default: a tenth of the questions)."),
     ] = None,
-    epochs: Annotated[float | None, typer.Option(help="Times each row is seen.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Rows a step.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of split, order and weights.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Passes over the rows.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Rows per step.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the split, the order and the weights.")
+    ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", help="name=value of any other setting; repeatable."),
+        typer.Option("--set", help="name=value of any other setting. Repeatable."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the unfinished training in --out.")
+        bool, typer.Option("--resume", help="Resume the unfinished training in --out.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show rows exactly as the model will see them.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Show rows exactly as the model will see them, and train nothing."
+        ),
     ] = False,
-    show: Annotated[int, typer.Option(help="Rows that --dry-run shows.")] = _SHOWN,
+    show: Annotated[int, typer.Option(help="Number of rows that --dry-run shows.")] = _SHOWN,
 ) -> None:
-    """Train a judge, rewriter, filter or generator. Ctrl-C saves; --resume goes on."""
+    """Train a judge, rewriter, filter or generator. Ctrl-C saves; --resume continues."""
     from ragweave.trained import PartRole
     from ragweave.training.train import plan_training, train_part
 
@@ -197,11 +192,11 @@ def train(
         if dry_run:
             _show(plan, show)
             return
-        with TrainingBar() as watch, saving_on_interrupt(watch):
+        with _training_bar() as watch, _saving_on_interrupt(watch):
             card = train_part(plan, resume=resume, watch=watch)
-    except ModelError as fault:
-        raise UsageError(str(fault)) from fault
-    _tell(plan, card)
+    except ModelError as error:
+        raise UsageError(str(error)) from error
+    _report(plan, card)
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
@@ -215,22 +210,20 @@ def _settings(texts: list[str]) -> dict[str, Any]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise UsageError(f"--set takes name=value, not {text!r}")
+            raise UsageError(f"--set must be name=value, not {text!r}")
         values[name.strip().replace("-", "_")] = read_option(value, None)
     return values
 
 
 def _show(plan: Plan, limit: int) -> None:
-    """Print rows as the model sees them; results, so on standard output and unwrapped."""
-    from ragweave.cli.screen import plain
-
+    """Print rows as the model sees them, on standard output and unwrapped."""
     for shown in plan.show(limit):
         typer.echo(f"--- input\n{plain(shown.input)}\n--- target\n{plain(shown.target)}")
     sizes = f"{len(plan.rows.train)} rows to train on, {len(plan.rows.held_out)} held out"
     typer.echo(f"{sizes}; {plan.kind} from {plan.settings.base}; nothing was trained", err=True)
 
 
-def _tell(plan: Plan, card: ModelCard) -> None:
+def _report(plan: Plan, card: ModelCard) -> None:
     typer.echo(f"{plan.folder}: a {card.role} ({card.kind}) from {card.base}")
     for name, value in card.metrics.items():
         if (shown := _metric(value)) is not None:
@@ -238,7 +231,7 @@ def _tell(plan: Plan, card: ModelCard) -> None:
     for what in ("inputs", "targets"):
         if cut := card.data.get(f"{what}_cut"):
             typer.echo(
-                f"warning: {cut} {what} were too long, and were cut "
+                f"warning: {cut} {what} were too long and were cut "
                 f"(--set max_{'output' if what == 'targets' else 'input'}=…)",
                 err=True,
             )
@@ -249,7 +242,7 @@ def _tell(plan: Plan, card: ModelCard) -> None:
 
 
 def _metric(value: object) -> str | None:
-    """Write a measure; what is nested deeper stands in the card alone."""
+    """Return a metric as text; None for nested values, which only the card shows."""
     if isinstance(value, dict) and {"mean", "low", "high"} <= value.keys():
         return f"{value['mean']:.3f} (95% {value['low']:.3f} to {value['high']:.3f})"
     if isinstance(value, dict | list):

@@ -1,25 +1,30 @@
-"""What a run did: its steps with times, calls and notes, and its tokens as they come.
+"""Watching a run of a graph: its steps with their model calls, retrievals, times and notes.
 
-What a run asked and searched: every model call and every retrieval, by the node's visit.
+LangGraph's `tasks` stream says which node ran when and what it returned; LangChain's callbacks say
+what each node asked and searched; the `messages` stream gives tokens as they are written.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
-from langgraph.types import Overwrite
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Overwrite, StreamMode
 from typing_extensions import TypedDict
 
 from ragweave.cli.screen import plain
 from ragweave.state import Note
+
+if TYPE_CHECKING:
+    from ragweave.graphs import CompiledGraph
 
 
 class Said(TypedDict):
@@ -86,7 +91,7 @@ class Calls(BaseCallbackHandler):
             self._open.pop(run_id)["reply"] = response.generations[0][0].text
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
-        """Take a call's fault."""
+        """Take a call's error."""
         if run_id in self._open:
             self._open.pop(run_id)["error"] = _line(error)
 
@@ -110,7 +115,7 @@ class Calls(BaseCallbackHandler):
             self._open.pop(run_id)["found"] = len(documents)
 
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
-        """Take a query's fault."""
+        """Take a query's error."""
         if run_id in self._open:
             self._open.pop(run_id)["error"] = _line(error)
 
@@ -158,10 +163,10 @@ class Visit:
 
 
 class Watch:
-    """Collects what LangGraph's `tasks` and `messages` streams tell.
+    """Collects the events of LangGraph's `tasks` and `messages` streams.
 
-    Tokens of one reply are shown at a time: with several replies under way, the first is shown
-    live and the others as they end.
+    One reply is shown live at a time: while several are being written, the first is shown as it
+    comes and the others when they end.
     """
 
     def __init__(self, *, live: bool) -> None:
@@ -169,7 +174,7 @@ class Watch:
         self.live = live
         self.visits: list[Visit] = []
         self.output: dict[str, Any] = {}
-        """What the graph has given so far."""
+        """The graph's output so far."""
         self.calls = Calls()
         self._step = -1
         self._open: dict[str, Visit] = {}
@@ -177,7 +182,7 @@ class Watch:
         self._ended: list[str] = []
         self._shown: str | None = None
         self._reply: str | None = None
-        """Id of the reply that is being shown: a retry or a second turn of a node is another."""
+        """Id of the reply being shown: a node's retry or second call is another reply."""
 
     @property
     def notes(self) -> list[Note]:
@@ -187,9 +192,9 @@ class Watch:
 
     @property
     def all_visits(self) -> list[Visit]:
-        """The visits, those too that never ended, in order of their ends."""
+        """The visits in order of their ends, then those that never ended."""
         for key, visit in self._open.items():
-            visit.error = "did not end"
+            visit.error = "did not finish"
             self._called(key, visit)
         return [*self.visits, *self._open.values()]
 
@@ -244,7 +249,7 @@ class Watch:
         visit.searched = self.calls.searched.get(task, [])
 
     def _flush(self, key: str) -> None:
-        """Show the replies that have ended, unless one that has not is being shown."""
+        """Show the replies that have ended, unless an unfinished one is being shown."""
         if key == self._shown:
             self.close()
         elif key in self._texts:
@@ -257,3 +262,24 @@ class Watch:
     def _write(self, text: str) -> None:
         sys.stdout.write(plain(text))
         sys.stdout.flush()
+
+
+async def follow(graph: CompiledGraph, given: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
+    """Run `graph` on `given` with `watch` looking on, and return its output.
+
+    Async, so that Ctrl-C ends it at once.
+    """
+    modes: list[StreamMode] = ["values", "tasks"]
+    if watch.live:
+        modes.append("messages")
+    config: RunnableConfig = {"callbacks": [watch.calls]}
+    events = cast("AsyncIterator[tuple[str, Any]]", graph.astream(given, config, stream_mode=modes))
+    async for mode, event in events:
+        if mode == "values":
+            watch.output = dict(event)
+        elif mode == "tasks":
+            watch.task(event)
+        else:
+            watch.token(*event)
+    watch.close()
+    return watch.output

@@ -8,7 +8,7 @@ from pathlib import Path
 from langchain_core.documents import Document
 
 from ragweave.datasets.question import Format, Question, has, passage
-from ragweave.datasets.rows import Row, Rows, only, open_text, rows_of
+from ragweave.datasets.rows import Row, Rows, open_text, pick, rows_of
 from ragweave.errors import UsageError
 
 _SPLITS = ("test", "dev", "train")
@@ -22,9 +22,9 @@ def corpus(folder: Path) -> Iterator[Document]:
 
 
 def _rows(folder: Path) -> Rows:
-    """Yield the queries that have judgements, with the ids of their relevant documents."""
+    """Yield the queries that have relevance judgements, with the ids of their relevant documents."""
     if not folder.is_dir():
-        raise UsageError(f"{folder}: a BEIR data set is a folder, this is a file")
+        raise UsageError(f"{folder}: a BEIR data set is a folder, but this is a file")
     relevant = _judgements(folder)
     for row in rows_of(_file(folder, "queries.jsonl")):
         if row.text("_id") in relevant:
@@ -35,7 +35,9 @@ def _judgements(folder: Path) -> dict[str, list[str]]:
     splits = [folder / "qrels" / f"{split}.tsv" for split in _SPLITS]
     path = next((one for one in splits if one.exists()), None)
     if path is None:
-        raise UsageError(f"{folder}: a BEIR folder needs qrels/test.tsv (or dev, train)")
+        raise UsageError(
+            f"{folder}: a BEIR folder needs qrels/test.tsv (or dev.tsv, train.tsv), and none is there"
+        )
     found: dict[str, list[str]] = {}
     with open_text(path) as stream:
         for number, line in enumerate(stream, start=1):
@@ -53,7 +55,7 @@ def _file(folder: Path, name: str) -> Path:
     for path in (folder / name, folder / f"{name}.gz"):
         if path.exists():
             return path
-    raise UsageError(f"{folder}: a BEIR folder needs {name}; it is not there")
+    raise UsageError(f"{folder}: a BEIR folder needs {name}, and it is missing")
 
 
 def _read(row: Row) -> Iterator[Question]:
@@ -66,7 +68,7 @@ def _read(row: Row) -> Iterator[Question]:
             passage(f"document {key}", gold=True).model_copy(update={"id": key})
             for key in row.fields["relevant"]
         ),
-        about=only(row.fields, "metadata"),
+        about=pick(row.fields, "metadata"),
     )
 
 

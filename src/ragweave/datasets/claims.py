@@ -1,12 +1,12 @@
-"""Fact verification: FEVER in its owners' form, and Fool Me Twice.
+"""Fact verification (FEVER, Fool Me Twice), and the KILT benchmark, which FEVER is part of.
 
-Sources: Thorne et al. 2018; Eisenschlos et al. 2021. A claim is asked as a yes/no question.
+A claim is asked as a yes/no question. Sources: FEVER in its authors' own format (Thorne et al.
+2018), Fool Me Twice (Eisenschlos et al. 2021), KILT (Petroni et al. 2021).
 
-KILT: FEVER, Wizard of Wikipedia, ELI5, NQ, … in one form (Petroni et al. 2021).
-
-A row holds `input` and `output`, a list of answers with the provenance of each. A data set is of one
-kind, whatever a single row looks like: ELI5 and Wizard of Wikipedia are judged as texts also where
-an answer is short.
+KILT puts FEVER, Wizard of Wikipedia, ELI5, NQ and others into one format: a row holds `input` and
+`output`, a list of answers with the provenance of each. All rows of a data set are of one kind,
+whatever a single row looks like: ELI5 and Wizard of Wikipedia are scored as long answers even
+where an answer is short.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Literal
 from langchain_core.documents import Document
 
 from ragweave.datasets.question import Format, Question, has, passage
-from ragweave.datasets.rows import Row, Rows, only
+from ragweave.datasets.rows import NO_GOLD, Row, Rows, pick
 
 CLAIM = "Is this claim true? {claim}"
 """How a claim is asked."""
@@ -30,9 +30,9 @@ CLAIM = "Is this claim true? {claim}"
 VERDICTS: Mapping[str, str] = MappingProxyType(
     {"SUPPORTS": "Yes", "SUPPORTED": "Yes", "REFUTES": "No", "REFUTED": "No"}
 )
-"""Labels as answers."""
+"""The answer that each label stands for."""
 
-_OPEN = "NOT ENOUGH INFO"
+_UNDECIDED = "NOT ENOUGH INFO"
 
 
 def _read_fever(row: Row) -> Iterator[Question]:
@@ -45,8 +45,8 @@ def _read_fool_me_twice(row: Row) -> Iterator[Question]:
 
 def _claim(row: Row, claim: str, passages: tuple[Document, ...]) -> Question:
     label = row.text("label")
-    if label not in VERDICTS and label != _OPEN:
-        raise row.fault(f"'label' must be SUPPORTS, REFUTES or {_OPEN}, not {label!r}")
+    if label not in VERDICTS and label != _UNDECIDED:
+        raise row.error(f"'label' must be SUPPORTS, REFUTES or {_UNDECIDED}, not {label!r}")
     return Question(
         id=row.id("id"),
         question=CLAIM.format(claim=claim),
@@ -55,7 +55,7 @@ def _claim(row: Row, claim: str, passages: tuple[Document, ...]) -> Question:
         answer_type="yes_no",
         answerable=label in VERDICTS,
         passages=passages,
-        about=only(row.fields, "category", "label"),
+        about=pick(row.fields, "category", "label"),
     )
 
 
@@ -63,10 +63,10 @@ def _evidence(row: Row) -> Iterator[Document]:
     title = str(row.fields.get("wikipedia_page") or "")
     gold = {one.text("text"): one for one in row.items("gold_evidence")}
     for text, one in gold.items():
-        yield passage(text, title, gold=True, **only(one.fields, "section_header"))
+        yield passage(text, title, gold=True, **pick(one.fields, "section_header"))
     for one in row.items("retrieved_evidence") if row.fields.get("retrieved_evidence") else ():
         if one.text("text") not in gold:
-            yield passage(one.text("text"), title, **only(one.fields, "section_header"))
+            yield passage(one.text("text"), title, **pick(one.fields, "section_header"))
 
 
 FEVER = Format(
@@ -88,23 +88,23 @@ FOOL_ME_TWICE = Format(
 
 
 _LONG = 12
-"""Words from which on an answer is a text rather than a phrase."""
+"""Words from which an answer counts as long."""
 
-_LOOKED_AT = 1000
-"""Rows that tell of which kind a file is that no data set's name tells."""
+_SAMPLED = 1000
+"""Rows that decide which kind a file is where no data set is named."""
 
 Kind = Literal["claims", "long", "short"]
 
 
-def _read(row: Row, kind: Kind) -> Iterator[Question]:
+def _read_kilt(row: Row, kind: Kind) -> Iterator[Question]:
     outputs = row.items("output")
     answers = _answers(outputs)
     if not answers:
-        raise row.fault("gold is missing: no 'output' has an 'answer'")
+        raise row.error(f"{NO_GOLD}: no 'output' has an 'answer'")
     shared: dict[str, Any] = {
         "id": row.id("id"),
         "passages": tuple(_passages(outputs)),
-        "about": only(row.fields, "meta"),
+        "about": pick(row.fields, "meta"),
     }
     text = row.text("input")
     if kind == "claims":
@@ -127,12 +127,12 @@ def _answers(outputs: list[Row]) -> tuple[str, ...]:
 
 def _verdict(row: Row, answer: str) -> str:
     if answer not in VERDICTS:
-        raise row.fault(f"'answer' must be SUPPORTS or REFUTES, not {answer!r}")
+        raise row.error(f"'answer' must be SUPPORTS or REFUTES, not {answer!r}")
     return VERDICTS[answer]
 
 
 def _kind_of(row: Row) -> Kind:
-    """Return of what kind a row looks; only many rows together tell for sure."""
+    """Return the kind that a row looks like; only many rows together settle it."""
     answers = _answers(row.items("output"))
     if answers and all(answer in VERDICTS for answer in answers):
         return "claims"
@@ -141,14 +141,14 @@ def _kind_of(row: Row) -> Kind:
     return "long" if dialogue or shortest >= _LONG else "short"
 
 
-def _settled(rows: Rows) -> Format:
+def _settle_kilt(rows: Rows) -> Format:
     """Return the format of the kind that most of a file's first rows look like."""
-    kinds = Counter(_kind_of(row) for row in islice(rows, _LOOKED_AT))
+    kinds = Counter(_kind_of(row) for row in islice(rows, _SAMPLED))
     return _OF_KIND[kinds.most_common(1)[0][0]]
 
 
 def _passages(outputs: list[Row]) -> Iterator[Document]:
-    """Yield the provenance that comes with its text; KILT's plain files give titles only."""
+    """Yield the provenance that includes its text; KILT's plain files give titles only."""
     seen: set[str] = set()
     for output in outputs:
         for source in output.fields.get("provenance") or ():
@@ -158,7 +158,7 @@ def _passages(outputs: list[Row]) -> Iterator[Document]:
                 yield passage(text, str(source.get("title") or ""), gold=True)
 
 
-def _fits(fields: Mapping[str, Any]) -> bool:
+def _fits_kilt(fields: Mapping[str, Any]) -> bool:
     output = fields.get("output")
     return "input" in fields and isinstance(output, list) and "passages" not in fields
 
@@ -166,11 +166,11 @@ def _fits(fields: Mapping[str, Any]) -> bool:
 def _of_kind(kind: Kind, *datasets: str) -> Format:
     return Format(
         name=f"kilt_{kind}",
-        summary=f"KILT's form of {', '.join(datasets)}.",
+        summary=f"KILT's format of {', '.join(datasets)}.",
         datasets=datasets,
         expects="id, input, output (a list of objects with answer and provenance)",
-        fits=_fits,
-        read=partial(_read, kind=kind),
+        fits=_fits_kilt,
+        read=partial(_read_kilt, kind=kind),
         sniffed=False,
     )
 
@@ -184,7 +184,7 @@ KILT = replace(
     name="kilt",
     summary="KILT: knowledge tasks over Wikipedia, with provenance.",
     datasets=("kilt",),
-    settle=_settled,
+    settle=_settle_kilt,
     sniffed=True,
 )
-"""A file of no known data set: its rows decide of which kind it is, once for all."""
+"""A file of no named data set: its first rows decide which kind the whole file is."""

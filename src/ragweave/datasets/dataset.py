@@ -1,13 +1,10 @@
-"""A data set by its spec: `name:path`, `jsonl:path?question=q`, `hf:name`, or a path alone.
+"""Opening a data set by its spec.
 
-The formats, and the data sets that come in them, by name.
-
-Plain JSON lines, JSON arrays and CSV with named fields.
-
-`jsonl:my.jsonl?question=q&answers=gold&id=key&passages=docs` names the fields; without names they
-are `question`, `answers` (or `answer`), `id` and `passages`.
-
-Data sets of the Hugging Face hub, by name: `hf:nq_open?split=validation`.
+* `hotpotqa:dev.json`: a named data set (`DATASETS`), in any of the formats it is published in.
+* `dev.json`: a path alone; the fields of the first row show the format.
+* `jsonl:my.jsonl?question=q&answers=gold&id=key&passages=docs`: plain JSON lines, a JSON array or
+  CSV. Fields that are not named are `question`, `answers` (or `answer`), `id` and `passages`.
+* `hf:nq_open?split=validation`: a data set of the Hugging Face hub, by its name there.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from ragweave.datasets.long_form import ASQA, CLAPNQ, ELI5
 from ragweave.datasets.open_qa import DPR, NQ_OPEN, POPQA, TRIVIAQA, WEBQUESTIONS
 from ragweave.datasets.paragraph_qa import HOTPOTQA, MUSIQUE, QED, SKR, SQUAD, STRATEGYQA
 from ragweave.datasets.question import Format, Question, passage
-from ragweave.datasets.rows import Row, Rows, file_hash
+from ragweave.datasets.rows import NO_GOLD, Row, Rows, file_hash
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.registry import Registry
 from ragweave.state import AnswerType, unique
@@ -61,14 +58,14 @@ _OURS = (
 )
 
 FORMATS: Registry[Format] = Registry("ragweave.datasets", Format, "data set format", lambda: _OURS)
-"""Every format by name, in the order in which a file without a name is tried: ours, then those of
-other packages (entry points `ragweave.datasets`)."""
+"""Every format by name, in the order in which formats are tried for a file whose data set is not
+named: ours, then those of other packages (entry points `ragweave.datasets`)."""
 
 
 class DataSets(Mapping[str, tuple[Format, ...]]):
-    """The data sets by name, each with the formats that it comes in, in the order of `FORMATS`.
+    """The data sets by name, each with the formats it is published in, in the order of `FORMATS`.
 
-    Other packages' formats are loaded when a name is none of ours, or when all are listed.
+    Formats of other packages are loaded when a name is not one of ours, or when all are listed.
     """
 
     def __getitem__(self, name: str) -> tuple[Format, ...]:
@@ -93,43 +90,46 @@ class DataSets(Mapping[str, tuple[Format, ...]]):
 
 
 DATASETS: Mapping[str, tuple[Format, ...]] = DataSets()
-"""What may stand before the colon of `name:path`, with the formats that it comes in."""
+"""The names that may precede the colon of `name:path`, each with its formats."""
 
 
-def nameless() -> tuple[Format, ...]:
-    """Return the formats that rows without a data set's name are tried for, in order."""
+def sniffed_formats() -> tuple[Format, ...]:
+    """Return the formats that are tried, in order, for rows whose data set is not named."""
     return tuple(one for one in FORMATS.values() if one.sniffed)
 
 
 FIELDS = ("question", "answers", "id", "passages", "answer_type", "separator")
-"""What the spec may name. `separator` splits the answers of a CSV cell (default `|`)."""
+"""What the spec of plain rows may name. `separator` splits the answers of a CSV cell (default
+`|`)."""
 
 
 def plain(name: str, names: Mapping[str, str]) -> Format:
     """Return the format of plain rows whose fields are called `names`.
 
     Raises:
-        UsageError: `names` names something unknown.
+        UsageError: `names` has an unknown key.
     """
     for key in names:
         if key not in FIELDS:
-            raise UsageError(f"{name}: unknown field name {key!r}; choose of: {', '.join(FIELDS)}")
+            raise UsageError(
+                f"{name}: unknown field name {key!r}; choose one of: {', '.join(FIELDS)}"
+            )
     question = names.get("question", "question")
     answers = (names["answers"],) if "answers" in names else ("answers", "answer")
     return Format(
         name=name,
         expects=f"{question}, {' or '.join(answers)}",
         fits=lambda fields: question in fields and any(one in fields for one in answers),
-        read=partial(_read, names=names, question=question, answers=answers),
+        read=partial(_read_plain, names=names, question=question, answers=answers),
     )
 
 
-def _read(
+def _read_plain(
     row: Row, *, names: Mapping[str, str], question: str, answers: tuple[str, ...]
 ) -> Iterator[Question]:
     kind: AnswerType = row.fields.get(names.get("answer_type", "answer_type")) or "short"
     if kind not in get_args(AnswerType):
-        raise row.fault(
+        raise row.error(
             f"the answer type must be one of {', '.join(get_args(AnswerType))}, not {kind!r}"
         )
     scoring: dict[str, Any] = {"short": "short", "long": "long", "yes_no": "accuracy"}
@@ -153,8 +153,8 @@ def _answers(row: Row, names: tuple[str, ...], separator: str) -> tuple[str, ...
 def _passages(row: Row, name: str) -> Iterator[Document]:
     value = row.fields.get(name) or ()
     if not isinstance(value, list | tuple):
-        raise row.fault(
-            f"{name!r} must be a list of texts, or of objects with title, text and gold"
+        raise row.error(
+            f"{name!r} must be a list of strings, or of objects with title, text and gold"
         )
     for one in value:
         if isinstance(one, str):
@@ -162,8 +162,8 @@ def _passages(row: Row, name: str) -> Iterator[Document]:
         elif isinstance(one, Mapping) and isinstance(one.get("text"), str):
             yield passage(one["text"], str(one.get("title") or ""), gold=bool(one.get("gold")))
         else:
-            raise row.fault(
-                f"{name!r} must be a list of texts, or of objects with title, text and gold"
+            raise row.error(
+                f"{name!r} must be a list of strings, or of objects with title, text and gold"
             )
 
 
@@ -176,7 +176,7 @@ def hub_rows(name: str, settings: dict[str, str]) -> Rows:
 
     Raises:
         MissingExtraError: The `datasets` package is not installed.
-        UsageError: There is no such data set, or no network to fetch it.
+        UsageError: There is no such data set, or no network to download it.
     """
     if importlib.util.find_spec("datasets") is None:
         raise MissingExtraError("A data set of the Hugging Face hub", "hub")
@@ -188,45 +188,48 @@ def hub_rows(name: str, settings: dict[str, str]) -> Rows:
         )
         for number, fields in enumerate(found, start=1):
             yield Row(fields, f"hf:{name} {split}, row {number}", number)
-    except (OSError, ValueError) as fault:
-        reason = " ".join(str(fault).split())[:200]
-        raise UsageError(f"hf:{name}: cannot be had (is there a network?): {reason}") from fault
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UsageError(
+            f"hf:{name}: cannot be downloaded (is there a network connection?): {reason}"
+        ) from error
 
 
 def hub_path(name: str) -> Path:
-    """Return the pseudo path under which a hub data set is listed."""
+    """Return the pseudo-path by which a hub data set is known."""
     return Path(f"hf:{name}")
 
 
 PLAIN = ("jsonl", "json", "csv", "tsv")
+"""The names of plain rows in a spec."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """Questions of one file or folder, read anew, one at a time, by each iteration."""
+    """Questions of one file or folder; each iteration reads them again, one at a time."""
 
     name: str
-    """The name given, or that of the format found: what the papers' tables call it."""
+    """The name given in the spec, or that of the format found."""
     path: Path
     form: Format
     settings: dict[str, str] = field(default_factory=dict)
-    """What stood behind `?` of a hub data set's spec."""
+    """What followed the `?` of a hub data set's spec."""
 
     def __iter__(self) -> Iterator[Question]:
         """Yield the questions in file order.
 
         Raises:
-            UsageError: A row is bad (with file and line), or an id comes twice.
+            UsageError: A row is bad (the text names file and line), or two questions have one id.
         """
         seen: set[int] = set()
         for row in self.rows():
             for question in self.form.read(row):
-                mark = hash(question.id)
-                if mark in seen:
-                    raise row.fault(f"id {question.id!r} comes twice")
-                seen.add(mark)
+                digest = hash(question.id)
+                if digest in seen:
+                    raise row.error(f"the id {question.id!r} appears twice")
+                seen.add(digest)
                 if not question.answers and question.answerable and question.scoring == "short":
-                    raise row.fault("gold is missing")
+                    raise row.error(NO_GOLD)
                 yield question
 
     @cached_property
@@ -236,14 +239,13 @@ class Dataset:
 
     @cached_property
     def hash(self) -> str:
-        """The SHA-256 of the file (of all files of a folder), in hex; a hub's name and settings."""
+        """The SHA-256 of the file (of all files of a folder), in hex; of the hub, the name."""
         return str(self.path) if self._on_hub else file_hash(self.path)
 
     def corpus(self) -> list[Document]:
-        """Return all passages of the file, each once, in file order, not marked gold.
+        """Return all passages of the file, each once, in file order, without gold marks.
 
-        Which passage is gold depends on the question, so a corpus that many questions share
-        can't say it.
+        Which passage is gold depends on the question, and many questions share a corpus.
         """
         if self.form.corpus is not None:
             return list(self.form.corpus(self.path))
@@ -251,23 +253,22 @@ class Dataset:
         return unique(_unmarked(doc) for doc in passages)
 
     def sample(self, size: int, seed: int, among: Sequence[int] | None = None) -> frozenset[int]:
-        """Return the positions of a random sample without replacement, the same for a seed.
+        """Return the indices of a random sample without replacement, the same for the same seed.
 
         Args:
             size: How many; all where there are fewer.
             seed: The seed.
-            among: The positions to draw from; None: all.
+            among: The indices to draw from; None: all.
         """
-        there = range(self.size) if among is None else among
-        drawn = random.Random(seed).sample(there, min(size, len(there)))
-        return frozenset(drawn)
+        population = range(self.size) if among is None else among
+        return frozenset(random.Random(seed).sample(population, min(size, len(population))))
 
     @property
     def _on_hub(self) -> bool:
         return str(self.path).startswith("hf:")
 
     def rows(self) -> Rows:
-        """Yield the file's rows, unread."""
+        """Yield the file's rows, not yet read into questions."""
         if self._on_hub:
             return hub_rows(str(self.path)[3:], self.settings)
         return self.form.rows(self.path)
@@ -277,41 +278,44 @@ def open_dataset(spec: str) -> Dataset:
     """Open a data set and check its first row.
 
     Args:
-        spec: `hotpotqa:dev.json`, `dev.json` (the format is told by the fields),
+        spec: `hotpotqa:dev.json`, `dev.json` (the fields show the format),
             `jsonl:mine.jsonl?question=q&answers=gold`, `hf:nq_open?split=validation`.
 
     Raises:
         UsageError: The name or the format is unknown (the text says what was found and what was
-            expected), the file is missing, empty or cannot be read.
+            expected), or the file is missing, empty or cannot be read.
     """
     name, path, settings = parse_spec(spec)
     if name == "hf":
-        return _opened("", Path(f"hf:{path}"), nameless(), settings, hub_rows(path, settings))
+        rows = hub_rows(path, settings)
+        return _opened("", hub_path(path), sniffed_formats(), settings, rows)
     if name in PLAIN:
         form = plain(name, settings)
         return _opened(name, Path(path), (form,), settings)
     if settings:
-        raise UsageError(f"{spec!r}: field names behind '?' are for jsonl: and csv: files")
+        raise UsageError(f"{spec!r}: field names after '?' only apply to jsonl: and csv: files")
     if name:
         return _opened(name, Path(path), DATASETS[name], settings)
     if Path(path).is_dir():
         return _opened("beir", Path(path), (BEIR,), settings)
-    return _opened("", Path(path), sniffed(), settings)
+    return _opened("", Path(path), file_formats(), settings)
 
 
-def sniffed() -> tuple[Format, ...]:
-    """Return the formats that a file without a named data set is tried for, in order.
+_PLAIN_ONLY = ("passages", "answer_type")
+"""Fields of plain rows that NQ-open's rows do not have."""
 
-    NQ-open's takes any row with question and answers, and would leave unread what a plain row
-    says beyond these.
+
+def file_formats() -> tuple[Format, ...]:
+    """Return the formats that are tried, in order, for a file whose data set is not named.
+
+    NQ-open's takes any row with a question and answers, and would ignore the further fields of a
+    plain row; so plain rows that have such fields are tried before it.
     """
     own = plain("jsonl", {})
-    fuller = replace(own, fits=lambda fields: own.fits(fields) and any(map(fields.get, _MORE)))
-    return (*(one for one in nameless() if one is not NQ_OPEN), fuller, NQ_OPEN, own)
-
-
-_MORE = ("passages", "answer_type")
-"""What plain rows may say and NQ-open's do not."""
+    fuller = replace(
+        own, fits=lambda fields: own.fits(fields) and any(map(fields.get, _PLAIN_ONLY))
+    )
+    return (*(one for one in sniffed_formats() if one is not NQ_OPEN), fuller, NQ_OPEN, own)
 
 
 def parse_spec(spec: str) -> tuple[str, str, dict[str, str]]:
@@ -325,10 +329,12 @@ def parse_spec(spec: str) -> tuple[str, str, dict[str, str]]:
         return "", spec, {}
     if not _is_name(name):
         names = ", ".join((*DATASETS, *_OTHERS))
-        raise UsageError(f"unknown data set {name!r}; name one of {names}, or give a file's path")
+        raise UsageError(
+            f"unknown data set {name!r}; name one of {names}, or give the path of a file"
+        )
     path, _, query = rest.partition("?")
     if not path:
-        raise UsageError(f"{spec!r}: name the file behind the colon")
+        raise UsageError(f"{spec!r}: name a file after the colon")
     return name, path, dict(parse_qsl(query, keep_blank_values=True))
 
 
@@ -358,14 +364,16 @@ def _opened(
             f"expected{f' for {name}' if name else ''} {expected}{more}"
         )
     dataset = Dataset(name=name or found.name, path=path, form=found, settings=settings)
-    return dataset if found.settle is None else replace(dataset, form=found.settle(dataset.rows()))
+    if found.settle is None:
+        return dataset
+    return replace(dataset, form=found.settle(dataset.rows()))
 
 
 def _first(path: Path, forms: tuple[Format, ...], rows: Rows | None) -> Row:
     """Return the first row; where several formats are tried, all are ordinary files."""
     listed = list(islice(rows if rows is not None else forms[-1].rows(path), 1))
     if not listed:
-        raise UsageError(f"{path}: holds no rows")
+        raise UsageError(f"{path}: has no rows")
     return listed[0]
 
 

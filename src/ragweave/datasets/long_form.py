@@ -1,12 +1,11 @@
-"""Long answers: ELI5 in its owners' form, and CLAPNQ.
+"""Data sets with long answers: ELI5, CLAPNQ and ASQA.
 
-Sources: Fan et al. 2019 (`title`, `answers` with `text` and `score`); Rosenthal et al. 2024
-(`input`, `passages` as sentences, `output` with the selected sentences).
-
-ASQA: ambiguous questions, several short answers, long reference answers.
-
-Source: Stelmakh et al. 2022. The owners' file is one object by split and id; the judge data of
-SlimPLM (Tan et al. 2024) hold the same records line by line, and are read too.
+* ELI5 in its authors' own format (Fan et al. 2019): `title`, `answers` with `text` and `score`.
+* CLAPNQ (Rosenthal et al. 2024): `input`, `passages` as sentences, `output` with the selected
+  sentences.
+* ASQA (Stelmakh et al. 2022): ambiguous questions with several short answers and long reference
+  answers. The authors' file is one object by split and id; the judge data of SlimPLM (Tan et al.
+  2024) hold the same records line by line, and are read too.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ragweave.datasets.question import Format, Question, has, passage
-from ragweave.datasets.rows import Row, Rows, only, rows_of
+from ragweave.datasets.rows import NO_GOLD, Row, Rows, pick, rows_of
 
 
 def _read_eli5(row: Row) -> Iterator[Question]:
@@ -29,7 +28,7 @@ def _read_eli5(row: Row) -> Iterator[Question]:
         answers=Row({"answers": texts}, row.where, row.number).texts("answers"),
         scoring="long",
         answer_type="long",
-        about=only(row.fields, "subreddit"),
+        about=pick(row.fields, "subreddit"),
     )
 
 
@@ -40,7 +39,7 @@ def _read_clapnq(row: Row) -> Iterator[Question]:
     passages = []
     for one in row.items("passages"):
         sentences = [str(sentence) for sentence in one.fields.get("sentences") or ()]
-        found = [at for at, sentence in enumerate(sentences) if sentence in chosen]
+        found = [index for index, sentence in enumerate(sentences) if sentence in chosen]
         title = str(one.fields.get("title") or "")
         gold = bool(found) or (not sentences and bool(answers))
         passages.append(passage(one.text("text"), title, gold=gold, gold_sentences=found))
@@ -77,7 +76,7 @@ _SPLITS = ("dev", "test", "train")
 _NO_CONTEXT = "No context provided"
 
 
-def _rows(path: Any) -> Rows:
+def _asqa_rows(path: Any) -> Rows:
     for row in rows_of(path):
         split = next((row.fields[name] for name in _SPLITS if name in row.fields), None)
         if not isinstance(split, Mapping):
@@ -86,15 +85,15 @@ def _rows(path: Any) -> Rows:
         for number, (key, record) in enumerate(split.items(), start=1):
             where = f"{row.where}, {key}"
             if not isinstance(record, Mapping):
-                raise row.fault(f"{key!r} must be an object")
+                raise row.error(f"{key!r} must be an object")
             yield Row({"id": key, **record}, where, number)
 
 
-def _read(row: Row) -> Iterator[Question]:
+def _read_asqa(row: Row) -> Iterator[Question]:
     pairs = row.items("qa_pairs")
     sets = tuple(one.texts("short_answers") for one in pairs)
     if not sets:
-        raise row.fault("gold is missing: 'qa_pairs' is empty")
+        raise row.error(f"{NO_GOLD}: 'qa_pairs' is empty")
     notes = [str(one.get("long_answer") or "") for one in row.fields.get("annotations") or ()]
     yield Question(
         id=row.id("id", "sample_id"),
@@ -108,11 +107,11 @@ def _read(row: Row) -> Iterator[Question]:
             for one in pairs
             if (text := str(one.fields.get("context") or "").strip()) and text != _NO_CONTEXT
         ),
-        about=only(row.fields, "known"),
+        about=pick(row.fields, "known"),
     )
 
 
-def _fits(fields: Mapping[str, Any]) -> bool:
+def _fits_asqa(fields: Mapping[str, Any]) -> bool:
     if has("qa_pairs")(fields):
         return True
     splits = [fields[name] for name in _SPLITS if isinstance(fields.get(name), Mapping)]
@@ -124,7 +123,7 @@ ASQA = Format(
     summary="ASQA: long answers that cover several short ones.",
     datasets=("asqa",),
     expects="one object by split and id, or lines, with ambiguous_question and qa_pairs",
-    fits=_fits,
-    read=_read,
-    rows=_rows,
+    fits=_fits_asqa,
+    read=_read_asqa,
+    rows=_asqa_rows,
 )

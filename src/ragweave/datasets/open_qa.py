@@ -1,14 +1,13 @@
-"""Open-domain QA: NQ-open lines, and the DPR / FiD form with passages.
+"""Open-domain question answering: short answers, with retrieved passages or without.
 
-Sources: Lee et al. 2019 (NQ-open: `question`, `answer`); Karpukhin et al. 2020 (DPR: `answers`,
-`positive_ctxs`, `hard_negative_ctxs`); Izacard & Grave 2021 (FiD: `answers`, `ctxs`).
-
-TriviaQA and WebQuestions in their owners' forms.
-
-Sources: Joshi et al. 2017 (one object, `Data` with `Question` and `Answer`); Berant et al. 2013
-(`utterance`, `targetValue` as a Lisp list; or `qText`, `answers`).
-
-PopQA: questions on long-tail entities, with popularity (Mallen et al. 2023); TSV or JSON.
+* NQ-open (Lee et al. 2019): `question`, `answer`.
+* DPR (Karpukhin et al. 2020): `answers`, `positive_ctxs`, `hard_negative_ctxs`; FiD (Izacard &
+  Grave 2021): `answers`, `ctxs`.
+* TriviaQA in its authors' own format (Joshi et al. 2017): one object, `Data` with `Question` and
+  `Answer`.
+* WebQuestions (Berant et al. 2013): `utterance`, `targetValue` as a Lisp list; or `qText`,
+  `answers`.
+* PopQA (Mallen et al. 2023): questions about long-tail entities with their popularity; TSV or JSON.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any
 from langchain_core.documents import Document
 
 from ragweave.datasets.question import Format, Question, has, passage
-from ragweave.datasets.rows import Row, only
+from ragweave.datasets.rows import NO_GOLD, Row, pick
 
 _LISTS = ("positive_ctxs", "ctxs", "negative_ctxs", "hard_negative_ctxs")
 _GOLD = ("isgold", "is_gold", "hasanswer", "has_answer")
@@ -50,7 +49,7 @@ def _read_dpr(row: Row) -> Iterator[Question]:
         question=row.text("question"),
         answers=row.texts("answers"),
         passages=tuple(_passages(row)),
-        about=only(row.fields, "dataset", "target"),
+        about=pick(row.fields, "dataset", "target"),
     )
 
 
@@ -67,7 +66,7 @@ def _passages(row: Row) -> Iterator[Document]:
 
 
 def _marked(fields: Mapping[str, Any]) -> bool:
-    """Say whether a passage is gold by the strictest mark that it carries."""
+    """Return whether a passage is gold by the strictest mark that it carries."""
     marks = [fields[key] for key in _GOLD if key in fields]
     return bool(marks and marks[0])
 
@@ -77,7 +76,7 @@ def _passage(row: Row, *, gold: bool) -> Document:
         row.text("text"),
         str(row.fields.get("title") or "").strip().strip('"'),
         gold=gold,
-        **only(row.fields, "score"),
+        **pick(row.fields, "score"),
     )
 
 
@@ -85,7 +84,7 @@ NQ_OPEN = Format(
     name="nq_open",
     summary="Natural Questions, open: question and answers alone.",
     datasets=("nq", "triviaqa", "webquestions"),
-    expects="question, answer (a list of texts)",
+    expects="question, answer (a list of strings)",
     fits=_fits_nq_open,
     read=_read_nq_open,
 )
@@ -106,7 +105,7 @@ def _read_trivia(row: Row) -> Iterator[Question]:
     for one in row.items("Data"):
         answer = one.value("Answer")
         if not isinstance(answer, dict):
-            raise one.fault("'Answer' must be an object")
+            raise one.error("'Answer' must be an object")
         inner = Row(answer, one.where, one.number)
         aliases = [str(alias) for alias in answer.get("Aliases") or ()]
         texts = dict.fromkeys([inner.text("Value"), *filter(str.strip, aliases)])
@@ -120,7 +119,7 @@ def _read_web(row: Row) -> Iterator[Question]:
         found = _DESCRIPTION.findall(row.text("targetValue"))
         answers = tuple(dict.fromkeys(quoted or bare for quoted, bare in found))
         if not answers:
-            raise row.fault("gold is missing: 'targetValue' holds no description")
+            raise row.error(f"{NO_GOLD}: 'targetValue' holds no description")
     yield Question(id=row.id("qId"), question=row.text("utterance", "qText"), answers=answers)
 
 
@@ -134,7 +133,7 @@ TRIVIAQA = Format(
 )
 WEBQUESTIONS = Format(
     name="webquestions",
-    summary="WebQuestions, in either form.",
+    summary="WebQuestions, in either format.",
     datasets=("webquestions",),
     expects="utterance and targetValue, or qText and answers",
     fits=lambda fields: (
@@ -144,13 +143,13 @@ WEBQUESTIONS = Format(
 )
 
 
-def _read(row: Row) -> Iterator[Question]:
+def _read_popqa(row: Row) -> Iterator[Question]:
     answers = row.value("possible_answers")
     if isinstance(answers, str):
         try:
             answers = json.loads(answers)
-        except ValueError as fault:
-            raise row.fault("'possible_answers' must be a JSON list of texts") from fault
+        except ValueError as error:
+            raise row.error("'possible_answers' must be a JSON list of strings") from error
     paragraphs = row.items("paragraphs") if row.fields.get("paragraphs") else []
     yield Question(
         id=row.id("id"),
@@ -164,7 +163,7 @@ def _read(row: Row) -> Iterator[Question]:
             )
             for one in paragraphs
         ),
-        about=only(row.fields, "subj", "prop", "s_pop", "o_pop"),
+        about=pick(row.fields, "subj", "prop", "s_pop", "o_pop"),
     )
 
 
@@ -174,5 +173,5 @@ POPQA = Format(
     datasets=("popqa",),
     expects="id, question, possible_answers (a JSON list), s_pop",
     fits=has("question", "possible_answers"),
-    read=_read,
+    read=_read_popqa,
 )

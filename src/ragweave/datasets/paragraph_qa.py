@@ -1,16 +1,12 @@
-"""Questions over one paragraph or a fixed list of passages: QED, and SKR's TempQuestions.
+"""Questions that come with the paragraphs that answer them, one or many.
 
-Sources: Lamm et al. 2021 (QED); Wang et al. 2023 (Self-Knowledge Guided Retrieval).
-
-SQuAD 1.1 and 2.0: one object whose articles hold paragraphs and their questions.
-
-Sources: Rajpurkar et al. 2016, Rajpurkar et al. 2018.
-
-StrategyQA: yes/no questions with the facts that decide them (Geva et al. 2021).
-
-Multi-hop QA with paragraphs: HotpotQA, 2WikiMultihopQA, MuSiQue.
-
-Sources: Yang et al. 2018 (distractor setting), Ho et al. 2020, Trivedi et al. 2022.
+* QED (Lamm et al. 2021) and the questions that SKR released (Wang et al. 2023, Self-Knowledge
+  Guided Retrieval).
+* SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018): one object whose articles hold paragraphs and
+  their questions.
+* StrategyQA (Geva et al. 2021): yes/no questions with the facts that decide them.
+* Multi-hop questions: HotpotQA (Yang et al. 2018, distractor setting), 2WikiMultihopQA (Ho et al.
+  2020), MuSiQue (Trivedi et al. 2022).
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ from collections.abc import Iterator
 from langchain_core.documents import Document
 
 from ragweave.datasets.question import Format, Question, has, passage
-from ragweave.datasets.rows import Row, only
+from ragweave.datasets.rows import NO_GOLD, Row, pick
 
 
 def _read_qed(row: Row) -> Iterator[Question]:
@@ -54,7 +50,7 @@ def _read_skr(row: Row) -> Iterator[Question]:
 
 
 def _titled(row: Row, value: object) -> Iterator[Document]:
-    """Yield the passages of however nested a list; each is a quoted title, a line break, a text."""
+    """Yield the passages of a list, however nested; each is a quoted title, a line break, a text."""
     if isinstance(value, list):
         for one in value:
             yield from _titled(row, one)
@@ -62,7 +58,7 @@ def _titled(row: Row, value: object) -> Iterator[Document]:
         title, _, text = value.partition("\n")
         yield passage((text or title).strip(), title.strip('"') if text else "")
     else:
-        raise row.fault("'passages' must be texts")
+        raise row.error("'passages' must be a list of strings")
 
 
 QED = Format(
@@ -92,9 +88,7 @@ def _read_squad(row: Row) -> Iterator[Question]:
                 answerable = not one.fields.get("is_impossible", False)
                 texts = [gold.text("text") for gold in one.items("answers")] if answerable else []
                 if answerable and not texts:
-                    raise one.fault(
-                        "gold is missing: 'answers' is empty and 'is_impossible' not set"
-                    )
+                    raise one.error(f"{NO_GOLD}: 'answers' is empty and 'is_impossible' is not set")
                 yield Question(
                     id=one.text("id"),
                     question=one.text("question"),
@@ -117,7 +111,7 @@ SQUAD = Format(
 def _read_strategyqa(row: Row) -> Iterator[Question]:
     answer = row.value("answer")
     if not isinstance(answer, bool):
-        raise row.fault(f"'answer' must be true or false, not {answer!r}")
+        raise row.error(f"'answer' must be true or false, not {answer!r}")
     term = str(row.fields.get("term") or "")
     yield Question(
         id=row.id("qid"),
@@ -130,7 +124,7 @@ def _read_strategyqa(row: Row) -> Iterator[Question]:
             for fact in row.fields.get("facts") or ()
             if str(fact).strip()
         ),
-        about=only(row.fields, "decomposition", "description"),
+        about=pick(row.fields, "decomposition", "description"),
     )
 
 
@@ -153,21 +147,21 @@ def _read_hotpot(row: Row) -> Iterator[Question]:
         question=row.text("question"),
         answers=row.texts("answer"),
         passages=tuple(_paragraphs(row, facts)),
-        about=only(row.fields, "type", "level", "evidences"),
+        about=pick(row.fields, "type", "level", "evidences"),
     )
 
 
 def _pairs(row: Row, name: str) -> Iterator[tuple[object, int]]:
     for pair in row.value(name):
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[1], int):
-            raise row.fault(f"{name!r} must be a list of [title, sentence number]")
+            raise row.error(f"{name!r} must be a list of [title, sentence number]")
         yield pair[0], pair[1]
 
 
 def _paragraphs(row: Row, facts: dict[str, list[int]]) -> Iterator[Document]:
     for pair in row.value("context"):
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[1], list):
-            raise row.fault("'context' must be a list of [title, sentences]")
+            raise row.error("'context' must be a list of [title, sentences]")
         title, sentences = str(pair[0]), [str(one).strip() for one in pair[1]]
         text = " ".join(filter(None, sentences))
         if text:
@@ -193,7 +187,7 @@ def _read_musique(row: Row) -> Iterator[Question]:
         answerable=bool(row.fields.get("answerable", True)),
         about={
             "hops": len(row.fields.get("question_decomposition") or ()),
-            **only(row.fields, "question_decomposition"),
+            **pick(row.fields, "question_decomposition"),
         },
     )
 

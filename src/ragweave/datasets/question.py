@@ -1,14 +1,12 @@
-"""The record that every data set is read into.
+"""`Question`, the record that every data set is read into, and `Format`, which declares how.
 
-What a data set's format says about itself.
-
-A format is declared by one value in its own file, ours and other people's alike:
+A format is one value, declared in its own file, in this package and in others alike:
 
     FORMAT = Format(name="riddles", summary="…", expects="riddle, solution",
                     fits=has("riddle", "solution"), read=_read)
 
-A package names it as an entry point of the group `ragweave.datasets`; its questions are then
-opened by `riddles:FILE`, or by the file alone, whose first row says what it is.
+A package names it as an entry point of the group `ragweave.datasets`. Its questions are then
+opened by `riddles:FILE`, or by the file's path alone, where the first row shows the format.
 """
 
 from __future__ import annotations
@@ -43,18 +41,18 @@ class Question:
     """Unique within the data set; the row's number where the file gives none."""
     question: str
     answers: tuple[str, ...]
-    """Right answers, each alone right; empty where the question cannot be answered."""
+    """Gold answers, each correct by itself; empty where the question cannot be answered."""
     scoring: Scoring = "short"
     answer_type: AnswerType = "short"
     passages: tuple[Document, ...] = ()
-    """Gold passages and distractors in file order; `metadata["gold"]` tells them apart, and
-    `metadata["gold_sentences"]` holds the positions of supporting sentences."""
+    """Gold passages and distractors in file order: `metadata["gold"]` says which is which, and
+    `metadata["gold_sentences"]` holds the indices of supporting sentences."""
     answer_sets: tuple[tuple[str, ...], ...] = ()
     """Short answers to cover, each with its aliases (`coverage`)."""
     answerable: bool = True
-    """False where the right answer is that there is none (SQuAD 2.0)."""
+    """False where the question has no answer, and to say so is correct (SQuAD 2.0)."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What else the file says: hop type, level, popularity, decomposition, …"""
+    """Further fields of the file: hop type, level, popularity, decomposition, …"""
 
     @property
     def gold(self) -> tuple[Document, ...]:
@@ -74,29 +72,28 @@ class Format:
 
     name: str
     summary: str = ""
-    """What comes in it, in a line."""
+    """One line for listings."""
     datasets: tuple[str, ...] = ()
-    """The data sets that come in it, each a name before the colon of `name:path`; none: its own
+    """The data sets published in it, each a name before the colon of `name:path`; empty: its own
     name."""
     expects: str
-    """The fields that its rows have, for people."""
+    """The fields of its rows, as error messages describe them."""
     fits: Callable[[Mapping[str, Any]], bool]
-    """Whether a file's first row is of this format."""
+    """Whether a row, such as the file's first, is of this format."""
     read: Callable[[Row], Iterator[Question]]
     """The questions of a row; one, but for formats that nest them."""
     rows: Callable[[Path], Rows] = rows_of
     """The rows of a path."""
     corpus: Callable[[Path], Iterable[Document]] | None = None
-    """The passages of a path that keeps them apart from its questions; None: the questions'."""
+    """The passages of a data set that keeps them in a file of their own; None: the questions'."""
     sniffed: bool = True
-    """Whether a file without a name is tried for it."""
-
+    """Whether it is tried for a file whose data set is not named."""
     settle: Callable[[Rows], Format] | None = None
-    """The format that a look at the rows decides on, where the first row alone doesn't tell."""
+    """Returns the exact format of some rows, where the first row alone does not settle it."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The data sets that come in it."""
+        """The data sets published in it."""
         return self.datasets or (self.name,)
 
 

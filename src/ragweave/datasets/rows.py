@@ -1,6 +1,6 @@
-"""Rows of a data set's file, one at a time, each knowing where it stands.
+"""Reading a file of records row by row: JSON lines, a JSON array or object, CSV, TSV; gzip too.
 
-Reading files row by row: JSON lines, JSON arrays, one JSON object, CSV and TSV; gzip too.
+Each row knows its place in the file, so that an error names file and line.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from typing import Any, TextIO, cast
 
 from ragweave.errors import UsageError
 
+NO_GOLD = "the gold answer is missing"
+"""How an error about a row without gold answers begins."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -27,41 +30,42 @@ class Row:
     where: str
     """`file:line`, or `file, record n` where the file is one JSON value."""
     number: int
-    """Which row of the file it is, from 1."""
+    """The row's number in the file, from 1."""
 
-    def fault(self, what: str) -> UsageError:
-        """Return the error that says `what` is wrong with this row."""
-        return UsageError(f"{self.where}: {what}")
+    def error(self, message: str) -> UsageError:
+        """Return an error about this row; its text names file and line."""
+        return UsageError(f"{self.where}: {message}")
 
     def text(self, *names: str) -> str:
-        """Return the text of the first of these fields that is there.
+        """Return the text of the first of these fields that the row has.
 
         Raises:
-            UsageError: None is there, or it is blank or no text.
+            UsageError: The row has none of them, or the value is blank or not text.
         """
         value = self.value(*names)
         if isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
         if not isinstance(value, str):
-            raise self.fault(f"{names[0]!r} must be a text, not {type(value).__name__}")
+            raise self.error(f"{names[0]!r} must be a string, not {type(value).__name__}")
         if not value.strip():
-            raise self.fault(f"{names[0]!r} is empty")
+            raise self.error(f"{names[0]!r} is empty")
         return value.strip()
 
     def value(self, *names: str) -> Any:
-        """Return the first of these fields that is there.
+        """Return the first of these fields that the row has.
 
         Raises:
-            UsageError: None is there.
+            UsageError: The row has none of them.
         """
         for name in names:
             if self.fields.get(name) is not None:
                 return self.fields[name]
         wanted = " or ".join(map(repr, names))
-        raise self.fault(f"no {wanted}; found: {', '.join(map(str, self.fields)) or 'nothing'}")
+        found = ", ".join(map(str, self.fields)) or "no fields"
+        raise self.error(f"the field {wanted} is missing; found: {found}")
 
     def texts(self, *names: str) -> tuple[str, ...]:
-        """Return the texts of a field that holds one text or a list, blanks and repeats dropped.
+        """Return the texts of a field that holds one or a list, without blanks and duplicates.
 
         Raises:
             UsageError: The field is missing, holds anything else, or nothing is left.
@@ -69,23 +73,24 @@ class Row:
         value = self.value(*names)
         listed = [value] if isinstance(value, str) else value
         if not isinstance(listed, list | tuple):
-            raise self.fault(f"{names[0]!r} must be a list of texts, not {type(value).__name__}")
+            raise self.error(f"{names[0]!r} must be a list of strings, not {type(value).__name__}")
         kept = tuple(dict.fromkeys(str(one).strip() for one in listed if str(one).strip()))
         if not kept:
-            raise self.fault(f"gold is missing: {names[0]!r} is empty")
+            raise self.error(f"{NO_GOLD}: {names[0]!r} is empty")
         return kept
 
     def items(self, *names: str) -> list[Row]:
-        """Return the objects of a list field as rows that know where they stand.
+        """Return the objects of a list field as rows that know their place in the file.
 
         Raises:
-            UsageError: The field is missing or is no list of objects.
+            UsageError: The field is missing or is not a list of objects.
         """
         value = self.value(*names)
         if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
-            raise self.fault(f"{names[0]!r} must be a list of objects")
+            raise self.error(f"{names[0]!r} must be a list of objects")
         return [
-            Row(one, f"{self.where}, {names[0]} {at}", at) for at, one in enumerate(value, start=1)
+            Row(one, f"{self.where}, {names[0]} {number}", number)
+            for number, one in enumerate(value, start=1)
         ]
 
     def id(self, *names: str) -> str:
@@ -97,8 +102,8 @@ class Row:
         return str(self.number)
 
 
-def only(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return those of the named fields that are there, for `Question.about`."""
+def pick(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return those of the named fields that have a value, for `Question.about`."""
     return {name: fields[name] for name in names if fields.get(name) is not None}
 
 
@@ -117,13 +122,13 @@ def open_text(path: Path) -> TextIO:
 
 
 def rows_of(path: Path) -> Rows:
-    """Yield the rows of a file, holding one of them (or one chunk) in memory.
+    """Yield the rows of a file, with one of them (or one chunk) in memory.
 
-    A file of JSON lines gives a row a line; a JSON array gives one an element; a file that is
-    one JSON object gives that object, whole.
+    JSON lines give one row a line, a JSON array one an element; a file that is a single JSON
+    object gives that object.
 
     Raises:
-        UsageError: The file cannot be read, or a row is no JSON object.
+        UsageError: The file cannot be read, or a row is not a JSON object.
     """
     try:
         with open_text(path) as stream:
@@ -131,10 +136,10 @@ def rows_of(path: Path) -> Rows:
                 yield from _table(stream, path)
             else:
                 yield from _json(stream, path)
-    except (OSError, EOFError, zlib.error) as fault:
-        raise UsageError(f"{path}: cannot be read: {fault}") from fault
-    except UnicodeDecodeError as fault:
-        raise UsageError(f"{path}: is no UTF-8 text (byte {fault.start})") from fault
+    except (OSError, EOFError, zlib.error) as error:
+        raise UsageError(f"{path}: cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is not UTF-8 text (byte {error.start})") from error
 
 
 def file_hash(path: Path) -> str:
@@ -161,11 +166,11 @@ def _table(stream: TextIO, path: Path) -> Rows:
             where = f"{path}:{reader.line_num}"
             if None in fields or None in fields.values():
                 raise UsageError(
-                    f"{where}: has not the {len(reader.fieldnames or ())} columns of the heading"
+                    f"{where}: does not have the {len(reader.fieldnames or ())} columns of the header"
                 )
             yield Row(fields, where, number)
-    except csv.Error as fault:
-        raise UsageError(f"{path}:{reader.line_num}: {fault}") from fault
+    except csv.Error as error:
+        raise UsageError(f"{path}:{reader.line_num}: {error}") from error
 
 
 def _json(stream: TextIO, path: Path) -> Rows:
@@ -190,10 +195,10 @@ def _array(stream: TextIO, path: Path) -> Rows:
         where = f"{path}, record {number + 1}"
         try:
             value, end = decoder.raw_decode(text)
-        except json.JSONDecodeError as fault:
+        except json.JSONDecodeError as error:
             more = stream.read(_CHUNK)
             if not more:
-                raise UsageError(f"{where}: is no JSON: {fault.msg}") from fault
+                raise UsageError(f"{where}: is not valid JSON: {error.msg}") from error
             text += more
             continue
         number += 1
@@ -202,7 +207,7 @@ def _array(stream: TextIO, path: Path) -> Rows:
 
 
 def _objects(stream: _Joined, path: Path) -> Rows:
-    """Yield JSON lines, or the one object that fills several lines."""
+    """Yield JSON lines, or the single object that spans several lines."""
     number = 0
     for line_number, line in enumerate(stream, start=1):
         if not line.strip():
@@ -210,9 +215,9 @@ def _objects(stream: _Joined, path: Path) -> Rows:
         where = f"{path}:{line_number}"
         try:
             value = json.loads(line)
-        except json.JSONDecodeError as fault:
+        except json.JSONDecodeError as error:
             if number:
-                raise UsageError(f"{where}: is no JSON: {fault.msg}") from fault
+                raise UsageError(f"{where}: is not valid JSON: {error.msg}") from error
             yield _one_object(line, stream, path, where)
             return
         number += 1
@@ -222,8 +227,8 @@ def _objects(stream: _Joined, path: Path) -> Rows:
 def _one_object(line: str, stream: _Joined, path: Path, where: str) -> Row:
     try:
         value = json.loads(line + stream.rest())
-    except json.JSONDecodeError as fault:
-        raise UsageError(f"{where}: is no JSON: {fault.msg}") from fault
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{where}: is not valid JSON: {error.msg}") from error
     return Row(_object(value, str(path)), str(path), 1)
 
 
@@ -245,5 +250,5 @@ class _Joined:
         yield from self._stream
 
     def rest(self) -> str:
-        """Return all that is left."""
+        """Return everything that is left."""
         return self._stream.read()

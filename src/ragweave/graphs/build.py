@@ -1,7 +1,4 @@
-"""`build_graph`: a compiled graph by the method's name.
-
-Trained parts in a graph: which role takes which part, checked before anything is loaded.
-"""
+"""`build_graph`: a compiled graph by the method's name, trained parts in the roles they fit."""
 
 from __future__ import annotations
 
@@ -243,7 +240,7 @@ def build_graph(
             its option `embedding` names.
         prompts: Prompt templates that replace the method's own, by name.
         checkpointer: Where LangGraph keeps the state of each thread.
-        retry_policy: Which faults are tried again; None: 429, 5xx, timeouts and dropped
+        retry_policy: Which errors are tried again; None: 429, 5xx, timeouts and dropped
             connections, three attempts with growing pauses.
         state: The graph's state: `RAGState`, or a class of one's own that extends it by fields,
             each of which starts every question empty.

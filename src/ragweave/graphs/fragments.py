@@ -1,12 +1,8 @@
 """Pieces of wiring that methods share: each adds nodes and the edges between them.
 
-What leads into a piece, and out of it where methods differ, stays in the method's own file.
-
-The wiring that every single-round method shares: retrieve, ask, vote.
-
-The wiring of methods that first decide whether to retrieve: decide, retrieve or not, ask, vote.
-
-Passages that the caller gave need no decision: the answer is read from them.
+What leads into a piece, and out of it where methods differ, stays in the method's own file. Two
+pieces are whole graphs: the single round (retrieve, ask, vote), and the methods that first decide
+whether to retrieve, where passages that the caller gave need no decision.
 """
 
 from __future__ import annotations

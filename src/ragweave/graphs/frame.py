@@ -1,8 +1,6 @@
-"""What every method's graph shares: its parts, its schemas, how it is compiled.
+"""What every method's graph shares: its parts, its schemas, how it is checked and compiled.
 
-A method inside a LangChain app: as a tool of an agent, as a retriever of a chain.
-
-A graph being wired: a state graph whose nodes may only write what its state has.
+A compiled method is also a tool of an agent, or a retriever of a chain, in a LangChain app.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a method's file says about it, beside its wiring.
+"""What a method's file says about it beside its wiring, and how its options are read from text.
 
 A method is declared by one value in its own file, ours and other people's alike:
 
@@ -7,8 +7,6 @@ A method is declared by one value in its own file, ours and other people's alike
 
 A package names it as an entry point of the group `ragweave.methods`; a notebook hands it to
 `register_method`.
-
-Options as text, from a command line or an environment: read into typed values.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from ragweave.nodes.retrieval_decision import Library, SkrKnnOptions, neighbours
 def build(parts: Parts[SkrKnnOptions]) -> CompiledGraph:
     """Build `skr_knn`: the neighbours decide, then one call answers.
 
-    The training file is read here where the build names one, so that its faults show at once; its
+    The training file is read here where the build names one, so that its errors show at once; its
     questions are embedded at the first run.
     """
     library = Library(parts.embeddings)

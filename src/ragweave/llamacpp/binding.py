@@ -1,6 +1,7 @@
-"""The one place that imports llama-cpp-python, and that listens to llama.cpp's log.
+"""llama-cpp-python and the machine it runs on.
 
-Facts of this machine that a local model depends on.
+The only module that imports `llama_cpp`: it initialises the backend once, collects llama.cpp's
+log, and measures what a model needs from the machine (physical cores, free memory).
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from ragweave.llamacpp.gguf import GGUFFacts
 
 _LOGGER = logging.getLogger("ragweave.llamacpp")
 _ERROR, _MORE = 4, 5
-"""Levels of ggml's log: an error, and a piece that goes on with the line before."""
+"""Levels of ggml's log: an error, and the continuation of the line before."""
 _LOCK = threading.Lock()
-_KEPT: dict[str, Any] = {}
+_LOADED: dict[str, Any] = {}
 
 
 class Log:
-    """The last lines that llama.cpp logged, numbered as they came."""
+    """The last lines that llama.cpp logged, numbered in order of arrival."""
 
     def __init__(self) -> None:
         self._lines: deque[tuple[int, int, str]] = deque(maxlen=400)
@@ -42,7 +43,7 @@ class Log:
         _LOGGER.debug("%s", line)
 
     def mark(self) -> int:
-        """Return a number that is lower than those of the lines to come."""
+        """Return a number that is lower than those of all later lines."""
         return next(self._numbers)
 
     def error(self, since: int) -> str:
@@ -53,7 +54,7 @@ class Log:
         return "llama.cpp gave no reason"
 
     def find(self, part: str, since: int) -> str | None:
-        """Return the last line after a mark that holds `part`."""
+        """Return the last line after a mark that contains `part`."""
         found = [line for number, _, line in list(self._lines) if number > since and part in line]
         return found[-1] if found else None
 
@@ -66,13 +67,13 @@ def bind() -> Any:
         ModelError: It is installed, but its library does not load.
     """
     with _LOCK:
-        if "module" not in _KEPT:
+        if "module" not in _LOADED:
             try:
                 module: Any = importlib.import_module("llama_cpp")
             except ModuleNotFoundError as error:
                 raise MissingExtraError("Local GGUF models", "llamacpp") from error
             except (OSError, RuntimeError) as error:
-                # A CUDA build on a machine without CUDA ends here.
+                # A CUDA build on a machine without CUDA fails here.
                 reason = " ".join(str(error).split())
                 raise ModelError(f"llama-cpp-python can't load its library: {reason}") from error
             log = Log()
@@ -80,14 +81,14 @@ def bind() -> Any:
             module.llama_log_set(callback, None)
             module.llama_backend_init()
             # The callback must outlive every model: llama.cpp keeps its address.
-            _KEPT.update(module=module, log=log, callback=callback)
-        return _KEPT["module"]
+            _LOADED.update(module=module, log=log, callback=callback)
+        return _LOADED["module"]
 
 
 def log() -> Log:
     """Return the log that `bind` set up."""
     bind()
-    found: Log = _KEPT["log"]
+    found: Log = _LOADED["log"]
     return found
 
 
@@ -120,10 +121,10 @@ def _listed_cores(text: str) -> int:
 
 def _quota() -> int | None:
     """Return the processors that a container's limit allows, rounded up."""
-    place = Path("/sys/fs/cgroup/cpu.max")
-    if not place.is_file():
+    path = Path("/sys/fs/cgroup/cpu.max")
+    if not path.is_file():
         return None
-    limit, _, period = place.read_text().strip().partition(" ")
+    limit, _, period = path.read_text().strip().partition(" ")
     return math.ceil(int(limit) / int(period)) if limit.isdigit() and period.isdigit() else None
 
 
@@ -145,27 +146,27 @@ def needed_memory(facts: GGUFFacts, n_ctx: int) -> int:
     return facts.size + (facts.cache_bytes(n_ctx) or 0) + _SPARE
 
 
-def fitting_context(facts: GGUFFacts, wanted: int | None, *, in_memory: bool) -> int:
-    """Return the context to open: what is asked for, else the model's own as far as it fits.
+def context_length(facts: GGUFFacts, requested: int | None, *, in_memory: bool) -> int:
+    """Return the context to open: the requested one, else the model's own as far as it fits.
 
     Args:
         facts: The model file.
-        wanted: Tokens asked for; None leaves it to the model and the memory.
+        requested: Tokens requested; None leaves it to the model and the memory.
         in_memory: Whether the model lives in main memory (no layer is offloaded).
 
     Raises:
         UnusableModelError: The file and its cache take more memory than there is.
     """
-    n_ctx = wanted or facts.context or 4096
+    n_ctx = requested or facts.context or 4096
     free = free_memory() if in_memory else None
     if free is None or needed_memory(facts, n_ctx) <= free:
         return n_ctx
-    a_token = max(1, facts.cache_bytes(1) or 1)
-    fits = (free - needed_memory(facts, 0)) // a_token // 256 * 256
-    if wanted is None and fits >= 512:
+    per_token = max(1, facts.cache_bytes(1) or 1)
+    fits = (free - needed_memory(facts, 0)) // per_token // 256 * 256
+    if requested is None and fits >= 512:
         return int(fits)
     raise UnusableModelError(
         f"{facts.path.name} with n_ctx={n_ctx} needs {needed_memory(facts, n_ctx) / 1e9:.1f} GB "
-        f"of memory and {free / 1e9:.1f} GB are free: "
-        + (f"lower n_ctx to {fits} or less" if fits >= 512 else "take a smaller model")
+        f"of memory, but only {free / 1e9:.1f} GB are free: "
+        + (f"lower n_ctx to {fits} or less" if fits >= 512 else "use a smaller model")
     )

@@ -1,7 +1,4 @@
-"""The chat model: LangChain's interface to a local GGUF model.
-
-A reply as LangChain's messages and chunks.
-"""
+"""`LlamaCppChat`: LangChain's chat model interface to a local GGUF model."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from ragweave.errors import UnusableModelError
 from ragweave.llamacpp.engine import AsyncInbox, Engine, Inbox, Loader
 from ragweave.llamacpp.job import Finished, GenerationJob, Piece, Sink
 from ragweave.llamacpp.options import LlamaCppFields, Options, call_options
-from ragweave.llamacpp.prompt import Encoded, encode_prompt, fit, structured
+from ragweave.llamacpp.prompt import Encoded, encode_prompt, structured, truncate
 from ragweave.llamacpp.vocabulary import Vocabulary
 from ragweave.tools.models.tasks import task_of
 
@@ -47,7 +44,7 @@ def result(finished: Finished, name: str) -> ChatResult:
 
 
 def chunk(piece: Piece) -> ChatGenerationChunk:
-    """Return a bit of a reply."""
+    """Return one piece of a streamed reply."""
     info = {"logprobs": {"content": [piece.logprob]}} if piece.logprob else None
     return ChatGenerationChunk(message=AIMessageChunk(content=piece.text), generation_info=info)
 
@@ -86,16 +83,16 @@ def _info(finished: Finished, name: str) -> dict[str, Any]:
     }
 
 
-_FREE = frozenset({"recall", "reason"})
+_FREE_TEXT_TASKS = frozenset({"recall", "reason"})
 """Tasks whose replies are free text."""
 
 
 class LlamaCppChat(LlamaCppFields):
     """A local GGUF model that many callers use at once.
 
-    Calls from threads and event loops are decoded together, and what their prompts begin with in
-    common is computed once. The file's header is read when the object is made; the weights load
-    at the first call. Copies and bindings share them.
+    Calls from threads and event loops are decoded together, and a prefix that their prompts share
+    is computed once. The file's header is read when the object is made; the weights load at the
+    first call. Copies and bindings share them.
 
     Options that a call or `bind` may override: `temperature`, `top_p`, `top_k`, `min_p`,
     `presence_penalty`, `repetition_penalty`, `max_tokens`, `seed`, `stop`, `logprobs`,
@@ -108,11 +105,11 @@ class LlamaCppChat(LlamaCppFields):
     """
 
     offers_grammar: ClassVar[bool] = True
-    """Whether replies can be held to a GBNF grammar by `bind(grammar=…)`."""
+    """Whether replies can be constrained to a GBNF grammar by `bind(grammar=…)`."""
 
     _loader: Loader = PrivateAttr()
     _template: tuple[str, ChatTemplate] | None = PrivateAttr(default=None)
-    """The template in use, and the Jinja text that it was made of."""
+    """The Jinja source of the template in use, and the compiled template."""
 
     def __init__(self, **settings: Any) -> None:
         """Read the file's header.
@@ -135,7 +132,7 @@ class LlamaCppChat(LlamaCppFields):
         return self.engine.placement
 
     def close(self) -> None:
-        """Free the model; calls in work fail, a later call loads it again."""
+        """Free the model; running calls fail, a later call loads it again."""
         self._loader.close()
 
     @override
@@ -212,14 +209,14 @@ class LlamaCppChat(LlamaCppFields):
         strict: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
-        """Return a runnable whose replies are JSON of `schema`, held to by a grammar.
+        """Return a runnable whose replies are JSON that matches `schema`, enforced by a grammar.
 
         Args:
-            schema: A pydantic class, a TypedDict, or a JSON schema. The model is not told of it:
+            schema: A pydantic class, a TypedDict, or a JSON schema. The model does not see it:
                 the prompt should say what the fields mean.
             include_raw: Whether to return `raw`, `parsed` and `parsing_error`.
-            method: Accepted for LangChain's sake; every method comes to the same grammar.
-            strict: Accepted for LangChain's sake; a grammar is always strict.
+            method: Part of LangChain's interface; every method uses the same grammar.
+            strict: Part of LangChain's interface; a grammar is always strict.
             kwargs: Options to bind, such as `max_tokens`.
         """
         del strict
@@ -243,7 +240,7 @@ class LlamaCppChat(LlamaCppFields):
     ) -> Options:
         fields = self.options()
         options = call_options(fields, stop, overrides)
-        if options.request.grammar is not None or not (options.thinking or _free(messages)):
+        if options.request.grammar is not None or not (options.thinking or _is_free_text(messages)):
             return options
         recommended = self.recommended(thinking=options.thinking)
         return call_options({**fields, **recommended}, stop, overrides) if recommended else options
@@ -253,10 +250,10 @@ class LlamaCppChat(LlamaCppFields):
         return self._prompt(messages, self.engine.vocabulary, options).tokens
 
     def _prompt(
-        self, messages: Sequence[BaseMessage], words: Vocabulary, options: Options
+        self, messages: Sequence[BaseMessage], vocabulary: Vocabulary, options: Options
     ) -> Encoded:
-        template, values = self._compiled(words), options.template_values
-        return encode_prompt(messages, template, words, values, thinking=options.thinking)
+        template, values = self._compiled(vocabulary), options.template_values
+        return encode_prompt(messages, template, vocabulary, values, thinking=options.thinking)
 
     def _job(
         self,
@@ -267,29 +264,29 @@ class LlamaCppChat(LlamaCppFields):
         *,
         stream: bool,
     ) -> GenerationJob:
-        words, request = engine.vocabulary, options.request
-        prompt = self._prompt(messages, words, options)
-        tokens = fit(prompt.tokens, engine.n_ctx, request.max_tokens, options.overflow)
-        return GenerationJob(tokens, request, words, sink, stream=stream, marks=prompt.marks)
+        vocabulary, request = engine.vocabulary, options.request
+        prompt = self._prompt(messages, vocabulary, options)
+        tokens = truncate(prompt.tokens, engine.n_ctx, request.max_tokens, options.overflow)
+        return GenerationJob(tokens, request, vocabulary, sink, stream=stream, marks=prompt.marks)
 
-    def _compiled(self, words: Vocabulary) -> ChatTemplate:
+    def _compiled(self, vocabulary: Vocabulary) -> ChatTemplate:
         # jinja2 comes with llama-cpp-python, which is there where a model is loaded.
         from ragweave.llamacpp.template import PLAIN, ChatTemplate
 
         source = self.chat_template or self._facts.template
         if source is None:
             raise UnusableModelError(
-                f"{self._facts.path.name} holds no chat template, as base models often do: take "
-                "an instruct model, give a template (chat_template=…), or chat_template=plain, "
-                "which has the model go on with the prompt's text"
+                f"{self._facts.path.name} has no chat template, as is common for base models: use "
+                "an instruct model, pass a template (chat_template=…), or set chat_template=plain, "
+                "which makes the model continue the prompt's text"
             )
         source = PLAIN if source == "plain" else source
         if self._template is None or self._template[0] != source:
             names = {
-                "bos_token": words.text(words.start) if words.start >= 0 else "",
-                "eos_token": words.text(words.end) if words.end >= 0 else "",
+                "bos_token": vocabulary.text(vocabulary.start) if vocabulary.start >= 0 else "",
+                "eos_token": vocabulary.text(vocabulary.end) if vocabulary.end >= 0 else "",
             }
-            self._template = source, ChatTemplate(source, words.control_texts, **names)
+            self._template = source, ChatTemplate(source, vocabulary.control_texts, **names)
         return self._template[1]
 
 
@@ -299,9 +296,9 @@ def _finished(event: object) -> Finished:
     return event
 
 
-def _free(messages: Sequence[BaseMessage]) -> bool:
-    """Say whether the reply is free text: no verdict, no ids, no short answer."""
+def _is_free_text(messages: Sequence[BaseMessage]) -> bool:
+    """Return whether the reply is free text: no verdict, no ids, no short answer."""
     task = task_of(messages)
-    if task is None or task["task"] in _FREE:
+    if task is None or task["task"] in _FREE_TEXT_TASKS:
         return True
     return task["task"] == "answer" and task.get("answer_type") == "long"

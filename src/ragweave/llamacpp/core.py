@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweave.errors import ModelError, UnusableModelError, UsageError
-from ragweave.llamacpp.binding import bind, fitting_context, log, physical_cores
+from ragweave.llamacpp.binding import bind, context_length, log, physical_cores
 from ragweave.llamacpp.gguf import GGUFFacts
 from ragweave.llamacpp.guard import Repack
 from ragweave.llamacpp.sampling import Row
@@ -43,18 +43,20 @@ class CoreSettings:
         if self.repack not in ("auto", "on", "off"):
             raise UsageError(f"repack must be auto, on or off, not {self.repack!r}")
         if self.n_batch < self.n_parallel:
-            raise UsageError(f"n_batch ({self.n_batch}) must not be below n_parallel")
+            raise UsageError(
+                f"n_batch must be at least n_parallel ({self.n_parallel}), not {self.n_batch}"
+            )
 
 
 class Run(NamedTuple):
-    """A part of a batch: consecutive tokens of one sequence."""
+    """One sequence's share of a batch: consecutive tokens."""
 
     sequence: int
     start: int
     """Position of the first token."""
     tokens: Sequence[int]
-    wanted: int
-    """First position whose logits are needed."""
+    logits_from: int
+    """First position whose logits are computed."""
 
 
 class Core:
@@ -72,18 +74,19 @@ class Core:
 
         Raises:
             MissingExtraError: llama-cpp-python is not installed.
-            UnusableModelError: The model writes no text, this build does not know its
-                quantisation, llama.cpp can't load it, or memory is short.
+            UnusableModelError: The model does not generate text, this build does not support its
+                quantisation, llama.cpp can't load it, or there is too little memory.
         """
         self._lib = lib = bind()
         if facts.embedding_only:
             raise UnusableModelError(
-                f"{facts.path.name} ({facts.architecture}) makes embeddings, no text"
+                f"{facts.path.name} ({facts.architecture}) is an embedding model and does not "
+                "generate text"
             )
         _check_types(lib, facts)
         self._extra_buffers = extra_buffers
         offload = bool(lib.llama_supports_gpu_offload()) and settings.n_gpu_layers != 0
-        self.n_ctx = fitting_context(facts, settings.n_ctx, in_memory=not offload)
+        self.n_ctx = context_length(facts, settings.n_ctx, in_memory=not offload)
         self._mark = log().mark()
         self._model = self._load(facts, settings)
         self._free_model = weakref.finalize(self, lib.llama_model_free, self._model)
@@ -99,7 +102,7 @@ class Core:
         self.can_share = not (
             lib.llama_model_is_recurrent(self._model) or lib.llama_model_is_hybrid(self._model)
         )
-        """Whether a part of one sequence can be given to another (recurrent states can't)."""
+        """Whether sequences can share a prefix (recurrent states can't)."""
         self.placement = self._placement(facts, settings, offload=offload)
         self._batch = _Batch(lib, self.n_batch)
 
@@ -112,31 +115,31 @@ class Core:
         return int(self._lib.llama_decode(self._context, self._batch.fill(runs)))
 
     def failure(self) -> str:
-        """Return what llama.cpp said of the last batch."""
+        """Return llama.cpp's error message for the last batch."""
         return log().error(self._mark)
 
     def logits(self, row: int) -> Row:
         """Return a view of the logits of batch row `row`, valid until the next `decode`.
 
         Raises:
-            ModelError: That row's logits were not asked for.
+            ModelError: That row's logits were not requested.
         """
         pointer = self._lib.llama_get_logits_ith(self._context, row)
         if not pointer:
-            raise ModelError(f"llama.cpp holds no logits for row {row}")
+            raise ModelError(f"llama.cpp has no logits for row {row}")
         return np.ctypeslib.as_array(pointer, shape=(self.vocabulary.size,))
 
     def cut(self, sequence: int, keep: int = 0) -> None:
-        """Forget a sequence from position `keep` on."""
+        """Remove a sequence from position `keep` on."""
         if not self._lib.llama_memory_seq_rm(self._memory, sequence, keep, -1) and keep:
-            raise ModelError("this model can't forget a part of a sequence")
+            raise ModelError("this model can't remove part of a sequence from its cache")
 
     def share(self, source: int, target: int, count: int) -> None:
-        """Give the first `count` tokens of a sequence to an empty one too."""
+        """Let an empty sequence share the first `count` tokens of another."""
         self._lib.llama_memory_seq_cp(self._memory, source, target, 0, count)
 
     def clear(self) -> None:
-        """Forget all sequences."""
+        """Remove all sequences."""
         self._lib.llama_memory_clear(self._memory, False)
 
     def close(self) -> None:
@@ -159,11 +162,12 @@ class Core:
         lib = self._lib
         if not lib.llama_model_has_decoder(self._model) or lib.llama_model_has_encoder(self._model):
             raise UnusableModelError(
-                f"{facts.path.name} ({facts.architecture}) is no decoder-only model"
+                f"{facts.path.name} ({facts.architecture}) is not a decoder-only model"
             )
         if lib.llama_model_is_diffusion(self._model):
             raise UnusableModelError(
-                f"{facts.path.name} ({facts.architecture}) writes by diffusion"
+                f"{facts.path.name} ({facts.architecture}) is a diffusion model, which is not "
+                "supported"
             )
 
     def _open(self, facts: GGUFFacts, settings: CoreSettings) -> Any:
@@ -201,17 +205,17 @@ class Core:
 
 
 def _check_types(lib: Any, facts: GGUFFacts) -> None:
-    """Refuse tensors of a type that is newer than the build.
+    """Check that this build knows every tensor type of the file.
 
     Raises:
-        UnusableModelError: There is one.
+        UnusableModelError: A type is newer than the build.
     """
     known = int(getattr(lib, "GGML_TYPE_COUNT", 1 << 31))
     unknown = sorted(name for number, name in facts.tensor_types.items() if number >= known)
     if unknown:
         raise UnusableModelError(
             f"can't load {facts.path.name}: this llama-cpp-python ({lib.__version__}) does not "
-            f"know its quantisation ({', '.join(unknown)}): take a newer one, or another file"
+            f"support its quantisation ({', '.join(unknown)}): upgrade it, or use another file"
         )
 
 
@@ -239,13 +243,13 @@ class _Batch:
         self._struct.embd = None
 
     def fill(self, runs: Sequence[Run]) -> Any:
-        at = 0
+        size = 0
         for run in runs:
-            end = at + len(run.tokens)
-            self._tokens[at:end] = run.tokens
-            self._positions[at:end] = np.arange(run.start, run.start + len(run.tokens))
-            self._sequences[at:end] = run.sequence
-            self._outputs[at:end] = self._positions[at:end] >= run.wanted
-            at = end
-        self._struct.n_tokens = at
+            rows = slice(size, size + len(run.tokens))
+            self._tokens[rows] = run.tokens
+            self._positions[rows] = np.arange(run.start, run.start + len(run.tokens))
+            self._sequences[rows] = run.sequence
+            self._outputs[rows] = self._positions[rows] >= run.logits_from
+            size = rows.stop
+        self._struct.n_tokens = size
         return self._struct

@@ -1,11 +1,9 @@
-"""The loop's body: which requests go into the next batch, and what comes of it.
+"""Continuous batching: which requests go into the next batch, and what becomes of its logits.
 
-Requests are admitted in order, as many as there are places and cells; tokens of all of them go
-into one `llama_decode`: one each from replies in progress, the rest of the batch in equal shares
-from prompts. Where cells run out, kept prefixes go first, the least recently used before others;
-then the youngest request steps back and is computed again later.
-
-Requests in work, and how they share a batch.
+Requests are admitted in order, as long as sequences and KV cells last. Tokens of all running
+requests go into one `llama_decode`: one each from replies in progress, the rest of the batch from
+prompts (`portions`). Where cells run out, cached prefixes are evicted first, the least recently
+used before others; then the youngest request is preempted and computed again later.
 """
 
 from __future__ import annotations
@@ -17,14 +15,14 @@ from itertools import count, islice
 import numpy as np
 
 from ragweave.errors import ModelError, RagweaveError
-from ragweave.llamacpp.cache import Places, Tokens, common
+from ragweave.llamacpp.cache import SequencePool, Tokens, common_prefix
 from ragweave.llamacpp.core import Core, Run
 from ragweave.llamacpp.job import Job
 
 
 @dataclass(eq=False)
 class Slot:
-    """A request in work."""
+    """A running request."""
 
     job: Job
     sequence: int
@@ -41,11 +39,11 @@ class Slot:
     def run(self, portion: int) -> Run:
         """Return the next `portion` tokens as a part of a batch."""
         tokens = self.job.tokens[self.done : self.done + portion]
-        return Run(self.sequence, self.done, tokens, self.job.wanted)
+        return Run(self.sequence, self.done, tokens, self.job.logits_from)
 
 
 def all_tokens(job: Job) -> Tokens:
-    """Return prompt and reply so far, which is the prompt alone but for who stepped back."""
+    """Return the prompt and the reply so far; only a preempted request has one."""
     fresh = len(job.tokens) == len(job.prompt)
     return job.prompt if fresh else np.asarray(job.tokens, np.int32)
 
@@ -54,9 +52,9 @@ def portions(slots: list[Slot], budget: int) -> list[tuple[Slot, int]]:
     """Share a batch of `budget` tokens.
 
     Replies in progress get their one token. Of the rest, half goes to the oldest prompt, so that
-    none starves, and half to the others, the shortest first, so that little questions need not
-    wait for long ones. Few prompts with long runs of tokens, rather than equal shares for all:
-    attention skips what belongs to other sequences in blocks only.
+    none starves, and half to the others, the shortest first, so that short questions need not
+    wait for long ones. Few prompts with many tokens each, rather than equal shares for all:
+    attention skips other sequences' tokens only in whole blocks.
     """
     ordered = sorted(slots, key=lambda slot: slot.age)
     plan = [(slot, 1) for slot in ordered if slot.pending == 1][:budget]
@@ -75,11 +73,11 @@ def portions(slots: list[Slot], budget: int) -> list[tuple[Slot, int]]:
 
 
 _WORTH_SHARING = 8
-"""Tokens; a shorter common beginning is computed anew."""
+"""Tokens; a shorter common prefix is computed again."""
 _LOOK_AHEAD = 64
-"""Waiting requests that are looked at before each batch."""
+"""How many waiting requests are considered before each batch."""
 _MARGIN = 16
-"""Cells left to each request in work before another is admitted."""
+"""Free KV cells per running request that must remain when another is admitted."""
 
 
 class Decoder:
@@ -92,19 +90,19 @@ class Decoder:
 
         Args:
             core: The loaded model.
-            n_parallel: Most replies in work at a time.
-            n_kept: Most tokens of finished requests that stay computed, unless a single one holds
-                more; None takes an eighth of the context. All that is computed is looked at in
-                each batch, of use or not, so that keeping more is no gain for most.
-            share: Whether to compute common beginnings once.
+            n_parallel: Most replies generated at a time.
+            n_kept: Most tokens of finished requests that stay in the prefix cache, unless a
+                single one holds more; None takes an eighth of the context. Attention runs over
+                all cached tokens in each batch, useful or not, so a larger cache rarely pays.
+            share: Whether to compute common prefixes once.
         """
         self._core = core
         self._n_parallel = n_parallel
-        self._places = Places(core, core.n_ctx // 8 if n_kept is None else n_kept)
+        self._pool = SequencePool(core, core.n_ctx // 8 if n_kept is None else n_kept)
         self._share = share and core.can_share
         self._waiting: deque[Job] = deque()
         self._running: list[Slot] = []
-        self._alone: deque[Slot] = deque()
+        self._one_by_one: deque[Slot] = deque()
         self._ages = count()
         self.batches = 0
         """How many batches were computed."""
@@ -113,16 +111,16 @@ class Decoder:
 
     @property
     def busy(self) -> bool:
-        """Whether any request waits or is in work."""
+        """Whether any request is waiting or running."""
         return bool(self._waiting or self._running)
 
     @property
     def running(self) -> int:
-        """How many requests are in work."""
+        """How many requests are running."""
         return len(self._running)
 
     def add(self, job: Job) -> None:
-        """Let a request wait for its turn; it must fit the context."""
+        """Queue a request; it must fit the context."""
         self._waiting.append(job)
 
     def fail_all(self, error: RagweaveError) -> None:
@@ -133,7 +131,7 @@ class Decoder:
         self._waiting.clear()
 
     def step(self) -> None:
-        """Admit, compute one batch, hand out its logits."""
+        """Admit requests, compute one batch, and pass on its logits."""
         self._drop_cancelled()
         self._admit()
         plan = self._plan()
@@ -153,38 +151,38 @@ class Decoder:
             writing = sum(slot.job.generates for slot in self._running)
             if job.generates and writing >= self._n_parallel:
                 return
-            source, length, awaited = self._beginning(job, all_tokens(job))
-            if awaited >= length + _WORTH_SHARING:
+            source, length, upcoming = self._shared_prefix(job, all_tokens(job))
+            if upcoming >= length + _WORTH_SHARING:
                 continue
             if not self._start(job, source, length):
                 return
             self._waiting.remove(job)
 
-    def _beginning(self, job: Job, tokens: Tokens) -> tuple[int, int, int]:
-        """Find computed tokens that a job can begin with.
+    def _shared_prefix(self, job: Job, tokens: Tokens) -> tuple[int, int, int]:
+        """Find computed tokens that a job can start from.
 
         Returns:
-            The sequence that holds them, their number, and the number that would be there if the
-            requests in work went on first.
+            The sequence that holds them, their number, and the number that will be available once
+            the running requests have been computed further.
         """
         if not self._share:
             return -1, 0, 0
-        source, length = self._places.find(tokens)
-        awaited = 0
+        source, length = self._pool.find(tokens)
+        upcoming = 0
         for slot in self._running:
-            alike = common(tokens, slot.job.prompt)
-            awaited = max(awaited, alike)
-            if min(alike, slot.done) > length:
-                source, length = slot.sequence, min(alike, slot.done)
-        # Logits that are still to be read must be computed, shared beginning or not.
-        length, awaited = min(length, job.wanted), min(awaited, job.wanted)
-        return (source, length, awaited) if length >= _WORTH_SHARING else (-1, 0, awaited)
+            shared = common_prefix(tokens, slot.job.prompt)
+            upcoming = max(upcoming, shared)
+            if min(shared, slot.done) > length:
+                source, length = slot.sequence, min(shared, slot.done)
+        # Logits that are still to be read must be computed, shared prefix or not.
+        length, upcoming = min(length, job.logits_from), min(upcoming, job.logits_from)
+        return (source, length, upcoming) if length >= _WORTH_SHARING else (-1, 0, upcoming)
 
     def _start(self, job: Job, source: int, length: int) -> bool:
         need = len(job.tokens) - length + int(job.generates) + _MARGIN * len(self._running)
-        if not self._places.make_room(need, spare=source) and self._running:
+        if not self._pool.make_room(need, excluding=source) and self._running:
             return False
-        sequence = self._places.claim(source, length)
+        sequence = self._pool.acquire(source, length)
         if sequence is None:
             return False
         slot = Slot(job, sequence, next(self._ages), length)
@@ -200,13 +198,13 @@ class Decoder:
         while True:
             slots = self._turn()
             plan = portions(slots, self._core.n_batch)
-            missing = sum(portion for _, portion in plan) - self._places.free
+            missing = sum(portion for _, portion in plan) - self._pool.free
             if missing <= 0 or not slots:
                 return plan
-            if self._places.evict():
+            if self._pool.evict():
                 continue
             if len(self._running) > 1:
-                self._step_back(max(self._running, key=lambda slot: slot.age))
+                self._preempt(max(self._running, key=lambda slot: slot.age))
                 continue
             slot, portion = plan[0]
             if portion > missing:
@@ -215,33 +213,33 @@ class Decoder:
             self._release(slot)
 
     def _turn(self) -> list[Slot]:
-        """Return the requests whose turn it is: all, but one by one after a failure."""
-        while self._alone and self._alone[0] not in self._running:
-            self._alone.popleft()
-        return [self._alone[0]] if self._alone else self._running
+        """Return the requests of the next batch: all, or after a failure one at a time."""
+        while self._one_by_one and self._one_by_one[0] not in self._running:
+            self._one_by_one.popleft()
+        return [self._one_by_one[0]] if self._one_by_one else self._running
 
     def _compute(self, plan: list[tuple[Slot, int]]) -> None:
         code = self._core.decode([slot.run(portion) for slot, portion in plan])
         if code:
             self._failed(plan, code)
             return
-        if self._alone:
-            self._alone.popleft()
+        if self._one_by_one:
+            self._one_by_one.popleft()
         self.batches += 1
         row = 0
         for slot, portion in plan:
-            self._places.take(slot.sequence, portion)
+            self._pool.take(slot.sequence, portion)
             slot.done += portion
             self.computed += portion
-            self._hand_out(slot, row - (slot.done - portion))
+            self._read_logits(slot, row - (slot.done - portion))
             row += portion
 
-    def _hand_out(self, slot: Slot, offset: int) -> None:
-        """Let a job read its logits; position p stands in batch row p + offset."""
+    def _read_logits(self, slot: Slot, offset: int) -> None:
+        """Let a job read its logits; position p is batch row p + offset."""
         job, end, finished = slot.job, slot.done, False
         try:
-            while job.wanted < end and not finished:
-                finished = job.absorb(self._core.logits(job.wanted + offset))
+            while job.logits_from < end and not finished:
+                finished = job.absorb(self._core.logits(job.logits_from + offset))
         except RagweaveError as error:
             job.fail(error)
             self._release(slot)
@@ -253,33 +251,33 @@ class Decoder:
             self._retire(slot)
 
     def _failed(self, plan: list[tuple[Slot, int]], code: int) -> None:
-        """Undo a failed batch; its requests go one by one, and only the faulty one fails."""
+        """Undo a failed batch; its requests are retried one by one, and only the bad one fails."""
         for slot, _ in plan:
-            slot.done = self._places.undo(slot.sequence, slot.done)
+            slot.done = self._pool.undo(slot.sequence, slot.done)
         reason = self._core.failure()
         if len(plan) > 1:
-            self._alone = deque(slot for slot, _ in plan)
+            self._one_by_one = deque(slot for slot, _ in plan)
             return
         slot, _ = plan[0]
         slot.job.fail(ModelError(f"llama_decode returned {code}: {reason}"))
         self._release(slot)
 
-    # Places
+    # Sequences
 
     def _retire(self, slot: Slot) -> None:
-        """End a finished request; its tokens stay where they may be of use again."""
+        """End a finished request; its tokens stay in the prefix cache."""
         self._running.remove(slot)
         if not self._share:
-            self._places.forget(slot.sequence)
+            self._pool.forget(slot.sequence)
             return
         tokens = np.asarray(slot.job.tokens[: slot.done], np.int32)[: slot.job.keep]
         held = [(other.sequence, other.job.prompt[: other.done]) for other in self._running]
-        self._places.keep(slot.sequence, tokens, len(slot.job.prompt), held)
+        self._pool.keep(slot.sequence, tokens, len(slot.job.prompt), held)
 
     def _release(self, slot: Slot) -> None:
         self._running.remove(slot)
-        self._places.forget(slot.sequence)
+        self._pool.forget(slot.sequence)
 
-    def _step_back(self, slot: Slot) -> None:
+    def _preempt(self, slot: Slot) -> None:
         self._release(slot)
         self._waiting.appendleft(slot.job)

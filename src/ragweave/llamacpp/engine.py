@@ -1,6 +1,7 @@
-"""A model that is ready for requests from any thread or event loop.
+"""A loaded model that takes requests from any thread or event loop.
 
-The thread that owns a model: callers from anywhere hand it requests.
+One thread owns the model and its decoder (`Scheduler`); callers submit jobs and read the events
+of a reply from an inbox.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Scheduler:
     """Runs a decoder in one thread of its own. `submit` and `close` are safe under threads."""
 
     def __init__(self, core: Core, n_parallel: int, n_kept: int | None = None) -> None:
-        """Start the thread; from now on nobody else may use `core` but for its vocabulary."""
+        """Start the thread; from now on others may use only the vocabulary of `core`."""
         self._core = core
         self.decoder = Decoder(core, n_parallel, n_kept=n_kept)
         self._arrived: deque[Job] = deque()
@@ -41,17 +42,19 @@ class Scheduler:
 
     @property
     def closed(self) -> bool:
-        """Whether no request is taken any more."""
+        """Whether new requests are refused."""
         return self._closed
 
     def submit(self, job: Job) -> None:
-        """Hand over a request; its sink hears of it from the scheduler's thread.
+        """Submit a request; its events reach its sink from the scheduler's thread.
 
         Raises:
             ModelError: The model was closed, or was loaded before this process was forked.
         """
         if os.getpid() != self._process:
-            raise ModelError("the model was loaded before a fork: load it in each process")
+            raise ModelError(
+                "the model was loaded before this process was forked: load it in each process"
+            )
         with self._wake:
             if self._closed:
                 raise ModelError("the model was closed")
@@ -59,7 +62,7 @@ class Scheduler:
             self._wake.notify()
 
     def close(self) -> None:
-        """Fail what is in work, free the model, and end the thread."""
+        """Fail running requests, free the model, and end the thread."""
         if os.getpid() != self._process:
             return
         with self._wake:
@@ -74,12 +77,12 @@ class Scheduler:
                 self.decoder.step()
         finally:
             with self._wake:
-                asked, self._closed = self._closed, True
+                closed, self._closed = self._closed, True
                 for job in self._arrived:
                     self.decoder.add(job)
                 self._arrived.clear()
-            fault = "the model's thread failed; the next call loads the model again"
-            self.decoder.fail_all(ModelError("the model was closed" if asked else fault))
+            failure = "the model's thread failed; the next call loads the model again"
+            self.decoder.fail_all(ModelError("the model was closed" if closed else failure))
             self._core.close()
 
     def _take_arrived(self) -> bool:
@@ -103,7 +106,7 @@ class Engine:
 
         Raises:
             MissingExtraError: llama-cpp-python is not installed.
-            ModelError: The file is missing, damaged, of a kind that writes no text, or too large.
+            ModelError: The file is missing, damaged, too large, or does not generate text.
             UsageError: A setting is out of range.
         """
         settings = settings or CoreSettings()
@@ -120,12 +123,12 @@ class Engine:
 
     @property
     def computed(self) -> int:
-        """Tokens computed so far; a shared beginning counts once."""
+        """Tokens computed so far; a shared prefix counts once."""
         return self._scheduler.decoder.computed
 
     @property
     def closed(self) -> bool:
-        """Whether the model was freed, by `close` or by a fault of its thread."""
+        """Whether the model was freed, by `close` or by an error in its thread."""
         return self._scheduler.closed
 
     def submit(self, job: Job) -> None:
@@ -133,7 +136,7 @@ class Engine:
         self._scheduler.submit(job)
 
     def close(self) -> None:
-        """Free the model; requests in work fail."""
+        """Free the model; running requests fail."""
         self._close()
 
 
@@ -166,7 +169,7 @@ class Loader:
 
 
 class Inbox:
-    """What a waiting thread reads a job's events from."""
+    """A queue from which a waiting thread reads a job's events."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[object] = queue.SimpleQueue()
@@ -175,7 +178,7 @@ class Inbox:
     def events(
         self, engine: Engine, job: Job, timeout: float | None
     ) -> Generator[object, None, None]:
-        """Submit a job and yield its events without end; the job is given up with the iterator.
+        """Submit a job and yield its events without end; closing the iterator cancels the job.
 
         Raises:
             RunTimeoutError: The job took longer than `timeout` seconds.
@@ -188,16 +191,16 @@ class Inbox:
                 left = None if until is None else max(0.0, until - time.monotonic())
                 yield _checked(self._queue.get(timeout=left))
         except queue.Empty as error:
-            raise _late(timeout) from error
+            raise _timed_out(timeout) from error
         finally:
             job.cancel()
 
 
 class AsyncInbox:
-    """What a waiting task reads a job's events from."""
+    """A queue from which a waiting task reads a job's events."""
 
     def __init__(self) -> None:
-        """Belong to the running event loop."""
+        """Bind the queue to the running event loop."""
         loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[object] = asyncio.Queue()
 
@@ -221,7 +224,7 @@ class AsyncInbox:
         except TimeoutError as error:
             if isinstance(error, RagweaveError):
                 raise
-            raise _late(timeout) from error
+            raise _timed_out(timeout) from error
         finally:
             job.cancel()
 
@@ -232,5 +235,5 @@ def _checked(event: object) -> object:
     return event
 
 
-def _late(timeout: float | None) -> RunTimeoutError:
+def _timed_out(timeout: float | None) -> RunTimeoutError:
     return RunTimeoutError(f"the model took longer than {timeout} seconds")

@@ -21,15 +21,15 @@ class Family:
 
     name: str
     architectures: str
-    """Regular expression of `general.architecture`, whole."""
+    """Regular expression that matches all of `general.architecture`."""
     names: str
-    """Regular expression that stands in the model's or the file's name, case and punctuation
-    aside; "" for any."""
+    """Regular expression found in the model's or the file's name, ignoring case and punctuation;
+    "" for any."""
     text: Settings
     """Sampling of free text, without thinking."""
     source: str
     thinking: Settings | None = None
-    """Sampling with thinking; None for a family that does not think, or not by a switch."""
+    """Sampling with thinking; None for a family that can't think, or has no switch for it."""
 
 
 FAMILIES = (
@@ -122,11 +122,11 @@ FAMILIES = (
         source="model card microsoft/Phi-4-mini-instruct, generation_args",
     ),
 )
-"""The first that fits counts."""
+"""In order of precedence: the first match counts."""
 
 
 def family_of(facts: GGUFFacts) -> Family | None:
-    """Return the family of a model file; None for one that the table does not have."""
+    """Return the family of a model file; None where `FAMILIES` has none for it."""
     stated = [facts.name, facts.metadata.get("general.basename") or "", facts.path.stem]
     names = [re.sub(r"[^a-z0-9]", "", str(name).lower()) for name in stated]
     for family in FAMILIES:
@@ -137,7 +137,7 @@ def family_of(facts: GGUFFacts) -> Family | None:
     return None
 
 
-def looks_base(facts: GGUFFacts) -> bool:
-    """Say whether the model's name or file calls it a base model, trained to go on with texts."""
+def is_base_model(facts: GGUFFacts) -> bool:
+    """Return whether the model's or file's name says that it is a base (pretrained) model."""
     stated = f"{facts.name} {facts.metadata.get('general.finetune', '')} {facts.path.stem}"
     return re.search(r"(?i)(?<![a-z])(base|pretrained|pt)(?![a-z])", stated) is not None

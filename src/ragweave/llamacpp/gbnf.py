@@ -1,8 +1,6 @@
-"""Grammars for the short replies that graphs ask for; plain texts, no model needed.
+"""GBNF grammars for the short replies that graphs ask for: plain strings, no model needed.
 
 Language: https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md
-
-The grammars of `ragweave.llamacpp.gbnf`, where a caller of the local model looks for them.
 """
 
 from __future__ import annotations
@@ -16,10 +14,10 @@ def one_of(texts: Sequence[str]) -> str:
     """Return the grammar of replies that are exactly one of `texts`: a verdict, a vote.
 
     Raises:
-        UsageError: There is no text, or an empty one.
+        UsageError: `texts` is empty, or one of them is.
     """
     if not texts or not all(texts):
-        raise UsageError("a choice needs at least one text, and none empty")
+        raise UsageError("a choice needs at least one text, and no text may be empty")
     return f"root ::= {' | '.join(map(_literal, dict.fromkeys(texts)))}"
 
 
@@ -29,10 +27,10 @@ def id_list(ids: Sequence[str], *, none: str = "none") -> str:
     Each id comes at most once: `0, 2, 3`.
 
     Raises:
-        UsageError: There is no id, or an empty one.
+        UsageError: `ids` is empty, or one of them is.
     """
     if not ids or not all(ids):
-        raise UsageError("a list of ids needs at least one id, and none empty")
+        raise UsageError("a list of ids needs at least one id, and no id may be empty")
     rules = [f"root ::= {_literal(none)} | " + " | ".join(f"from{i}" for i in range(len(ids)))]
     for i, name in enumerate(ids):
         later = " | ".join(f"from{j}" for j in range(i + 1, len(ids)))
@@ -42,7 +40,7 @@ def id_list(ids: Sequence[str], *, none: str = "none") -> str:
 
 
 def _literal(text: str) -> str:
-    """Quote a text; every character by its number, so that none has a meaning."""
+    """Quote a text, every character by its code point, so that none has a special meaning."""
     return '"' + "".join(f"\\U{ord(letter):08X}" for letter in text) + '"'
 
 

@@ -1,7 +1,7 @@
-"""What a GGUF file says of itself, read and checked before llama.cpp sees it.
+"""The header of a GGUF file, read and checked before llama.cpp sees it.
 
-llama.cpp trusts much of a header: some wrong values end the process. This reader never reads past
-the file's end, whatever lengths the header claims, and refuses what would be fatal.
+llama.cpp trusts much of a header: some wrong values abort the process. This reader never reads
+past the file's end, whatever lengths the header claims, and rejects what would be fatal.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -22,7 +22,7 @@ _NUMBERS |= {10: "<Q", 11: "<q", 12: "<d"}
 _UINT32, _INT32, _FLOAT32, _STRING, _ARRAY = 4, 5, 6, 8, 9
 _MAX_TEXT = 1 << 26
 _MAX_KEPT_TEXT = 1 << 20
-"""Bytes; longer texts (a whole tokenizer.json, say) are passed over."""
+"""Bytes; longer texts (a whole tokenizer.json, say) are skipped."""
 _CHUNK = 4096
 _MAX_PAIRS = 1 << 16
 _MAX_ITEMS = 1 << 23
@@ -67,7 +67,7 @@ _TYPES = {
 }
 """Name, values a block and bytes a block of ggml's tensor types."""
 _REMOVED = {4, 5, 31, 32, 33, 36, 37, 38}
-"""Types that llama.cpp took out of its format."""
+"""Types that llama.cpp no longer supports."""
 
 
 class Tensor(NamedTuple):
@@ -96,13 +96,13 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True)
 class GGUFFacts:
-    """Facts of one model file; a size that the file does not state is None."""
+    """What the header of one model file says; a size that it does not state is None."""
 
     path: Path
     size: int
     """Bytes on disk."""
     metadata: Mapping[str, Any]
-    """All single values; arrays are left out, but for the largest of a short one of numbers."""
+    """All single values; of a short array of numbers the largest; other arrays are left out."""
     n_tensors: int
     tensor_types: Mapping[int, str] = field(default_factory=dict)
     """Names of the tensors' types by ggml's number."""
@@ -141,10 +141,11 @@ class GGUFFacts:
 
     @property
     def embedding_only(self) -> bool:
-        """Whether the model makes embeddings or encodes, and so writes no text."""
-        causal = self.metadata.get(f"{self.architecture}.attention.causal")
-        pooled = self._count("pooling_type") or 0
-        return causal is False or pooled > 0 or _is_encoder(self.architecture)
+        """Whether the model is an encoder or makes embeddings, and so does not generate text."""
+        name = self.architecture
+        if self.metadata.get(f"{name}.attention.causal") is False or name.endswith("bert"):
+            return True
+        return (self._count("pooling_type") or 0) > 0 or name.startswith(_ENCODERS)
 
     def cache_bytes(self, n_ctx: int) -> int | None:
         """Return the size of a 16-bit key-value cache of `n_ctx` tokens, or None if unknown."""
@@ -162,47 +163,43 @@ class GGUFFacts:
         return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
-def _is_encoder(architecture: str) -> bool:
-    return architecture.endswith("bert") or architecture.startswith(_ENCODERS)
-
-
 def read_gguf(path: str | Path) -> GGUFFacts:
     """Read and check a GGUF file's header.
 
     Raises:
-        UnusableModelError: The file is missing, no file, empty, a Git LFS pointer, no GGUF, of an
-            unknown version, incomplete, or its header contradicts itself.
+        UnusableModelError: The file is missing, not a file, empty, a Git LFS pointer, not GGUF, of
+            an unknown version, incomplete, or its header contradicts itself.
     """
-    place = Path(path).expanduser()
-    if not place.exists():
-        raise UnusableModelError(f"no model file at {place}")
-    if not place.is_file():
-        raise UnusableModelError(f"{place} is not a file: name a .gguf file")
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise UnusableModelError(f"no model file at {path}")
+    if not path.is_file():
+        raise UnusableModelError(f"{path} is not a file: give the path of a .gguf file")
     try:
-        with place.open("rb") as file:
-            _check_magic(place, file)
-            size = place.stat().st_size
-            return _facts(place, size, _Header(file, size))
+        with path.open("rb") as file:
+            _check_magic(path, file)
+            size = path.stat().st_size
+            return _facts(path, size, _Header(file, size))
     except PermissionError as error:
-        raise UnusableModelError(f"can't read {place}: permission denied") from error
+        raise UnusableModelError(f"can't read {path}: permission denied") from error
     except (struct.error, EOFError) as error:
-        raise UnusableModelError(f"{place} is cut short: download it again") from error
+        raise UnusableModelError(f"{path} is cut short: download it again") from error
     except ValueError as error:
         if isinstance(error, UnusableModelError):
             raise
-        raise UnusableModelError(f"{place} is a damaged GGUF file: {error}") from error
+        raise UnusableModelError(f"{path} is a damaged GGUF file: {error}") from error
 
 
-def _check_magic(place: Path, file: BinaryIO) -> None:
+def _check_magic(path: Path, file: BinaryIO) -> None:
     start = file.read(40)
     if start.startswith(b"version https://git-lfs"):
-        raise UnusableModelError(f"{place} is a Git LFS pointer, not the model: run 'git lfs pull'")
+        raise UnusableModelError(f"{path} is a Git LFS pointer, not the model: run 'git lfs pull'")
     if not start.startswith(b"GGUF"):
-        raise UnusableModelError(f"{place} is not a GGUF file")
+        raise UnusableModelError(f"{path} is not a GGUF file")
     file.seek(4)
 
 
-def _facts(place: Path, size: int, header: _Header) -> GGUFFacts:
+def _facts(path: Path, size: int, header: _Header) -> GGUFFacts:
     _check_values(header)
     types: dict[int, str] = {}
     for tensor in header.tensors():
@@ -210,23 +207,23 @@ def _facts(place: Path, size: int, header: _Header) -> GGUFFacts:
         end = tensor.offset + (tensor.size or 0)
         if tensor.type in _REMOVED:
             raise UnusableModelError(
-                f"can't load {place.name}: its quantisation was taken out of llama.cpp: "
-                "convert the model again"
+                f"can't load {path.name}: llama.cpp no longer supports its quantisation "
+                f"({tensor.type_name}): convert the model again"
             )
         header.need_data(end)
     if header.missing:
         raise UnusableModelError(
-            f"can't load {place.name}: the file is incomplete, {header.missing:,} bytes are "
+            f"can't load {path.name}: the file is incomplete, {header.missing:,} bytes are "
             "missing: download it again"
         )
-    return GGUFFacts(place, size, header.metadata, header.n_tensors, types)
+    return GGUFFacts(path, size, header.metadata, header.n_tensors, types)
 
 
 def _check_values(header: _Header) -> None:
-    """Refuse what ends llama.cpp's process instead of being an error there.
+    """Check the arrays whose errors would abort llama.cpp's process.
 
     Raises:
-        ValueError: Something is wrong.
+        ValueError: One is wrong.
     """
     tokens = header.arrays.get("tokenizer.ggml.tokens")
     kinds = {"tokens": _STRING, "merges": _STRING, "scores": _FLOAT32, "token_type": _INT32}
@@ -235,14 +232,14 @@ def _check_values(header: _Header) -> None:
         if found is None:
             continue
         if found[0] != kind:
-            raise ValueError(f"tokenizer.ggml.{name} is of the wrong type")
+            raise ValueError(f"tokenizer.ggml.{name} has the wrong type")
         if name in ("scores", "token_type") and (tokens is None or found[1] != tokens[1]):
-            raise ValueError(f"tokenizer.ggml.{name} does not fit the tokens")
+            raise ValueError(f"tokenizer.ggml.{name} does not match the tokens")
     _check_numbers(header)
 
 
 def _check_numbers(header: _Header) -> None:
-    """Refuse sizes and constants that llama.cpp divides by or insists on.
+    """Check the sizes and constants that llama.cpp divides by or asserts.
 
     Raises:
         ValueError: One is impossible.
@@ -258,7 +255,7 @@ def _check_numbers(header: _Header) -> None:
 
 
 def _signed(key: str) -> bool:
-    """Say whether a number may be below zero, and is none that llama.cpp insists on."""
+    """Return whether a number may be negative as far as llama.cpp is concerned."""
     return not key.endswith(("epsilon", "freq_base"))
 
 
@@ -266,7 +263,7 @@ class _Header:
     """A GGUF header, read value by value within the file's size."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
-        """Read the values; the tensors follow by `tensors`.
+        """Read the metadata; `tensors` reads the list of tensors that follows it.
 
         Raises:
             EOFError: The file ends first.
@@ -280,14 +277,14 @@ class _Header:
         self._needed = 0
         version, self.n_tensors, n_pairs = self._unpack("<IQQ")
         if version not in (2, 3):
-            raise ValueError(f"version {version} is not known (2 and 3 are)")
+            raise ValueError(f"version {version} is not supported (2 and 3 are)")
         if self.n_tensors > _MAX_TENSORS or n_pairs > _MAX_PAIRS:
             raise ValueError("impossible counts in the header")
         for _ in range(n_pairs):
             self._pair()
 
     def tensors(self) -> Iterator[Tensor]:
-        """Read the list of tensors, once, behind the values."""
+        """Read the list of tensors, which follows the metadata; can be called once."""
         names: set[str] = set()
         for _ in range(self.n_tensors):
             name = self._text()
@@ -298,13 +295,13 @@ class _Header:
             shape = self._unpack(f"<{n_dims}Q")
             kind, offset = self._unpack("<IQ")
             if math.prod(max(1, one) for one in shape) >= 1 << 62 or offset % self._alignment:
-                raise ValueError(f"impossible size or place of tensor {name[:60]!r}")
+                raise ValueError(f"impossible size or offset of tensor {name[:60]!r}")
             if kind in _TYPES and shape and shape[0] % _TYPES[kind][1]:
                 raise ValueError(f"tensor {name[:60]!r} does not fill its blocks")
             yield Tensor(name, shape, kind, offset)
 
     def need_data(self, end: int) -> None:
-        """Note that the data goes on to `end` at least."""
+        """Note that the data extends at least to `end`."""
         self._needed = max(self._needed, end)
 
     @property
@@ -316,7 +313,7 @@ class _Header:
     def _pair(self) -> None:
         key = self._text()
         if key in self.metadata or key in self.arrays:
-            raise ValueError(f"{key[:60]!r} comes twice")
+            raise ValueError(f"{key[:60]!r} appears twice")
         (kind,) = self._unpack("<I")
         value = self._array(key) if kind == _ARRAY else self._single(kind)
         if key == "general.alignment":
@@ -334,7 +331,7 @@ class _Header:
         return self._text(_MAX_KEPT_TEXT)
 
     def _array(self, key: str) -> Any:
-        """Read an array; one of numbers yields its largest, any other None."""
+        """Read an array; return the largest of numbers, None for any other array."""
         inner, count = self._unpack("<IQ")
         if count > _MAX_ITEMS:
             raise ValueError("impossible array length")
@@ -351,7 +348,7 @@ class _Header:
         return None
 
     def _check_tokens(self, count: int) -> None:
-        """Read the tokens' texts: llama.cpp aborts where two are alike, up to a null character."""
+        """Read the tokens' texts: llama.cpp aborts where two are the same up to a null character."""
         seen: set[bytes] = set()
         named = 0
         for _ in range(count):
@@ -363,7 +360,7 @@ class _Header:
             raise ValueError("two tokens have the same text")
 
     def _largest(self, code: str, count: int) -> Any:
-        """Read numbers; some models list a size a layer, of which the largest bounds memory."""
+        """Read numbers; some models list a size per layer, of which the largest bounds memory."""
         length = count * struct.calcsize(code)
         if count > 4096:
             self._skip(length)

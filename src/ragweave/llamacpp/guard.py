@@ -1,10 +1,10 @@
 """Whether llama.cpp may repack the weights for this processor: tried in a child process first.
 
-llama.cpp's "extra buffers" lay weights out anew for AMX and the like. Compiled by gcc 11 or 12,
-the AMX path ends the process with a segmentation fault at the first batch (llama.cpp#20824). So
-where AMX would be used, a child decodes a long and a short batch first. If it dies, the model is
-loaded without extra buffers: slower, and safe. The verdict is kept, so that later starts pay
-nothing.
+llama.cpp's "extra buffers" repack weights for AMX and the like. Compiled by gcc 11 or 12, the AMX
+path ends the process with a segmentation fault at the first batch (llama.cpp#20824). So where AMX
+would be used, a child process decodes a long and a short batch first. If it crashes, the model is
+loaded without extra buffers: slower, but safe. The verdict is cached, so that later starts need
+no trial.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ REBUILD = (
     f"CMAKE_ARGS='-DGGML_AMX_TILE=OFF -DGGML_AMX_INT8=OFF -DGGML_AMX_BF16=OFF "
     f'-DCMAKE_C_FLAGS="{_FLAGS}" -DCMAKE_CXX_FLAGS="{_FLAGS}"\''
 )
-"""How to have llama-cpp-python compiled so that nothing must be switched off."""
+"""How to compile llama-cpp-python so that extra buffers can stay on."""
 
 FAILED = 3
-"""Exit code of a trial whose model could not be used, and which said why."""
+"""Exit code of a trial whose model could not be used, and which reported why."""
 _CRASHES = {"SIGSEGV", "SIGILL", "SIGBUS", "SIGFPE", "SIGABRT"}
 _SECONDS, _SECONDS_A_GB = 120.0, 60.0
 
@@ -61,25 +61,25 @@ class Speed:
 class Outcome:
     """How a trial ended."""
 
-    death: str = ""
-    """What ended the process ("SIGSEGV", "no end after 120 s"); "" where it came to an end."""
+    ending: str = ""
+    """How the process failed ("SIGSEGV", "a timeout after 120 s"); "" where it ended normally."""
     error: str = ""
-    """Why the model could not be used, where the trial could say so."""
+    """Why the model could not be used, where the trial reported it."""
     speed: Speed | None = None
 
     @property
     def cause(self) -> str:
-        """What kept it from coming to a good end."""
-        return self.death or self.error
+        """Why the trial failed."""
+        return self.ending or self.error
 
     @property
     def crashed(self) -> bool:
-        """Whether the same would happen again: not so of a child that was killed from outside."""
-        return self.death in _CRASHES or self.death.startswith("exit code")
+        """Whether the same would happen again; a child killed from outside does not count."""
+        return self.ending in _CRASHES or self.ending.startswith("exit code")
 
 
 Trial = Callable[[GGUFFacts, dict[str, Any]], Outcome]
-"""Tries a model in a child process, with the settings of `ragweave.llamacpp.guard`."""
+"""Tries a model in a child process, with the settings of `ragweave.llamacpp.trial.measure`."""
 
 
 def extra_buffers(
@@ -94,41 +94,41 @@ def extra_buffers(
 
     Args:
         facts: The model.
-        repack: What the caller wants.
+        repack: The caller's choice.
         n_gpu_layers: Layers on a GPU; where all are, nothing is repacked.
         trial: Tries the model in a child process; None: `run_trial`.
-        info: What llama.cpp says of this system; None asks it.
+        info: llama.cpp's description of this system; None asks llama.cpp.
 
     Raises:
-        UnusableModelError: The child dies with extra buffers and without them.
+        UnusableModelError: The child crashes both with extra buffers and without them.
     """
     if repack != "auto":
         return repack == "on"
     info = system_info() if info is None else info
-    if not suspect(info) or _all_on_gpu(facts, n_gpu_layers):
+    if not uses_amx(info) or _all_on_gpu(facts, n_gpu_layers):
         return True
-    place = _verdict_file(facts, info)
-    known = _read_verdict(place)
+    path = _verdict_file(facts, info)
+    known = _read_verdict(path)
     if known is not None:
         return known
-    return _decide(facts, trial or run_trial, place)
+    return _decide(facts, trial or run_trial, path)
 
 
-def suspect(info: str) -> bool:
-    """Say whether llama.cpp would use what is known to crash in some builds."""
+def uses_amx(info: str) -> bool:
+    """Return whether llama.cpp would use AMX, which is known to crash in some builds."""
     return any(f"AMX_{kind} = 1" in info for kind in ("INT8", "BF16", "TILE"))
 
 
 def system_info() -> str:
-    """Return what llama.cpp says of this processor and its own build."""
-    told: bytes = bind().llama_print_system_info()
-    return told.decode("utf-8", "replace")
+    """Return llama.cpp's description of this processor and of its own build."""
+    info: bytes = bind().llama_print_system_info()
+    return info.decode("utf-8", "replace")
 
 
 def run_trial(facts: GGUFFacts, settings: dict[str, Any]) -> Outcome:
-    """Load a model in a child process, decode a long and a short batch, and say how it ended."""
+    """Load a model in a child process, decode a long and a short batch; return the outcome."""
     if not sys.executable or getattr(sys, "frozen", False):
-        return Outcome(death="no interpreter to try it with")
+        return Outcome(ending="no Python interpreter to run it with")
     seconds = _SECONDS + _SECONDS_A_GB * facts.size / 1e9
     try:
         done = subprocess.run(  # noqa: S603 - this interpreter, our own module
@@ -142,15 +142,12 @@ def run_trial(facts: GGUFFacts, settings: dict[str, Any]) -> Outcome:
             env=_environment(),
         )
     except subprocess.TimeoutExpired:
-        return Outcome(death=f"no end after {seconds:.0f} s")
+        return Outcome(ending=f"a timeout after {seconds:.0f} s")
     return _outcome(done.returncode, done.stdout)
 
 
 def cache_folder() -> Path:
-    """Return the folder of what can be found out again; it need not exist.
-
-    `RAGWEAVE_CACHE`, else the platform's own place for caches.
-    """
+    """Return the cache folder: `RAGWEAVE_CACHE`, else the platform's own; it need not exist."""
     named = os.environ.get("RAGWEAVE_CACHE")
     if named:
         return Path(named).expanduser()
@@ -164,27 +161,28 @@ def cache_folder() -> Path:
     return base / "ragweave"
 
 
-def _decide(facts: GGUFFacts, trial: Trial, place: Path) -> bool:
-    """Try with extra buffers, then without; keep what was found out."""
+def _decide(facts: GGUFFacts, trial: Trial, path: Path) -> bool:
+    """Try with extra buffers, then without; cache the verdict."""
     first = trial(facts, {"extra_buffers": True})
     if first.speed is not None:
-        _keep_verdict(place, facts, extra=True, cause="")
+        _keep_verdict(path, facts, extra=True, cause="")
         return True
     second = trial(facts, {"extra_buffers": False})
-    if second.death:
+    if second.ending:
         raise UnusableModelError(
             f"llama.cpp can't run {facts.path.name} on this machine: a trial ended with "
-            f"{first.cause}, and without extra buffers with {second.death}; rebuild "
-            f"llama-cpp-python for this processor, or set repack=on or off to load it untried"
+            f"{first.cause}, and one without extra buffers with {second.ending}; rebuild "
+            f"llama-cpp-python for this processor, or set repack=on or repack=off to skip the trial"
         )
     if second.speed is None:
-        # No model to try it with: loading it says why.
-        return not first.death
+        # The model itself is unusable: loading it will say why.
+        return not first.ending
     if first.crashed or first.error:
-        _keep_verdict(place, facts, extra=False, cause=first.cause)
+        _keep_verdict(path, facts, extra=False, cause=first.cause)
     _LOGGER.warning(
         "llama.cpp ended with %s when %s was tried with weights repacked for this processor; it "
-        "runs without (extra buffers off), which is safe and slower. Faster: %s",
+        "now runs without repacking (extra buffers off), which is safe but slower. To make it "
+        "faster: %s",
         first.cause,
         facts.path.name,
         REBUILD,
@@ -200,12 +198,12 @@ def _all_on_gpu(facts: GGUFFacts, n_gpu_layers: int) -> bool:
 
 def _command(facts: GGUFFacts, settings: dict[str, Any]) -> list[str]:
     job = json.dumps({"path": str(facts.path), **settings})
-    # -P: a file in the caller's folder must not take the place of a module.
+    # -P: a file in the caller's folder must not shadow a module.
     return [sys.executable, "-P", "-m", "ragweave.llamacpp.trial", job]
 
 
 def _environment() -> dict[str, str]:
-    """Return the child's environment: it imports this very ragweave."""
+    """Return the child's environment, in which it imports the same ragweave."""
     home = str(Path(ragweave.__file__).parents[1])
     paths = [home, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     path = os.pathsep.join(filter(None, dict.fromkeys(paths)))
@@ -213,33 +211,33 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "GGML_NO_BACKTRACE": "1"}
 
 
-def _outcome(code: int, told: str) -> Outcome:
-    """Read a child's end: its last line is JSON where it came to one."""
+def _outcome(code: int, output: str) -> Outcome:
+    """Interpret a child's exit code and output, whose last line is JSON if it ended normally."""
     if code < 0:
         try:
-            return Outcome(death=signal.Signals(-code).name)
+            return Outcome(ending=signal.Signals(-code).name)
         except ValueError:
-            return Outcome(death=f"signal {-code}")
-    lines = told.strip().splitlines()
-    said: Any = None
+            return Outcome(ending=f"signal {-code}")
+    lines = output.strip().splitlines()
+    result: Any = None
     with suppress(ValueError):
-        said = json.loads(lines[-1]) if lines else None
-    if code == FAILED and isinstance(said, dict):
-        return Outcome(error=str(said.get("error")))
-    if code == 0 and isinstance(said, dict):
-        return Outcome(speed=Speed(float(said["prefill"]), float(said["generation"])))
-    return Outcome(death=f"exit code {code}")
+        result = json.loads(lines[-1]) if lines else None
+    if code == FAILED and isinstance(result, dict):
+        return Outcome(error=str(result.get("error")))
+    if code == 0 and isinstance(result, dict):
+        return Outcome(speed=Speed(float(result["prefill"]), float(result["generation"])))
+    return Outcome(ending=f"exit code {code}")
 
 
 def _verdict_file(facts: GGUFFacts, info: str) -> Path:
-    """Return where the verdict on this build, processor and kind of model is kept."""
+    """Return the file that caches the verdict on this build, processor and kind of model."""
     key = [_build(), info, facts.architecture, facts.quantisation]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
     return cache_folder() / "llamacpp" / f"{digest}.json"
 
 
 def _build() -> str:
-    """Name the library: its version, and its files, which a rebuild of one version changes."""
+    """Identify the library by its version and its files, which a rebuild changes."""
     module = bind()
     home = Path(str(module.__file__)).parent / "lib"
     files = sorted(home.glob("*ggml-cpu*")) if home.is_dir() else []
@@ -247,29 +245,29 @@ def _build() -> str:
     return "|".join([str(module.__version__), *stamps])
 
 
-def _read_verdict(place: Path) -> bool | None:
-    """Return a kept verdict; None where there is none that can be read."""
+def _read_verdict(path: Path) -> bool | None:
+    """Return the cached verdict; None where there is none that can be read."""
     try:
-        found = json.loads(place.read_text("utf-8"))
+        found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
     extra = found.get("extra_buffers") if isinstance(found, dict) else None
     return extra if isinstance(extra, bool) else None
 
 
-def _keep_verdict(place: Path, facts: GGUFFacts, *, extra: bool, cause: str) -> None:
+def _keep_verdict(path: Path, facts: GGUFFacts, *, extra: bool, cause: str) -> None:
     """Write a verdict, whole or not at all; where that fails, the next start tries again."""
-    told = {
+    verdict = {
         "extra_buffers": extra,
         "cause": cause,
         "architecture": facts.architecture,
         "quantisation": facts.quantisation,
     }
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(dir=place.parent, prefix=".verdict-")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number, name = tempfile.mkstemp(dir=path.parent, prefix=".verdict-")
         with os.fdopen(number, "w", encoding="utf-8") as file:
-            json.dump(told, file)
-        Path(name).replace(place)
+            json.dump(verdict, file)
+        Path(name).replace(path)
     except OSError as error:
-        _LOGGER.info("the verdict on this build of llama.cpp can't be kept: %s", error)
+        _LOGGER.info("can't cache the verdict on this build of llama.cpp: %s", error)

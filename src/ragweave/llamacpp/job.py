@@ -1,6 +1,6 @@
-"""What the scheduler works on: a run of tokens, and what becomes of the logits.
+"""The scheduler's jobs: scoring a continuation, and generating a reply.
 
-The job of writing a reply.
+A job is a sequence of tokens to decode, and the use that it makes of their logits.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from ragweave.llamacpp.sampling import (
 from ragweave.llamacpp.vocabulary import TextFlow, Vocabulary
 
 Sink = Callable[[object], None]
-"""Takes what a job reports, in order; called from the scheduler's thread, must not block."""
+"""Receives a job's events in order; called from the scheduler's thread, must not block."""
 
 
 class Job(ABC):
-    """One request. `tokens` are decoded in order; logits are read from `wanted` on."""
+    """One request. `tokens` are decoded in order; logits are read from `logits_from` on."""
 
     def __init__(self, prompt: Sequence[int], sink: Sink) -> None:
         """Take at least one token of prompt."""
         self.prompt: NDArray[np.int32] = np.asarray(prompt, np.int32)
         self.tokens = list(prompt)
-        self.wanted = len(self.tokens) - 1
+        self.logits_from = len(self.tokens) - 1
         """First position whose logits are still to be read."""
         self.reused = 0
         """Tokens of the prompt that another request had computed."""
@@ -50,15 +50,15 @@ class Job(ABC):
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the job any more."""
+        """Whether nobody is waiting for the job any more."""
         return self._cancelled.is_set()
 
     def cancel(self) -> None:
-        """Give the job up, from any thread; its place is freed before the next batch."""
+        """Cancel the job, from any thread; its sequence is freed before the next batch."""
         self._cancelled.set()
 
     def report(self, event: object) -> None:
-        """Hand an event to whoever waits."""
+        """Pass an event to the sink."""
         try:
             self._sink(event)
         except RuntimeError:
@@ -71,7 +71,7 @@ class Job(ABC):
 
     @abstractmethod
     def absorb(self, logits: Row) -> bool:
-        """Use the logits of position `wanted`; return whether the job is done.
+        """Use the logits of position `logits_from`; return whether the job is done.
 
         The row is only valid during the call.
 
@@ -92,24 +92,24 @@ class ScoreJob(Job):
         # The last token is predicted, never decoded.
         super().__init__([*prompt, *continuation[:-1]], sink)
         self.generates = False
-        self.wanted = len(prompt) - 1
+        self.logits_from = len(prompt) - 1
         self.keep = len(prompt)
-        self._first = self.wanted
+        self._first = self.logits_from
         self._targets = list(continuation)
         self._sum = 0.0
 
     def absorb(self, logits: Row) -> bool:
-        """Add the log-probability of the token that follows `wanted`."""
-        self._sum += logprob_of(logits, self._targets[self.wanted - self._first])
-        self.wanted += 1
-        if self.wanted < len(self.tokens):
+        """Add the log-probability of the token that follows `logits_from`."""
+        self._sum += logprob_of(logits, self._targets[self.logits_from - self._first])
+        self.logits_from += 1
+        if self.logits_from < len(self.tokens):
             return False
         self.report(self._sum)
         return True
 
     def overflow(self) -> None:
-        """Never happens: a pair that is longer than the context is refused before."""
-        raise AssertionError("a scored pair outgrew the context")
+        """Never happens: a pair that is longer than the context is rejected earlier."""
+        raise AssertionError("a scored pair is longer than the context")
 
 
 Reason = Literal["stop", "length"]
@@ -121,19 +121,19 @@ class Request:
 
     sampling: Sampling = field(default_factory=Sampling)
     max_tokens: int | None = None
-    """Most tokens of the reply, counted whether or not they complete a character; None goes on
-    to the end of the context."""
+    """Most tokens of the reply, whether or not they complete a character; None: as many as the
+    context holds."""
     stops: tuple[str, ...] = ()
     grammar: str | None = None
     logprobs: bool = False
     top_logprobs: int = 0
     thinking_tokens: int = 2048
-    """Most tokens of a thinking block, which `max_tokens` does not count."""
+    """Most tokens of a thinking block; they do not count towards `max_tokens`."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A bit of the reply; the text may be empty while a character is incomplete."""
+    """A piece of the reply; the text may be empty while a character is incomplete."""
 
     text: str
     logprob: dict[str, Any] | None = None
@@ -144,20 +144,20 @@ class Finished:
     """The end of a reply."""
 
     text: str
-    """What was held back until now."""
+    """The text that had been held back."""
     reason: Reason
     prompt_tokens: int
     reply_tokens: int
-    """Every token that the model chose, its end token among them."""
+    """Every token that the model chose, its end token included."""
     reused_tokens: int
     pieces: tuple[Piece, ...] = ()
     """All pieces, where the job does not stream."""
     thought: str = ""
-    """The thinking block, which is no part of the reply."""
+    """The thinking block, which is not part of the reply."""
 
 
 class GenerationJob(Job):
-    """Writes one reply; reports `Piece`s and then `Finished`, or an error."""
+    """Generates one reply; reports `Piece`s and then `Finished`, or an error."""
 
     def __init__(
         self,
@@ -173,9 +173,9 @@ class GenerationJob(Job):
 
         Args:
             prompt: At least one token.
-            request: What to write.
+            request: Settings of the reply.
             vocabulary: The model's tokenizer.
-            sink: Who hears of it.
+            sink: Receives the events.
             stream: Whether to report each piece as it comes, or all at the end.
             marks: The marks of a thinking block that the prompt opened.
 
@@ -191,7 +191,7 @@ class GenerationJob(Job):
         self._thought = 0
         """Tokens of the thinking block."""
         self._forced: deque[int] = deque()
-        """Tokens that come next, whatever the model would say."""
+        """Tokens that come next, whatever the model would choose."""
         self._stream = stream
         self._pieces: list[Piece] = []
 
@@ -204,7 +204,7 @@ class GenerationJob(Job):
         """Choose the next token."""
         token = self._forced.popleft() if self._forced else self._sampler.pick(logits)
         self.tokens.append(token)
-        self.wanted += 1
+        self.logits_from += 1
         if self._vocabulary.ends(token):
             return self._finish("stop")
         thought = self._flow.thinking.thinking
@@ -214,12 +214,12 @@ class GenerationJob(Job):
             self._think()
         entry = None if thought or not self._request.logprobs else self._logprob(logits, token)
         if text or entry:
-            self._hand_on(Piece(text, entry))
+            self._emit(Piece(text, entry))
         if self._flow.stopped:
             return self._finish("stop")
         limit = self._request.max_tokens
-        spoken = self.written - self._thought
-        return self._finish("length") if limit is not None and spoken >= limit else False
+        counted = self.written - self._thought
+        return self._finish("length") if limit is not None and counted >= limit else False
 
     def _think(self) -> None:
         """Count a token of the thinking block; end the block where it is too long."""
@@ -244,7 +244,7 @@ class GenerationJob(Job):
         self.report(Finished(text, reason, *counts, tuple(self._pieces), thought))
         return True
 
-    def _hand_on(self, piece: Piece) -> None:
+    def _emit(self, piece: Piece) -> None:
         if self._stream:
             self.report(piece)
         else:

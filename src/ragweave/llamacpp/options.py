@@ -1,6 +1,7 @@
-"""The options of one call, from a model's fields and what the call overrides.
+"""The settings of a local chat model: pydantic fields, and the options of one call.
 
-The settings of a local chat model, as LangChain's pydantic models hold them.
+`LlamaCppFields` holds the settings that `LlamaCppChat` adds to LangChain's base class.
+`call_options` merges them with what a call or `bind` overrides, and checks the result.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ SAMPLING = (
 """Options that decide how a token is drawn."""
 
 _PASSED_ON = frozenset({"ls_structured_output_format", "stream", "stream_usage"})
-"""What LangChain adds for its own use."""
+"""Options that LangChain adds for its own use."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Everything that a call decides, beside its messages."""
+    """All settings of one call."""
 
     request: Request
     overflow: Overflow
@@ -44,7 +45,7 @@ class Options:
     thinking: bool = False
     """Whether the model may think before it answers."""
     template_values: Mapping[str, Any] = field(default_factory=dict)
-    """What the chat template is told beside the messages."""
+    """Variables of the chat template besides the messages."""
 
 
 def call_options(
@@ -64,51 +65,49 @@ def call_options(
     unknown = given.keys() - fields.keys() - {"json_schema", "response_format"}
     if unknown:
         raise UsageError(f"a llama.cpp model has no option {sorted(unknown)[0]!r}")
-    all_of_them = {**fields, **given}
-    stops = all_of_them["stop"] if stop is None else stop
-    max_tokens, top_logprobs = all_of_them["max_tokens"], all_of_them["top_logprobs"]
+    settings = {**fields, **given}
+    stops = settings["stop"] if stop is None else stop
+    max_tokens, top_logprobs = settings["max_tokens"], settings["top_logprobs"]
     if max_tokens is not None and max_tokens < 1:
         raise UsageError(f"max_tokens must be at least 1, not {max_tokens}")
     if top_logprobs < 0:
         raise UsageError(f"top_logprobs must be 0 or more, not {top_logprobs}")
-    if all_of_them["overflow"] not in ("error", "drop_start", "drop_middle"):
+    if settings["overflow"] not in ("error", "drop_start", "drop_middle"):
         raise UsageError(
-            f"overflow must be error, drop_start or drop_middle: {all_of_them['overflow']}"
+            f"overflow must be error, drop_start or drop_middle, not {settings['overflow']!r}"
         )
-    if all_of_them["thinking_tokens"] < 1:
-        raise UsageError(
-            f"thinking_tokens must be at least 1, not {all_of_them['thinking_tokens']}"
-        )
+    if settings["thinking_tokens"] < 1:
+        raise UsageError(f"thinking_tokens must be at least 1, not {settings['thinking_tokens']}")
     request = Request(
-        sampling=Sampling(**{name: all_of_them[name] for name in SAMPLING}),
+        sampling=Sampling(**{name: settings[name] for name in SAMPLING}),
         max_tokens=max_tokens,
-        thinking_tokens=all_of_them["thinking_tokens"],
+        thinking_tokens=settings["thinking_tokens"],
         stops=tuple([stops] if isinstance(stops, str) else stops or ()),
-        grammar=_grammar(all_of_them),
-        logprobs=all_of_them["logprobs"],
+        grammar=_grammar(settings),
+        logprobs=settings["logprobs"],
         top_logprobs=top_logprobs,
     )
-    # A grammar holds the reply from its first token on, which leaves no room to think.
-    thinking = bool(all_of_them["thinking"]) and request.grammar is None
+    # A grammar constrains the reply from its first token on, which leaves no room to think.
+    thinking = bool(settings["thinking"]) and request.grammar is None
     values = {"enable_thinking": thinking, "thinking": thinking}
-    values |= all_of_them["chat_template_kwargs"] or {}
-    return Options(request, all_of_them["overflow"], all_of_them["timeout"], thinking, values)
+    values |= settings["chat_template_kwargs"] or {}
+    return Options(request, settings["overflow"], settings["timeout"], thinking, values)
 
 
 def _grammar(options: Mapping[str, Any]) -> str | None:
-    """Return the grammar that a call names, in whichever form."""
-    wanted = {
+    """Return the grammar that a call asks for, in whichever form."""
+    given = {
         key: options[key]
         for key in ("grammar", "json_schema", "response_format")
         if options.get(key) is not None
     }
-    if len(wanted) > 1:
-        raise UsageError(f"give one of {' and '.join(sorted(wanted))}, not both")
-    if "json_schema" in wanted:
-        return schema_grammar(wanted["json_schema"])
-    if "response_format" in wanted:
-        return _from_format(wanted["response_format"])
-    return wanted.get("grammar")
+    if len(given) > 1:
+        raise UsageError(f"give only one of {', '.join(sorted(given))}")
+    if "json_schema" in given:
+        return schema_grammar(given["json_schema"])
+    if "response_format" in given:
+        return _from_format(given["response_format"])
+    return given.get("grammar")
 
 
 def _from_format(form: Mapping[str, Any]) -> str | None:
@@ -120,7 +119,7 @@ def _from_format(form: Mapping[str, Any]) -> str | None:
         return schema_grammar({"type": "object"})
     if kind == "json_schema":
         return schema_grammar(form["json_schema"]["schema"])
-    raise UsageError(f"response_format type {kind!r} is not known")
+    raise UsageError(f"unknown response_format type {kind!r}")
 
 
 _OPTIONS = (
@@ -131,7 +130,7 @@ _OPTIONS = (
 
 
 class LlamaCppFields(BaseChatModel):
-    """Where the model is, how it is loaded, and what its calls do unless they say otherwise."""
+    """Where the model is, how it is loaded, and the defaults of its calls."""
 
     model_config = ConfigDict(extra="forbid")
     path: str
@@ -140,35 +139,35 @@ class LlamaCppFields(BaseChatModel):
     """Layers to put on a GPU, where llama-cpp-python was built for one; -1 for all."""
     n_ctx: int | None = None
     """Tokens in memory for all calls together, which also bounds one call; None takes the model's
-    own context, or as much of it as fits the memory."""
+    own context, or as much of it as fits into memory."""
     n_parallel: int = 8
-    """Most replies written at the same time; more wait. Attention runs over the tokens of all of
-    them, so that with a small model on a CPU fewer may be faster."""
+    """Most replies generated at the same time; more calls wait. Attention runs over the tokens of
+    all of them, so with a small model on a CPU fewer may be faster."""
     n_kept: int | None = None
-    """Most tokens of finished calls that stay computed for later ones with the same beginning;
-    None takes an eighth of the context, for what is kept slows all that is written meanwhile."""
+    """Most tokens of finished calls that stay in the prefix cache for later calls; None takes an
+    eighth of the context, because cached tokens slow down all calls that run meanwhile."""
     n_batch: int = 512
     """Most tokens computed in one step."""
     n_threads: int | None = None
-    """None takes one a physical core."""
+    """None: one per physical core."""
     flash_attention: bool | None = None
     """None leaves it to llama.cpp."""
     repack: Repack = "auto"
     """Whether llama.cpp may repack weights for this processor: `on`, `off`, or `auto`, which tries
-    it in a child process where a build is known to crash by it."""
+    it in a child process where some builds are known to crash."""
     chat_template: str | None = None
-    """Jinja text that replaces the file's own; `plain` joins the messages' texts, which a base
-    model goes on with."""
+    """Jinja text that replaces the file's own; `plain` joins the messages' texts, for a base model
+    to continue."""
     chat_template_kwargs: dict[str, Any] | None = None
-    """What the template is told beside the messages, such as `{"enable_thinking": False}`."""
+    """Further variables for the template, such as `{"enable_thinking": False}`."""
     thinking: bool = False
-    """Whether a model that can think does so before it answers; the block is no part of the reply,
-    it stands in `additional_kwargs["reasoning_content"]`. Off where a grammar holds the reply."""
+    """Whether a model that can think does so before it answers; the block is not part of the
+    reply, it is in `additional_kwargs["reasoning_content"]`. Off where a grammar is set."""
     thinking_tokens: int = 2048
-    """Longest thinking block, in tokens; it does not count for `max_tokens`."""
+    """Longest thinking block, in tokens; it does not count towards `max_tokens`."""
     sampling: Literal["greedy", "card"] = "greedy"
     """`card` samples free text as the model's card recommends (`families.py`); verdicts, ids and
-    short answers stay greedy. What is set by name counts before either."""
+    short answers stay greedy. Settings given by name take precedence."""
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0
@@ -177,17 +176,17 @@ class LlamaCppFields(BaseChatModel):
     repetition_penalty: float = 1.0
     seed: int | None = None
     max_tokens: int | None = 1024
-    """Longest reply; None goes on to the end of the context."""
+    """Longest reply, in tokens; None: as long as the context allows."""
     stop: list[str] | None = None
     streaming: bool = False
-    """Whether `invoke` streams too, for callbacks that listen to tokens."""
+    """Whether `invoke` streams too, for callbacks that receive tokens."""
     logprobs: bool = False
-    """Whether `response_metadata["logprobs"]` names each token's log-probability."""
+    """Whether `response_metadata["logprobs"]` has each token's log-probability."""
     top_logprobs: int = 0
     grammar: str | None = None
-    """A GBNF grammar that replies are held to."""
+    """A GBNF grammar that replies must follow."""
     overflow: Overflow = "error"
-    """What becomes of a prompt that is longer than the context."""
+    """What to do with a prompt that is longer than the context."""
     timeout: float | None = None
     """Most seconds that a call may take."""
 
@@ -206,7 +205,9 @@ class LlamaCppFields(BaseChatModel):
         self._facts = read_gguf(self.path)
         if self._facts.embedding_only:
             name, kind = self._facts.path.name, self._facts.architecture
-            raise UnusableModelError(f"{name} ({kind}) makes embeddings, no text")
+            raise UnusableModelError(
+                f"{name} ({kind}) is an embedding model and does not generate text"
+            )
         call_options(self.options(), None, {})
         if self.profile is None:
             self.profile = self._resolve_model_profile()
@@ -226,15 +227,15 @@ class LlamaCppFields(BaseChatModel):
         return {name: getattr(self, name) for name in _OPTIONS}
 
     def recommended(self, *, thinking: bool) -> dict[str, Any]:
-        """Return the sampling of free text by the model's card, where `sampling` asks for it.
+        """Return the model card's sampling of free text, where `sampling` asks for it.
 
-        Thinking samples as the card says in any case: thought without chance turns in circles.
+        Thinking always uses the card's sampling: decoded greedily, thoughts repeat themselves.
         """
         family = family_of(self._facts)
         if family is None or (self.sampling != "card" and not thinking):
             return {}
-        wanted = family.thinking if thinking and family.thinking else family.text
-        return {name: wanted[name] for name in wanted if name not in self.model_fields_set}
+        chosen = family.thinking if thinking and family.thinking else family.text
+        return {name: chosen[name] for name in chosen if name not in self.model_fields_set}
 
     def core_settings(self) -> CoreSettings:
         """Return how the model is loaded.

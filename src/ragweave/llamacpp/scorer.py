@@ -1,4 +1,4 @@
-"""Log-probabilities from a local GGUF model, many pairs a batch, shared beginnings once."""
+"""Log-probabilities from a local GGUF model: many pairs per batch, shared prefixes computed once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ragweave.llamacpp.job import ScoreJob
 class LlamaCppScorer:
     """Scores continuations with a GGUF model through llama.cpp.
 
-    Prompt and continuation are tokenised apart and joined as ids, as `HuggingFaceScorer` does.
-    Pairs go into the batches of the chat model's scheduler, beside replies that it writes; only
-    the logits that predict a continuation are computed. Safe under threads.
+    Prompt and continuation are tokenised separately and joined as ids, as `HuggingFaceScorer`
+    does. Pairs share the batches of the chat model's scheduler with the replies that it generates;
+    only the logits that predict a continuation are computed. Safe under threads.
 
     Example:
         >>> scorer = LlamaCppScorer("model.gguf", n_ctx=4096)  # doctest: +SKIP
@@ -27,7 +27,7 @@ class LlamaCppScorer:
     """
 
     causal = True
-    """The model goes on with its prompt."""
+    """The model continues its prompt (a decoder-only model)."""
 
     def __init__(
         self,
@@ -46,17 +46,17 @@ class LlamaCppScorer:
             max_tokens: Longest input in tokens; longer prompts lose their beginning. None takes
                 the context.
             timeout: Most seconds that a call of `score` may take.
-            settings: How a file is loaded (`n_gpu_layers`, `n_ctx`, …), as `LlamaCppChat` knows.
+            settings: How a file is loaded (`n_gpu_layers`, `n_ctx`, …), as for `LlamaCppChat`.
 
         Raises:
             ModelError: The file is missing, damaged, or makes embeddings only.
-            UsageError: A setting is out of range, or settings came with a loaded model.
+            UsageError: A setting is out of range, or settings were given with a chat model.
         """
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, not {max_tokens}")
         if isinstance(model, LlamaCppChat):
             if settings:
-                raise UsageError("settings are for a file: the chat model has its own")
+                raise UsageError("settings apply to a file only: a chat model has its own")
             self._chat = model
         else:
             self._chat = LlamaCppChat(path=str(model), **settings)
@@ -107,26 +107,26 @@ class LlamaCppScorer:
     def _encode(
         self, engine: Engine, prompt: str, continuation: str
     ) -> tuple[list[int], list[int]]:
-        words = engine.vocabulary
-        head, tail = words.encode(prompt, start=True), words.encode(continuation)
-        if self.end_token and words.end >= 0:
-            tail.append(words.end)
+        vocabulary = engine.vocabulary
+        head, tail = vocabulary.encode(prompt, start=True), vocabulary.encode(continuation)
+        if self.end_token and vocabulary.end >= 0:
+            tail.append(vocabulary.end)
         # A prompt that ends in the end token would make the continuation a new text.
-        while len(head) > 1 and head[-1] == words.end:
+        while len(head) > 1 and head[-1] == vocabulary.end:
             head.pop()
         if not head:
-            head = [next((t for t in (words.start, words.end) if t >= 0), -1)]
+            head = [next((t for t in (vocabulary.start, vocabulary.end) if t >= 0), -1)]
         if head == [-1]:
             raise ModelError("the tokenizer has no special token to stand for an empty prompt")
         limit = min(engine.n_ctx, self.max_tokens or engine.n_ctx)
         if len(tail) >= limit:
             raise UsageError(
-                f"the text to score has {len(tail)} tokens, the model takes {limit} with its "
-                "prompt: shorten it"
+                f"the text to score has {len(tail)} tokens, but the model takes {limit}, prompt "
+                "included: shorten the text"
             )
         room = limit - len(tail)
         if len(head) > room:
-            start = head[:1] if head[0] == words.start and room > 1 else []
+            start = head[:1] if head[0] == vocabulary.start and room > 1 else []
             head = start + head[len(head) - room + len(start) :]
         return head, tail
 
@@ -135,5 +135,5 @@ def _number(event: object) -> float:
     if isinstance(event, RagweaveError):
         raise event
     if not isinstance(event, float):
-        raise TypeError(f"a score came as {event!r}")
+        raise TypeError(f"expected a score, got {event!r}")
     return event

@@ -18,7 +18,7 @@ from jinja2.visitor import NodeTransformer
 from ragweave.errors import UnusableModelError
 
 PLAIN = "{% for message in messages %}{{ message.content }}\n\n{% endfor %}"
-"""For models without a template: the messages' texts, which the model goes on with."""
+"""For models without a template: the messages' texts, for the model to continue."""
 
 _MAX_RANGE = 10_000
 _MAX_STEPS = 50_000
@@ -68,18 +68,18 @@ _FILTERS = frozenset(
         "wordcount",
     ]
 )
-"""Filters that templates may use; the others may build values of any size."""
+"""Filters that templates may use; the others can build values of any size."""
 
 Message = Mapping[str, str]
 Fragment = tuple[str, bool]
-"""Text, and whether control tokens in it are meant (True) or come from outside (False)."""
+"""Text, and whether control tokens in it count as such (True) or are untrusted (False)."""
 
 
 class _Environment(ImmutableSandboxedEnvironment):
     """A sandbox that also bounds how long a template runs and what it builds.
 
-    Loops and joined texts are counted: each loop's sequence, each text joined by `~` and each call
-    goes through a check that is put into the template's syntax tree.
+    Each loop's sequence, each text joined by `~` and each call goes through a check that is
+    inserted into the template's syntax tree.
     """
 
     intercepted_binops = frozenset(["*", "**", "%", "+"])
@@ -131,7 +131,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return _checked(super().call(__context, __obj, *args, **kwargs))
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        """Put the checks into the tree."""
+        """Insert the checks into the tree."""
         tree: nodes.Template = super()._parse(source, name, filename)
         _Checks().visit(tree)
         return tree
@@ -154,7 +154,7 @@ _WIDENING = {"center", "ljust", "rjust", "zfill", "expandtabs"}
 
 
 class _Checks(NodeTransformer):
-    """Puts checks around the sequences of loops and around joined texts, two texts at a time."""
+    """Wraps the sequences of loops, and texts joined by `~` two at a time, in checks."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - Jinja's name
         if node.recursive:
@@ -178,7 +178,7 @@ class _Budget:
         self.refill()
 
     def refill(self) -> None:
-        """Begin a rendering."""
+        """Start a new rendering."""
         self._steps = itertools.count()
         self._numbers = itertools.count()
         self._until = time.monotonic() + _SECONDS
@@ -197,9 +197,9 @@ class _Budget:
 class ChatTemplate:
     """Renders messages with a Jinja template in a sandbox.
 
-    The template comes with a downloaded file and the messages hold text from outside: neither is
-    trusted. The template sees no Python attribute that could lead out, and what it may count or
-    write is bounded; control tokens spelled out in a message stay plain text.
+    The template comes with a downloaded file and the messages contain untrusted text: neither is
+    trusted. The template sees no Python attribute through which it could escape, its steps and
+    its output are bounded, and control tokens spelled out in a message stay plain text.
     """
 
     def __init__(self, source: str, control_texts: Sequence[str] = (), **names: str) -> None:
@@ -211,7 +211,7 @@ class ChatTemplate:
             names: Texts that the template may use, such as `bos_token` and `eos_token`.
 
         Raises:
-            UnusableModelError: The text is no valid Jinja.
+            UnusableModelError: The text is not valid Jinja.
         """
         self._names = names
         # Longest first, so that a name which begins with another is found whole.
@@ -231,11 +231,11 @@ class ChatTemplate:
 
         Args:
             messages: At least one message.
-            values: What the template is told beside them, such as `enable_thinking`.
+            values: Further variables of the template, such as `enable_thinking`.
 
         Raises:
-            UnusableModelError: The template refuses the messages, or tries what the sandbox
-                forbids.
+            UnusableModelError: The template rejects the messages, or does something that the
+                sandbox forbids.
         """
         taken: list[str] = []
 
@@ -258,11 +258,11 @@ class ChatTemplate:
         ]
 
     def _render(self, messages: list[dict[str, str]], values: dict[str, Any]) -> str:
-        """Render, and where that fails once more in the forms that some templates want."""
+        """Render; where that fails, try again without a system message."""
         first: Exception | None = None
-        for tried in (messages, _without_system(messages)):
+        for attempt in (messages, _without_system(messages)):
             try:
-                return self._run(tried, values)
+                return self._run(attempt, values)
             except SecurityError as error:
                 raise _refused(error) from error
             except (RecursionError, MemoryError) as error:
@@ -272,12 +272,12 @@ class ChatTemplate:
             if messages[0]["role"] != "system" or not isinstance(first, TemplateError):
                 break
         if first is None:
-            raise AssertionError("a template was neither rendered nor refused")
+            raise AssertionError("a template neither rendered nor failed")
         raise _refused(first, tools="tools" in self._source) from first
 
     def _run(self, messages: list[dict[str, str]], values: dict[str, Any]) -> str:
         given = {"messages": messages, "add_generation_prompt": True, "tools": None}
-        # What a rendering may spend is counted in its environment, and calls come in threads.
+        # Each environment counts the budget of one rendering, and threads render at once.
         try:
             environment, template = self._ready.pop()
         except IndexError:
@@ -312,7 +312,7 @@ def _size(value: Any) -> int:
 
 
 def _checked(value: Any) -> Any:
-    """Return a value of bearable size.
+    """Return a value if it is not too large.
 
     Raises:
         SecurityError: It is too large.
@@ -325,7 +325,7 @@ def _checked(value: Any) -> Any:
 
 
 def _joined(parts: Iterable[Any], between: Any = "", attribute: Any = None) -> str:
-    """Join texts, up to a bearable length."""
+    """Join texts, up to the length limit."""
     if attribute is not None:
         raise SecurityError("join by attribute")
     out: list[str] = []
@@ -339,7 +339,7 @@ def _joined(parts: Iterable[Any], between: Any = "", attribute: Any = None) -> s
 
 
 def _replaced(text: Any, old: Any, new: Any, count: int | None = None) -> str:
-    """Replace, up to a bearable length."""
+    """Replace, up to the length limit."""
     whole, old, new = str(text), str(old), str(new)
     if len(whole) + whole.count(old) * len(new) > _MAX_TEXT:
         raise SecurityError(f"more than {_MAX_TEXT} characters of text")
@@ -347,19 +347,19 @@ def _replaced(text: Any, old: Any, new: Any, count: int | None = None) -> str:
 
 
 def _indented(text: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
-    """Indent lines as Jinja's own filter does, by a bearable width."""
+    """Indent lines as Jinja's own filter does, by at most 64 characters."""
     before = " " * min(width, 64) if isinstance(width, int) else str(width)[:64]
     lines = str(text).split("\n")
     if len(lines) * len(before) > _MAX_TEXT:
         raise SecurityError(f"more than {_MAX_TEXT} characters of text")
     return "\n".join(
-        before + line if (first or at) and (line or blank) else line
-        for at, line in enumerate(lines)
+        before + line if (first or index) and (line or blank) else line
+        for index, line in enumerate(lines)
     )
 
 
 def _without_system(messages: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Move the system text to the front of the next message: some templates know no system."""
+    """Move the system text to the front of the next message: some templates have no system role."""
     system, *rest = messages
     if not rest:
         return [{**system, "role": "user"}]
@@ -380,8 +380,8 @@ def _raise(message: str) -> NoReturn:
 
 
 def _refused(error: BaseException, *, tools: bool = False) -> UnusableModelError:
-    wanted = " (it may want tools, which ragweave has none of; give another by chat_template=…)"
-    return UnusableModelError(f"the chat template failed: {_line(error)}{wanted if tools else ''}")
+    hint = " (it may expect tools, which ragweave does not pass; use another by chat_template=…)"
+    return UnusableModelError(f"the chat template failed: {_line(error)}{hint if tools else ''}")
 
 
 def _line(error: BaseException) -> str:

@@ -1,8 +1,8 @@
 """A child process that loads a model and decodes with it: if that crashes, only the child dies.
 
-Run by `ragweave.llamacpp.guard` and `ragweave doctor`, with one JSON argument:
-`path`, `extra_buffers`, and `prompt` and `reply`, the tokens to read and to write. Its last line
-of output is JSON: tokens a second, or the error.
+Run by `ragweave.llamacpp.guard` and `ragweave doctor` with one JSON argument: `path`,
+`extra_buffers`, and `prompt` and `reply`, the numbers of tokens to read and to generate. Its last
+line of output is JSON: tokens per second, or the error.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _TEXT = "The measure keeps sentences that help the model to write the answer. "
 
 
 def main(arguments: list[str]) -> int:
-    """Try what the argument says; return the process's exit code."""
+    """Run the trial that the argument describes; return the process's exit code."""
     _leave_no_core()
     job = json.loads(arguments[0])
     try:
-        told = measure(**job)
+        speed = measure(**job)
     except RagweaveError as error:
         print(json.dumps({"error": str(error)}))  # noqa: T201
         return FAILED
-    print(json.dumps(told))  # noqa: T201
+    print(json.dumps(speed))  # noqa: T201
     return 0
 
 
 def measure(
     path: str, *, extra_buffers: bool, prompt: int = 128, reply: int = 4, **settings: Any
 ) -> dict[str, float]:
-    """Read `prompt` tokens in one batch, write `reply` tokens one by one, and time both.
+    """Read `prompt` tokens in one batch, generate `reply` tokens one by one, and time both.
 
     Args:
         path: The GGUF file.
@@ -48,20 +48,20 @@ def measure(
         settings: Further settings of the core, such as `n_gpu_layers` and `n_threads`.
 
     Returns:
-        Tokens a second by `prefill` and `generation`.
+        Tokens per second of `prefill` and `generation`.
 
     Raises:
-        ModelError: The model can't be loaded, or computes no numbers.
+        ModelError: The model can't be loaded, or computes NaN.
     """
     shape = {"n_ctx": prompt + reply + 32, "n_batch": max(prompt, 32), "n_parallel": 1}
     core = Core(read_gguf(path), CoreSettings(**{**settings, **shape}), extra_buffers=extra_buffers)
-    words = core.vocabulary.encode(_TEXT) or [0]
-    tokens = (words * (prompt // len(words) + 1))[:prompt]
+    sample = core.vocabulary.encode(_TEXT) or [0]
+    tokens = (sample * (prompt // len(sample) + 1))[:prompt]
     began = time.perf_counter()
     token = _next(core, Run(0, 0, tokens, prompt - 1), prompt - 1)
     read = time.perf_counter()
-    for at in range(prompt, prompt + reply):
-        token = _next(core, Run(0, at, [token], at), 0)
+    for position in range(prompt, prompt + reply):
+        token = _next(core, Run(0, position, [token], position), 0)
     written = time.perf_counter()
     core.close()
     return {"prefill": prompt / (read - began), "generation": reply / (written - read)}
@@ -74,12 +74,12 @@ def _next(core: Core, run: Run, row: int) -> int:
         raise ModelError(f"llama_decode returned {code}: {core.failure()}")
     logits = core.logits(row)
     if not np.isfinite(logits.max()):
-        raise ModelError("the model computed no numbers (NaN)")
+        raise ModelError("the model computed NaN logits")
     return int(logits.argmax())
 
 
 def _leave_no_core() -> None:
-    """Let a crash leave no core file behind."""
+    """Keep a crash from leaving a core file behind."""
     try:
         import resource
     except ImportError:  # Windows has neither the module nor such files

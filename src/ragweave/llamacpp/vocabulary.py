@@ -1,6 +1,7 @@
-"""Text to tokens and back, by the model file's own tokenizer (thread-safe).
+"""Text to tokens and back.
 
-From the bytes of tokens to text that can be shown: no thinking, cut at stop sequences.
+`Vocabulary` is the model file's own tokenizer (thread-safe). `TextFlow` turns the bytes of a
+growing reply into text that can be shown: without the thinking block, cut at stop sequences.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ class Vocabulary:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Keep the model from being freed meanwhile.
+        """Keep the model from being freed in the meantime.
 
         Raises:
-            ModelError: It was freed already.
+            ModelError: It was already freed.
         """
         with self._lock:
             if self._closed:
@@ -50,7 +51,7 @@ class Vocabulary:
             yield
 
     def close(self) -> None:
-        """Refuse all further use: the model is about to be freed."""
+        """Reject all further use: the model is about to be freed."""
         with self._lock:
             self._closed = True
 
@@ -59,12 +60,12 @@ class Vocabulary:
 
         Args:
             text: Any text.
-            start: Whether to add the start token where the model wants one.
+            start: Whether to add the start token where the model expects one.
             special: Whether the texts of control tokens become those tokens; False reads them as
                 plain text, which is what untrusted text needs.
 
         Raises:
-            ModelError: The tokenizer refuses the text.
+            ModelError: The tokenizer rejects the text.
         """
         data = text.encode("utf-8", "replace")
         room = len(data) + 8
@@ -77,7 +78,7 @@ class Vocabulary:
             if count >= 0:
                 return list(out[:count])
             if -count <= room:
-                raise ModelError(f"the tokenizer refused a text of {len(data)} bytes")
+                raise ModelError(f"the tokenizer rejected a text of {len(data)} bytes")
             room = -count
 
     def piece(self, token: int) -> bytes:
@@ -89,7 +90,7 @@ class Vocabulary:
         return found
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens; bytes that are no UTF-8 become replacement characters."""
+        """Return the text of tokens; invalid UTF-8 becomes replacement characters."""
         return b"".join(map(self.piece, tokens)).decode("utf-8", "replace")
 
     def ends(self, token: int) -> bool:
@@ -98,14 +99,14 @@ class Vocabulary:
             return bool(self._lib.llama_vocab_is_eog(self.pointer, token))
 
     def text(self, token: int) -> str:
-        """Return a token's own name, as it stands in the file."""
+        """Return a token's name as the file has it."""
         with self.in_use():
             name = self._lib.llama_vocab_get_text(self.pointer, token)
         return name.decode("utf-8", "replace") if name else ""
 
     @cached_property
     def control_texts(self) -> tuple[str, ...]:
-        """Names of the control tokens, which text from outside must not turn into."""
+        """Names of the control tokens, which untrusted text must never produce."""
         attribute = self._lib.llama_vocab_get_attr
         with self.in_use():
             return tuple(
@@ -132,12 +133,13 @@ class Vocabulary:
 class TextFlow:
     """Turns token bytes into text as it grows.
 
-    A thinking block at the beginning is kept apart; stop sequences do not count in it. A character whose bytes are not complete and a text that may be the beginning of a stop
-    sequence are held back; tokens are counted elsewhere, held back or not.
+    A thinking block at the beginning is kept apart; stop sequences are ignored in it. Incomplete
+    characters, and text that may be the beginning of a stop sequence, are held back. Tokens are
+    counted elsewhere, held back or not.
     """
 
     def __init__(self, stops: Sequence[str] = (), *, marks: tuple[str, str] | None = None) -> None:
-        """Begin a reply.
+        """Start a reply.
 
         Args:
             stops: Texts that end it; they are not part of it.
@@ -148,7 +150,7 @@ class TextFlow:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
         self.stopped = False
-        """Whether a stop sequence was met."""
+        """Whether a stop sequence was found."""
 
     def push(self, piece: bytes) -> str:
         """Take the bytes of one token; return the text that is now certain."""
@@ -165,7 +167,7 @@ class TextFlow:
         if self.stopped:
             return ""
         text = self._held + text
-        found = [place for stop in self._stops if (place := text.find(stop)) >= 0]
+        found = [index for stop in self._stops if (index := text.find(stop)) >= 0]
         if found:
             self.stopped, self._held = True, ""
             return text[: min(found)]

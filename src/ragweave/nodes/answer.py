@@ -1,10 +1,9 @@
 """The answer step: question and passages in, one candidate answer out.
 
-Prompts of the answer step, one for each way of asking.
-
-Source: Liu et al. 2024 (Modeling Uncertainty and Using Post-fusion as Fallback Improves Retrieval
-Augmented Generation with LLMs), section 3 and appendix A: passages first, then the question; every
-prompt ends with what to say when the answer is not known. The wording is ours.
+Its prompts, one for each way of asking, follow Liu et al. 2024 (Modeling Uncertainty and Using
+Post-fusion as Fallback Improves Retrieval Augmented Generation with LLMs), section 3 and appendix
+A: passages first, then the question; every prompt ends with what to say when the answer is not
+known. The wording is ours.
 
 Variables: `question`, `passages` (rendered), `answer_form` (the kind of answer wanted), and for
 `distill` also `candidates`.
@@ -21,10 +20,17 @@ from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.types import Send
 
-from ragweave.llamacpp.gbnf import one_of
-from ragweave.nodes.ask import Ask, Grammar, Prompt, Reply, Templates, ask
+from ragweave.nodes.ask import Ask, Prompt, Reply, Templates, ask
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.replies import bare_text, read_answer
+from ragweave.nodes.reply_form import (
+    PASSAGE_TOKENS,
+    REASONING_TOKENS,
+    SHORT_ANSWER_TOKENS,
+    VERDICT_TOKENS,
+    Choice,
+    FormOf,
+)
 from ragweave.nodes.step import Context, Step, Work
 from ragweave.state import AnswerType, Branch, Candidate, RAGState, Update
 from ragweave.tools.models import Models
@@ -201,6 +207,7 @@ class AnswerStep:
             options.sampling,
             self.render,
             self._form(branch["answer_type"]),
+            self._reply_tokens(branch["answer_type"], options),
         )
 
     def update(self, branch: Branch, reply: Reply, context: Context[Any]) -> Update:
@@ -242,11 +249,22 @@ class AnswerStep:
             return self.forms[kind]
         return ANSWER_FORMS[kind] if options.wording == "phrase" else MANY_ANSWERS
 
-    def _form(self, kind: AnswerType) -> Grammar | None:
+    def _reply_tokens(self, kind: AnswerType, options: Options) -> int | None:
+        """Return how many tokens the reply needs: the whole reasoning, or an answer of a kind."""
+        if kind == "long":
+            return None
+        if self.reasons:
+            return REASONING_TOKENS
+        if kind == "yes_no":
+            return VERDICT_TOKENS
+        several = self.reads.get(kind) == "long" and options.wording != "phrase"
+        return PASSAGE_TOKENS if several or options.wording == "many" else SHORT_ANSWER_TOKENS
+
+    def _form(self, kind: AnswerType) -> FormOf | None:
         """Return the form of a yes/no answer; what reasons first has none."""
         if kind != "yes_no" or self.reasons:
             return None
-        return lambda _shown: one_of(("Yes", "No", UNKNOWN))
+        return lambda _shown: Choice(("Yes", "No", UNKNOWN))
 
     @property
     def _task(self) -> TaskName:

@@ -1,12 +1,8 @@
 """The model step: the one place that calls a chat model.
 
 A node that asks a model is two pure functions: state → prompt, reply → update. This step chooses
-the model by role, makes the prompt fit, makes the call (sync or async, from one body), and keeps
-the ledger. Retries and backoff are LangGraph's, by the node's retry policy.
-
-Prompts: a template with its values, passages and structured task, and how it is made to fit.
-
-Passages or sentences as numbered lines, for prompts that ask for the numbers that help.
+the model by role, makes the prompt fit by dropping passages, makes the call (sync or async, from
+one body), and counts its tokens. Retries and backoff are LangGraph's, by the node's retry policy.
 """
 
 from __future__ import annotations
@@ -23,11 +19,17 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
 
 from ragweave.errors import UsageError
-from ragweave.llamacpp.gbnf import id_list, one_of
 from ragweave.nodes.options import Options, OptionsT
+from ragweave.nodes.reply_form import (
+    FormOf,
+    form_settings,
+    length_settings,
+    read_form,
+    was_cut,
+)
 from ragweave.nodes.step import Call, Context, StateT, Step, Work
 from ragweave.state import Update, Usage
-from ragweave.tools.models import ChatModel, Models, Role, within_limit
+from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.tasks import Task, attach, task_passages
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
@@ -36,9 +38,6 @@ from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
 
 Templates = Mapping[str, ChatPromptTemplate]
 """Prompt templates by name."""
-
-Grammar = Callable[[Sequence[Document]], str]
-"""From the passages that stand in a prompt to the GBNF grammar of its reply."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,10 @@ class Prompt:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of this call, such as `temperature`."""
     render: Callable[[Sequence[Document]], str] = render_passages
-    grammar: Grammar | None = None
+    form: FormOf | None = None
     """The form of the reply, where it has one that `Options.constrain` may hold it to."""
+    reply_tokens: int | None = None
+    """Most tokens that the reply needs; None: the option `reply_tokens` alone is the limit."""
 
     def messages(self, passages: Sequence[Document]) -> list[BaseMessage]:
         """Render the prompt with `passages`, the task attached to its last message."""
@@ -100,7 +101,9 @@ def fit(
                 f"the prompt takes about {size} tokens without any passage, and {budget} fit: "
                 f"shorten the question or raise prompt_tokens"
             )
-        lowest = max(range(len(kept)), key=lambda at: (kept[at].metadata.get("rank", at), at))
+        lowest = max(
+            range(len(kept)), key=lambda index: (kept[index].metadata.get("rank", index), index)
+        )
         dropped.append(kept.pop(lowest))
 
 
@@ -152,12 +155,7 @@ def numbered(label: str) -> Callable[[Sequence[Document]], str]:
         plain = forged.sub(r"\1 \2 -", f"{title} | {text}" if title else text)
         return f"{label} {number} : {plain}"
 
-    return lambda documents: "\n".join(line(at, doc) for at, doc in enumerate(documents))
-
-
-def numbers_form(documents: Sequence[Document]) -> str:
-    """Return the grammar of replies that name some of the numbers, or none."""
-    return id_list([str(at) for at in range(len(documents))]) if documents else one_of(["none"])
+    return lambda documents: "\n".join(line(index, doc) for index, doc in enumerate(documents))
 
 
 @dataclass(frozen=True)
@@ -231,12 +229,17 @@ def reply_to(
         context.note("passages_dropped", dropped=ids, kept=len(fitted.passages))
         if not fitted.passages:
             return Reply("", [])
-    form = _form(model, prompt, fitted, context.options)
+    form = prompt.form(fitted.passages) if prompt.form else None
+    held = yield from form_settings(model, form, context.options)
     nucleus = context.options.nucleus if question.role == "answer" else {}
-    settings = within_limit(model, {**nucleus, **prompt.settings, **form})
+    settings = {**nucleus, **prompt.settings, **held}
+    settings |= length_settings(model, prompt.reply_tokens, settings, context.options)
     call = Call(model, fitted.messages, settings, _labelled(question, state, context.config))
     message = cast("BaseMessage", (yield call))
     text = message.text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates break JSON
+    if was_cut(model, message, text):
+        context.note("reply_limit_reached")
+    text = read_form(text, form, settings)
     reply = Reply(bounded(text.strip()), fitted.passages, message)
     if len(reply.text) < len(text.strip()):
         context.note("reply_cut", characters=len(text.strip()))
@@ -251,14 +254,6 @@ def context_of(model: ChatModel) -> int | None:
     target = unbound(model)
     profile = target.profile if isinstance(target, BaseChatModel) else None
     return (profile or {}).get("max_input_tokens")
-
-
-def _form(model: ChatModel, prompt: Prompt, fitted: Fitted, options: Options) -> dict[str, str]:
-    """Return the grammar as a setting of the call, where it is wanted and the model offers it."""
-    offered = getattr(unbound(model), "offers_grammar", False) is True
-    if prompt.grammar is None or not options.constrain or not offered:
-        return {}
-    return {"grammar": prompt.grammar(fitted.passages)}
 
 
 def _budget(model: ChatModel, options: Options) -> int | None:

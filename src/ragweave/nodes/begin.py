@@ -1,6 +1,6 @@
-"""The first node of every graph: takes the question up and clears what an earlier turn left.
+"""The first node of every graph: checks the question and clears what an earlier turn left.
 
-What a state holds before a question is worked on, derived from the types of its fields.
+What a field is cleared to follows from its type.
 """
 
 from __future__ import annotations

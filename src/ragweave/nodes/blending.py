@@ -1,17 +1,13 @@
-"""BlendFilter's options, and the routes between its steps.
+"""Query blending: the question expanded by what a model writes with and without passages.
 
-Prompts of BlendFilter's augmentation and answer steps. The wording and examples are ours.
-
-Source: BlendFilter, appendix F: examples of knowledge, question and reasoning, then the
-question's own knowledge; the reasoning ends in "So the answer is"; a second turn asks for the short
-answer, for StrategyQA Yes or No and nothing else. Internal knowledge is asked for without examples.
+Source: BlendFilter, section 3.2 (the generated text comes first, then the question) and appendix F
+for the prompts: examples of knowledge, question and reasoning, then the question's own knowledge;
+the reasoning ends in "So the answer is"; a second turn asks for the short answer, for StrategyQA
+Yes or No and nothing else. Internal knowledge is asked for without examples. Wording and examples
+are ours.
 
 Variables: `question`, `passages` (rendered), `examples` (rendered), `draft` (the reasoning) and
 `answer_form`.
-
-Query blending: the question expanded by what a model writes with and without passages.
-
-Source: BlendFilter, section 3.2. The generated text comes first, then the question.
 """
 
 from __future__ import annotations
@@ -28,6 +24,7 @@ from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.expand_query import LONGEST, expand_query
 from ragweave.nodes.knowledge_filter import filter_branches
 from ragweave.nodes.options import Options, OptionsT, at_least
+from ragweave.nodes.reply_form import PASSAGE_TOKENS, REASONING_TOKENS
 from ragweave.nodes.retrieve import searches
 from ragweave.nodes.step import Context, Goto, Step, Work, pure
 from ragweave.state import AnswerType, Branch, RAGState, Update, ranked
@@ -280,7 +277,8 @@ def external_step(
         found = state["retrieved"].get("external" if state["hop"] else "question", [])
         values = {"question": state["question"], **shown(state["resolved_answer_type"], opts)}
         name = "external" if found else "reason_closed"
-        return Prompt(templates[name], _task("reason", state), values, found)
+        task = _task("reason", state)
+        return Prompt(templates[name], task, values, found, reply_tokens=REASONING_TOKENS)
 
     def update(state: RAGState, reply: Reply, _context: Context[BlendingOptions]) -> Update:
         return {"augmented": {"external": reply.text}, "hop": state["hop"] + 1}
@@ -298,7 +296,8 @@ def internal_step(
 
     def prompt(state: RAGState, _options: OptionsT) -> Prompt:
         values = {"question": state["question"]}
-        return Prompt(templates["internal"], _task("recall", state), values)
+        task = _task("recall", state)
+        return Prompt(templates["internal"], task, values, reply_tokens=PASSAGE_TOKENS)
 
     def update(_state: RAGState, reply: Reply, _context: Context[OptionsT]) -> Update:
         return {"augmented": {"internal": reply.text}}

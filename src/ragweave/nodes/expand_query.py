@@ -1,7 +1,4 @@
-"""Texts cut to length, and questions expanded by generated text.
-
-The next round's query from the last round's text (ITER-RETGEN).
-"""
+"""Questions expanded by generated text, cut to length; the next query of ITER-RETGEN is one."""
 
 from __future__ import annotations
 

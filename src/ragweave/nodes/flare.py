@@ -1,14 +1,10 @@
 """The step of FLARE: write on, and look up the first sentence that the model is unsure of.
 
-Prompts of FLARE: write the answer, from nothing or from search results, and go on with it.
-
 Source: Jiang et al. 2023 (Active Retrieval Augmented Generation), section 3.2, and SlimPLM, table 6,
-for search results before the question. The wording is ours.
+for search results before the question. The wording of the prompts is ours.
 
 Variables: `question`, `answer_form`, `written` (the answer so far, with what to do about it, or
 ""), and in `flare_passages` also `passages` (rendered).
-
-The first doubtful sentence of a text, and the query that it makes (FLARE).
 """
 
 from __future__ import annotations
@@ -25,6 +21,7 @@ from ragweave.errors import ModelError, UsageError
 from ragweave.nodes.answer import ANSWER_FORMS, UNKNOWN_CLAUSE
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.replies import read_answer
+from ragweave.nodes.reply_form import REASONING_TOKENS
 from ragweave.nodes.rounds import (
     Loop,
     RoundOptions,
@@ -212,6 +209,7 @@ def flare_prompt(state: RAGState, _options: FlareOptions, templates: Templates) 
         },
         passages,
         {"logprobs": True},
+        reply_tokens=REASONING_TOKENS,
     )
 
 

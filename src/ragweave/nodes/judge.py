@@ -6,9 +6,7 @@ read by the margin of `<Known(True)>` over `<Known(False)>`, as the released cod
 by its text. A local chat model is scored only under the released prompts, whose marks are known. A
 verdict that can't be read counts as not known: retrieve.
 
-Which scorer a chat model brings along, where it brings one.
-
-SlimPLM's options, and the routes that decide when and what to retrieve.
+The options of the slim proxy's part, and the routes that follow from a verdict, stand here too.
 """
 
 from __future__ import annotations
@@ -24,10 +22,10 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.types import Send
 
 from ragweave.errors import UsageError
-from ragweave.llamacpp.gbnf import one_of
 from ragweave.nodes.answer import branches
 from ragweave.nodes.ask import Prompt, Question, Templates, reply_to
 from ragweave.nodes.options import Options, at_least, current
+from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
 from ragweave.nodes.step import Call, Context, Goto, StateT, Step, Work
 from ragweave.state import ClaimBranch, RAGState, Tokens, Update, Usage
 from ragweave.tools.claims import parse_judgement
@@ -218,7 +216,13 @@ def judge_prompt(
     task: Task = {"task": "judge", "question": question, "draft": draft}
     name = "judge_released" if options.proxy_profile == "released" else "judge"
     values = {"question": question, "draft": untrusted(draft)}
-    return Prompt(templates[name], task, values, grammar=lambda _shown: one_of(VERDICTS))
+    return Prompt(
+        templates[name],
+        task,
+        values,
+        form=lambda _shown: Choice(VERDICTS),
+        reply_tokens=VERDICT_TOKENS,
+    )
 
 
 def _by_margin(

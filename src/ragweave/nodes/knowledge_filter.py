@@ -2,14 +2,10 @@
 
 Source: BlendFilter, section 3.3 and appendix F. Each query's set is filtered by itself, and always
 against the original question. The topic is asked for once; every set then has a dialogue of two
-turns: check the passages one by one, then output only the ids.
-
-Prompts of the knowledge filter. The wording is ours.
-
-Source: BlendFilter, appendix F. The dialogue names the question's topic, sets the model's own
-knowledge of it aside, lists the passages as `knowledge 0`, `knowledge 1`, …, has them checked one
-by one, and then asks for the ids alone. StrategyQA's form has no topic turn; that none is relevant
-is allowed in both, because a set may hold nothing that helps.
+turns. It names the question's topic, sets the model's own knowledge of it aside, lists the passages
+as `knowledge 0`, `knowledge 1`, …, has them checked one by one, and then asks for the ids alone.
+StrategyQA's form has no topic turn; that none is relevant is allowed in both, because a set may
+hold nothing that helps. The wording is ours.
 
 Variables: `question`, `topic`, `passages` (rendered) and `relevance` (the first turn's reply).
 """
@@ -25,17 +21,22 @@ from langgraph.types import Send
 
 from ragweave.nodes.ask import (
     Ask,
-    Grammar,
     Prompt,
     Question,
     Reply,
     Templates,
     numbered,
-    numbers_form,
     reply_to,
 )
 from ragweave.nodes.options import OptionsT
 from ragweave.nodes.replies import bare_text
+from ragweave.nodes.reply_form import (
+    PASSAGE_TOKENS,
+    VERDICT_TOKENS,
+    FormOf,
+    id_tokens,
+    numbers_form,
+)
 from ragweave.nodes.retrieve import passage_sets
 from ragweave.nodes.step import Context, Step, Work
 from ragweave.state import PassageSet, RAGState, Update
@@ -90,8 +91,8 @@ _LEAD = re.compile(
 )
 """What models say before the topic itself."""
 
-_RETOLD = re.compile(r"(?:the|this) question (?:asks|is asking)\b", re.IGNORECASE)
-"""The question told again is no topic."""
+_RESTATED = re.compile(r"(?:the|this) question (?:asks|is asking)\b", re.IGNORECASE)
+"""A restated question is no topic."""
 
 TOPIC_LENGTH = 120
 """Characters of a topic; what is longer is no topic."""
@@ -102,7 +103,8 @@ def topic_step(models: Models, templates: Templates, options: OptionsT) -> Step[
 
     def prompt(state: RAGState, _options: OptionsT) -> Prompt:
         task: Task = {"task": "topic", "question": state["question"]}
-        return Prompt(templates["topic"], task, {"question": state["question"]})
+        values = {"question": state["question"]}
+        return Prompt(templates["topic"], task, values, reply_tokens=VERDICT_TOKENS)
 
     def update(_state: RAGState, reply: Reply, context: Context[OptionsT]) -> Update:
         topic = read_topic(reply.text)
@@ -121,7 +123,7 @@ def read_topic(reply: str) -> str:
     while lead := _LEAD.match(first):
         first = first[lead.end() :].strip()
     topic = first.strip(" .*:")
-    return topic if len(topic) <= TOPIC_LENGTH and not _RETOLD.match(topic) else ""
+    return topic if len(topic) <= TOPIC_LENGTH and not _RESTATED.match(topic) else ""
 
 
 class CheckedSet(PassageSet):
@@ -175,7 +177,7 @@ def knowledge_filter_step(
         if ids is None:
             context.note("filter_unparsed", set=key)
             return {"kept": {key: list(branch["passages"])}}
-        return {"kept": {key: [chosen.passages[at] for at in sorted(ids)]}}
+        return {"kept": {key: [chosen.passages[index] for index in sorted(ids)]}}
 
     return Step("knowledge_filter", body, options)
 
@@ -200,7 +202,7 @@ def _prompt(
     branch: PassageSet,
     relevance: str,
     template: ChatPromptTemplate,
-    form: Grammar | None = None,
+    form: FormOf | None = None,
 ) -> Prompt:
     task: Task = {"task": "filter", "question": branch["question"]}
     values = {
@@ -209,4 +211,12 @@ def _prompt(
         "relevance": relevance,
     }
     render = numbered("knowledge")
-    return Prompt(template, task, values, branch["passages"], render=render, grammar=form)
+    return Prompt(
+        template,
+        task,
+        values,
+        branch["passages"],
+        render=render,
+        form=form,
+        reply_tokens=id_tokens(branch["passages"]) if form else PASSAGE_TOKENS,
+    )

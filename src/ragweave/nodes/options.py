@@ -1,6 +1,6 @@
 """Options that every method shares, and how a run's overrides meet the build's values.
 
-Is an option's value of the kind that its type hint names?
+Values are checked against the type hints of their fields.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def typed(name: str, value: Any, hint: Any) -> Any:
     """Return an option's value as its hint has it: a path as text, a list as the tuple it stands for.
 
     Booleans are no numbers and numbers no booleans; a whole number will do for a number. Hints are
-    `bool`, `int`, `float`, `str`, `Literal`, `X | None` and `tuple[X, ...]`.
+    `bool`, `int`, `float`, `str`, `Literal`, `X | None`, `X | Y` and `tuple[X, ...]`.
 
     Raises:
         UsageError: The value is of another kind; the text names the option.
@@ -50,7 +50,12 @@ def _optional(name: str, value: Any, hint: Any) -> Any:
     kinds = [kind for kind in get_args(hint) if kind is not NoneType]
     if value is None and len(kinds) < len(get_args(hint)):
         return None
-    return typed(name, value, kinds[0])
+    if len(kinds) == 1:
+        return typed(name, value, kinds[0])
+    if not any(_fits(value, kind) for kind in kinds):
+        wanted = [_wanted(kind).removeprefix("one of ") for kind in kinds]
+        raise UsageError(f"{name} must be {', '.join(wanted[:-1])} or {wanted[-1]}, not {value!r}")
+    return value
 
 
 def _several(name: str, value: Any, kind: Any) -> tuple[Any, ...]:
@@ -125,10 +130,10 @@ class Options(_Named):
     prompt_tokens: int | None = None
     """Most tokens of a prompt; None: the model's context less `reply_tokens`, where known."""
     reply_tokens: int = 512
-    """Tokens kept free for the reply where the model's context bounds the prompt."""
-    constrain: bool = False
-    """Whether ids, verdicts and Yes or No are held to their form by a grammar, where the model
-    offers that; without a thinking block, then."""
+    """Most tokens of any reply; also kept free where the model's context bounds the prompt."""
+    constrain: Literal["auto"] | bool = "auto"
+    """Whether ids, verdicts and Yes or No are held to their form by a grammar or a JSON schema,
+    without a thinking block, then; auto and true: wherever the model offers that."""
     timeout: float | None = None
     """Seconds that a whole run may take; None: no limit."""
 
@@ -163,7 +168,7 @@ class Options(_Named):
 
     @property
     def sampling(self) -> dict[str, float]:
-        """What answer calls are told of sampling; no server takes a nucleus of 0."""
+        """The sampling settings of answer calls; no server takes a nucleus of 0."""
         if self.top_p == 0:
             return {"temperature": 0.0}
         warm = self.sample_temperature

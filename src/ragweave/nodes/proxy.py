@@ -1,21 +1,16 @@
-"""Prompts of the slim proxy: draft, judge, rewriter.
+"""The slim proxy: its prompts, its draft answer, and the answer over a reference (SlimPLM).
 
-Source: SlimPLM, sections 3.1 to 3.3 and Table 8. `judge` and `rewrite` put the paper's annotation
-rules to any chat model, in our words, with the paper's output formats. `judge_released` and
-`rewrite_released` are the form that the authors' fine-tuned models were trained on, to the letter:
-its spelling and its fixed date are part of what those models know, and belong nowhere else.
+Source: SlimPLM, equation 1 for the draft, sections 3.1 to 3.3 and table 8 for the prompts. `judge`
+and `rewrite` put the paper's annotation rules to any chat model, in our words, with the paper's
+output formats. `judge_released` and `rewrite_released` are the form that the authors' fine-tuned
+models were trained on, to the letter: its spelling and its fixed date are part of what those models
+know, and belong nowhere else. `reference`, the one call to the big model, follows appendix A and
+table 9: the reference in triple brackets, the question in triple parentheses; short answers are to
+name as many as possible, long ones to add nothing.
+
+Where the proxy is down while the big model is up, the question itself is searched (`proxy_down`).
 
 Variables: `question`, and `draft` (the draft answer, or a claim of it).
-
-What a graph does when the proxy is down while the big model is up: it searches the question.
-
-The heuristic answer: what a slim proxy model says without retrieval (SlimPLM, equation 1).
-
-The answer over a reference: SlimPLM's one call to the big model.
-
-Source: SlimPLM, appendix A and Table 9: the reference in triple brackets, the question in triple
-parentheses; short answers are to name as many as possible, long ones to add nothing. The wording
-is ours.
 """
 
 from __future__ import annotations
@@ -136,8 +131,8 @@ def proxy_down(then: str | Callable[[], str]) -> Any:
         cause = error.error
         if isinstance(cause, _NOT_THE_PROXY):
             raise cause
-        text = f"{type(cause).__name__}: {' '.join(str(cause).split())[:200]}"
-        update: Update = {"notes": [note(config, error.node, "proxy_failed", fault=text)]}
+        message = f"{type(cause).__name__}: {' '.join(str(cause).split())[:200]}"
+        update: Update = {"notes": [note(config, error.node, "proxy_failed", fault=message)]}
         return Command(update=update, goto=then() if callable(then) else then)
 
     return proxy_failed

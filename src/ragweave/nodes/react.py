@@ -1,7 +1,5 @@
 """The step of ReAct: think, then search or finish.
 
-The prompt of ReAct: thoughts, actions and observations in turns.
-
 Source: Yao et al. 2022 (ReAct: Synergizing Reasoning and Acting in Language Models), appendix C, for
 the format; BlendFilter, appendix C, for passages as observations and three examples. The examples
 are our own.
@@ -22,6 +20,7 @@ from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.react_reply import last_answer, parse_react, read_last
 from ragweave.nodes.replies import bare_text
+from ragweave.nodes.reply_form import QUERY_TOKENS
 from ragweave.nodes.rounds import (
     Loop,
     all_found,
@@ -144,8 +143,8 @@ def react_step(
     """Return the node `react`: one thought and action.
 
     A search starts the next retrieval, Finish ends the run. A reply without a readable action is
-    kept as a thought, and the model is told to name one; a search that was made before is not made
-    again, and the model is told so. Where the first reply has no action, or
+    kept as a thought, and the model is asked to name one; a search that was made before is not made
+    again, and the next prompt says so. Where the first reply has no action, or
     finishes with Unknown, the question itself is looked up: nothing has been observed yet.
     """
 
@@ -182,6 +181,7 @@ def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTem
         all_found(state, _searched(hops), options.order),
         {"stop": ["\nObservation"]} if options.stop_sequences else {},
         render,
+        reply_tokens=QUERY_TOKENS,
     )
 
 

@@ -167,8 +167,8 @@ def read_last(reply: str, answer_type: AnswerType, parts: PromptParts = NO_PARTS
     if said is None and actions:
         return ReactReply("", "finish", UNKNOWN)
     prose = _unlabelled(text)
-    told = _stated(prose, parts.question) or prose
-    answer = _argument(text[said.end() :][:_ARGUMENT]) if said else told
+    stated = _stated(prose, parts.question) or prose
+    answer = _argument(text[said.end() :][:_ARGUMENT]) if said else stated
     read = read_answer(answer, answer_type, parts)
     return ReactReply("", "finish", read.answer, read.rejected)
 
@@ -203,12 +203,12 @@ def _stated(thought: str, question: str) -> str:
     stand before "is", what stands behind it is the answer.
     """
     said, asked = words(thought), set(words(question)) - _SMALL
-    told = set(said) - _SMALL
+    content = set(said) - _SMALL
     if not asked or not 2 < len(said) <= _STATEMENT or "\n" in thought.strip():
         return ""
     if _PLANS.search(thought) or is_unknown(thought):
         return ""
-    if 2 * len(asked & told) < len(asked) or not told - asked:
+    if 2 * len(asked & content) < len(asked) or not content - asked:
         return ""
     verb = _IS.search(thought)
     if verb and set(words(thought[: verb.start()])) - _SMALL <= asked:
@@ -236,10 +236,10 @@ def _argument(text: str) -> str:
     if close is None:
         return _first_line(rest)
     depth = 0
-    for at, char in enumerate(rest):
+    for index, char in enumerate(rest):
         depth += (char == rest[0]) - (char == close)
         if depth == 0:
-            return rest[1:at].strip(_EDGES)
+            return rest[1:index].strip(_EDGES)
     return _first_line(rest[1:])
 
 

@@ -86,7 +86,7 @@ _ALONE = 4
 _GOES_ON = 3
 """Words behind a first sentence that make it a sentence of its own."""
 _LOOKED_AT = 2000
-"""Characters of a line in which sentences are told apart."""
+"""Characters of a line in which sentences are looked for."""
 _WRAPPING = " \t\n*_`\"'“”‘’"
 
 
@@ -206,8 +206,8 @@ def bare_text(reply: str) -> str:
 
 def cut_off(message: BaseMessage | None) -> bool:
     """Say whether the provider reports that a reply ended at its length limit."""
-    told = message.response_metadata if message is not None else {}
-    reasons = (told.get(name) for name in ("finish_reason", "stop_reason", "done_reason"))
+    metadata = message.response_metadata if message is not None else {}
+    reasons = (metadata.get(name) for name in ("finish_reason", "stop_reason", "done_reason"))
     return any(str(reason).lower() in ("length", "max_tokens") for reason in reasons)
 
 

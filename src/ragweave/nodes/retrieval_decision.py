@@ -1,14 +1,9 @@
-"""Self-Eval: does the model itself say that it needs retrieval?
+"""Does a question need retrieval? By the model's own word, or by similar questions.
 
-Source: Kadavath et al. 2022 (Language Models (Mostly) Know What They Know), as SlimPLM's baseline
-(section 4.3): few examples, and the model decides. The three examples are our own.
-
-Reading whether a model says that it needs retrieval (Self-Eval).
-
-SKR-KNN: does a question need retrieval, going by what similar questions needed?
-
-Source: Wang et al. 2023 (Self-Knowledge Guided Retrieval Augmentation for Large Language Models),
-as SlimPLM's baseline (section 4.3).
+Source: Kadavath et al. 2022 (Language Models (Mostly) Know What They Know) for Self-Eval: few
+examples, and the model decides; Wang et al. 2023 (Self-Knowledge Guided Retrieval Augmentation for
+Large Language Models) for SKR-KNN: what similar questions needed. Both as SlimPLM's baselines
+(section 4.3). The three examples are our own.
 """
 
 from __future__ import annotations
@@ -25,10 +20,10 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.types import Overwrite
 
 from ragweave.errors import UsageError
-from ragweave.llamacpp.gbnf import one_of
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates, ask
 from ragweave.nodes.options import Options, OptionsT, at_least
 from ragweave.nodes.replies import bare_text, parse_answer
+from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
 from ragweave.nodes.step import Call, Context, Step, Work
 from ragweave.state import RAGState, Update
 from ragweave.tools.claims import parse_judgement
@@ -131,7 +126,8 @@ def retrieval_decision_step(
             templates["self_eval"],
             {"task": "need", "question": asked},
             {"question": asked},
-            grammar=lambda _shown: one_of(("Yes", "No")),
+            form=lambda _shown: Choice(("Yes", "No")),
+            reply_tokens=VERDICT_TOKENS,
         )
 
     def update(_state: RAGState, reply: Reply, context: Context[OptionsT]) -> Update:

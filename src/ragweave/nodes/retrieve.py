@@ -1,11 +1,7 @@
-"""Retrieval: one branch a query, then one node that collects what the branches found.
+"""Retrieval: one branch a query, one node that collects what they found, one that trims it.
 
-A node where branches meet before the next ones part.
-
-The reference budget: how much of what was found goes into the prompt.
-
-Source: SlimPLM, released code: at most 20 passages, then two fewer at a time, from the end, until
-the reference takes no more than 3,000 tokens.
+Source of the budget: SlimPLM, released code: at most 20 passages, then two fewer at a time, from
+the end, until the reference takes no more than 3,000 tokens.
 """
 
 from __future__ import annotations
@@ -185,12 +181,12 @@ def trimmed(passages: Sequence[Document], most: int | None, tokens: int | None) 
     The lowest ranks go first, and of one rank the last: the end of an interleaved list.
     """
     order = sorted(
-        range(len(passages)), key=lambda at: (passages[at].metadata.get("rank", at), at)
+        range(len(passages)), key=lambda index: (passages[index].metadata.get("rank", index), index)
     )[:most]
     while tokens is not None and len(order) > 1 and _tokens(passages, order) > tokens:
         order = order[: max(1, len(order) - 2)]
-    return [passages[at] for at in sorted(order)]
+    return [passages[index] for index in sorted(order)]
 
 
 def _tokens(passages: Sequence[Document], order: Sequence[int]) -> int:
-    return sum(estimate_tokens(passages[at].page_content) for at in order)
+    return sum(estimate_tokens(passages[index].page_content) for index in order)

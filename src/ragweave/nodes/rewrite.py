@@ -69,13 +69,13 @@ def rewritten(state: RAGState, read: Rewrite, context: Context[NecessityOptions]
     telling = [one for one in read.claims if not is_unknown(one.claim)]
     searched = [one for one in telling if one.need_search and one.query]
     claims: list[Claim] = [
-        {"key": f"claim_{at}", "claim": one.claim, "query": one.query}
-        for at, one in enumerate(searched[: options.max_claims], start=1)
+        {"key": f"claim_{index}", "claim": one.claim, "query": one.query}
+        for index, one in enumerate(searched[: options.max_claims], start=1)
     ]
     asked = [one.query for one in read.questions if one.need_search and one.query]
     queries = {**state["queries"]}
     taken = asked[: options.max_rewrites]
-    queries.update({f"rewrite_{at}": query for at, query in enumerate(taken, start=1)})
+    queries.update({f"rewrite_{index}": query for index, query in enumerate(taken, start=1)})
     lost = {
         **_lost_in_reading(read),
         "claim_unknown": {"claims": len(read.claims) - len(telling)},

@@ -1,16 +1,11 @@
 """The steps of Self-Ask: ask the next follow-up or answer, and read what a follow-up found.
 
-Prompts of Self-Ask: the chain of follow-up questions, and the reader of what they find.
-
 Source: Press et al. 2022 (Measuring and Narrowing the Compositionality Gap in Language Models) for
 the format; SlimPLM, table 10, for the instruction and the reader. Three examples, in our own words.
+Models go on after their follow-up and make up its answer: only the first thing said counts.
 
 Variables: `question`; `passages` is the dialogue so far in `self_ask` and the rendered passages in
 `self_ask_reader`.
-
-Reading a reply of the Self-Ask chain: a follow-up question, or the final answer.
-
-Models go on after their follow-up and make up its answer; only the first thing said counts.
 """
 
 from __future__ import annotations
@@ -27,6 +22,7 @@ from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates, ask
 from ragweave.nodes.replies import ReadAnswer, Rejected, bare_text, parse_answer, read_answer
+from ragweave.nodes.reply_form import QUERY_TOKENS
 from ragweave.nodes.rounds import (
     Loop,
     RoundOptions,
@@ -283,9 +279,10 @@ def chain_prompt(state: RAGState, options: SelfAskOptions, template: ChatPromptT
             "answer_type": state["resolved_answer_type"],
         },
         {"question": state["question"]},
-        [_as_document(hop, at) for at, hop in enumerate(state["hops"])],
+        [_as_document(hop, index) for index, hop in enumerate(state["hops"])],
         {"stop": ["\nIntermediate answer:"]} if options.stop_sequences and not last else {},
         render,
+        reply_tokens=QUERY_TOKENS,
     )
 
 
@@ -303,8 +300,8 @@ def dialogue(hops: Sequence[Document], *, last: bool) -> str:
     return "\n".join([*lines, "So the final answer is:"] if last else lines)
 
 
-def _as_document(hop: Hop, at: int) -> Document:
-    titled = {"title": hop["query"], "rank": at}
+def _as_document(hop: Hop, index: int) -> Document:
+    titled = {"title": hop["query"], "rank": index}
     return Document(id=hop["key"], page_content=hop["result"], metadata=titled)
 
 
@@ -363,6 +360,7 @@ def read_step(
             {"task": "answer", "question": asked, "answer_type": "long"},
             {"question": asked},
             state["passages"],
+            reply_tokens=QUERY_TOKENS,
         )
 
     question = Ask[RAGState, SelfAskOptions](

@@ -1,11 +1,9 @@
-"""Steps: nodes whose one body runs both sync and async, with the run's time limit.
+"""Steps: nodes whose one body runs both sync and async, within the run's time limit.
 
 A body is a generator: it yields `Call`s on runnables (a model, a retriever), gets their results,
-and returns the node's update. The drivers here are the only code that is written twice.
-
-How long nodes take, for whoever asks: at no cost where nobody does.
-
-Notes for the reader of a trace: fallbacks taken, passages dropped.
+and returns the node's update. The drivers here are the only code that is written twice. What a
+step takes down for the reader of a trace are its notes: fallbacks taken, passages dropped. Whoever
+asks (`timing`) also learns how long nodes take.
 """
 
 from __future__ import annotations

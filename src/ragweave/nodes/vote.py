@@ -1,7 +1,4 @@
-"""The majority vote over a pool of candidate answers.
-
-How every graph ends: the answer, its status, and the passages behind it.
-"""
+"""The majority vote over candidate answers, and how every graph ends with one."""
 
 from __future__ import annotations
 

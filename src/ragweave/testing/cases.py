@@ -85,7 +85,7 @@ _SHARED: Mapping[str, list[OptionCase]] = {
     "prompt_tokens": [OptionCase(150), OptionCase(1)],
     "reply_tokens": [OptionCase(9_990, Setting(model={"profile": {"max_input_tokens": 10_000}}))],
     "constrain": [
-        OptionCase(True, Setting(model={"offers_grammar": True}, input={"answer_type": kind}))
+        OptionCase(False, Setting(model={"offers_grammar": True}, input={"answer_type": kind}))
         for kind in ("short", "yes_no")
     ],
     "timeout": [OptionCase(1e-9)],

@@ -95,7 +95,7 @@ def read_rows(path: str | Path, role: PartRole) -> list[TrainingRow]:
 def _judge(row: Row) -> TrainingRow:
     known = row.value("known")
     if not isinstance(known, bool):
-        raise row.fault(f"'known' must be true or false, not {known!r}")
+        raise row.error(f"'known' must be true or false, not {known!r}")
     made: JudgeRow = {
         "id": row.id("id"),
         "question": row.text("question"),
@@ -124,7 +124,7 @@ def _silver(row: Row) -> TrainingRow:
     passages = [_passage(one) for one in row.items("passages")]
     texts = {one["id"]: one["text"] for one in passages}
     if len(texts) < len(passages):
-        raise row.fault("two passages have one id")
+        raise row.error("two passages have one id")
     spans = [_span(one, texts) for one in row.items("spans")] if row.fields.get("spans") else []
     made: SilverRow = {
         "id": row.id("id"),
@@ -142,7 +142,7 @@ def _draft(row: Row) -> str:
     """Return the draft; an empty one (the proxy said nothing) is a draft too."""
     draft = row.fields.get("draft")
     if not isinstance(draft, str):
-        raise row.fault(f"'draft' must be a text, not {type(draft).__name__}")
+        raise row.error(f"'draft' must be a string, not {type(draft).__name__}")
     return draft.strip()
 
 
@@ -155,7 +155,7 @@ def _plain_text(row: Row, name: str) -> str:
     """Return a text as it stands: offsets count in it, so nothing is stripped."""
     value = row.fields.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise row.fault(f"{name!r} must be a text that is not empty")
+        raise row.error(f"{name!r} must be a string that is not empty")
     return value
 
 
@@ -163,9 +163,9 @@ def _span(row: Row, texts: Mapping[str, str]) -> Span:
     name, start, end = (row.value(field) for field in ("passage_id", "start", "end"))
     text = texts.get(name)
     if text is None:
-        raise row.fault(f"no passage has the id {name!r}")
+        raise row.error(f"no passage has the id {name!r}")
     if not (type(start) is int and type(end) is int and 0 <= start < end <= len(text)):
-        raise row.fault(f"{start!r} to {end!r} is no piece of a passage of {len(text)} characters")
+        raise row.error(f"{start!r} to {end!r} is no piece of a passage of {len(text)} characters")
     score = row.fields.get("score")
     return {
         "passage_id": name,

@@ -10,7 +10,7 @@ import pytest
 from tests.evaluation.towns import planned, prompts, reader, records, run
 from tests.scripted import ScriptedChat, Seen
 
-from ragweave.cli.eval_run import status_line
+from ragweave.cli.eval import status_line
 from ragweave.errors import UsageError
 from ragweave.evaluation.runs import Progress, RunConfig, RunDirectory, claim_directory, evaluate
 from ragweave.evaluation.runs.directory import hold

@@ -252,7 +252,7 @@ def test_smollm2_is_found_in_its_package(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(UsageError, match="settings behind"):
         chat_model("smollm2:135m")
     (tmp_path / "m.gguf").unlink()
-    with pytest.raises(UsageError, match="holds no GGUF file"):
+    with pytest.raises(UsageError, match="contains no GGUF file"):
         chat_model("smollm2")
 
 

@@ -127,7 +127,7 @@ def test_a_prompt_that_does_not_fit_loses_its_beginning(chat: LlamaCppChat) -> N
 
 def test_what_can_not_be_scored_says_why(chat: LlamaCppChat, tmp_path: Path) -> None:
     scorer = LlamaCppScorer(chat)
-    with pytest.raises(UsageError, match=r"has \d+ tokens, the model takes 1024"):
+    with pytest.raises(UsageError, match=r"has \d+ tokens, but the model takes 1024"):
         scorer.score([PAIRS[0], ("x", "y" * 2000)])
     with pytest.raises(UsageError, match="max_tokens"):
         LlamaCppScorer(chat, max_tokens=0)

@@ -111,12 +111,12 @@ def test_yes_or_no_is_dropped_for_no_ratio_tells_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"id": "b", "question": "Q?", "answers": [], "d": ""}, "gold is missing"),
+        ({"id": "b", "question": "Q?", "answers": [], "d": ""}, "the gold answer is missing"),
         ({"id": "b", "question": "Q?", "d": ""}, "no short gold answers"),
-        ({"id": "b", "question": "Q?", "answers": [[None]], "d": ""}, "text or a number"),
+        ({"id": "b", "question": "Q?", "answers": [[None]], "d": ""}, "string or a number"),
         ({"id": "b", "question": "Q?", "answers": ["x"]}, "no text in 'd'"),
         ({"id": "b", "answers": ["x"], "d": ""}, "found the fields id, answers, d"),
-        ({"id": "a", "question": "Q?", "answers": ["x"], "d": ""}, "'a' comes twice"),
+        ({"id": "a", "question": "Q?", "answers": ["x"], "d": ""}, "'a' appears twice"),
     ],
 )
 def test_a_bad_row_is_refused_by_its_line_or_left_out(tmp_path: Path, row: Any, said: str) -> None:

@@ -33,8 +33,8 @@ def judge(proxy: ScriptedChat, **settings: Any) -> JudgeLabeler:
     return JudgeLabeler(proxy=proxy, proxy_spec="m", **settings)
 
 
-def failing(bad: set[int], fault: Callable[[], Exception]) -> Callable[[Seen], str | Exception]:
-    return lambda seen: fault() if int(seen.text[1:-1]) in bad else says(seen)
+def failing(bad: set[int], error: Callable[[], Exception]) -> Callable[[Seen], str | Exception]:
+    return lambda seen: error() if int(seen.text[1:-1]) in bad else says(seen)
 
 
 @pytest.fixture
@@ -263,13 +263,13 @@ def raised_by(package: str) -> Exception:
     space: dict[str, Any] = {"__name__": f"{package}.chat"}
     try:
         exec("raise ValueError('the server says: overloaded')", space)
-    except ValueError as fault:
-        return fault
+    except ValueError as error:
+        return error
     raise AssertionError
 
 
 @pytest.mark.parametrize(
-    ("fault", "failed"),
+    ("error", "failed"),
     [
         (ModelError("down"), True),
         (ConnectionResetError("gone"), True),
@@ -281,8 +281,8 @@ def raised_by(package: str) -> Exception:
         (FileNotFoundError("shelf"), False),
     ],
 )
-def test_the_models_faults_fail_a_row_and_no_others(fault: Exception, failed: bool) -> None:
-    assert is_model_error(fault) is failed
+def test_the_models_errors_fail_a_row_and_no_others(error: Exception, failed: bool) -> None:
+    assert is_model_error(error) is failed
 
 
 def test_a_bug_is_no_failed_row(file: Path, tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_settings_out_of_range(measure: str, settings: dict[str, Any], said: str
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({**ROW, "answers": []}, "gold is missing"),
+        ({**ROW, "answers": []}, "the gold answer is missing"),
         ({**ROW, "passages": []}, "no passages: name a knowledge base"),
     ],
 )

@@ -54,8 +54,8 @@ def read_prices(text: str) -> dict[str, Price]:
     if Path(text).is_file():
         try:
             listed = json.loads(Path(text).read_text("utf-8"))
-        except ValueError as fault:
-            raise UsageError(f"{text}: is no JSON: {fault}") from fault
+        except ValueError as error:
+            raise UsageError(f"{text}: is no JSON: {error}") from error
     if not isinstance(listed, Mapping):
         raise UsageError(f"{text}: prices are an object of role to [input, output]")
     return {str(role): _price(text, pair) for role, pair in listed.items()}
@@ -64,11 +64,11 @@ def read_prices(text: str) -> dict[str, Price]:
 def _price(text: str, pair: Any) -> Price:
     try:
         given, made = (float(one) for one in pair)
-    except (TypeError, ValueError) as fault:
+    except (TypeError, ValueError) as error:
         raise UsageError(
             f"prices {text!r}: give INPUT,OUTPUT in dollars a million tokens, such as 0.15,0.60, "
             "or a JSON file of role to [input, output]"
-        ) from fault
+        ) from error
     if not (given >= 0 and made >= 0):
         raise UsageError(f"prices {text!r}: a price can't be below zero")
     return Price(given, made)

@@ -274,8 +274,8 @@ def write_report(
         write_markdown(files[0], experiments, drawn)
         write_html(files[1], experiments, drawn, listed)
         write_csv(files[2], experiments)
-    except OSError as fault:
-        raise UsageError(f"{folder}: cannot be written: {fault}") from fault
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written: {error}") from error
     return [*files, *drawn]
 
 

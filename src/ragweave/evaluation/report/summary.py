@@ -78,8 +78,8 @@ class Column:
     estimated: bool = False
     """Whether any token count is an estimate."""
     scorings: set[str] = field(default_factory=set)
-    faults: dict[str, int] = field(default_factory=dict)
-    """Failed questions by the kind of fault."""
+    errors: dict[str, int] = field(default_factory=dict)
+    """Failed questions by the kind of error."""
     gold_found: dict[str, int] = field(default_factory=dict)
     """Gold passages: `known`, and found by `id` and by `text`; questions `without` any."""
     nodes: dict[str, dict[str, Values]] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Column:
         if record["error"]:
             self.failed += 1
             kind = record["error"]["kind"]
-            self.faults[kind] = self.faults.get(kind, 0) + 1
+            self.errors[kind] = self.errors.get(kind, 0) + 1
             return
         self.answered += 1
         self.scorings.add(record["scoring"])

@@ -171,8 +171,8 @@ def answers_table(experiment: Experiment) -> Table:
         left = planned - column.answered - column.failed
         if left:
             remarks.append(f"{column.label}: {left} of {planned} questions are not done yet.")
-        if column.faults:
-            listed = ", ".join(f"{kind} {n}" for kind, n in sorted(column.faults.items()))
+        if column.errors:
+            listed = ", ".join(f"{kind} {n}" for kind, n in sorted(column.errors.items()))
             remarks.append(f"{column.label}: failed, and in no score: {listed}.")
     remarks += _unequal(experiment)
     if (only := experiment.settings.only) is not None:

@@ -84,10 +84,10 @@ class JudgeLabeler:
     def check(self, item: Item) -> Bad | None:
         """Say what is wrong with a row."""
         if self._known and not isinstance(item.row.fields.get(self._known), bool):
-            error = str(item.row.fault(f"{self._known!r} must be true or false"))
+            error = str(item.row.error(f"{self._known!r} must be true or false"))
             return Bad(item.at, item.data, "no label", error)
         if not self._known and not short_gold(item, self._aliases, self._gold):
-            error = str(item.row.fault(f"no short gold answers{self._why(item)}"))
+            error = str(item.row.error(f"no short gold answers{self._why(item)}"))
             return Bad(item.at, item.data, "no short gold answers", error)
         return self._drafts.check(item)
 

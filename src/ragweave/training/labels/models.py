@@ -200,7 +200,7 @@ class Drafts:
         if self._field is None or isinstance(item.row.fields.get(self._field), str):
             return None
         found = ", ".join(map(str, item.row.fields))
-        error = item.row.fault(f"no text in {self._field!r}; found: {found}")
+        error = item.row.error(f"no text in {self._field!r}; found: {found}")
         return Bad(item.at, item.data, "no draft", str(error))
 
     async def of(self, item: Item, once: Once) -> str:

@@ -22,8 +22,8 @@ from ragweave.training.labels.rules import (
     annotation,
     draft_field,
     is_annotated,
-    record_faults,
-    reply_faults,
+    record_violations,
+    reply_violations,
 )
 from ragweave.training.labels.source import Bad, Item
 
@@ -124,8 +124,8 @@ class Checked(NamedTuple):
 def checked(read: Rewrite, question: str, draft: str, *, cut: bool = False) -> Checked:
     """Check a reply against the paper's rules."""
     listed: list[ClaimQuery | QuestionQuery] = [*read.questions, *read.claims]
-    records = [list(record_faults(one, question, draft)) for one in listed]
-    return Checked(read, reply_faults(read, draft, cut=cut), records)
+    records = [list(record_violations(one, question, draft)) for one in listed]
+    return Checked(read, reply_violations(read, draft, cut=cut), records)
 
 
 class RewriteLabeler:
@@ -173,14 +173,14 @@ class RewriteLabeler:
         """Say what is wrong with a row."""
         fields = item.row.fields
         if self._teacher is None and not is_annotated(fields):
-            error = item.row.fault(
+            error = item.row.error(
                 "holds no annotation (claims and questions): give --teacher MODEL"
             )
             return Bad(item.at, item.data, "no annotation", str(error))
         if self._drafts is not None:
             return self._drafts.check(item)
         if not isinstance(fields.get(draft_field(fields) or ""), str):
-            error = item.row.fault("no draft beside its claims: name its field with --draft")
+            error = item.row.error("no draft beside its claims: name its field with --draft")
             return Bad(item.at, item.data, "no draft", str(error))
         return None
 

@@ -55,7 +55,7 @@ class BrokenRule(NamedTuple):
     """Whether a record (or reply) that keeps it is left out; else it is only asked about."""
 
 
-def reply_faults(read: Rewrite, draft: str, *, cut: bool) -> list[BrokenRule]:
+def reply_violations(read: Rewrite, draft: str, *, cut: bool) -> list[BrokenRule]:
     """Return what is wrong with a reply as a whole.
 
     Args:
@@ -77,7 +77,7 @@ def reply_faults(read: Rewrite, draft: str, *, cut: bool) -> list[BrokenRule]:
     return errors
 
 
-def record_faults(
+def record_violations(
     one: ClaimQuery | QuestionQuery, question: str, draft: str
 ) -> Iterator[BrokenRule]:
     """Yield what is wrong with one claim or question.
@@ -93,7 +93,7 @@ def record_faults(
     pronoun = leading_pronoun(text, asked=not is_claim)
     if pronoun:
         yield BrokenRule("pronoun", f"{shown} begins with {pronoun!r}: put the name in its place")
-    yield from _query_faults(one, text, question, shown)
+    yield from _query_violations(one, text, question, shown)
     if not is_claim:
         return
     if len(text.split()) > MAX_CLAIM_WORDS:
@@ -102,7 +102,7 @@ def record_faults(
         yield BrokenRule("not in the draft", f"{shown} says what the draft does not say")
 
 
-def _query_faults(
+def _query_violations(
     one: ClaimQuery | QuestionQuery, text: str, question: str, shown: str
 ) -> Iterator[BrokenRule]:
     """Yield what is wrong with a record's query, where it is searched for."""

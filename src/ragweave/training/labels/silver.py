@@ -173,14 +173,14 @@ class SilverLabeler:
     def check(self, item: Item) -> Bad | None:
         """Say what is wrong with a row."""
         if not _answers(item):
-            error = str(item.row.fault("no gold answers"))
+            error = str(item.row.error("no gold answers"))
             return Bad(item.at, item.data, "no gold answers", error)
         if self._passages.own and not (item.question and item.question.passages):
-            error = str(item.row.fault("no passages: name a knowledge base with --kb"))
+            error = str(item.row.error("no passages: name a knowledge base with --kb"))
             return Bad(item.at, item.data, "no passages", error)
         if self._measure == "gold" and not holds_choice(item):
             error = str(
-                item.row.fault(
+                item.row.error(
                     "does not say which sentences people chose: take strinc, lexical or cxmi"
                 )
             )

@@ -19,10 +19,17 @@ from typing import Any, Literal, get_args
 from langchain_core.documents import Document
 
 from ragweave.datasets import DATASETS, Question
-from ragweave.datasets.dataset import PLAIN, hub_rows, nameless, parse_spec, plain, sniffed
+from ragweave.datasets.dataset import (
+    PLAIN,
+    file_formats,
+    hub_rows,
+    parse_spec,
+    plain,
+    sniffed_formats,
+)
 from ragweave.datasets.open_qa import NQ_OPEN
 from ragweave.datasets.question import Format
-from ragweave.datasets.rows import Row, Rows, file_hash, rows_of
+from ragweave.datasets.rows import NO_GOLD, Row, Rows, file_hash, rows_of
 from ragweave.errors import UsageError
 from ragweave.state import unique
 from ragweave.state.passages import with_id
@@ -123,7 +130,7 @@ class Source:
                 number += 1
         except UsageError as error:
             bare = None if gold or number > at else self._bare(row, at, name)
-            reason = "no gold answers" if "gold is missing" in str(error) else "unreadable"
+            reason = "no gold answers" if NO_GOLD in str(error) else "unreadable"
             yield bare or Bad(number, name, reason, str(error))
 
     def _bare(self, row: Row, at: int, name: str) -> Item | None:
@@ -144,7 +151,9 @@ class Source:
             return one
         mark = hashlib.blake2b(one.id.encode("utf-8", "replace"), digest_size=12).digest()
         if mark in seen:
-            return Bad(one.at, one.data, "id twice", f"{one.row.where}: id {one.id!r} comes twice")
+            return Bad(
+                one.at, one.data, "id twice", f"{one.row.where}: the id {one.id!r} appears twice"
+            )
         seen.add(mark)
         return one
 
@@ -171,7 +180,7 @@ def open_source(spec: str) -> Source:
         hub = Source(
             spec=spec,
             name="",
-            forms=nameless(),
+            forms=sniffed_formats(),
             rows=lambda: hub_rows(path, settings),
             hash="",
             hub=path,
@@ -188,8 +197,8 @@ def open_source(spec: str) -> Source:
         form = plain(name, settings)
         return _opened(spec, "", (form,), lambda: rows_of(file), digest, settings)
     if settings:
-        raise UsageError(f"{spec!r}: field names behind '?' are for jsonl: and csv: files")
-    forms = DATASETS[name] if name else sniffed()
+        raise UsageError(f"{spec!r}: field names after '?' only apply to jsonl: and csv: files")
+    forms = DATASETS[name] if name else file_formats()
     reader = forms[-1] if not name else forms[0]
     first = next(iter(rows_of(file)), None) if not file.is_dir() else None
     if first is not None:  # a format that nests its questions (SQuAD, ASQA) has its own rows
@@ -212,7 +221,7 @@ def _opened(
 
 def _holding_rows(source: Source) -> Source:
     if next(iter(source.rows()), None) is None:
-        raise UsageError(f"{source.spec}: holds no rows")
+        raise UsageError(f"{source.spec}: has no rows")
     return source
 
 
@@ -280,11 +289,11 @@ class Passages:
 def _by_score(item: Item, passages: list[Document]) -> list[Document]:
     try:
         return sorted(passages, key=lambda doc: -float(doc.metadata["score"]))
-    except (KeyError, TypeError, ValueError) as fault:
+    except (KeyError, TypeError, ValueError) as error:
         raise UsageError(
             f"{item.text!r}: --order retrieved needs a file that gives every passage a score, such "
             "as the ctxs of a DPR retrieval"
-        ) from fault
+        ) from error
 
 
 Aliases = Literal["auto", "together", "apart"]
@@ -379,4 +388,4 @@ def _check(item: Item, groups: Sequence[Sequence[Any]]) -> None:
     for group in groups:
         for name in group:
             if isinstance(name, bool) or not isinstance(name, str | int | float):
-                raise item.row.fault(f"a gold answer must be a text or a number, not {name!r}")
+                raise item.row.error(f"a gold answer must be a string or a number, not {name!r}")

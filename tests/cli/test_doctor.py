@@ -1,4 +1,4 @@
-"""What `ragweave doctor` is told."""
+"""What `ragweave doctor` finds."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ragweave.cli import machine
-from ragweave.cli.machine import Finding, inspect_machine
+from ragweave.cli import doctor
+from ragweave.cli.doctor import Finding, inspect_machine
 from ragweave.llamacpp import binding
 
 
@@ -59,16 +59,16 @@ def test_a_model_for_embeddings_or_without_template_is_a_problem(tmp_path: Path)
 
 
 def test_too_little_memory_is_a_problem(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "free_memory", lambda: 1 << 20)
+    monkeypatch.setattr(binding, "free_memory", lambda: 1 << 20)
     assert inspect_machine(str(model))[-1].level == "problem"
-    monkeypatch.setattr(machine, "free_memory", lambda: None)
+    monkeypatch.setattr(binding, "free_memory", lambda: None)
     assert inspect_machine(str(model))[-1].level == "note"
 
 
 def test_a_missing_package_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binding, "_KEPT", {})
+    monkeypatch.setattr(binding, "_LOADED", {})
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
-    monkeypatch.setattr(machine, "_PACKAGES", (("no-such-package-here", "llamacpp"),))
+    monkeypatch.setattr(doctor, "_PACKAGES", (("no-such-package-here", "llamacpp"),))
     found = inspect_machine()
     assert 'no-such-package-here is not installed: pip install "ragweave[llamacpp]"' in lines(
         found, "package"

@@ -25,7 +25,7 @@ from ragweave.tools.models import ChatModel, chat_model
 
 pytestmark = pytest.mark.loopback
 
-FAULTS: tuple[Answer, ...] = (
+ERRORS: tuple[Answer, ...] = (
     HttpFault(429),
     HttpFault(500),
     Hang(5),
@@ -36,12 +36,12 @@ FAULTS: tuple[Answer, ...] = (
 
 
 def flaky(share: float, seed: int) -> Any:
-    """Return a script that answers, but for a share of faults of every kind in turn."""
+    """Return a script that answers, but for a share of errors of every kind in turn."""
     drawn, lock, turn = random.Random(seed), threading.Lock(), iter(range(10**6))
 
     def script(_body: dict[str, Any]) -> Answer:
         with lock:
-            return FAULTS[next(turn) % len(FAULTS)] if drawn.random() < share else "1900"
+            return ERRORS[next(turn) % len(ERRORS)] if drawn.random() < share else "1900"
 
     return script
 
@@ -51,15 +51,15 @@ def model_of(server: OpenAIServer) -> ChatModel:
     return chat_model(f"openai:scripted?base_url={server.base_url}{settings}")
 
 
-def go_on(directory: RunDirectory, server: OpenAIServer, **config: Any) -> RunResult:
+def resume(directory: RunDirectory, server: OpenAIServer, **config: Any) -> RunResult:
     model = {"answer": model_of(server)}
     return asyncio.run(evaluate(directory, RunConfig(concurrency=16, **config), models=model))
 
 
-def test_thirty_percent_faults(tmp_path: Path) -> None:
+def test_three_calls_in_ten_fail(tmp_path: Path) -> None:
     directory = planned(tmp_path, "direct,concat[k=2]", count=15)
     with OpenAIServer(flaky(0.3, seed=7)) as server:
-        result = go_on(directory, server)
+        result = resume(directory, server)
     assert result.complete
     assert result.progress.answered + result.progress.failed == 30
     found = records(directory)
@@ -75,7 +75,7 @@ def test_thirty_percent_faults(tmp_path: Path) -> None:
 
     lost = result.progress.failed
     with OpenAIServer("1900") as healthy:
-        result = go_on(directory, healthy, retry_failed=True)
+        result = resume(directory, healthy, retry_failed=True)
         assert healthy.count == lost
     assert (result.progress.answered, result.progress.failed) == (30, 0)
     assert len(records(directory)) == 30
@@ -84,7 +84,7 @@ def test_thirty_percent_faults(tmp_path: Path) -> None:
 def test_a_refused_key_ends_the_run_and_leaves_it_to_go_on(tmp_path: Path) -> None:
     directory = planned(tmp_path, "direct")
     with OpenAIServer("1900", key="right") as server, pytest.raises(Exception, match="401"):
-        go_on(directory, server)
+        resume(directory, server)
     assert not records(directory)
     with OpenAIServer("1900") as server:
-        assert go_on(directory, server).progress.answered == 6
+        assert resume(directory, server).progress.answered == 6

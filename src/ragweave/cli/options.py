@@ -1,0 +1,208 @@
+"""Options that several commands share: their declarations, and how their values are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ragweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from ragweave.evaluation.runs import System
+
+METHODS = "direct,concat,concat_pf"
+
+Dataset = Annotated[
+    str | None,
+    typer.Argument(help="NAME:FILE (hotpotqa:dev.json), a file alone, or hf:NAME."),
+]
+Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run.")]
+Methods = Annotated[
+    str,
+    typer.Option(
+        "--methods",
+        help="Methods, such as direct,concat[k=10],blendfilter[queries=question+internal].",
+    ),
+]
+Model = Annotated[
+    str,
+    typer.Option(
+        help="extractive, openai:NAME, llamacpp:PATH, provider:NAME, or a trained part's folder; "
+        "settings follow ?, as in openai:NAME?base_url=URL."
+    ),
+]
+Proxy = Annotated[str | None, typer.Option(help="Model that drafts answers (proxy).")]
+Judge = Annotated[str | None, typer.Option(help="Model that judges what the model knows.")]
+Rewriter = Annotated[str | None, typer.Option(help="Model that rewrites queries.")]
+FilterModel = Annotated[str | None, typer.Option(help="Model that filters passages.")]
+Kb = Annotated[Path | None, typer.Option("--kb", help="Knowledge base to search.")]
+Corpus = Annotated[
+    str,
+    typer.Option(
+        help="What to search without --kb: file (all its passages), given (each question's own), none."
+    ),
+]
+Passages = Annotated[
+    str,
+    typer.Option(
+        help="searched, or given (every method gets the question's own passages, without a search)."
+    ),
+]
+Gold = Annotated[
+    str, typer.Option(help="Gold passages: as_found, marked, with (added), without (removed).")
+]
+DropAnswered = Annotated[
+    Path | None,
+    typer.Option(
+        "--drop-answered",
+        help="An earlier run of direct: leave out the questions that it answered right.",
+    ),
+]
+Oracle = Annotated[
+    bool, typer.Option("--oracle", help="Give methods the gold answers (FILCO's SILVER).")
+]
+Retriever = Annotated[str, typer.Option(help="auto, bm25, dense or hybrid.")]
+Rerank = Annotated[
+    str,
+    typer.Option(
+        help="Reranker: a cross-encoder by local path or hub name, or bi-encoder:NAME (E5)."
+    ),
+]
+Scorer = Annotated[
+    str, typer.Option(help="Model that scores for CXMI: hf:NAME, llamacpp:PATH, openai:NAME?…")
+]
+Metrics = Annotated[
+    str,
+    typer.Option(
+        help="Metrics to compute, such as em,f1,my_metric (default: all of ours that apply)."
+    ),
+]
+Limit = Annotated[int | None, typer.Option(help="Use only the first N questions.")]
+Sample = Annotated[int | None, typer.Option(help="Use N questions, drawn at random with --seed.")]
+Seed = Annotated[
+    int, typer.Option(help="Seed of --sample and of where gold passages are inserted.")
+]
+Shard = Annotated[str, typer.Option(help="i/n: every n-th question, starting at the i-th.")]
+Concurrency = Annotated[int, typer.Option(help="Questions (times methods) in flight at once.")]
+Workers = Annotated[
+    int,
+    typer.Option(
+        help="Processes that share the questions and --concurrency; at most one per core."
+    ),
+]
+Cache = Annotated[
+    Path | None, typer.Option(help="SQLite file of model replies, shared between runs.")
+]
+BudgetTokens = Annotated[int | None, typer.Option(help="Start no question after this many tokens.")]
+BudgetUsd = Annotated[float | None, typer.Option(help="Start no question after this many dollars.")]
+Prices = Annotated[
+    str, typer.Option("--price", help="INPUT,OUTPUT in dollars per million tokens, or a JSON file.")
+]
+OptionTexts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-o",
+        help="name=value, set on each method that has the option; or judge=, rewriter=, generator=, "
+        "filter= with a trained part's folder. Repeatable.",
+    ),
+]
+K = Annotated[int | None, typer.Option("-k", "--k", help="Passages per query.")]
+
+NAMED = {"judge": "judge", "rewriter": "rewriter", "generator": "model"}
+"""Options that name a model, with the argument of `build_graph` that each one stands for."""
+
+DEFAULT = "extractive"
+"""The answering model where none is named."""
+
+
+def with_named(
+    flags: Mapping[str, str | None], texts: Iterable[str]
+) -> tuple[dict[str, str], list[str]]:
+    """Split `--option` texts into those that name a model and the method's own.
+
+    Args:
+        flags: Model specs by `build_graph`'s arguments; None or "" where a flag was not given.
+        texts: `name=value` options.
+
+    Returns:
+        Model specs by `build_graph`'s arguments, and the method's own options.
+
+    Raises:
+        UsageError: An option names no model, or a model is named twice.
+    """
+    models = {name: spec for name, spec in flags.items() if spec}
+    named: dict[str, str] = {}
+    rest: list[str] = []
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name.strip() not in NAMED:
+            rest.append(text)
+            continue
+        key = NAMED[name.strip()]
+        if not value.strip():
+            raise UsageError(f"--option {name.strip()}= is empty: give a folder or a model spec")
+        if key in named or models.get(key, DEFAULT) not in (DEFAULT, value.strip()):
+            raise UsageError(f"--option {text}: {NAMED[name.strip()]} is given twice; give it once")
+        named[key] = value.strip()
+    return {**models, **named}, rest
+
+
+def by_role(models: Mapping[str, str]) -> dict[str, str]:
+    """Return a run's models by role: what `build_graph` calls `model` plays `answer`."""
+    return {"answer" if name == "model" else name: spec for name, spec in models.items()}
+
+
+def shared_options(texts: Sequence[str], methods: str) -> dict[str, Any]:
+    """Read `name=value` texts, each as the first method that has the option reads it."""
+    from ragweave.evaluation.runs import parse_systems
+    from ragweave.graphs.build import method_named
+    from ragweave.graphs.method import parse_options
+
+    if not texts:
+        return {}
+    named = [method_named(one.method) for one in parse_systems(methods)]
+    found: dict[str, Any] = {}
+    for text in texts:
+        key = text.partition("=")[0].strip().replace("-", "_")
+        knowing = [one for one in named if key in one.options.__dataclass_fields__]
+        found |= parse_options([text], (knowing or named)[0])
+    return found
+
+
+def with_options(systems: Sequence[System], texts: Sequence[str]) -> list[System]:
+    """Return a study's systems, with `name=value` options set on each method that has them.
+
+    Raises:
+        UsageError: No method has the option, or the study itself varies it.
+    """
+    shared = shared_options(texts, ",".join(dict.fromkeys(one.method for one in systems)))
+    made = [replace(one, options={**_known(one, shared), **one.options}) for one in systems]
+    for name in shared:
+        if any(name in one.options for one in systems):
+            raise UsageError(f"this study varies {name} itself: leave out --option {name}=…")
+        if not any(name in one.options for one in made):
+            raise UsageError(f"none of this study's methods has an option {name!r}")
+    for one in made:
+        one.resolved()
+    return made
+
+
+def _known(one: System, shared: Mapping[str, Any]) -> dict[str, Any]:
+    from ragweave.graphs.build import method_named
+
+    fields = method_named(one.method).options.__dataclass_fields__
+    return {name: value for name, value in shared.items() if name in fields}
+
+
+def open_retriever(kb: Path | None, mode: str, rerank: str | None) -> Any:
+    """Return the retriever that the options name; None where a knowledge base is missing for it."""
+    from ragweave.tools.knowledge import RETRIEVERS, KnowledgeBase, retriever_of
+
+    if kb is None and RETRIEVERS.named(mode).needs_kb:
+        return None
+    return retriever_of(mode, KnowledgeBase.open(kb) if kb else None, reranker=rerank or None)

@@ -1,0 +1,237 @@
+"""How a reply is held: to a form, where the model offers one, and to a length.
+
+A form is a GBNF grammar for a model that takes grammars, else a JSON schema for a server with
+structured output. A length is what the step needs: a verdict takes tens of tokens, not a thousand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import weakref
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableLambda
+
+from ragweave.llamacpp.gbnf import id_list, one_of
+from ragweave.nodes.options import Options
+from ragweave.nodes.replies import bare_text, cut_off
+from ragweave.nodes.step import Call
+from ragweave.tools.models import ChatModel, aoffered_forms, offered_forms, reply_limit
+from ragweave.tools.models.roles import bound_settings, unbound
+
+SHORT_ANSWER_TOKENS = 64
+"""A name, a date, a phrase; a model that says a sentence around it is not cut either."""
+VERDICT_TOKENS = 32
+"""Yes or No, `<Known(True)>`, and a word or two that small models add."""
+QUERY_TOKENS = 128
+"""A thought and an action, a follow-up question, or one sentence that answers it."""
+PASSAGE_TOKENS = 256
+"""A short passage, several answers, or a look at some passages one by one."""
+REASONING_TOKENS = 384
+"""A reasoning of several sentences with its conclusion."""
+_SCHEMA_TOKENS = 16
+"""What the braces and names of a JSON reply take."""
+_THINKING_TOKENS = 2048
+"""Room for a thinking block, where a model's limit counts it."""
+
+
+def id_tokens(documents: Sequence[Document]) -> int:
+    """Return the most tokens that a list of these documents' numbers needs."""
+    return VERDICT_TOKENS + 4 * len(documents)
+
+
+class ReplyForm(Protocol):
+    """The form of a reply."""
+
+    @property
+    def grammar(self) -> str:
+        """The GBNF grammar of the reply."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of a reply `{"reply": …}`."""
+
+    def text(self, value: Any) -> str:
+        """Return what a JSON reply's value says, as the grammar has it."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Exactly one of some texts."""
+
+    texts: tuple[str, ...]
+
+    @property
+    def grammar(self) -> str:
+        """The GBNF grammar of the reply."""
+        return one_of(self.texts)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the value."""
+        return {"type": "string", "enum": list(self.texts)}
+
+    def text(self, value: Any) -> str:
+        """Return the text chosen."""
+        return str(value)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Some of the numbers from 0 to `count` - 1, or none."""
+
+    count: int
+
+    @property
+    def grammar(self) -> str:
+        """The GBNF grammar of the reply."""
+        return id_list([str(index) for index in range(self.count)])
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the value."""
+        return {"type": "array", "items": {"type": "integer", "enum": list(range(self.count))}}
+
+    def text(self, value: Any) -> str:
+        """Return the numbers separated by commas, each once."""
+        named = dict.fromkeys(map(str, value if isinstance(value, list) else [value]))
+        return ", ".join(named) or "none"
+
+
+FormOf = Callable[[Sequence[Document]], ReplyForm]
+"""From the passages that stand in a prompt to the form of its reply."""
+
+
+def numbers_form(documents: Sequence[Document]) -> ReplyForm:
+    """Return the form of replies that name some of the documents' numbers, or none."""
+    return Numbers(len(documents)) if documents else Choice(("none",))
+
+
+def form_settings(
+    model: ChatModel, form: ReplyForm | None, options: Options
+) -> Generator[Call, Any, dict[str, Any]]:
+    """Return the form as settings of the call, where it is wanted and the model offers one.
+
+    An OpenAI-compatible server is tried once; neither usage nor callbacks of the run see that.
+    """
+    if form is None or options.constrain is False:
+        return {}
+    if getattr(unbound(model), "offers_grammar", False) is True:
+        return {"grammar": form.grammar}
+    if not _may_offer(model):
+        return {}
+    ask = RunnableLambda(offered_forms, afunc=aoffered_forms, name="offered_forms")
+    if "json_schema" not in (yield Call(ask, model, config={"callbacks": []})):
+        return {}
+    schema = {
+        "type": "object",
+        "properties": {"reply": form.schema},
+        "required": ["reply"],
+        "additionalProperties": False,
+    }
+    named = {"name": "reply", "schema": schema, "strict": True}
+    return {"response_format": {"type": "json_schema", "json_schema": named}}
+
+
+def _may_offer(model: ChatModel) -> bool:
+    return any(kind.__name__ == "BaseChatOpenAI" for kind in type(unbound(model)).__mro__)
+
+
+def read_form(text: str, form: ReplyForm | None, settings: Mapping[str, Any]) -> str:
+    """Return a reply as the grammar would have it; one that is no such JSON as it stands."""
+    if form is None or "response_format" not in settings:
+        return text
+    try:
+        return form.text(json.loads(text)["reply"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return text
+
+
+_NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_REASONER = re.compile(r"(?:\A|/)(?:o\d|gpt-5)|\br1\b|qwq|reasoner|thinking", re.IGNORECASE)
+_OFF = ("none", "off", "disabled", False, None)
+_thinkers: set[int] = set()
+_lock = threading.Lock()
+
+
+def length_settings(
+    model: ChatModel, wanted: int | None, settings: Mapping[str, Any], options: Options
+) -> dict[str, Any]:
+    """Return the longest reply as a setting of the call, by the name that the model knows.
+
+    The lowest of what the step needs, the call's own settings, the option `reply_tokens` and what
+    the model was made with counts. A model that counts its thinking gets room for that.
+
+    Args:
+        model: The model.
+        wanted: Most tokens that the step needs; None: no limit of its own.
+        settings: The call's settings so far.
+        options: The options in force.
+    """
+    target = unbound(model)
+    name = _limit_name(target)
+    if name is None:
+        return {}
+    given = [wanted, settings.get("max_tokens"), options.reply_tokens]
+    most = min(one for one in given if isinstance(one, int))
+    if "response_format" in settings:
+        most += _SCHEMA_TOKENS
+    if _counts_thinking(model):
+        most += _THINKING_TOKENS
+    own = reply_limit(model)
+    return {name: most if own is None else min(most, own)}
+
+
+def _limit_name(target: object) -> str | None:
+    """Return what a model calls the longest reply; None where a call can't set it."""
+    if not isinstance(target, BaseChatModel):
+        return None
+    fields = type(target).model_fields
+    named = next((name for name in _NAMES if name in fields), None)
+    return named or (None if "num_predict" in fields else "max_tokens")
+
+
+def _counts_thinking(model: ChatModel) -> bool:
+    """Say whether a model thinks before it speaks, within the limit of its reply."""
+    target = unbound(model)
+    if getattr(target, "offers_grammar", False) is True:
+        return False  # llama.cpp here counts the thinking block by itself: `thinking_tokens`
+    if id(target) in _thinkers:
+        return True
+    tables = [*bound_settings(model), _fields(target)]
+    for name in ("reasoning_effort", "reasoning", "thinking"):
+        for table in tables:
+            if (value := table.get(name)) not in _OFF and "disabled" not in str(value):
+                return True
+    named = str(getattr(target, "model_name", "") or getattr(target, "model", "") or "")
+    return bool(_REASONER.search(named))
+
+
+def _fields(target: object) -> dict[str, Any]:
+    return {
+        name: getattr(target, name, None) for name in ("reasoning_effort", "reasoning", "thinking")
+    }
+
+
+def was_cut(model: ChatModel, message: BaseMessage, text: str) -> bool:
+    """Say whether a reply ended at its limit.
+
+    A model of which nothing but thoughts arrived gets room for them from its next call on.
+    """
+    if not cut_off(message):
+        return False
+    thought = bool(text) or "reasoning_content" in message.additional_kwargs
+    if thought and not bare_text(text):
+        target = unbound(model)
+        with _lock:
+            if id(target) not in _thinkers:
+                weakref.finalize(target, _thinkers.discard, id(target))
+            _thinkers.add(id(target))
+    return True
