@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
@@ -114,6 +115,13 @@ def _no_keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             patch.delenv(name, raising=False)
         patch.setenv("RAGWEAVE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _young_heap() -> None:
+    """Keep what is imported by now out of the garbage collector's rounds: PyTorch's is a lot."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")
