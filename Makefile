@@ -7,13 +7,15 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 PORT ?= 2024
+# Tests run in this many processes, a file in one of them; WORKERS=0 runs all in one, for a debugger.
+WORKERS ?= logical
 QUESTION ?= What does BlendFilter blend?
 
 .PHONY: help demo test attack lint format sync bench notebooks studio docs clean
 
 help:
 	@echo "make demo       set up, index the bundled articles, answer a question (QUESTION=…)"
-	@echo "make test       set up, run all tests"
+	@echo "make test       set up, run all tests (WORKERS=2: in two processes)"
 	@echo "make attack     set up, run the long forms of the attacks (hours on a slow machine)"
 	@echo "make lint       set up, check style, types, import layers and generated files"
 	@echo "make sync       set up, write the generated files: README's table, docs, diagrams, langgraph.json"
@@ -42,7 +44,7 @@ demo: $(VENV)/demo
 	$(BIN)/ragweave ask "$(QUESTION)" --kb .demo/kb --method concat_pf --trace
 
 test: $(VENV)/dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 attack: $(VENV)/dev
 	$(BIN)/python -m pytest tests/attacks --long

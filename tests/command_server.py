@@ -1,27 +1,37 @@
 """Forks a `ragweave` for every line on standard input; see `tests/command.py`.
 
-The imports that every command needs are made once, those of PyTorch when a command needs them
-first. The child leaves the loop and runs the command as a script would, so that it ends as an
-interpreter ends: exit handlers, threads, a traceback for what nothing caught.
+The imports of the command line's start are made at once, those of heavy packages as soon as one
+command has needed them. The child leaves the loop and runs the command as a script would, so that
+it ends as an interpreter ends: exit handlers, threads, a traceback for what nothing caught.
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-USUAL = ("ragweave.cli.main", "numpy", "bm25s", "Stemmer", "sentencex", "langgraph.graph")
-TRAINED = ("torch", "transformers", "datasets", "sentence_transformers", "peft", "trl")
-HEAVY = {"train": TRAINED, "part": TRAINED}
-"""Modules of other people, and of the command line's start, that a command imports anyway."""
+USUAL = ("ragweave.cli.main", "numpy", "bm25s", "sentencex", "langgraph.graph")
+HEAVY = (
+    "langchain_openai",
+    "matplotlib.pyplot",
+    "torch",
+    "transformers",
+    "datasets",
+    "sentence_transformers",
+    "peft",
+    "trl",
+)
 
 
-def load(names: tuple[str, ...]) -> None:
+def load(names: Iterable[str]) -> None:
     """Import what is installed of these."""
     for name in names:
         if name not in sys.modules:
@@ -39,7 +49,6 @@ def serve() -> dict[str, Any]:
     with os.fdopen(asked, "rb") as lines:
         for line in lines:
             request: dict[str, Any] = json.loads(line)
-            load(HEAVY.get(request["args"][0] if request["args"] else "", ()))
             gc.freeze()
             child = os.fork()
             if child == 0:
@@ -47,6 +56,8 @@ def serve() -> dict[str, Any]:
                 os.close(nothing)
                 return request
             _, status = os.waitpid(child, 0)
+            needed = Path(request["folder"], "needed")
+            load(needed.read_text().split() if needed.exists() else ())
             os.write(told, f"{os.waitstatus_to_exitcode(status)}\n".encode())
     os._exit(0)
 
@@ -62,6 +73,12 @@ def become(request: dict[str, Any]) -> None:
     os.chdir(request["cwd"])
     sys.path[0] = ""
     sys.argv = ["-c", *request["args"]]
+    atexit.register(say_what_was_needed, Path(request["folder"], "needed"), set(sys.modules))
+
+
+def say_what_was_needed(file: Path, before: set[str]) -> None:
+    """Write down the heavy packages that the command imported, for the calls to come."""
+    file.write_text("\n".join(one for one in HEAVY if one in sys.modules and one not in before))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -11,10 +13,32 @@ from hypothesis import settings
 
 from tests.extras import Module, is_core, missing
 
+for _name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON"):
+    # One thread a worker. Read when a library is loaded, so set before any test file is imported.
+    os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 LOOPBACK = ["127.0.0.1"]
+SLOW = (
+    "training/writers/test_going_on.py",
+    "notebooks",
+    "cli/test_eval.py",
+    "training",
+    "cli",
+    "trained",
+    "serving",
+    "docs",
+    "attacks",
+    "nodes/test_reply_growth.py",
+    "evaluation/runs",
+    "llamacpp",
+    "test_typing.py",
+    "extend",
+)
+"""What takes longest, first: with several workers, what begins last should end soon."""
 
-settings.register_profile("ragweave", deadline=None, max_examples=60)
-settings.load_profile("ragweave")
+settings.register_profile("usual", deadline=None, max_examples=60)
+settings.register_profile("thorough", deadline=None, max_examples=1000)
+settings.load_profile(os.environ.get("RAGWEAVE_EXAMPLES", "usual"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,6 +63,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.core)
         if item.get_closest_marker("loopback"):
             item.add_marker(pytest.mark.allow_hosts(LOOPBACK))
+    if config.getoption("dist", "no") != "no" or hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _place(item.path))
+
+
+def _place(path: Path) -> int:
+    name = path.relative_to(Path(__file__).parent).as_posix()
+    slow = (at for at, one in enumerate(SLOW) if name == one or name.startswith(f"{one}/"))
+    return next(slow, len(SLOW))
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
@@ -61,8 +93,8 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_keys() -> Iterator[None]:
-    """Take away what the developer's own environment says about model servers and tracing."""
+def _no_keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Take away the developer's own servers, tracing and cache: nothing depends on them."""
     names = (
         "OPENAI_API_KEY",
         "OPENAI_BASE_URL",
@@ -81,7 +113,15 @@ def _no_keys() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in names:
             patch.delenv(name, raising=False)
+        patch.setenv("RAGWEAVE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _young_heap() -> None:
+    """Keep what is imported by now out of the garbage collector's rounds: PyTorch's is a lot."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")

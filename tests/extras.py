@@ -61,11 +61,12 @@ NOT_CORE = (
     "examples",
     "extend/test_outside_package.py",
     "graphs/test_trained_parts.py",
+    "llamacpp",
     "notebooks",
-    "studio",
-    "tools/models/llamacpp",
-    "tools/parts",
+    "serving/test_server.py",
+    "serving/test_trained_parts.py",
     "tools/scorers",
+    "trained",
     "training",
 )
 """Files and folders of `tests` that are about what an extra brings; all else is core."""

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests import command
 from tests.command import COMMAND, LEXICAL
 
 LIMIT = 500
@@ -28,9 +29,7 @@ def run(*given: str, limited: bool = True, **more: object) -> subprocess.Complet
 @pytest.fixture
 def record(tmp_path: Path) -> Path:
     file = tmp_path / "run.json"
-    done = run(
-        *("ask", "Who?", "--method", "direct", *LEXICAL, "--trace-file", str(file)), limited=False
-    )
+    done = command.run("ask", "Who?", "--method", "direct", *LEXICAL, "--trace-file", str(file))
     assert done.returncode == 0, done.stderr
     assert file.exists()
     return file
@@ -40,20 +39,20 @@ def record(tmp_path: Path) -> Path:
 def test_commands_leave_no_half_file(record: Path, tmp_path: Path, before: str | None) -> None:
     target = tmp_path / "out" / "file"
     target.parent.mkdir()
-    for command in (
+    for args in (
         ("ask", "Who?", "--method", "direct", *LEXICAL, "--trace-file", str(target)),
         ("trace", str(record), "--html", str(target)),
         ("draw", "concat", "--svg", str(target)),
     ):
         if before is not None:
             target.write_text(before)
-        done = run(*command)
+        done = run(*args)
         assert done.returncode == 2, done.stderr
         last = done.stderr.strip().splitlines()
         assert last == [f"ragweave: cannot write {target}: File too large"]
         assert [one.name for one in target.parent.iterdir()] == ([] if before is None else ["file"])
         assert before is None or target.read_text() == before
-        if command[0] == "ask":
+        if args[0] == "ask":
             assert "Answer:" in done.stdout
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,8 @@ for cell in notebook.cells:
         print(output.get("text") or output["data"].get("text/html") or "")
 """
 
+ENVIRONMENT = {**os.environ, "RAGWEAVE_GGUF": "", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+
 
 def executed(notebook: Path, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """Run a notebook in a folder, in a kernel of this Python.
@@ -56,18 +60,66 @@ def executed(notebook: Path, folder: Path, **env: str) -> subprocess.CompletedPr
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-c", EXECUTE, str(notebook)],
         cwd=folder,
-        env={
-            **os.environ,
-            "RAGWEAVE_GGUF": "",
-            "HF_HUB_OFFLINE": "1",
-            "OMP_NUM_THREADS": "1",
-            **env,
-        },
+        env={**ENVIRONMENT, **env},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
+
+
+EXECUTE_ALL = """
+import json, os, sys, nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from jupyter_client.manager import start_new_kernel
+
+kernel, channel = start_new_kernel(kernel_name="python3", startup_timeout=120)
+for line in sys.stdin:
+    path, folder = json.loads(line)
+    notebook = nbformat.read(path, as_version=4)
+    begin = f"%reset -f\\nimport os; os.chdir({folder!r})\\n%reset -f"
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(begin))
+    client = NotebookClient(notebook, km=kernel, timeout=240)
+    error, told = "", []
+    try:
+        client.execute(reset_kc=True)
+    except CellExecutionError as fault:
+        error = f"{fault.ename}: {fault.evalue}"
+    for cell in [] if error else notebook.cells:
+        for output in cell.get("outputs", []):
+            told.append(str(output.get("text") or output["data"].get("text/html") or ""))
+    print(json.dumps([error, "".join(told)]), flush=True)
+channel.stop_channels()
+kernel.shutdown_kernel(now=True)
+"""
+"""Executes notebooks one after the other in one kernel, each in a folder and a namespace of its own."""
+
+Execute = Callable[[Path, Path], tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def execute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Execute]:
+    """Execute a notebook in a folder, and return its error and what it printed.
+
+    PyTorch is imported once for all; the tests below that use `executed` have a kernel each.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", EXECUTE_ALL],
+        cwd=tmp_path_factory.mktemp("kernel"),
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+
+        def run(notebook: Path, folder: Path) -> tuple[str, str]:
+            assert process.stdin is not None and process.stdout is not None
+            print(json.dumps([str(notebook), str(folder)]), file=process.stdin, flush=True)
+            error, told = json.loads(process.stdout.readline())
+            return error, told
+
+        yield run
 
 
 def read(path: Path) -> Any:
@@ -81,12 +133,12 @@ def test_there_are_nine() -> None:
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_it_runs(name: str, tmp_path: Path) -> None:
-    done = executed(NOTEBOOKS[name], tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert SAYS[name] in done.stdout
+def test_it_runs(name: str, tmp_path: Path, execute: Execute) -> None:
+    error, told = execute(NOTEBOOKS[name], tmp_path)
+    assert not error
+    assert SAYS[name] in told
     if (tmp_path / "kb").exists():
-        assert "There is no knowledge base 'kb' yet" in done.stdout
+        assert "There is no knowledge base 'kb' yet" in told
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

@@ -13,7 +13,7 @@ from tests.training.writers import tiny
 from ragweave.training.job import TrainingStoppedError
 from ragweave.training.train import recipe_of
 from ragweave.training.trainer import checkpoints
-from ragweave.training.writers import fit
+from ragweave.training.writers import examples, fit
 
 KINDS = ["seq2seq", "causal-lora"]
 FILES = {"seq2seq": "model.safetensors", "causal-lora": "adapter_model.safetensors"}
@@ -228,11 +228,19 @@ class StopWhileMeasuring(tiny.Losses):
 
     @stop_wanted.setter
     def stop_wanted(self, value):
-        """Is asked once a step, and then before each 64 of the rows that are measured."""
+        """Is asked once a step, and then before each part of the rows that are measured."""
 
 
-MANY = {"held_out": tiny.silver_rows(3) * 22}
+MANY = {"held_out": tiny.silver_rows(5)}
 """Measured in two parts, with a look at the wish to stop before each."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_parts():
+    """Measure four rows at a time, not 64: the same looks over a few rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(examples, "_CHUNK", 4)
+        yield
 
 
 @pytest.mark.parametrize(
