@@ -52,6 +52,10 @@ def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None
     for event in dict.fromkeys(note["event"] for note in watch.notes):
         if event in _TOLD:
             screen.print(_TOLD[event], style="yellow")
+    for note in watch.notes:
+        if note["event"] == "answered_without_documents":
+            why = note["detail"]["why"]
+            screen.print(f"answered without your documents: {why}", style="yellow")
     if result["truncated"]:
         screen.print("A limit on rounds ended the method before it was done.", style="yellow")
     _show_sources(screen, result)
@@ -64,6 +68,9 @@ _TOLD = {
     "empty_reply": "The model gave an empty reply.",
     "reply_cut": "A reply was too long to be read whole; its two ends were.",
     "answer_rejected": "A reply only echoed its prompt, or drew no conclusion: it is no answer.",
+    "asked_again": "A reply that was no answer was asked again.",
+    "answered_before_search": "The model answered before it searched; the question was searched.",
+    "reply_limit_reached": "A reply was cut at its limit (option reply_tokens, or the step's).",
     "search_repeated": "The model asked for a search that was made before; it was not made again.",
     "filter_unparsed": "A filter's reply named no passage; the whole set was kept.",
     "filter_by_claim": "The gold answer is a verdict; sentences were compared with the claim.",
