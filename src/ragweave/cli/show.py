@@ -49,6 +49,10 @@ def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None
     for event in dict.fromkeys(note["event"] for note in watch.notes):
         if event in _MESSAGES:
             screen.print(_MESSAGES[event], style="yellow")
+    for note in watch.notes:
+        if note["event"] == "answered_without_documents":
+            why = note["detail"]["why"]
+            screen.print(f"Answered without your documents: {why}", style="yellow")
     if result["truncated"]:
         screen.print("A limit on rounds stopped the method before it was done.", style="yellow")
     _show_sources(screen, result)
@@ -63,6 +67,9 @@ _MESSAGES = {
     "answer_rejected": "A reply was rejected: it echoed the prompt or drew no conclusion.",
     "search_repeated": "The model repeated a search; it was not run again.",
     "filter_unparsed": "A filter's reply named no passage; all passages were kept.",
+    "asked_again": "A reply that was not an answer was asked for again.",
+    "answered_before_search": "The model answered before it searched; the question was searched.",
+    "reply_limit_reached": "A reply was cut at its limit (option reply_tokens, or the step's).",
     "filter_by_claim": "The gold answer is a verdict; sentences were compared with the claim.",
     "filter_kept_nothing": "The filter kept no passage.",
     "proxy_failed": "The proxy failed; the question itself was used as the query.",

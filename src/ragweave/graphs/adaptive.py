@@ -23,7 +23,7 @@ from ragweave.graphs.fragments import (
 )
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
-from ragweave.nodes.answer import AnswerStep, branches, short_answers, styled_step
+from ragweave.nodes.answer import AnswerStep, branches, short_answers
 from ragweave.nodes.blending import (
     AUGMENT_PROMPTS,
     BlendingOptions,
@@ -37,13 +37,13 @@ from ragweave.nodes.context_filter import (
     context_filter_step,
     generated_answer,
 )
-from ragweave.nodes.judge import NecessityOptions
+from ragweave.nodes.judge import NecessityOptions, to_second_look
 from ragweave.nodes.knowledge_filter import KNOWLEDGE_PROMPTS
 from ragweave.nodes.proxy import PROXY_PROMPTS, REFERENCE_PROMPTS, reference_answer
 from ragweave.nodes.retrieve import BudgetOptions, MergeStrategy, join_step, trim_step
-from ragweave.nodes.step import Goto, Route
+from ragweave.nodes.step import Context, Goto, Route, Step, Work
 from ragweave.nodes.vote import vote_step
-from ragweave.state import RAGState, by_query, interleave
+from ragweave.state import Branch, RAGState, by_query, interleave
 
 STYLES = {
     "concat": AnswerStep("answer", "concat"),
@@ -67,8 +67,6 @@ class AdaptiveOptions(BlendingOptions, NecessityOptions, BudgetOptions, ContextF
     """Most spans that the context filter keeps; None: all above its threshold."""
     answer: Literal["concat", "reason", "reference", "generate"] = "concat"
     """How the answer is asked for: Concat, BlendFilter's two turns, SlimPLM's or FILCO's prompt."""
-    second_look: bool = True
-    """Whether what was judged known, and then answered Unknown, is searched for after all."""
     fallback: bool = True
     """Whether Post-Fusion asks each passage alone where the answer is Unknown."""
 
@@ -76,13 +74,6 @@ class AdaptiveOptions(BlendingOptions, NecessityOptions, BudgetOptions, ContextF
 def merge_strategy(options: AdaptiveOptions) -> MergeStrategy:
     """Return how the queries' passages are merged."""
     return interleave if options.union == "interleave" else by_query
-
-
-def to_second_look(state: RAGState, options: AdaptiveOptions) -> str:
-    """Route: a verdict of known that the direct answer belies counts as not known."""
-    if state["status"] == "answered" or not options.second_look:
-        return "answered"
-    return "not known" if options.rewrite else "not rewritten"
 
 
 def to_answer(state: RAGState, options: AdaptiveOptions) -> Goto:
@@ -106,10 +97,18 @@ def to_fallback(state: RAGState, options: AdaptiveOptions) -> Goto:
     return branches(state, "post_fusion", options, contexts=one_by_one(state["passages"]))
 
 
+def answer_step(parts: Parts[AdaptiveOptions]) -> Step[Branch, AdaptiveOptions]:
+    """Return the answer node, which asks in the style that the options in force name."""
+
+    def body(branch: Branch, context: Context[AdaptiveOptions]) -> Work:
+        return STYLES[context.options.answer].work(parts.models, parts.prompts, branch, context)
+
+    return Step("answer", body, parts.options)
+
+
 def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
     """Build `adaptive`: two small calls and one big one where the answer is known."""
     options, models, prompts, retry = parts.options, parts.models, parts.prompts, parts.retry
-    answer = styled_step(STYLES, lambda opts: opts.answer, models, prompts, options)
     context_filter = context_filter_step(parts.filters, models, prompts, options)
     answer_vote = vote_step(
         "answer_vote",
@@ -128,7 +127,7 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
     add_blending(graph, parts, merge_strategy)
     graph.add_node("trim", trim_step(options))
     graph.add_node("filter_context", context_filter, retry_policy=retry)
-    graph.add_node("answer", answer, retry_policy=retry)
+    graph.add_node("answer", answer_step(parts), retry_policy=retry)
     graph.add_node("reasoned", join_step("reasoned", options))
     graph.add_node("short_answer", parts.answers(SHORT_ANSWER), retry_policy=retry)
     graph.add_node("answer_vote", answer_vote)
@@ -178,7 +177,7 @@ METHOD = Method(
         "Start with all of it, look at the trace, switch off what does not earn its calls."
     ),
     best="p, and 2 small",
-    worst="9 + hops + 2·(claims + rewrites) + 3p + k'·p, and 3 + claims small",
+    worst="9 + hops + 2·(claims + rewrites) + 5p + 2k'·p, and 3 + claims small",
     options=AdaptiveOptions,
     build=build,
     prompts={

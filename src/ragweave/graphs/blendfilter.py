@@ -85,7 +85,7 @@ METHOD = Method(
         "a question, of which five in sequence."
     ),
     best="9 + 2p, 5 in sequence",
-    worst="8 + hops + 2p, 4 + hops in sequence",
+    worst="8 + hops + 3p, 5 + hops in sequence",
     options=BlendFilterOptions,
     build=build,
     prompts={**AUGMENT_PROMPTS, **KNOWLEDGE_PROMPTS},

@@ -34,7 +34,7 @@ METHOD = Method(
         "though the answer stands in a passage."
     ),
     best="p",
-    worst="p",
+    worst="2p",
     options=ConcatOptions,
     build=build,
     prompts=answer_prompts("concat"),

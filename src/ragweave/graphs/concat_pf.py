@@ -71,7 +71,7 @@ METHOD = Method(
         "there would be no answer at all."
     ),
     best="p",
-    worst="(1 + k)·p",
+    worst="2·(1 + k)·p",
     options=ConcatPfOptions,
     build=build,
     prompts=answer_prompts("concat", "post_fusion"),

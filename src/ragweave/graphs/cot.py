@@ -44,7 +44,7 @@ METHOD = Method(
         "reason."
     ),
     best="p",
-    worst="p",
+    worst="2p",
     options=CotOptions,
     build=build,
     prompts={

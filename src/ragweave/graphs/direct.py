@@ -43,7 +43,7 @@ METHOD = Method(
         "`retrieve=True` it is the plainest RAG there is."
     ),
     best="p",
-    worst="p",
+    worst="2p",
     options=DirectOptions,
     build=build,
     prompts={

@@ -76,7 +76,7 @@ METHOD = Method(
         "its labels; without one, sentences are scored against the question."
     ),
     best="p",
-    worst="p + 1",
+    worst="2p + 1",
     options=FilcoOptions,
     build=build,
     prompts={**GENERATE_PROMPTS, **SENTENCE_PROMPTS, **answer_prompts("direct")},

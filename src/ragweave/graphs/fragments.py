@@ -234,6 +234,28 @@ def single_round(
     return finish(graph, answer.name, parts)
 
 
+def to_concat_at_limit(state: RAGState, options: Options) -> Goto:
+    """Route: a chain that a limit ended without an answer leaves the passages read to Concat."""
+    if state["status"] == "answered" or not state["truncated"]:
+        return "finish"
+    return branches(state, "concat", options, contexts=together(state["passages"])) or "finish"
+
+
+def add_concat_at_limit(graph: Draft, parts: Parts[Any]) -> None:
+    """Add `concat` and its vote: what answers for a chain that a limit ended without an answer."""
+    concat = AnswerStep("concat", "concat", round=LAST_ROUND)
+    vote = vote_step(
+        "vote", "concat", parts.options, truncated=lambda state, _options: state["truncated"]
+    )
+    graph.add_node("concat", parts.answers(concat), retry_policy=parts.retry)
+    graph.add_node("vote", vote)
+    graph.add_edge("concat", "vote")
+    graph.add_edge("vote", END)
+
+
+LAST_ROUND = 1_000
+"""The round of what is asked behind all rounds of a loop."""
+
 PROMPTS = ("direct", "direct_passages")
 """Names of the answer step's templates that these methods use."""
 

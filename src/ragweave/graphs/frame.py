@@ -24,7 +24,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
-from langgraph.types import Checkpointer, Command, RetryPolicy
+from langgraph.types import Checkpointer, Command, Overwrite, RetryPolicy
 from pydantic import BaseModel, Field
 
 from ragweave.errors import StateError, UsageError
@@ -33,7 +33,7 @@ from ragweave.nodes.context_filter import Filters
 from ragweave.nodes.judge import scorer_of
 from ragweave.nodes.options import OptionsT, specialised
 from ragweave.nodes.retrieve import Retriever
-from ragweave.nodes.step import Step
+from ragweave.nodes.step import Step, note
 from ragweave.state import Branch, RAGInput, RAGOutput, RAGState
 from ragweave.tools.drawing import draw_svg, shape_of
 from ragweave.tools.filters import ContextFilter
@@ -126,6 +126,9 @@ class Draft(StateGraph[Any, Any, Any, Any]):
     schema says what it may write.
     """
 
+    retrieves = False
+    """Whether there is a retriever: an answer without any document is then noted."""
+
     @property
     def fields(self) -> frozenset[str]:
         """The names of the state's fields; what a node's own schema adds to them is none."""
@@ -139,41 +142,60 @@ class Draft(StateGraph[Any, Any, Any, Any]):
             spec = self.nodes[name]
             runnable = cast("Runnable[Any, Any]", spec.runnable)
             if not isinstance(runnable, Pregel):
-                spec.runnable = CheckedNode(name, runnable, self.fields)
+                spec.runnable = CheckedNode(name, runnable, self)
         return self
 
 
 class CheckedNode(Runnable[Any, Any]):
     """A node that returns nothing but keys of its graph's state."""
 
-    def __init__(self, name: str, node: Runnable[Any, Any], fields: Collection[str]) -> None:
+    def __init__(self, name: str, node: Runnable[Any, Any], graph: Draft) -> None:
         """Check `node`.
 
         Args:
             name: The node's name in the graph.
             node: The node.
-            fields: The names of the state's fields.
+            graph: The graph being wired.
         """
         self.name = name
         self._node = node
-        self._fields = fields
+        self._fields: Collection[str] = graph.fields
+        self._retrieves = graph.retrieves
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **more: Any) -> Any:  # noqa: A002
         """Run the node."""
-        return self._checked(self._node.invoke(input, config, **more))
+        return self._checked(self._node.invoke(input, config, **more), input, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **more: Any) -> Any:  # noqa: A002
         """Run the node."""
-        return self._checked(await self._node.ainvoke(input, config, **more))
+        return self._checked(await self._node.ainvoke(input, config, **more), input, config)
 
-    def _checked(self, result: Any) -> Any:
+    def _checked(self, result: Any, state: Any, config: RunnableConfig | None) -> Any:
         for key in _keys(result):
             if key not in self._fields:
                 raise StateError(
                     f"the node {self.name!r} returned the key {key!r}, and the graph's state has "
                     f"no such field{_closest(key, self._fields)}"
                 )
+        if self._retrieves and _read_nothing(result):
+            why = _why_unread(state)
+            said = note(config or {}, self.name, "answered_without_documents", why=why)
+            return {**result, "notes": [*result.get("notes", ()), said]}
         return result
+
+
+def _read_nothing(result: object) -> bool:
+    """Say whether an update ends a run with an answer that rests on no passage."""
+    if not isinstance(result, Mapping) or result.get("status") != "answered":
+        return False
+    passages = result.get("passages")
+    return isinstance(passages, Overwrite) and not passages.value
+
+
+def _why_unread(state: Mapping[str, Any]) -> str:
+    if state.get("known"):
+        return "judged known"
+    return "nothing was found" if state.get("retrieved") else "nothing was looked up"
 
 
 def _keys(result: object) -> Iterator[str]:
@@ -291,12 +313,14 @@ class Parts(Generic[OptionsT]):
 
 def draft(parts: Parts[Any]) -> Draft:
     """Return an empty graph over the state, its context schema made from the build's options."""
-    return Draft(
+    made = Draft(
         parts.state,
         context_schema=specialised(parts.options),
         input_schema=RAGInput,
         output_schema=RAGOutput,
     )
+    made.retrieves = parts.retriever is not None
+    return made
 
 
 def finish(graph: Draft, name: str, parts: Parts[Any]) -> CompiledGraph:

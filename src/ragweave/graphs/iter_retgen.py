@@ -85,7 +85,7 @@ METHOD = Method(
         "of BlendFilter and SlimPLM."
     ),
     best="rounds·p",
-    worst="rounds·p",
+    worst="2·rounds·p",
     options=IterRetgenOptions,
     build=build,
     prompts={

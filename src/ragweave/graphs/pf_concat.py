@@ -71,7 +71,7 @@ METHOD = Method(
         "are dropped, and the candidates help to decide."
     ),
     best="k·p",
-    worst="(k + 1)·p",
+    worst="2·(k + 1)·p",
     options=PfConcatOptions,
     build=build,
     prompts=answer_prompts("post_fusion", "distill"),

@@ -35,7 +35,7 @@ METHOD = Method(
         "acceptable. A wrong majority can vote a right answer down."
     ),
     best="k·p",
-    worst="k·p",
+    worst="2k·p",
     options=PostFusionOptions,
     build=build,
     prompts=answer_prompts("post_fusion"),

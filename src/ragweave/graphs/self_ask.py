@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from langgraph.graph import END
 
-from ragweave.graphs.fragments import add_begin, add_retrieval
+from ragweave.graphs.fragments import (
+    add_begin,
+    add_concat_at_limit,
+    add_retrieval,
+    to_concat_at_limit,
+)
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
-from ragweave.graphs.method import Method
+from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.retrieve import to_retrieval
 from ragweave.nodes.self_ask import PROMPTS, SelfAskOptions, read_step, self_ask_step
 from ragweave.nodes.step import Goto, Route
@@ -19,8 +24,13 @@ from ragweave.state import RAGState
 
 
 def to_follow_up(state: RAGState, options: SelfAskOptions) -> Goto:
-    """Route: a follow-up is looked up (in the given passages, where there are any)."""
-    return "final answer" if state["candidates"] else to_retrieval(state, options)
+    """Route: a follow-up is looked up (in the given passages, where there are any).
+
+    Without an answer at the limit, Concat reads what was found.
+    """
+    if state["candidates"]:
+        return to_concat_at_limit(state, options) if options.second_look else "finish"
+    return to_retrieval(state, options)
 
 
 def build(parts: Parts[SelfAskOptions]) -> CompiledGraph:
@@ -40,10 +50,16 @@ def build(parts: Parts[SelfAskOptions]) -> CompiledGraph:
     graph.add_conditional_edges(
         "self_ask",
         Route(to_follow_up, options),
-        {"final answer": END, "follow-up": "retrieve", "collect": "collect"},
+        {
+            "finish": END,
+            "follow-up": "retrieve",
+            "collect": "collect",
+            "no answer": "concat",
+        },
     )
     graph.add_edge("collect", "read")
     graph.add_edge("read", "self_ask")
+    add_concat_at_limit(graph, parts)
     return finish(graph, "self_ask", parts)
 
 
@@ -53,8 +69,8 @@ METHOD = Method(
     paper="Press et al. 2022, Self-Ask",
     when="Multi-hop questions, with a model that asks good follow-up questions.",
     best="1",
-    worst="2·rounds + 1",
+    worst="2·rounds + 3",
     options=SelfAskOptions,
     build=build,
-    prompts=PROMPTS,
+    prompts={**PROMPTS, **answer_prompts("concat")},
 )

@@ -6,7 +6,7 @@ What to Retrieve for LLMs), section 3 and figure 2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from langgraph.graph import END
 
@@ -19,7 +19,7 @@ from ragweave.graphs.fragments import (
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.answer import AnswerStep, branches
-from ragweave.nodes.judge import NecessityOptions
+from ragweave.nodes.judge import NecessityOptions, to_second_look
 from ragweave.nodes.options import Options
 from ragweave.nodes.proxy import PROXY_PROMPTS, REFERENCE_PROMPTS, reference_answer
 from ragweave.nodes.retrieve import BudgetOptions, to_retrieval, trim_step
@@ -28,7 +28,7 @@ from ragweave.nodes.vote import vote_step
 from ragweave.state import RAGState
 
 DIRECT = AnswerStep("direct", "direct")
-ANSWER = reference_answer("answer")
+ANSWER = replace(reference_answer("answer"), round=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ def to_reference(state: RAGState, options: Options) -> Goto:
 
 
 def build(parts: Parts[SlimPlmOptions]) -> CompiledGraph:
-    """Build `slimplm`: one call to the big model; proxy, judge and rewriter are small."""
+    """Build `slimplm`: one call to the big model, two where what was judged known is not."""
     options, retry = parts.options, parts.retry
 
     graph = draft(parts)
@@ -56,11 +56,17 @@ def build(parts: Parts[SlimPlmOptions]) -> CompiledGraph:
     graph.add_node("trim", trim_step(options))
     graph.add_node("direct", parts.answers(DIRECT), retry_policy=retry)
     graph.add_node("answer", parts.answers(ANSWER), retry_policy=retry)
+    graph.add_node("direct_vote", vote_step("direct_vote", "direct", options))
     graph.add_node("vote", vote_step("vote", ("direct", "answer"), options))
     graph.add_conditional_edges("plan", Route(to_retrieval, options), {"each query": "retrieve"})
     graph.add_edge("collect", "trim")
     graph.add_conditional_edges("trim", Route(to_reference, options), ["answer"])
-    graph.add_edge("direct", "vote")
+    graph.add_edge("direct", "direct_vote")
+    graph.add_conditional_edges(
+        "direct_vote",
+        Route(to_second_look, options),
+        {"answered": END, "not known": "rewrite", "not rewritten": "plan"},
+    )
     graph.add_edge("answer", "vote")
     graph.add_edge("vote", END)
     return finish(graph, "slimplm", parts)
@@ -75,7 +81,7 @@ METHOD = Method(
         "when and what to retrieve, and the big one is called once."
     ),
     best="p, and 2 small",
-    worst="p, and 3 + claims small",
+    worst="4p, and 3 + claims small",
     options=SlimPlmOptions,
     build=build,
     prompts={**PROXY_PROMPTS, **REFERENCE_PROMPTS, **answer_prompts("direct")},

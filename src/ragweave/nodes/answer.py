@@ -12,7 +12,7 @@ Variables: `question`, `passages` (rendered), `answer_form` (the kind of answer 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -20,9 +20,9 @@ from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.types import Send
 
-from ragweave.nodes.ask import Ask, Prompt, Reply, Templates, ask
+from ragweave.nodes.ask import Prompt, Question, Reply, Templates, reply_to
 from ragweave.nodes.options import Options, OptionsT
-from ragweave.nodes.replies import bare_text, read_answer
+from ragweave.nodes.replies import ReadAnswer, bare_text, read_answer
 from ragweave.nodes.reply_form import (
     PASSAGE_TOKENS,
     REASONING_TOKENS,
@@ -123,6 +123,15 @@ PROMPTS = MappingProxyType(
 )
 """The templates by name; `build_graph(…, prompts={"concat": …})` replaces any of them."""
 
+_AGAIN = (
+    "That does not answer the question: {asked_question}\nWrite the answer itself and nothing else. "
+    "{short_form} " + UNKNOWN_CLAUSE
+)
+"""What follows a reply that is no answer."""
+
+_REPEATED = 1500
+"""Characters of a reply that stand in the prompt that asks again."""
+
 EXAMPLE_ANSWERS = MappingProxyType({"pruning": ("1891",), "summary": ("1891",)})
 """The answers that a template's example shows: a reply may copy one."""
 
@@ -156,6 +165,8 @@ class AnswerStep:
     """What `answer_form` says for each kind of answer."""
     reads: Mapping[AnswerType, AnswerType] = field(default_factory=dict)
     """As what kind of answer a reply is read, where not as the kind that was asked for."""
+    asks_again: bool = True
+    """Whether what is no answer may be asked again; not where a later turn reads the reasoning."""
     examples: tuple[str, ...] = ()
     """The answers that the prompt's examples show, where the template is none of the answers'."""
     values: Callable[[Branch, Any], Mapping[str, object]] | None = None
@@ -167,16 +178,58 @@ class AnswerStep:
         self, models: Models, templates: Templates, options: OptionsT
     ) -> Step[Branch, OptionsT]:
         """Return the node."""
-        question: Ask[Branch, OptionsT] = self.ask(templates)
-        return question.step(models, options)
 
-    def ask(self, templates: Templates) -> Ask[Branch, Any]:
-        """Return the model question."""
+        def body(branch: Branch, context: Context[OptionsT]) -> Work:
+            return self.work(models, templates, branch, context)
+
+        return Step(self.name, body, options)
+
+    def work(
+        self, models: Models, templates: Templates, branch: Branch, context: Context[Any]
+    ) -> Work:
+        """Ask, and once more where the reply is no answer; return the candidate.
+
+        The second prompt goes on from the first reply and wants the answer alone.
+        """
 
         def prompt(branch: Branch, options: Options) -> Prompt:
             return self.prompt(branch, options, templates)
 
-        return Ask(name=self.name, role="answer", prompt=prompt, update=self.update)
+        question = Question[Branch, Any](name=self.name, role="answer", prompt=prompt)
+        reply = yield from reply_to(question, models, branch, context)
+        read = self.read(branch, reply, context, reasons=self.reasons)
+        if not read.rejected or not self.asks_again or not context.options.ask_again:
+            return self.update(branch, reply, read)
+        context.note("asked_again")
+        first = reply
+
+        def short(branch: Branch, options: Options) -> Prompt:
+            return self.again(branch, first, options, templates)
+
+        question = Question[Branch, Any](name=self.name, role="answer", prompt=short)
+        reply = yield from reply_to(question, models, branch, context)
+        read = self.read(branch, reply, context, reasons=False)
+        if self.reasons:
+            reply = replace(reply, text=f"{first.text}\n{reply.text}".strip())
+        return self.update(branch, reply, read)
+
+    def again(self, branch: Branch, first: Reply, options: Options, templates: Templates) -> Prompt:
+        """Ask for the answer alone, behind a first prompt and a reply that was none."""
+        prompt = self.prompt({**branch, "passages": first.passages}, options, templates)
+        kind = branch["answer_type"]
+        messages = [*prompt.template.messages, ("ai", "{no_answer}"), ("human", _AGAIN)]
+        return replace(
+            prompt,
+            template=ChatPromptTemplate(messages),
+            values={
+                **prompt.values,
+                "no_answer": untrusted(bare_text(first.text)[:_REPEATED]) or "…",
+                "short_form": ANSWER_FORMS[kind],
+                "asked_question": branch["question"],
+            },
+            form=_choice_of(kind),
+            reply_tokens=None if kind == "long" else SHORT_ANSWER_TOKENS,
+        )
 
     def prompt(self, branch: Branch, options: Options, templates: Templates) -> Prompt:
         """Ask the branch's question over its passages."""
@@ -210,8 +263,10 @@ class AnswerStep:
             self._reply_tokens(branch["answer_type"], options),
         )
 
-    def update(self, branch: Branch, reply: Reply, context: Context[Any]) -> Update:
-        """Read the reply into a candidate."""
+    def read(
+        self, branch: Branch, reply: Reply, context: Context[Any], *, reasons: bool
+    ) -> ReadAnswer:
+        """Read the answer off a reply; what is none is noted."""
         kind: AnswerType = branch["answer_type"]
         reads: AnswerType = self.reads.get(kind, kind)
         wording = context.options.wording
@@ -221,8 +276,14 @@ class AnswerStep:
             reply.text,
             reads,
             self._parts(branch, reply),
-            reasons=self.reasons,
+            reasons=reasons,
         )
+        if read.rejected:
+            context.note("answer_rejected", reason=read.rejected)
+        return read
+
+    def update(self, branch: Branch, reply: Reply, read: ReadAnswer) -> Update:
+        """Return the candidate that a reply was read as."""
         candidate: Candidate = {
             "answer": read.answer,
             "reply": reply.text,
@@ -232,8 +293,6 @@ class AnswerStep:
             "sample": branch["sample"],
             "passages": [doc.id or "" for doc in reply.passages] or branch.get("read", []),
         }
-        if read.rejected:
-            context.note("answer_rejected", reason=read.rejected)
         return {"candidates": {self._key(branch): candidate}}
 
     def _parts(self, branch: Branch, reply: Reply) -> PromptParts:
@@ -262,9 +321,7 @@ class AnswerStep:
 
     def _form(self, kind: AnswerType) -> FormOf | None:
         """Return the form of a yes/no answer; what reasons first has none."""
-        if kind != "yes_no" or self.reasons:
-            return None
-        return lambda _shown: Choice(("Yes", "No", UNKNOWN))
+        return None if self.reasons else _choice_of(kind)
 
     @property
     def _task(self) -> TaskName:
@@ -281,28 +338,9 @@ class AnswerStep:
         return f"{self.name}:{sample}"
 
 
-def styled_step(
-    styles: Mapping[str, AnswerStep],
-    style: Callable[[OptionsT], str],
-    models: Models,
-    templates: Templates,
-    options: OptionsT,
-) -> Step[Branch, OptionsT]:
-    """Return one answer node that asks in the style that the options in force name.
-
-    Args:
-        styles: Answer steps of one and the same name.
-        style: From the options to a key of `styles`.
-        models: The models by role.
-        templates: The prompt templates of all styles.
-        options: The build's options.
-    """
-    asks = {key: answer.ask(templates) for key, answer in styles.items()}
-
-    def body(branch: Branch, context: Context[OptionsT]) -> Work:
-        return ask(asks[style(context.options)], models, branch, context)
-
-    return Step(next(iter(styles.values())).name, body, options)
+def _choice_of(kind: AnswerType) -> FormOf | None:
+    """Return the form of an answer by itself, where its kind has one."""
+    return (lambda _shown: Choice(("Yes", "No", UNKNOWN))) if kind == "yes_no" else None
 
 
 def branches(

@@ -322,6 +322,7 @@ def reasoned_answer(name: str) -> AnswerStep:
         "reason",
         closed_template="reason_closed",
         reasons=True,
+        asks_again=False,
         examples=EXAMPLE_ANSWERS,
         values=values,
     )

@@ -67,6 +67,9 @@ class NecessityOptions(Options):
     """Whether the draft answer is rewritten into claims and queries."""
     claim_filter: bool = True
     """Whether the judge drops the queries of claims that are known."""
+    second_look: bool = True
+    """Whether what was judged known, and then answered Unknown, is searched for after all; the
+    paper stops there."""
     max_claims: int = 20
     """Most claims of one draft that are judged and searched; the paper sets no limit."""
     max_rewrites: int = 20
@@ -121,6 +124,13 @@ def to_rewrite(state: RAGState, options: NecessityOptions) -> Goto:
     """Route: what is known is answered without passages; anything else is searched for."""
     if state["known"]:
         return branches(state, "direct", options, contexts=[[]])
+    return "not known" if options.rewrite else "not rewritten"
+
+
+def to_second_look(state: RAGState, options: NecessityOptions) -> str:
+    """Route: a verdict of known that the direct answer belies counts as not known."""
+    if state["status"] == "answered" or not options.second_look:
+        return "answered"
     return "not known" if options.rewrite else "not rewritten"
 
 

@@ -134,6 +134,9 @@ class Options(_Named):
     constrain: Literal["auto"] | bool = "auto"
     """Whether ids, verdicts and Yes or No are held to their form by a grammar or a JSON schema,
     without a thinking block, then; auto and true: wherever the model offers that."""
+    ask_again: bool = True
+    """Whether a reply that is no answer (an echo of its prompt, a reasoning without its end) is
+    asked again, once, in short form; an answer may then cost a second call."""
     timeout: float | None = None
     """Seconds that a whole run may take; None: no limit."""
 

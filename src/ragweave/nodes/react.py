@@ -118,7 +118,7 @@ REPEATED = (
 )
 """What is observed of a search that was made already."""
 
-LOOP = Loop(node=NAME, round=("retrieve", "collect"))
+LOOP = Loop(node=NAME, round=("retrieve", "collect"), ending=("concat", "vote"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +127,9 @@ class ReactOptions(Options):
 
     max_steps: int = 7
     """Most calls; the last one must finish (Yao et al. 2022, section 3.2: 7 for HotpotQA)."""
+    second_look: bool = True
+    """Whether an answer before anything was read is asked for again over what the question finds,
+    and Concat answers over the passages read where the limit is reached without an answer."""
     stop_sequences: bool = True
     """Whether to send stop sequences; some reasoning models refuse them, and none is needed."""
 
@@ -138,22 +141,29 @@ class ReactOptions(Options):
 
 
 def react_step(
-    models: Models, templates: Templates, options: ReactOptions
+    models: Models, templates: Templates, options: ReactOptions, *, retrieves: bool = True
 ) -> Step[RAGState, ReactOptions]:
     """Return the node `react`: one thought and action.
 
     A search starts the next retrieval, Finish ends the run. A reply without a readable action is
     kept as a thought, and the model is asked to name one; a search that was made before is not made
-    again, and the next prompt says so. Where the first reply has no action, or
-    finishes with Unknown, the question itself is looked up: nothing has been observed yet.
+    again, and the next prompt says so. Where the first reply has no action, or finishes, the
+    question itself is looked up: nothing has been observed yet.
+
+    Args:
+        models: The models by role.
+        templates: The prompt templates.
+        options: The build's options.
+        retrieves: Whether there is a retriever.
     """
 
     def prompt(state: RAGState, opts: ReactOptions) -> Prompt:
         return react_prompt(state, opts, templates["react"])
 
-    question = Ask[RAGState, ReactOptions](
-        name=NAME, role="answer", prompt=prompt, update=react_update
-    )
+    def update(state: RAGState, reply: Reply, context: Context[ReactOptions]) -> Update:
+        return react_update(state, reply, context, retrieves=retrieves)
+
+    question = Ask[RAGState, ReactOptions](name=NAME, role="answer", prompt=prompt, update=update)
     return question.step(models, options)
 
 
@@ -217,7 +227,9 @@ def _block(number: int, hop: Hop, seen: Sequence[Document]) -> str:
     return "\n".join(lines)
 
 
-def react_update(state: RAGState, reply: Reply, context: Context[ReactOptions]) -> Update:
+def react_update(
+    state: RAGState, reply: Reply, context: Context[ReactOptions], *, retrieves: bool = True
+) -> Update:
     """Start the search that the reply asks for, or end with its answer."""
     hops, options, answer_type = state["hops"], context.options, state["resolved_answer_type"]
     last = is_last(state, options)
@@ -228,7 +240,9 @@ def react_update(state: RAGState, reply: Reply, context: Context[ReactOptions]) 
         said = parse_react(reply.text, answer_type, parts, observed=bool(_searched(hops)))
     if said.rejected:
         context.note("answer_rejected", reason=said.rejected)
-    gives_up = said.action == "finish" and said.argument == UNKNOWN and not hops and not last
+    unread = said.action == "finish" and not hops and not last
+    can_look = options.second_look and (retrieves or bool(state["passages"]))
+    gives_up = unread and (said.argument == UNKNOWN or can_look)
     if said.action == "finish" and not gives_up:
         if event := _no_finish(reply.text, answer_type) if last and not said.rejected else "":
             context.note(event)
@@ -248,7 +262,9 @@ def react_update(state: RAGState, reply: Reply, context: Context[ReactOptions]) 
     if repeated:
         context.note("search_repeated")
     elif said.action != "search" and not said.rejected:
-        context.note("unknown_before_search" if gives_up else "step_unparsed")
+        unknown = said.argument == UNKNOWN
+        event = "unknown_before_search" if unknown else "answered_before_search"
+        context.note(event if gives_up else "step_unparsed")
     number = len(hops)
     hop: Hop = {
         "key": round_key(number),

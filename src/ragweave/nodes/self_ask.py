@@ -221,7 +221,7 @@ def _before_others(text: str) -> str:
 
 NAME = "self_ask"
 
-LOOP = Loop(node=NAME, round=("retrieve", "collect", "read"))
+LOOP = Loop(node=NAME, round=("retrieve", "collect", "read"), ending=("concat", "vote"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +230,8 @@ class SelfAskOptions(RoundOptions):
 
     stop_sequences: bool = True
     """Whether to send stop sequences; some reasoning models refuse them, and none is needed."""
-
+    second_look: bool = True
+    """Whether Concat answers over what was found where the limit brings no answer."""
     reader: bool = True
     """Whether a call of its own reads what a follow-up found (SlimPLM, appendix B); else the
     passages themselves stand as the intermediate answer (Press et al. 2022: the search's text)."""

@@ -1,5 +1,6 @@
-"""Loading files: which loader reads which suffix, which files a path stands for, and the loaders
-of PDF, CSV and JSON-lines files. Those of text, Markdown and HTML are in `markup`.
+"""Loading files: which loader reads which suffix, and which files a path stands for.
+
+The loaders of PDF, CSV and JSON-lines files are here; those of text, Markdown and HTML are in `markup`.
 """
 
 from __future__ import annotations
