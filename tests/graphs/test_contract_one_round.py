@@ -5,6 +5,7 @@ from __future__ import annotations
 from ragweave.testing import MethodTests, ModelCall, OptionCase, Setting
 
 RETRIEVING = Setting(options={"retrieve": True})
+SHOWN = [Setting(options={"retrieve": True, "shots": 1})]
 RETRIEVAL = {"k": OptionCase(2, RETRIEVING), "order": OptionCase("reversed", RETRIEVING)}
 REASONED = {"constrain": "what reasons first is held to no form"}
 REASONING = "The card on the bridge names her. So the answer is Ada Brenner."
@@ -18,12 +19,14 @@ def read_alone(call: ModelCall) -> str:
 
 class TestDirect(MethodTests):
     method = "direct"
+    more_settings = SHOWN
     option_cases = RETRIEVAL
     replies = ["Ada Brenner"]
 
 
 class TestCot(MethodTests):
     method = "cot"
+    more_settings = SHOWN
     option_cases = RETRIEVAL
     idle_options = REASONED
     replies = [REASONING]

@@ -49,7 +49,7 @@ class TestReact(MethodTests):
 
 class TestFlare(MethodTests):
     method = "flare"
-    idle_options = FREE_TEXT
+    idle_options = {**FREE_TEXT, "ask_again": "what is written is looked up, not asked again"}
     cut_short = Setting(options={"rounds": 1})
 
     def reply(self, call: ModelCall) -> AIMessage | str:
