@@ -5,6 +5,7 @@ from __future__ import annotations
 from ragweave.testing import MethodTests, ModelCall, OptionCase, Setting
 
 RETRIEVING = Setting(options={"retrieve": True})
+SHOWN = [Setting(options={"retrieve": True, "shots": 1})]
 RETRIEVAL = {"k": OptionCase(2, RETRIEVING), "order": OptionCase("reversed", RETRIEVING)}
 SHOWN = RETRIEVING.with_options(shots=1)
 REASONED = {"constrain": "what reasons first is held to no form"}
@@ -19,6 +20,7 @@ def read_alone(call: ModelCall) -> str:
 
 class TestDirect(MethodTests):
     method = "direct"
+    more_settings = SHOWN
     option_cases = RETRIEVAL
     more_settings = [SHOWN]
     replies = ["Ada Brenner"]
@@ -26,6 +28,7 @@ class TestDirect(MethodTests):
 
 class TestCot(MethodTests):
     method = "cot"
+    more_settings = SHOWN
     option_cases = RETRIEVAL
     idle_options = REASONED
     more_settings = [SHOWN]

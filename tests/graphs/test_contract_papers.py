@@ -58,13 +58,22 @@ class TestBlendFilter(MethodTests):
         "reason": "The card on the bridge names her. So the answer is Ada Brenner.",
         "short_answer": "Ada Brenner",
     }
+    option_cases = {
+        "ask_again": OptionCase(False, Setting(replies={**replies, "short_answer": "<passage 1>"}))
+    }
 
 
 class TestSlimPlm(MethodTests):
     method = "slimplm"
     replies = {**PROXY, "answer": "Ada Brenner", "direct": "Ada Brenner"}
-    option_cases = MARGIN
-    more_settings = [Setting(replies={**replies, "judge": "<Known(True)>"})]
+    knowing = Setting(replies={**replies, "judge": "<Known(True)>", "direct": "Unknown"})
+    echoing = Setting(replies={**replies, "answer": "Who built the bridge at Alden?"})
+    option_cases = {
+        **MARGIN,
+        "second_look": OptionCase(False, knowing),
+        "ask_again": OptionCase(False, echoing),
+    }
+    more_settings = [Setting(replies={**replies, "judge": "<Known(True)>"}), knowing]
 
 
 class TestFilco(MethodTests):

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from langchain_core.messages import AIMessage
 
-from ragweave.testing import MethodTests, ModelCall, Setting, unsure
+from ragweave.testing import MethodTests, ModelCall, OptionCase, Setting, unsure
 
 FREE_TEXT = {"constrain": "replies are free text, which no grammar holds"}
 
 
+<<<<<<< HEAD
 CHAIN = {**FREE_TEXT, "wording": "the last reply of a chain has a form of its own"}
+=======
+def in_the_fallback(setting: Setting, echoing: Setting) -> dict[str, OptionCase]:
+    """Return the options that show where Concat answers for a chain without an end."""
+    return {
+        "wording": OptionCase("many", setting),
+        "top_p": OptionCase(0.5, setting),
+        "second_look": OptionCase(False, setting),
+        "ask_again": OptionCase(False, echoing),
+    }
+>>>>>>> behave
 
 
 class TestIterRetgen(MethodTests):
@@ -25,6 +36,16 @@ class TestSelfAsk(MethodTests):
     method = "self_ask"
     idle_options = CHAIN
     cut_short = Setting(options={"rounds": 1})
+    asking = {
+        "self_ask": "Follow up: Whose work is the bridge at Alden?",
+        "read": "It was Ada Brenner's work.",
+        "concat": "Ada Brenner",
+    }
+    option_cases = in_the_fallback(
+        Setting(options={"rounds": 1}, replies=asking),
+        Setting(options={"rounds": 1}, replies={**asking, "concat": "<passage 1>"}),
+    )
+    more_settings = [Setting(options={"rounds": 1}, replies=asking)]
 
     def reply(self, call: ModelCall) -> str:
         asked = call.last.rpartition("Question: ")[2]
@@ -41,6 +62,12 @@ class TestReact(MethodTests):
     method = "react"
     idle_options = CHAIN
     cut_short = Setting(options={"max_steps": 2})
+    searching = {"react": "Action 1: Search[the bridge at Alden]", "concat": "Ada Brenner"}
+    option_cases = in_the_fallback(
+        Setting(options={"max_steps": 2}, replies=searching),
+        Setting(options={"max_steps": 2}, replies={**searching, "concat": "<passage 1>"}),
+    )
+    more_settings = [Setting(options={"max_steps": 2}, replies=searching)]
 
     def reply(self, call: ModelCall) -> str:
         asked = call.last.rpartition("Question: ")[2]
@@ -53,7 +80,16 @@ class TestReact(MethodTests):
 
 class TestFlare(MethodTests):
     method = "flare"
+<<<<<<< HEAD
     idle_options = CHAIN
+=======
+    idle_options = {
+        **FREE_TEXT,
+        "ask_again": "what is written is looked up, not asked again",
+        "wording": "its prompts ask for sentences",
+        "top_p": "the text is written as the model is set",
+    }
+>>>>>>> behave
     cut_short = Setting(options={"rounds": 1})
 
     def reply(self, call: ModelCall) -> AIMessage | str:

@@ -29,7 +29,7 @@ def asked(seen: Seen) -> str:
 
 
 def test_finish_at_once_is_one_call() -> None:
-    graph, model, retriever = built("Action 1: Finish[six]")
+    graph, model, retriever = built("Action 1: Finish[six]", second_look=False)
     out = graph.invoke({"question": "How many sides has a hexagon?"})
     assert (out["answer"], out["status"], out["truncated"]) == ("six", "answered", False)
     assert (len(model.seen), retriever.queries, out["passages"]) == (1, [], [])
@@ -90,7 +90,7 @@ def test_the_last_step_must_finish() -> None:
 
 @pytest.mark.parametrize("reply", [SEARCH, "", "Finish[]", "I do not know."])
 def test_at_the_cap_without_an_answer(reply: str) -> None:
-    graph, model, _ = built(SEARCH, reply, max_steps=2)
+    graph, model, _ = built(SEARCH, reply, max_steps=2, second_look=False)
     out = graph.invoke({"question": "Where?"})
     assert (out["answer"], out["status"], out["truncated"]) == ("Unknown", "unknown", True)
     assert len(model.seen) == 2
@@ -108,12 +108,12 @@ def test_at_the_cap_without_an_answer(reply: str) -> None:
     ],
 )
 def test_a_last_reply_without_an_answer_is_noted(reply: str, noted: list[str]) -> None:
-    graph, _, _ = built(SEARCH, reply, max_steps=2)
+    graph, _, _ = built(SEARCH, reply, max_steps=2, second_look=False)
     assert events(final_state(graph, "Where?")) == noted
 
 
 def test_the_default_cap() -> None:
-    graph, model, _ = built(SEARCH)
+    graph, model, _ = built(SEARCH, second_look=False)
     assert graph.invoke({"question": "Where?"})["truncated"] is True
     assert len(model.seen) == 7
 
@@ -157,7 +157,8 @@ def test_nothing_found_is_observed() -> None:
     graph, model, _ = built(SEARCH, FINISH, retriever=ListRetriever())
     state = final_state(graph, "Where?")
     assert "Observation 1: Nothing new was found." in model.seen[1].text
-    assert (state["answer"], events(state)) == ("Norland", ["no_passages_found"])
+    assert state["answer"] == "Norland"
+    assert events(state) == ["no_passages_found", "answered_without_documents"]
 
 
 def test_given_passages_are_what_a_search_observes() -> None:
@@ -196,6 +197,23 @@ def test_k_reaches_the_retriever() -> None:
     assert retriever.asked == [("builder of the light", 1)]
 
 
+@pytest.mark.parametrize("given", [{"second_look": True}, {}])
+def test_an_answer_before_any_search_is_asked_for_again(given: dict[str, bool]) -> None:
+    graph, model, retriever = built("Action 1: Finish[no]", FINISH, **given)
+    state = final_state(graph, "Where is the light?")
+    assert retriever.queries == ["Where is the light?"]
+    assert (state["answer"], len(model.seen)) == ("Norland", 2)
+    assert events(state) == ["answered_before_search"]
+
+
+def test_at_the_cap_concat_reads_what_was_found() -> None:
+    graph, model, _ = built(SEARCH, "Search[more]", "Norland", max_steps=2)
+    out = graph.invoke({"question": "Where?"})
+    assert (out["answer"], out["status"], out["truncated"]) == ("Norland", "answered", True)
+    assert (model.seen[-1].task["task"], len(model.seen)) == ("answer", 3)
+    assert [doc.id for doc in out["passages"]] == ["p0", "p1"]
+
+
 def test_bad_options() -> None:
     with pytest.raises(UsageError, match="react takes no samples"):
         build_graph("react", samples=2)
@@ -214,7 +232,7 @@ def test_the_recursion_limit_ends_the_run_with_an_answer() -> None:
         retriever=ListRetriever(documents=DOCS),
         max_steps=4,
     )
-    limits_end_quietly(graph, least=3, enough=12)
+    limits_end_quietly(graph, least=3, enough=14)
 
 
 async def test_async_is_the_same() -> None:

@@ -63,10 +63,18 @@ def test_at_the_limit_the_prompt_itself_concludes() -> None:
 
 @pytest.mark.parametrize("reply", ["Follow up: And then?", "", "Unknown"])
 def test_at_the_limit_without_an_answer(reply: str) -> None:
-    graph, model, _ = built(FOLLOW, "Ada.", reply, rounds=1)
+    graph, model, _ = built(FOLLOW, "Ada.", reply, rounds=1, second_look=False)
     out = graph.invoke({"question": "Where?"})
     assert (out["answer"], out["status"], out["truncated"]) == ("Unknown", "unknown", True)
     assert len(model.seen) == 3
+
+
+def test_at_the_limit_concat_reads_what_was_found() -> None:
+    graph, model, _ = built(FOLLOW, "Ada.", "Unknown", "Norland", rounds=1)
+    out = graph.invoke({"question": "Where?"})
+    assert (out["answer"], out["status"], out["truncated"]) == ("Norland", "answered", True)
+    assert model.seen[-1].passages == [doc.page_content for doc in DOCS]
+    assert [doc.id for doc in out["passages"]] == ["p0", "p1"]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +120,7 @@ def test_nothing_found_is_no_reader_call() -> None:
     state = final_state(graph, "Where?")
     assert (state["answer"], len(model.seen)) == ("Norland", 2)
     assert model.seen[-1].text.endswith("Intermediate answer: Unknown")
-    assert events(state) == ["no_passages_found"]
+    assert events(state) == ["no_passages_found", "answered_without_documents"]
 
 
 def test_made_up_intermediate_answers_are_cut() -> None:
@@ -193,7 +201,7 @@ def test_the_recursion_limit_ends_the_run_with_an_answer() -> None:
     graph = build_graph(
         "self_ask", model=ScriptedChat(replies=say), retriever=ListRetriever(documents=DOCS)
     )
-    limits_end_quietly(graph, least=3, enough=15)
+    limits_end_quietly(graph, least=3, enough=17)
 
 
 async def test_async_is_the_same() -> None:

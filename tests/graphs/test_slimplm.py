@@ -192,10 +192,12 @@ def test_the_draft_alone_is_sampled_as_in_the_released_code() -> None:
     run(model=big, proxy=proxy)
     asked = {seen.task["task"]: seen.settings for seen in proxy.seen if seen.task}
     assert asked["recall"] == {"temperature": 0.01, "top_p": 0.85, "max_tokens": 512}
-    assert asked["judge"] == asked["rewrite"] == big.seen[0].settings == {}
+    assert asked["judge"] == {"max_tokens": 32}
+    assert asked["rewrite"] == {"max_tokens": 512}
+    assert big.seen[0].settings == {"max_tokens": 256}
     quiet = small()
     run(proxy=quiet, proxy_temperature=None, proxy_top_p=None, proxy_tokens=None)
-    assert quiet.seen[0].settings == {}
+    assert quiet.seen[0].settings == {"max_tokens": 512}
 
 
 def test_released_profile_sends_the_authors_form() -> None:

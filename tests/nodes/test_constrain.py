@@ -83,7 +83,7 @@ def test_only_the_last_turn_of_the_knowledge_filter_names_ids() -> None:
 
 @pytest.mark.parametrize("model", [Constrained, ScriptedChat])
 def test_without_the_option_or_the_models_offer_nothing_changes(model: type[ScriptedChat]) -> None:
-    constrain = model is ScriptedChat
+    constrain = "auto" if model is ScriptedChat else False
     for method in ("self_eval", "slimplm", "blendfilter"):
         assert grammars(model(replies=said), method, constrain=constrain) == []
 
@@ -93,14 +93,19 @@ def test_a_bound_model_offers_what_it_binds() -> None:
     graph = build_graph("self_eval", model=model.bind(seed=7), retriever=FOUND, constrain=True)
     graph.invoke({"question": "Who?"})
     settings = next(one.settings for one in model.seen if one.task and one.task["task"] == "need")
-    assert settings == {"seed": 7, "grammar": one_of(("Yes", "No"))}
+    assert settings == {"seed": 7, "grammar": one_of(("Yes", "No")), "max_tokens": 32}
 
 
 def test_a_run_may_switch_it_on() -> None:
     model = Constrained(replies=said)
-    graph = build_graph("self_eval", model=model, retriever=FOUND)
+    graph = build_graph("self_eval", model=model, retriever=FOUND, constrain=False)
     graph.invoke({"question": "Who?"}, context={"constrain": True})
     assert "grammar" in model.seen[0].settings
+
+
+def test_a_form_is_held_wherever_the_model_offers_it() -> None:
+    forms = {("need", one_of(("Yes", "No")))}
+    assert set(grammars(Constrained(replies=said), "self_eval")) == forms
 
 
 def test_ids_are_those_of_the_sentences_that_are_shown() -> None:

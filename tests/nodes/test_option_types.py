@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -37,6 +37,8 @@ CASES = [
     ("blendfilter", "knowledge_filter", "no"),
     ("blendfilter", "knowledge_filter", None),
     ("react", "stop_sequences", "no"),
+    ("concat", "constrain", "yes"),
+    ("concat", "constrain", 1),
 ]
 OPTIONS = [
     (name, field, hint)
@@ -62,7 +64,7 @@ def test_filcos_threshold_is_a_number_whatever_the_filter(filter_name: str) -> N
 def test_every_option_of_every_method_refuses_what_it_cannot_be(
     method: str, option: str, hint: Any
 ) -> None:
-    kinds = get_args(hint) if get_origin(hint) is UnionType else (hint,)
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     wrong: list[Any] = [object(), {}, b"x", NAN, "no such thing"]
     if NoneType not in kinds:
         wrong.append(None)

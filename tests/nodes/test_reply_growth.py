@@ -103,12 +103,12 @@ def filled(pieces: list[str], size: int) -> str:
 def check(name: str, prefix: str, body: list[str], suffix: str) -> None:
     read = READERS[name]
 
-    def seconds(size: int) -> float:
+    def measured(size: int) -> float:
         return seconds(read, prefix + filled(body, size) + suffix)
 
-    larger = seconds(4 * SIZE)
+    larger = measured(4 * SIZE)
     if larger > FLOOR:
-        assert larger <= 6 * max(seconds(SIZE), FLOOR / 6), (prefix, body, suffix)
+        assert larger <= 6 * max(measured(SIZE), FLOOR / 6), (prefix, body, suffix)
 
 
 @pytest.mark.parametrize("name", READERS)
