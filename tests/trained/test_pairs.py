@@ -155,7 +155,10 @@ def write_json(name, fields):
         (lambda f: (f / "pytorch_model.bin").write_bytes(pickle.dumps(Boom())), "pickle"),
         (lambda f: (f / "model.safetensors").unlink(), r"no model\.safetensors"),
         (write_json("config.json", {"auto_map": {"AutoModel": "x.Y"}}), "auto_map"),
-        (write_json("config.json", {"attn_implementation": "who/kernels"}), "refers to custom code"),
+        (
+            write_json("config.json", {"attn_implementation": "who/kernels"}),
+            "refers to custom code",
+        ),
         (
             write_json("config.json", {"text_config": {"_attn_implementation": "who/kernels"}}),
             "refers to custom code",

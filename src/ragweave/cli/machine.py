@@ -186,7 +186,9 @@ def _model(path: str) -> list[Finding]:
         )
     ]
     if facts.embedding_only:
-        found.append(Finding("model", "problem", "it is an embedding model and does not generate text"))
+        found.append(
+            Finding("model", "problem", "it is an embedding model and does not generate text")
+        )
     if facts.context is None:
         found.append(Finding("model", "note", "it states no context length"))
     else:

@@ -1,9 +1,8 @@
-"""The markers of a rewriter's reply, read into one stream whatever their form.
+"""The markers of a rewriter's reply, read into one stream of events whatever their form.
 
 Each reader returns events `(kind, value)`: `claim` and `question` open a record, `query` and
-`flag` belong to the record before them, `item` is an unlabelled item of a list.
-
-Does a rewriter's reply break off before its end, as token limits make it do?
+`flag` belong to the record before them, `item` is an unlabelled item of a list. `breaks_off` and
+`json_breaks_off` detect a reply that a token limit cut short.
 """
 
 from __future__ import annotations

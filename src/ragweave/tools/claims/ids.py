@@ -1,8 +1,7 @@
 """Reading the ids that a knowledge filter's reply names (BlendFilter, sentence filters).
 
-How ids are written in replies: labels, lists and ranges; a list's own numbers are no ids.
-
-Replies that name all ids, or all or none of them but for some.
+Ids are written with labels, as lists and as ranges; the numbers of a list's items are not ids.
+Some replies name all ids, or all or none with exceptions. `parse_ids` lists the rules in order.
 """
 
 from __future__ import annotations
@@ -252,8 +251,8 @@ def _copied(said: str, titles: Sequence[str]) -> list[int]:
 def _titled(said: str, titles: Sequence[str]) -> list[int]:
     """Return the ids of the titles that a reply names, one a line or a comma; [] for any other."""
     places: dict[str, list[int]] = {}
-    for at, title in enumerate(titles):
-        places.setdefault(normalize_answer(title), []).append(at)
+    for index, title in enumerate(titles):
+        places.setdefault(normalize_answer(title), []).append(index)
     found: set[int] = set()
     for line in filter(None, map(str.strip, said.splitlines())):
         names = [normalize_answer(_ITEM.sub("", one, count=1)) for one in (line, *line.split(","))]

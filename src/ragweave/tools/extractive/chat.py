@@ -1,8 +1,7 @@
 """The embedded default model: a LangChain chat model that quotes the passages it is given.
 
-Answers from passages: short, long, yes or no, or the best of given candidates.
-
-What the extractive model replies to each task.
+`Reader` finds answers in passages: short, long, yes or no, or the best of given candidates.
+`reply_to` is the model's reply to each task, and `ExtractiveChat` the chat model itself.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Which sentences of the passages bear on a question.
+"""Evidence in the passages: sentences that bear on a question, and the clauses that answer it.
 
-The part of a sentence that answers, where no short span does.
-
-Answers that stand in the gap of a question: the sentence says the same, with the answer in it.
-
-"Which measure suits dialogue?" is answered by the subject of "LEXICAL suits dialogue", "What does
-X blend?" by what follows the verb of "X blends …". English word order, no parser.
+Where no short span answers, a clause of a sentence does. Some answers fill the gap of a question
+whose words the sentence repeats: "Which measure suits dialogue?" is answered by the subject of
+"LEXICAL suits dialogue", "What does X blend?" by what follows the verb of "X blends …". English
+word order, no parser.
 """
 
 from __future__ import annotations

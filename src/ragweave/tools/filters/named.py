@@ -1,14 +1,12 @@
 """Context filters by name, for graphs and the command line.
 
-A filter is declared by one value, ours and other people's alike:
+A filter is declared by one value, whether ours or a package's:
 
     FILTER = FilterKind(name="first", summary="The first sentence of each passage.",
                         make=lambda settings: FirstSentence(settings.top))
 
-A package names it as an entry point of the group `ragweave.filters`; it is then what
-`filter="first"` asks for in `filco` and `adaptive`.
-
-From kept spans to filtered passages.
+A package names it as an entry point of the group `ragweave.filters`; `filter="first"` then selects
+it in `filco` and `adaptive`. `apply_spans` turns the spans that a filter keeps into passages.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""FILCO's filters over its three measures, and FULL, which keeps everything.
+"""FILCO's oracle filters: its three measures of how much a span helps, and FULL, which keeps all.
 
-The text forms in which FILCO's models read question, context and answer.
-
-Source: FILCO, released code: `question: …`, `context: …`, `answer: …`, a line each.
-
-FILCO's measures of how much a span helps: STRINC, LEXICAL and CXMI.
-
-Source: Wang et al., "Learning to Filter Context for Retrieval-Augmented Generation", section 2.2.
+The measures are STRINC, LEXICAL and CXMI (Wang et al., "Learning to Filter Context for
+Retrieval-Augmented Generation", section 2.2). FILCO's models read question, context and answer in
+the form of its released code: `question: …`, `context: …`, `answer: …`, one line each.
 """
 
 from __future__ import annotations
@@ -179,7 +175,7 @@ class StrincFilter:
         """
         if not answers:
             raise UsageError(
-                "the strinc filter needs answers: give them, or take lexical or llm without"
+                "the strinc filter needs answers: pass them, or use lexical or llm instead"
             )
         spans = spans_of(passages, self.granularity)
         return best((scored(s, strinc(s["text"], answers)) for s in spans), 0.0, self.top)
@@ -281,7 +277,7 @@ class CxmiFilter:
         """
         if not answers:
             raise UsageError(
-                "the cxmi filter needs an output to score: give the gold or a heuristic answer"
+                "the cxmi filter needs an output to score: pass a gold or a heuristic answer"
             )
         spans = spans_of(passages, self.granularity)
         lead = lead_of(self.scorer) if self.lead is None else self.lead

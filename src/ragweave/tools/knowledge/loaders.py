@@ -1,5 +1,6 @@
-"""Loading files: which loader reads which suffix, which files a path stands for, and the loaders
-of PDF, CSV and JSON-lines files. Those of text, Markdown and HTML are in `markup`.
+"""Loading files: the files under a path, the loader of each suffix, and those of PDF and rows.
+
+The loaders of text, Markdown and HTML are in `markup`.
 """
 
 from __future__ import annotations
