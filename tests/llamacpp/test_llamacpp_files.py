@@ -125,7 +125,10 @@ TEXTS = struct.pack("<IQQ1s", 8, 1, 1, b"a")
         (header(tensors=tensor(b"t", (32,), 0, 7), n_tensors=1), "impossible size or offset"),
         (header(tensors=tensor(b"t", (33,), 8), n_tensors=1), "does not fill its blocks"),
         (header(tensors=tensor(b"t", (1,) * 9, 0), n_tensors=1), "impossible tensor"),
-        (header(tensors=tensor(b"t", (32,), 4), n_tensors=1), "no longer supports its quantisation"),
+        (
+            header(tensors=tensor(b"t", (32,), 4), n_tensors=1),
+            "no longer supports its quantisation",
+        ),
         (header(tensors=tensor(b"t", (32,), 0), n_tensors=1), "incomplete, .* bytes are missing"),
         (header(tensors=tensor(b"t", (32,), 0, 1 << 60), n_tensors=1), "incomplete"),
     ],
@@ -190,7 +193,9 @@ def test_a_damaged_header_never_escapes_as_another_error(
         assert "\n" not in str(error)
 
 
-@pytest.mark.parametrize(("architecture", "said"), [("bert", "embedding model"), ("t5", "embedding model")])
+@pytest.mark.parametrize(
+    ("architecture", "said"), [("bert", "embedding model"), ("t5", "embedding model")]
+)
 def test_a_model_that_writes_no_text_is_refused(
     tmp_path: Path, architecture: str, said: str
 ) -> None:

@@ -60,7 +60,7 @@ def test_extractive() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("extractive:big", "takes settings behind"),
+        ("extractive:big", "takes settings after"),
         ("extractive?treshold=0.3", "has no setting 'treshold'"),
         ("extractive?threshold=2", "invalid settings"),
         ("extractive?similarity=telepathy", "invalid settings"),

@@ -25,7 +25,7 @@ _JSON_PART = re.compile(r'(?P<text>"(?:[^"\\]|\\.)*+)(?P<end>"?)|[\[\]{}]', re.D
 
 
 def breaks_off(reply: str) -> bool:
-    """Tell whether a reply ends inside a marker, a value, or a list that it opened.
+    """Return whether a reply ends inside a marker, a value, or a list that it opened.
 
     A value without its closer counts only where the reply closes its others: some models never
     write closers.
@@ -42,7 +42,7 @@ def breaks_off(reply: str) -> bool:
 
 
 def json_breaks_off(reply: str) -> bool:
-    """Tell whether the JSON in a reply ends before its last bracket is closed."""
+    """Return whether the JSON in a reply ends before its last bracket is closed."""
     depth = 0
     for part in _JSON_PART.finditer(reply):
         if part["text"]:
@@ -187,7 +187,7 @@ def _labelled(line: str, *, listed: bool) -> list[Event]:
 
 
 def _decoded(text: str) -> Iterator[Any]:
-    """Yield the JSON values that stand in a text, outermost first."""
+    """Yield the JSON values in a text, outermost first."""
     decoder = json.JSONDecoder()
     position, tries = 0, 0
     while tries < _JSON_TRIES and (start := re.compile(r"[\[{]").search(text, position)):

@@ -44,7 +44,7 @@ _ANNOTATED = re.compile(
 _FIRST = re.compile(rf"(?:[-*•+] )?(?:{LABEL})?[#(\[]?[0-9]", re.IGNORECASE)
 _JUDGED = re.compile(r"relevant|related|helpful|useful|\b(?:not|no|yes)\b", re.IGNORECASE)
 _MOST = 1000
-"""Ids of one range that are told apart."""
+"""Most ids of one range."""
 
 
 def id_lines(plain: str) -> list[str]:
@@ -67,7 +67,7 @@ def in_range(ids: Iterable[int], count: int) -> list[int]:
 
 
 def _bare_ids(line: str) -> str:
-    """Take off what stands behind the ids of a list: "0 (its title), 2 (its title)"."""
+    """Remove the text after each id of a list: "0 (its title), 2 (its title)"."""
     if not _FIRST.match(line):
         return line
     return _ANNOTATED.sub(lambda one: one.group() if _JUDGED.search(one[2]) else one[1], line)
@@ -130,7 +130,7 @@ def excepted(lines: list[str], count: int) -> list[int]:
 
 
 def says_all(lines: list[str]) -> bool:
-    """Tell whether a reply calls everything relevant, without a word against it."""
+    """Return whether a reply calls everything relevant, without a word against it."""
     if len([line for line in lines if line]) == 1 and any(map(_ALL_ALONE.fullmatch, lines)):
         return True
     return any(
@@ -176,7 +176,7 @@ _ITEM = re.compile(r"\s*(?:[-*•+]|[0-9]{1,3}[.)])\s+")
 
 
 class _Mention(NamedTuple):
-    """Ids that stand behind a word such as `knowledge`, and what is said of them."""
+    """Ids after a word such as `knowledge`, and whether they are called relevant."""
 
     ids: list[int]
     relevant: bool | None

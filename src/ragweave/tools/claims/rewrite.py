@@ -130,7 +130,7 @@ def _plain(record: _Record) -> tuple[str, bool, str]:
 
 
 def _lacks_query(records: Sequence[_Record]) -> bool:
-    """Tell whether the last record alone has no query and no word on whether it needs one."""
+    """Return whether the last record alone has no query and no word on whether it needs one."""
     complete = [bool(one.query) or one.need_search is not None for one in records]
     return len(complete) > 1 and not complete[-1] and all(complete[:-1])
 

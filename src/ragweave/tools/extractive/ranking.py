@@ -339,7 +339,7 @@ _SET = {"head:is": 1.5}
 
 
 class Pick(NamedTuple):
-    """A span, the sentence it stands in, and the ranker's probability for it."""
+    """A span, its sentence, and the ranker's probability for it."""
 
     text: str
     end: int

@@ -105,7 +105,7 @@ def _cut(passage: Document, spans: list[list[int]]) -> Document:
 
 @dataclass(frozen=True, kw_only=True)
 class FilterSettings:
-    """What a filter may be told; it leaves aside what it doesn't have."""
+    """The settings of a filter; each uses those that apply to it."""
 
     scorer: LogprobScorer | None = None
     """What scores outputs, where the run has one."""
@@ -175,7 +175,7 @@ FILTERS: Registry[FilterKind] = Registry(
 
 @dataclass(frozen=True)
 class RegisteredFilter:
-    """A filter of another package, made anew for each run's options."""
+    """A filter of another package, made again for each run's options."""
 
     kind: FilterKind
     settings: FilterSettings = field(default_factory=FilterSettings)

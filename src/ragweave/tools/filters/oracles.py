@@ -29,7 +29,7 @@ def claim_of(question: str) -> str:
 
 
 def only_verdicts(answers: Iterable[str]) -> bool:
-    """Tell whether gold answers are verdicts alone, which no sentence can be searched for."""
+    """Return whether gold answers are verdicts alone, which no sentence can be searched for."""
     plain = [answer.strip().lower() for answer in answers]
     return bool(plain) and all(answer in _VERDICTS for answer in plain)
 
@@ -288,7 +288,7 @@ class CxmiFilter:
 def lead_of(scorer: LogprobScorer) -> str:
     """Return the text between question and output that a scorer wants.
 
-    A causal model goes on with the text and must be told that the answer begins; a
+    A causal model continues the text and needs a lead-in to the answer; a
     sequence-to-sequence model writes it apart, without any (the released code's form). Scorers
     say which they are by `causal`; one that has no such attribute gets the released form.
     """

@@ -137,12 +137,12 @@ class Token:
     """In [0, 1]."""
 
     def touches(self, start: int, end: int) -> bool:
-        """Say whether the token has a part in the characters from `start` up to `end`."""
+        """Return whether the token has a part in the characters from `start` up to `end`."""
         return self.start < end and (self.end > start or self.start == self.end >= start)
 
 
 def gives_logprobs(model: ChatModel) -> bool:
-    """Say whether `model` can report log-probabilities with a call's setting `logprobs=True`.
+    """Return whether `model` can report log-probabilities with a call's setting `logprobs=True`.
 
     True for a chat model with a setting of that name (`ChatOpenAI`, `LlamaCppChat`), for one that
     has it bound, and for one that says so by an attribute `gives_logprobs`.

@@ -83,7 +83,7 @@ def part_spec(text: str) -> PartSpec | None:
 
 
 def is_part_spec(text: object) -> bool:
-    """Tell whether `text` names a part's folder, finished or not."""
+    """Return whether `text` names a part's folder, finished or not."""
     return isinstance(text, str) and part_spec(text) is not None
 
 
@@ -106,7 +106,7 @@ def existing(folder: Path) -> Path:
 
 
 def _is_model(head: str) -> bool:
-    """Tell whether a name is a model provider's, even where a folder is called so."""
+    """Return whether a name is a model provider's, even where a folder is called so."""
     return head in MODELS and f"{head}:" != PREFIX
 
 

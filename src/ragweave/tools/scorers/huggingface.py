@@ -119,9 +119,9 @@ def encode(
 
     Args:
         tokenizer: A transformers tokenizer.
-        prompt: What stands before; it gets the tokenizer's own special tokens.
+        prompt: The text before it; it gets the tokenizer's own special tokens.
         continuation: What is scored; it gets none but, with `end_token`, the end token.
-        causal: Whether both stand in one sequence.
+        causal: Whether both form one sequence.
         start: The decoder's start token (encoder-decoder models).
         end_token: Whether to score the end-of-sequence token too.
         limit: Longest sequence in tokens; the prompt loses its beginning to fit.

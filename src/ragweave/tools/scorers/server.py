@@ -59,7 +59,7 @@ class ServerScorer:
 
         Raises:
             MissingExtraError: The openai package is not installed.
-            ModelError: The server refuses the request or gives no log-probabilities of its input.
+            ModelError: The server rejects the request or returns no log-probabilities of its input.
             UsageError: A prompt is empty: a server gives a text's first token no probability.
         """
         wanted = [i for i, (_, continuation) in enumerate(pairs) if continuation]

@@ -97,7 +97,7 @@ def _parsed(spec: str) -> _Spec:
     head, _, query = spec.strip().partition("?")
     kind, _, name = head.partition(":")
     if kind not in ("hf", "llamacpp", *_SERVER) or not name:
-        raise UsageError(f"unknown scorer {head!r}: use {KINDS}")  # a key may stand behind "?"
+        raise UsageError(f"unknown scorer {head!r}: use {KINDS}")  # a key may follow "?"
     return _Spec(kind, name, query)
 
 

@@ -178,7 +178,7 @@ _POLAR = re.compile(
 
 
 def is_echo(said: str, parts: PromptParts = NO_PARTS) -> bool:
-    """Tell whether an answer, a query or a claim is an echo of the prompt; see `echo_of`."""
+    """Return whether an answer, a query or a claim is an echo of the prompt; see `echo_of`."""
     return bool(echo_of(said, parts))
 
 
