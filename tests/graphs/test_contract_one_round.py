@@ -7,7 +7,6 @@ from ragweave.testing import MethodTests, ModelCall, OptionCase, Setting
 RETRIEVING = Setting(options={"retrieve": True})
 SHOWN = [Setting(options={"retrieve": True, "shots": 1})]
 RETRIEVAL = {"k": OptionCase(2, RETRIEVING), "order": OptionCase("reversed", RETRIEVING)}
-SHOWN = RETRIEVING.with_options(shots=1)
 REASONED = {"constrain": "what reasons first is held to no form"}
 REASONING = "The card on the bridge names her. So the answer is Ada Brenner."
 
@@ -22,7 +21,6 @@ class TestDirect(MethodTests):
     method = "direct"
     more_settings = SHOWN
     option_cases = RETRIEVAL
-    more_settings = [SHOWN]
     replies = ["Ada Brenner"]
 
 
@@ -31,7 +29,6 @@ class TestCot(MethodTests):
     more_settings = SHOWN
     option_cases = RETRIEVAL
     idle_options = REASONED
-    more_settings = [SHOWN]
     replies = [REASONING]
 
 

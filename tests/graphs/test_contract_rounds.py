@@ -9,9 +9,6 @@ from ragweave.testing import MethodTests, ModelCall, OptionCase, Setting, unsure
 FREE_TEXT = {"constrain": "replies are free text, which no grammar holds"}
 
 
-<<<<<<< HEAD
-CHAIN = {**FREE_TEXT, "wording": "the last reply of a chain has a form of its own"}
-=======
 def in_the_fallback(setting: Setting, echoing: Setting) -> dict[str, OptionCase]:
     """Return the options that show where Concat answers for a chain without an end."""
     return {
@@ -20,7 +17,6 @@ def in_the_fallback(setting: Setting, echoing: Setting) -> dict[str, OptionCase]
         "second_look": OptionCase(False, setting),
         "ask_again": OptionCase(False, echoing),
     }
->>>>>>> behave
 
 
 class TestIterRetgen(MethodTests):
@@ -34,7 +30,7 @@ class TestIterRetgen(MethodTests):
 
 class TestSelfAsk(MethodTests):
     method = "self_ask"
-    idle_options = CHAIN
+    idle_options = FREE_TEXT
     cut_short = Setting(options={"rounds": 1})
     asking = {
         "self_ask": "Follow up: Whose work is the bridge at Alden?",
@@ -60,7 +56,7 @@ class TestSelfAsk(MethodTests):
 
 class TestReact(MethodTests):
     method = "react"
-    idle_options = CHAIN
+    idle_options = FREE_TEXT
     cut_short = Setting(options={"max_steps": 2})
     searching = {"react": "Action 1: Search[the bridge at Alden]", "concat": "Ada Brenner"}
     option_cases = in_the_fallback(
@@ -80,16 +76,11 @@ class TestReact(MethodTests):
 
 class TestFlare(MethodTests):
     method = "flare"
-<<<<<<< HEAD
-    idle_options = CHAIN
-=======
     idle_options = {
         **FREE_TEXT,
         "ask_again": "what is written is looked up, not asked again",
         "wording": "its prompts ask for sentences",
-        "top_p": "the text is written as the model is set",
     }
->>>>>>> behave
     cut_short = Setting(options={"rounds": 1})
 
     def reply(self, call: ModelCall) -> AIMessage | str:

@@ -63,7 +63,7 @@ def test_query_and_document_dimensions_must_agree() -> None:
         def embed_query(self, text: str) -> list[float]:
             return [1.0, 2.0]
 
-    with pytest.raises(UsageError, match="2 dimensions for a query and 512 for a document"):
+    with pytest.raises(UsageError, match="2 dimensions for a query but 512 for a document"):
         TrainingIndex(ROWS, Uneven()).nearest("?", 1)
 
 

@@ -142,7 +142,7 @@ def sync_file(path: Path) -> None:
     """Bring a file's content to the disk.
 
     Raises:
-        OSError: The disk refuses.
+        OSError: The disk cannot be written.
     """
     with path.open("rb+" if os.name == "nt" else "rb") as stream:  # Windows syncs what it may write
         _sync(stream.fileno())
@@ -152,7 +152,7 @@ def sync_folder(folder: Path) -> None:
     """Bring the names in a folder to the disk; Windows has no such call and needs none.
 
     Raises:
-        OSError: The disk refuses.
+        OSError: The disk cannot be written.
     """
     if os.name == "nt":
         return
@@ -167,7 +167,7 @@ def sync_tree(folder: Path) -> None:
     """Bring a folder, its folders and their files to the disk.
 
     Raises:
-        OSError: The disk refuses.
+        OSError: The disk cannot be written.
     """
     for one in folder.iterdir():
         if one.is_dir():

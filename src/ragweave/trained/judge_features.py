@@ -283,7 +283,7 @@ RARITY_NAMES = tuple(f"rarity.{part}.{measure}" for part in _PARTS for measure i
 """Names of `rarity`: mean and greatest log-rank of the words, and pieces a word."""
 
 _FIRST_WORD = 1996
-"""The id of "the" in BERT's uncased vocabulary; marks and letters stand before it."""
+"""The id of "the" in BERT's uncased vocabulary; marks and letters precede it."""
 _NO_WORD = 8.0
 """Log-rank that stands for no word at all: that of a word in the middle."""
 

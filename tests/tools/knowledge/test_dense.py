@@ -122,9 +122,9 @@ def test_model_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     pytest.importorskip("sentence_transformers", reason="needs ragweave[chroma]")
     monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
     missing = {
-        "nobody/no-model": "No embedding model 'nobody/no-model': no such folder here, and the hub",
+        "nobody/no-model": "no embedding model 'nobody/no-model': no such folder here, and the hub",
         "no-model": "the hub cannot be reached; give the path",
-        str(tmp_path / "none"): "No folder",
+        str(tmp_path / "none"): "no folder",
     }
     path = tmp_path / "kb"
     for spec, message in missing.items():
@@ -143,7 +143,7 @@ def test_after_a_failed_first_write_settings_may_change(tmp_path: Path) -> None:
     wrong = Settings(embedding=str(folder), size=50)
     with (
         KnowledgeBase.create(path, settings=wrong) as kb,
-        pytest.raises(KnowledgeBaseError, match="No embedding model can be read from"),
+        pytest.raises(KnowledgeBaseError, match="no embedding model can be read from"),
     ):
         kb.add([Document("salt is white")])
     model = BagEmbeddings()

@@ -60,10 +60,10 @@ def test_extractive() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("extractive:big", "takes settings behind"),
+        ("extractive:big", "takes settings after"),
         ("extractive?treshold=0.3", "has no setting 'treshold'"),
-        ("extractive?threshold=2", "settings not understood"),
-        ("extractive?similarity=telepathy", "settings not understood"),
+        ("extractive?threshold=2", "invalid settings"),
+        ("extractive?similarity=telepathy", "invalid settings"),
     ],
 )
 def test_bad_extractive(spec: str, words: str) -> None:
@@ -113,10 +113,10 @@ def test_the_key_is_sent_as_written() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("openai:", "name the model"),
-        ("openai", "name the model"),
-        ("openai:m?api_key=sk-very-secret&temperature=hot", "settings not understood"),
-        ("openai:m?api_key=sk-very-secret&n=0", "settings not understood"),
+        ("openai:", "the model's name is missing"),
+        ("openai", "the model's name is missing"),
+        ("openai:m?api_key=sk-very-secret&temperature=hot", "invalid settings"),
+        ("openai:m?api_key=sk-very-secret&n=0", "invalid settings"),
         ("openai:m?api_key=sk-very-secret&temprature=0.5", "temprature"),
     ],
 )

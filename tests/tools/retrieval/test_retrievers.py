@@ -219,7 +219,7 @@ def test_reranker_that_is_none() -> None:
     base = Bm25Retriever.from_documents(CITIES)
     with pytest.raises(UsageError, match="predict"):
         RerankRetriever.over(base, 7)  # type: ignore[arg-type]
-    with pytest.raises(KnowledgeBaseError, match="No folder"):
+    with pytest.raises(KnowledgeBaseError, match="no folder"):
         RerankRetriever.over(base, "/nowhere/reranker").invoke("France")
 
 
@@ -229,15 +229,15 @@ def test_a_model_that_nobody_has_is_one_line_and_no_server_fault(
     hub = pytest.importorskip("huggingface_hub.constants", reason="needs ragweave[chroma]")
     monkeypatch.setattr(hub, "HF_HUB_OFFLINE", True)
     reranked = RerankRetriever.over(Bm25Retriever.from_documents(CITIES), "nobody/none")
-    with pytest.raises(KnowledgeBaseError, match=r"^No reranker 'nobody/none': no such") as caught:
+    with pytest.raises(KnowledgeBaseError, match=r"^no reranker 'nobody/none': no such") as caught:
         reranked.invoke("France")
     assert "the hub cannot be reached" in str(caught.value)
     # A broken connection in the chain would be retried as a model server's passing fault.
     assert caught.value.__cause__ is caught.value.__context__ is None
     for spec in ("nobody/none", "none"):
-        with pytest.raises(KnowledgeBaseError, match=f"^No embedding model '{spec}': .* cannot be"):
+        with pytest.raises(KnowledgeBaseError, match=f"^no embedding model '{spec}': .* cannot be"):
             check_embedding_model(spec)
-    with pytest.raises(KnowledgeBaseError, match=r"^No embedding model 'no name!/at all'"):
+    with pytest.raises(KnowledgeBaseError, match=r"^no embedding model 'no name!/at all'"):
         check_embedding_model("no name!/at all")
 
 

@@ -94,7 +94,7 @@ def test_nothing_to_score_asks_nothing():
 
 def test_a_refusal_is_one_clear_line():
     scorer, _ = make(status=400)
-    with pytest.raises(ModelError, match=r"refuses to score with m: .*no echo here"):
+    with pytest.raises(ModelError, match=r"rejected the scoring request for m: .*no echo here"):
         scorer.score([("a", " b")])
 
 

@@ -42,7 +42,7 @@ def test_what_is_no_scorer_is_told_without_its_key(spec: str) -> None:
 
 def test_a_setting_that_nobody_knows(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}", "utf-8")
-    with pytest.raises(UsageError, match="settings not understood"):
+    with pytest.raises(UsageError, match="invalid settings"):
         scorer_of_spec(f"hf:{tmp_path}?colour=red")
 
 

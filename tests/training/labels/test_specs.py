@@ -43,7 +43,7 @@ def test_scorers_by_spec(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="unknown scorer") as told:
             scorer_of_spec(spec)
         assert "sk-1" not in str(told.value)
-    with pytest.raises(UsageError, match="settings not understood"):
+    with pytest.raises(UsageError, match="invalid settings"):
         scorer_of_spec(f"hf:{tmp_path}?colour=red")
 
 

@@ -1,9 +1,8 @@
-"""The markers of a rewriter's reply, read into one stream whatever their form.
+"""The markers of a rewriter's reply, read into one stream of events whatever their form.
 
 Each reader returns events `(kind, value)`: `claim` and `question` open a record, `query` and
-`flag` belong to the record before them, `item` is an unlabelled item of a list.
-
-Does a rewriter's reply break off before its end, as token limits make it do?
+`flag` belong to the record before them, `item` is an unlabelled item of a list. `breaks_off` and
+`json_breaks_off` detect a reply that a token limit cut short.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _JSON_PART = re.compile(r'(?P<text>"(?:[^"\\]|\\.)*+)(?P<end>"?)|[\[\]{}]', re.D
 
 
 def breaks_off(reply: str) -> bool:
-    """Tell whether a reply ends inside a marker, a value, or a list that it opened.
+    """Return whether a reply ends inside a marker, a value, or a list that it opened.
 
     A value without its closer counts only where the reply closes its others: some models never
     write closers.
@@ -43,7 +42,7 @@ def breaks_off(reply: str) -> bool:
 
 
 def json_breaks_off(reply: str) -> bool:
-    """Tell whether the JSON in a reply ends before its last bracket is closed."""
+    """Return whether the JSON in a reply ends before its last bracket is closed."""
     depth = 0
     for part in _JSON_PART.finditer(reply):
         if part["text"]:
@@ -188,7 +187,7 @@ def _labelled(line: str, *, listed: bool) -> list[Event]:
 
 
 def _decoded(text: str) -> Iterator[Any]:
-    """Yield the JSON values that stand in a text, outermost first."""
+    """Yield the JSON values in a text, outermost first."""
     decoder = json.JSONDecoder()
     position, tries = 0, 0
     while tries < _JSON_TRIES and (start := re.compile(r"[\[{]").search(text, position)):

@@ -1,8 +1,7 @@
 """Reading the ids that a knowledge filter's reply names (BlendFilter, sentence filters).
 
-How ids are written in replies: labels, lists and ranges; a list's own numbers are no ids.
-
-Replies that name all ids, or all or none of them but for some.
+Ids are written with labels, as lists and as ranges; the numbers of a list's items are not ids.
+Some replies name all ids, or all or none with exceptions. `parse_ids` lists the rules in order.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _ANNOTATED = re.compile(
 _FIRST = re.compile(rf"(?:[-*•+] )?(?:{LABEL})?[#(\[]?[0-9]", re.IGNORECASE)
 _JUDGED = re.compile(r"relevant|related|helpful|useful|\b(?:not|no|yes)\b", re.IGNORECASE)
 _MOST = 1000
-"""Ids of one range that are told apart."""
+"""Most ids of one range."""
 
 
 def id_lines(plain: str) -> list[str]:
@@ -68,7 +67,7 @@ def in_range(ids: Iterable[int], count: int) -> list[int]:
 
 
 def _bare_ids(line: str) -> str:
-    """Take off what stands behind the ids of a list: "0 (its title), 2 (its title)"."""
+    """Remove the text after each id of a list: "0 (its title), 2 (its title)"."""
     if not _FIRST.match(line):
         return line
     return _ANNOTATED.sub(lambda one: one.group() if _JUDGED.search(one[2]) else one[1], line)
@@ -131,7 +130,7 @@ def excepted(lines: list[str], count: int) -> list[int]:
 
 
 def says_all(lines: list[str]) -> bool:
-    """Tell whether a reply calls everything relevant, without a word against it."""
+    """Return whether a reply calls everything relevant, without a word against it."""
     if len([line for line in lines if line]) == 1 and any(map(_ALL_ALONE.fullmatch, lines)):
         return True
     return any(
@@ -177,7 +176,7 @@ _ITEM = re.compile(r"\s*(?:[-*•+]|[0-9]{1,3}[.)])\s+")
 
 
 class _Mention(NamedTuple):
-    """Ids that stand behind a word such as `knowledge`, and what is said of them."""
+    """Ids after a word such as `knowledge`, and whether they are called relevant."""
 
     ids: list[int]
     relevant: bool | None
@@ -252,8 +251,8 @@ def _copied(said: str, titles: Sequence[str]) -> list[int]:
 def _titled(said: str, titles: Sequence[str]) -> list[int]:
     """Return the ids of the titles that a reply names, one a line or a comma; [] for any other."""
     places: dict[str, list[int]] = {}
-    for at, title in enumerate(titles):
-        places.setdefault(normalize_answer(title), []).append(at)
+    for index, title in enumerate(titles):
+        places.setdefault(normalize_answer(title), []).append(index)
     found: set[int] = set()
     for line in filter(None, map(str.strip, said.splitlines())):
         names = [normalize_answer(_ITEM.sub("", one, count=1)) for one in (line, *line.split(","))]

@@ -1,6 +1,7 @@
-"""Reading a retrieval-necessity judge's reply (SlimPLM section 3.2).
+"""A retrieval-necessity judge's replies and training labels (SlimPLM section 3.2).
 
-Labels for a retrieval-necessity judge: is a draft answer good enough? (SlimPLM section 3.2).
+`parse_judgement` reads a verdict; `known_label` labels a draft answer by its match with the gold
+answers.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def known_label(draft: str, gold: Gold, theta: float = 0.5) -> bool:
         theta: θ; 0.5 reproduces the authors' labels.
 
     Raises:
-        UsageError: `theta` is no number in [0, 1], or `gold` as in `match_ratio`.
+        UsageError: `theta` is not a number in [0, 1], or `gold` as in `match_ratio`.
     """
     check_theta(theta)
     return match_ratio(draft, gold) > theta

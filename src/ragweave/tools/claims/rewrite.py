@@ -1,6 +1,6 @@
 """Reading a query rewriter's reply (SlimPLM section 3.3 and Table 8).
 
-What a rewriter's reply says: questions and claims, each with a search query.
+A reply consists of questions and claims, each with a search query.
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ class _Record(NamedTuple):
 
 
 def parse_rewrite(text: str, question: str = "", examples: Collection[str] = ()) -> Rewrite:
-    """Read a rewriter's reply; nothing that does not stand in it is returned.
+    """Read a rewriter's reply; only text that is in it is returned.
 
     It takes the paper's `<Claim> … <Query> …`, the released models' `<Question(…)>
     <NeedSearch(…)> <Query(…)>` and `<Claim(…)> …`, JSON, labelled lines and plain lists (an item
     is a claim, or a question where it ends in "?"). Left out: duplicates, a claim equal to the
-    question, a question whose text and query both equal it, placeholders of the format, what the prompt's
-    example says, and records beyond `MAX_RECORDS`; long texts are cut (see `values`). A record without a query has
-    its own text for one, unless it is flagged as needing no search. What was cut, left out, or
-    lost at the reply's end is counted (`cut`, `dropped`, `truncated`).
+    question, a question whose text and query both equal it, placeholders of the format, copies of
+    the prompt's example, and records beyond `MAX_RECORDS`; long texts are cut (see `values`). A
+    record without a query is its own query, unless it is flagged as needing no search. What was
+    cut, left out, or lost at the reply's end is counted (`cut`, `dropped`, `truncated`).
 
     Args:
         text: The reply, of any length and shape.
@@ -130,7 +130,7 @@ def _plain(record: _Record) -> tuple[str, bool, str]:
 
 
 def _lacks_query(records: Sequence[_Record]) -> bool:
-    """Tell whether the last record alone has no query and no word on whether it needs one."""
+    """Return whether the last record alone has no query and no word on whether it needs one."""
     complete = [bool(one.query) or one.need_search is not None for one in records]
     return len(complete) > 1 and not complete[-1] and all(complete[:-1])
 

@@ -33,7 +33,7 @@ def reply_text(text: str) -> str:
 def clean(value: str) -> tuple[str, bool]:
     """Return a value without markup at its ends, white space folded; and whether it was cut.
 
-    Empty for what is no text of its own: a placeholder of the prompt's format (`claim 1`),
+    Empty for a text without content: a placeholder of the prompt's format (`claim 1`),
     `none`, or marks without a letter or digit.
     """
     folded = " ".join(_TAGS.sub(" ", value.replace("**", " ")).split())

@@ -1,4 +1,4 @@
-"""Pictures of graphs, drawn here: SVG text, no JavaScript, no font, no network."""
+"""Diagrams of graphs as SVG text, without JavaScript, fonts or network."""
 
 from ragweave.tools.drawing.layout import Layout, Line, Shape, Taken, lay_out, shape_of
 from ragweave.tools.drawing.svg import draw_svg

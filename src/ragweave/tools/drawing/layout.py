@@ -1,8 +1,7 @@
-"""Where everything stands: rows from `layers`, then places within the rows.
+"""The layout of a graph's diagram: the row of each node, its order there, and its position.
 
-What is drawn: the nodes and edges of a graph, and which of them a run took.
-
-Layers of a drawing: which row each node stands on, and in which order.
+A `Shape` is a graph's nodes and edges, `Taken` those that a run took. Nodes are put into layers,
+then into positions within the rows.
 
 Source: Sugiyama, Tagawa and Toda 1981 (Methods for Visual Understanding of Hierarchical System
 Structures): break cycles, take longest paths as rows, pad long edges, sort rows by barycentre.

@@ -1,8 +1,7 @@
 """The embedded default model: a LangChain chat model that quotes the passages it is given.
 
-Answers from passages: short, long, yes or no, or the best of given candidates.
-
-What the extractive model replies to each task.
+`Reader` finds answers in passages: short, long, yes or no, or the best of given candidates.
+`reply` is the model's reply to each task, and `ExtractiveChat` the chat model itself.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ def yes_no(question: Question, best: Evidence) -> str:
 
 
 def supported(candidates: Sequence[str], found: Sequence[Evidence]) -> str:
-    """Return the candidate that stands in the best-supported sentence, or "" for none.
+    """Return the candidate found in the best-supported sentence, or "" for none.
 
     Ties, as between candidates of one sentence, go to the earlier candidate.
     """
@@ -227,9 +226,9 @@ _PIECE = re.compile(r"\s*\S+|\s+")
 
 
 class ExtractiveChat(BaseChatModel):
-    """Answers with what stands in the passages, and says Unknown otherwise.
+    """Answers with text from the passages, and says Unknown otherwise.
 
-    It is no language model: it writes no word of its own beyond fixed phrases, knows nothing that
+    It is not a language model: it writes nothing of its own beyond fixed phrases, knows nothing that
     the passages don't say, and follows no instruction. It finds the best-supported sentence by
     word overlap (and MiniLM's cosine, where installed) and in it the span that fits the question,
     with a linear ranker. It reads a prompt's structured inputs (`ragweave.tools.models.tasks`), never

@@ -1,11 +1,9 @@
-"""Which sentences of the passages bear on a question.
+"""Evidence in the passages: sentences that bear on a question, and the clauses that answer it.
 
-The part of a sentence that answers, where no short span does.
-
-Answers that stand in the gap of a question: the sentence says the same, with the answer in it.
-
-"Which measure suits dialogue?" is answered by the subject of "LEXICAL suits dialogue", "What does
-X blend?" by what follows the verb of "X blends …". English word order, no parser.
+Where no short span answers, a clause of a sentence does. Some answers fill the gap of a question
+whose words the sentence repeats: "Which measure suits dialogue?" is answered by the subject of
+"LEXICAL suits dialogue", "What does X blend?" by what follows the verb of "X blends …". English
+word order, no parser.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from ragweave.tools.models.tasks import TaskPassage
 from ragweave.tools.text.sentences import split_sentences
 
 _TITLE = 0.8
-"""Weight of a question word that stands in the passage's title only."""
+"""Weight of a question word that occurs only in the passage's title."""
 _LONGEST_PIECE = 600
 """Most characters of a sentence that are read as one: spans are compared with each other."""
 _AROUND = 0.35
@@ -212,7 +210,7 @@ def aligned(question: Question, found: Sequence[Evidence]) -> str:
 
 
 def _object(asked: re.Match[str], evidence: Evidence) -> str:
-    """Return what follows the verb where the question's subject stands before it."""
+    """Return what follows the verb where the question's subject precedes it."""
     subject, verb = set(terms(asked[1])), stem(asked[2])
     text = evidence.text
     for word in tokens(text):
@@ -254,7 +252,7 @@ def _predicates(question: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _follows(after: Sequence[Token], wanted: Sequence[str]) -> bool:
-    """Say whether the wanted stems follow in order, with little between them."""
+    """Return whether the wanted stems follow in order, with little between them."""
     content = [stem(word.text) for word in after if word.is_word and not word.is_stop]
     window = iter(content[: len(wanted) + _SLACK])
     return all(any(have == one for have in window) for one in wanted)

@@ -42,7 +42,7 @@ def cosines(query: str, texts: list[str]) -> list[float]:
 
 
 def _vectors(texts: list[str]) -> list[NDArray[np.float32]]:
-    """Return unit vectors (384) of `texts`, from the cache where they stand in it."""
+    """Return unit vectors (384) of `texts`, from the cache where possible."""
     known = {text: _CACHE[text] for text in texts if text in _CACHE}
     new = [text for text in dict.fromkeys(texts) if text not in known]
     if new:

@@ -1,7 +1,4 @@
-"""What kind of answer an English question asks for.
-
-Words of English sentences for the extractive model: tokens, stems, stop words.
-"""
+"""English questions: the kind of answer they ask for, and their words (tokens, stems, stop words)."""
 
 from __future__ import annotations
 

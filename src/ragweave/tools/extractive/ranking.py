@@ -1,11 +1,7 @@
-"""The best span of the best sentences, by a linear ranker.
+"""The best answer span of the best sentences, by a linear ranker: its features and its weights.
 
-What speaks for a span as the answer: the features of the span ranker.
-
-Weights of the span ranker.
-
-Fitted by maximal likelihood (a softmax over the spans of a question) on the tuning half of
-NQ-open; `python benchmarks/extractive_nq.py --fit` prints them anew.
+The weights were fitted by maximum likelihood (a softmax over the spans of a question) on the
+tuning half of NQ-open; `python benchmarks/extractive_nq.py --fit` fits and prints them again.
 """
 
 from __future__ import annotations
@@ -343,7 +339,7 @@ _SET = {"head:is": 1.5}
 
 
 class Pick(NamedTuple):
-    """A span, the sentence it stands in, and the ranker's probability for it."""
+    """A span, its sentence, and the ranker's probability for it."""
 
     text: str
     end: int

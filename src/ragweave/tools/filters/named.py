@@ -1,14 +1,12 @@
 """Context filters by name, for graphs and the command line.
 
-A filter is declared by one value, ours and other people's alike:
+A filter is declared by one value, whether ours or a package's:
 
     FILTER = FilterKind(name="first", summary="The first sentence of each passage.",
                         make=lambda settings: FirstSentence(settings.top))
 
-A package names it as an entry point of the group `ragweave.filters`; it is then what
-`filter="first"` asks for in `filco` and `adaptive`.
-
-From kept spans to filtered passages.
+A package names it as an entry point of the group `ragweave.filters`; `filter="first"` then selects
+it in `filco` and `adaptive`. `apply_spans` turns the spans that a filter keeps into passages.
 """
 
 from __future__ import annotations
@@ -107,7 +105,7 @@ def _cut(passage: Document, spans: list[list[int]]) -> Document:
 
 @dataclass(frozen=True, kw_only=True)
 class FilterSettings:
-    """What a filter may be told; it leaves aside what it doesn't have."""
+    """The settings of a filter; each uses those that apply to it."""
 
     scorer: LogprobScorer | None = None
     """What scores outputs, where the run has one."""
@@ -177,7 +175,7 @@ FILTERS: Registry[FilterKind] = Registry(
 
 @dataclass(frozen=True)
 class RegisteredFilter:
-    """A filter of another package, made anew for each run's options."""
+    """A filter of another package, made again for each run's options."""
 
     kind: FilterKind
     settings: FilterSettings = field(default_factory=FilterSettings)

@@ -1,12 +1,8 @@
-"""FILCO's filters over its three measures, and FULL, which keeps everything.
+"""FILCO's oracle filters: its three measures of how much a span helps, and FULL, which keeps all.
 
-The text forms in which FILCO's models read question, context and answer.
-
-Source: FILCO, released code: `question: …`, `context: …`, `answer: …`, a line each.
-
-FILCO's measures of how much a span helps: STRINC, LEXICAL and CXMI.
-
-Source: Wang et al., "Learning to Filter Context for Retrieval-Augmented Generation", section 2.2.
+The measures are STRINC, LEXICAL and CXMI (Wang et al., "Learning to Filter Context for
+Retrieval-Augmented Generation", section 2.2). FILCO's models read question, context and answer in
+the form of its released code: `question: …`, `context: …`, `answer: …`, one line each.
 """
 
 from __future__ import annotations
@@ -33,7 +29,7 @@ def claim_of(question: str) -> str:
 
 
 def only_verdicts(answers: Iterable[str]) -> bool:
-    """Tell whether gold answers are verdicts alone, which no sentence can be searched for."""
+    """Return whether gold answers are verdicts alone, which no sentence can be searched for."""
     plain = [answer.strip().lower() for answer in answers]
     return bool(plain) and all(answer in _VERDICTS for answer in plain)
 
@@ -179,7 +175,7 @@ class StrincFilter:
         """
         if not answers:
             raise UsageError(
-                "the strinc filter needs answers: give them, or take lexical or llm without"
+                "the strinc filter needs answers: pass them, or use lexical or llm instead"
             )
         spans = spans_of(passages, self.granularity)
         return best((scored(s, strinc(s["text"], answers)) for s in spans), 0.0, self.top)
@@ -281,7 +277,7 @@ class CxmiFilter:
         """
         if not answers:
             raise UsageError(
-                "the cxmi filter needs an output to score: give the gold or a heuristic answer"
+                "the cxmi filter needs an output to score: pass a gold or a heuristic answer"
             )
         spans = spans_of(passages, self.granularity)
         lead = lead_of(self.scorer) if self.lead is None else self.lead
@@ -292,7 +288,7 @@ class CxmiFilter:
 def lead_of(scorer: LogprobScorer) -> str:
     """Return the text between question and output that a scorer wants.
 
-    A causal model goes on with the text and must be told that the answer begins; a
+    A causal model continues the text and needs a lead-in to the answer; a
     sequence-to-sequence model writes it apart, without any (the released code's form). Scorers
     say which they are by `causal`; one that has no such attribute gets the released form.
     """

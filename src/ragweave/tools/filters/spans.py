@@ -1,7 +1,4 @@
-"""Spans: pieces of passages that a context filter scores, keeps and cites.
-
-What a context filter is: passages in, kept spans out.
-"""
+"""Spans, the pieces of passages that a context filter scores and keeps, and the filter protocol."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Loading files: which loader reads which suffix, and which files a path stands for.
+"""Loading files: the files under a path, the loader of each suffix, and those of PDF and rows.
 
-The loaders of PDF, CSV and JSON-lines files are here; those of text, Markdown and HTML are in `markup`.
+The loaders of text, Markdown and HTML are in `markup`.
 """
 
 from __future__ import annotations

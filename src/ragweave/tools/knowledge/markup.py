@@ -85,7 +85,7 @@ class _Scan:
             yield Piece("end", tag)
 
     def _tag_end(self, at: int) -> int:
-        """Return where the tag that stands before `at` ends: at a `>` outside quotes."""
+        """Return where the tag before `at` ends: at a `>` outside quotes."""
         start, page = at, self._page
         while self._unended < _UNENDED:
             found = _IN_TAG.search(page, at)
@@ -184,7 +184,7 @@ class _Page:
         {"start": self._start, "end": self._end, "text": self._data}[piece.kind](piece.text)
 
     def _start(self, tag: str) -> None:
-        """Open an element; what may not stand in the head ends it, as its end tag is optional."""
+        """Open an element; an element not allowed in the head closes it (its end tag is optional)."""
         if self._count["head"] and tag not in _IN_HEAD:
             self._end("head")
         self._edge(tag)

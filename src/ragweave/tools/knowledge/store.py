@@ -147,7 +147,7 @@ class Store:
         return [one[1:] for one in sorted(found, key=lambda one: one[0])]
 
     def _connect(self) -> sqlite3.Connection:
-        # Without the right to write there is no shared memory file for WAL: read as it stands.
+        # Without the right to write there is no shared memory file for WAL: read the file as it is.
         mode = "mode=ro" if os.access(self.path.parent, os.W_OK) else "mode=ro&immutable=1"
         address = f"{self.path.absolute().as_uri()}?{mode}"
         return sqlite3.connect(address, uri=True, timeout=30, check_same_thread=False)

@@ -1,4 +1,4 @@
-"""Which faults of a model server pass by themselves, and which are the caller's to mend."""
+"""Which errors of a model server are transient, and which the caller must fix."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from ragweave.errors import RagweaveError
 
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
-"""HTTP statuses below 500 that a later try may not meet again."""
+"""HTTP statuses below 500 after which a retry may succeed."""
 
 _TRANSIENT_NAMES = frozenset({"TransportError", "APIConnectionError", "APITimeoutError"})
 
 
 def is_transient(error: BaseException) -> bool:
-    """Say whether a call that failed with `error` is worth another try.
+    """Return whether a call that failed with `error` is worth retrying.
 
     Transient: HTTP 408, 409, 425, 429 and 5xx, timeouts, and dropped or refused connections, of
-    any client library (told by status code and by class name, so that none must be imported).
-    Never: other 4xx such as 400 and 401, and every error that ragweave raises itself.
+    any client library (recognised by status code and class name, so that none is imported).
+    Never: other 4xx such as 400 and 401, and every error that ragweave itself raises.
     """
     if isinstance(error, RagweaveError):
         return False

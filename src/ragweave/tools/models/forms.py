@@ -1,8 +1,7 @@
-"""Whether a model can hold a reply to a form: a grammar, or a JSON schema.
+"""What a model offers beyond text: constrained replies, and log-probabilities of their tokens.
 
-How sure a model was of each token of its reply.
-
-Read from `response_metadata["logprobs"]` in OpenAI's form, which OpenAI-compatible servers and
+A reply can be constrained by a grammar or a JSON schema (`offered_forms`). Token probabilities are
+read from `response_metadata["logprobs"]` in OpenAI's form, which OpenAI-compatible servers and
 ragweave's llama.cpp model give: `{"content": [{"token": …, "logprob": …, "bytes": […]}, …]}`.
 """
 
@@ -48,14 +47,14 @@ _lock = threading.Lock()
 
 
 def offered_forms(model: ChatModel) -> frozenset[Form]:
-    """Return the forms that a model can hold a reply to.
+    """Return the forms to which a model can constrain a reply.
 
-    A llama.cpp model offers both, at no cost. An OpenAI-compatible server is asked once, by a call
-    of a few tokens that does not enter the run's usage, and what it did is remembered with the
+    A llama.cpp model offers both, at no cost. An OpenAI-compatible server is probed once, by a call
+    of a few tokens that does not count in the run's usage, and the result is remembered for the
     model object. No other model is known to offer any.
 
     Raises:
-        Exception: The server failed in a way that says nothing of forms (no key, no connection).
+        Exception: The server failed for a reason unrelated to forms (no key, no connection).
     """
     target = _unbound(model)
     ready = _without_asking(target)
@@ -69,7 +68,7 @@ def offered_forms(model: ChatModel) -> frozenset[Form]:
 
 
 async def aoffered_forms(model: ChatModel) -> frozenset[Form]:
-    """Return the forms that a model can hold a reply to, as `offered_forms` does."""
+    """Return the forms to which a model can constrain a reply, as `offered_forms` does."""
     target = _unbound(model)
     ready = _without_asking(target)
     if ready is not None:
@@ -89,7 +88,7 @@ def _unbound(model: ChatModel) -> Any:
 
 
 def _without_asking(target: Any) -> frozenset[Form] | None:
-    """Return what is known without a call; None where only a call can tell."""
+    """Return what is known without a call; None where a call is needed."""
     if getattr(target, "offers_grammar", False) is True:
         return frozenset({"grammar", "json_schema"})
     if not any(kind.__name__ == "BaseChatOpenAI" for kind in type(target).__mro__):
@@ -107,14 +106,14 @@ def _remember(target: Any, forms: frozenset[Form]) -> frozenset[Form]:
 
 
 def _refused(error: Exception) -> frozenset[Form]:
-    """Read a failed try: the request was understood and refused, or else it says nothing."""
+    """Interpret a failed probe: no forms if the request was rejected, else raise the error."""
     if status_of(error) not in (400, 404, 415, 422, 501):
         raise error
     return _NONE
 
 
 def _seen(reply: BaseMessage) -> frozenset[Form]:
-    """Say whether a reply kept to the form: some servers pass over what they do not know."""
+    """Return the form that a reply followed: some servers ignore what they do not support."""
     try:
         kept = json.loads(str(reply.text)) == {"reply": "violet"}
     except ValueError:
@@ -138,12 +137,12 @@ class Token:
     """In [0, 1]."""
 
     def touches(self, start: int, end: int) -> bool:
-        """Say whether the token has a part in the characters from `start` up to `end`."""
+        """Return whether the token has a part in the characters from `start` up to `end`."""
         return self.start < end and (self.end > start or self.start == self.end >= start)
 
 
 def gives_logprobs(model: ChatModel) -> bool:
-    """Say whether `model` can report log-probabilities with a call's setting `logprobs=True`.
+    """Return whether `model` can report log-probabilities with a call's setting `logprobs=True`.
 
     True for a chat model with a setting of that name (`ChatOpenAI`, `LlamaCppChat`), for one that
     has it bound, and for one that says so by an attribute `gives_logprobs`.
@@ -164,8 +163,8 @@ def token_probabilities(message: BaseMessage, text: str) -> list[Token] | None:
         text: The reply's text, as it is or without white space around it. Tokens outside, such
             as an end mark, are left out.
     """
-    told = message.response_metadata.get("logprobs")
-    content = told.get("content") if isinstance(told, Mapping) else None
+    logprobs = message.response_metadata.get("logprobs")
+    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     if not isinstance(content, Sequence):
         return None
     pieces = _pieces(content)
@@ -187,22 +186,22 @@ def _pieces(content: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _added_up(pieces: Sequence[str], begin: int) -> list[tuple[int, int]]:
-    spans, at = [], -begin
+    spans, start = [], -begin
     for piece in pieces:
-        spans.append((at, at + len(piece)))
-        at += len(piece)
+        spans.append((start, start + len(piece)))
+        start += len(piece)
     return spans
 
 
 def _searched(pieces: Sequence[str], text: str) -> list[tuple[int, int]]:
-    """Find each token behind the one before; one that is not there is put where it is missed."""
-    spans, at = [], 0
+    """Find each token after the one before; a missing token gets an empty span there."""
+    spans, start = [], 0
     for piece in pieces:
         bare = piece.strip()
-        found = text.find(bare, at, at + len(bare) + _REACH) if bare else -1
-        end = found + len(bare) if found >= 0 else at
-        spans.append((max(found, at), end))
-        at = end
+        found = text.find(bare, start, start + len(bare) + _REACH) if bare else -1
+        end = found + len(bare) if found >= 0 else start
+        spans.append((max(found, start), end))
+        start = end
     return spans
 
 

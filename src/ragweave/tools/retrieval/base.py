@@ -1,4 +1,4 @@
-"""The retriever contract of ragweave: LangChain's, with `k` a call."""
+"""The base class of ragweave's retrievers: LangChain's, with `k` per call."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def check_k(k: int) -> int:
     """Return `k`, the number of passages wanted.
 
     Raises:
-        UsageError: `k` is no whole number from 1 up.
+        UsageError: `k` is not a whole number of at least 1.
     """
     if type(k) is not int or k < 1:
-        raise UsageError(f"k must be a whole number from 1 up, not {k!r}")
+        raise UsageError(f"k must be a whole number of at least 1, not {k!r}")
     return k
 
 

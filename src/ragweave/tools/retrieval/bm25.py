@@ -1,11 +1,9 @@
-"""BM25 retrieval.
+"""BM25 retrieval: the analyzer, the index and the retriever.
 
-How text becomes index terms: one analyzer for the index and for its queries.
-
-A BM25 index over numbered passages: bm25s scores, opened memory-mapped.
-
-The vocabulary is a sorted array of 64-bit term hashes, and a term's id is its place there: eight
-bytes a term, memory-mapped like the scores, where a Python dict takes some hundred.
+One analyzer turns text into terms for the index and for its queries. The index over numbered
+passages holds bm25s scores and is opened memory-mapped. Its vocabulary is a sorted array of 64-bit
+term hashes, and a term's id is its index there: eight bytes per term, memory-mapped like the
+scores, where a Python dict takes a hundred or so.
 """
 
 from __future__ import annotations
@@ -73,7 +71,7 @@ class Analyzer:
         """
         if language not in languages():
             known = ", ".join(languages())
-            raise UsageError(f"Unknown language {language!r}; choose one of: {known}")
+            raise UsageError(f"unknown language {language!r}; choose one of: {known}")
         self.language = language
         self._stop = frozenset(_STOP_WORDS.get(language, ()))
         self._local = threading.local()
@@ -165,7 +163,7 @@ class Bm25Index:
             found: NDArray[np.float32] = self._scorer.get_scores_from_ids(ids)
         except (IndexError, ValueError) as error:
             raise KnowledgeBaseError(
-                f"A BM25 index is damaged ({error}): mend it with `ragweave kb check --repair`"
+                f"a BM25 index is damaged ({error}): repair it with `ragweave kb check --repair`"
             ) from error
         return found
 
@@ -205,7 +203,7 @@ class Bm25Index:
         except _DAMAGE as error:
             reason = " ".join(str(error).split())[:200]
             raise KnowledgeBaseError(
-                f"The BM25 index {folder} is damaged ({reason}); delete the knowledge base and "
+                f"the BM25 index {folder} is damaged ({reason}); delete the knowledge base and "
                 "index again"
             ) from error
         # Plain arrays over the mapped memory: numpy's memmap class makes every slice dear.
@@ -238,7 +236,7 @@ def _check(scorer: bm25s.BM25, terms: int) -> None:
     """Raise ValueError unless the arrays fit each other."""
     indptr, held = scorer.scores["indptr"], len(scorer.scores["data"])
     if len(indptr) != terms + 1 or indptr[-1] != held or len(scorer.scores["indices"]) != held:
-        raise ValueError("its arrays do not fit each other")
+        raise ValueError("its arrays do not match each other")
 
 
 def index_bytes(folder: Path) -> int:

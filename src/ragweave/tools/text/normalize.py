@@ -1,7 +1,4 @@
-"""Answer normalisation and word tokens, shared by votes, extraction and metrics.
-
-Estimated token counts, for models that report none.
-"""
+"""Answer normalisation, word tokens, and estimated token counts for models that report none."""
 
 from __future__ import annotations
 

@@ -1,15 +1,12 @@
-"""How much of a model's reply is read at all.
+"""Model replies before parsing: their length, thinking blocks, and echoes of the prompt.
 
-A reply may be of any length: a model runs away, or a passage makes it. What is read is bounded here,
-once, and the patterns behind it take time in proportion to what they read.
+A reply may be of any length: a model may not stop, or a passage may provoke it. `bounded` limits
+what is read, once, and all later patterns take time in proportion to that. `without_thinking` and
+`ThinkingFlow` remove the block that reasoning models write before their answer.
 
-The thinking block that reasoning models write before their answer.
-
-Is what a model said only an echo of its prompt?
-
-Small models copy: a passage's delimiter (`<passage 6 title="…">`), the question, a placeholder of
-the asked-for format ("its query"), or what one of the prompt's examples answers. None of these is
-an answer, a query or a claim, however well it can be read.
+Small models also copy from the prompt: a passage's delimiter (`<passage 6 title="…">`), the
+question, a placeholder of the requested format ("its query"), or the answer of one of the prompt's
+examples. None of these is an answer, a query or a claim, however well it parses (`echo_of`).
 """
 
 from __future__ import annotations
@@ -48,11 +45,11 @@ _END = re.compile("|".join(re.escape(end) for _, end in MARKS), re.IGNORECASE)
 
 
 def without_thinking(reply: str) -> str:
-    """Return what a reply says outside of thinking blocks, without space at its ends.
+    """Return a reply's text outside of thinking blocks, without space at its ends.
 
-    A block may lack its first mark, for chat templates often write that themselves; what stands
-    before a lone last mark is thinking. One that lacks its last mark was cut off: nothing of it is
-    an answer.
+    A block may lack its opening mark, because chat templates often write it themselves; text
+    before a lone closing mark is thinking. A block that lacks its closing mark was cut off and
+    contains no answer.
     """
     return _END.split(_BLOCK.sub("\n", reply))[-1].strip()
 
@@ -64,9 +61,9 @@ def open_mark(prompt: str) -> tuple[str, str] | None:
 
 
 class ThinkingFlow:
-    """Takes the thinking block off a reply as it grows.
+    """Separates the thinking block from a reply as it grows.
 
-    A block counts at the beginning only: later on the marks are text like any other.
+    A block counts only at the beginning: later on the marks are ordinary text.
     """
 
     def __init__(self, marks: tuple[str, str] | None = None) -> None:
@@ -152,7 +149,7 @@ class PromptParts(NamedTuple):
 
 
 NO_PARTS = PromptParts()
-"""Of a prompt nothing is known."""
+"""Nothing is known of the prompt."""
 
 EchoKind = Literal["", "delimiter", "question", "placeholder", "example"]
 
@@ -181,7 +178,7 @@ _POLAR = re.compile(
 
 
 def is_echo(said: str, parts: PromptParts = NO_PARTS) -> bool:
-    """Tell whether an answer, a query or a claim is an echo of the prompt; see `echo_of`."""
+    """Return whether an answer, a query or a claim is an echo of the prompt; see `echo_of`."""
     return bool(echo_of(said, parts))
 
 

@@ -41,32 +41,32 @@ def split_sentences(text: str, language: str = "en") -> list[Sentence]:
 
 def _spans(text: str, language: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of the sentences, white space around them included."""
-    at = begin = 0
-    while len(text) - at > _WINDOW:
-        found = list(_segments(text[at : at + _WINDOW], at, language))
+    offset = begin = 0
+    while len(text) - offset > _WINDOW:
+        found = list(_segments(text[offset : offset + _WINDOW], offset, language))
         for start, end in found[:-1]:
             yield min(begin, start), end
             begin = end
-        if len(found) > 1 and found[-1][0] - at >= _WINDOW // 2:
-            at = found[-1][0]
+        if len(found) > 1 and found[-1][0] - offset >= _WINDOW // 2:
+            offset = found[-1][0]
         else:
-            at = _cut(text, at)
-    for start, end in _segments(text[at:], at, language):
+            offset = _cut(text, offset)
+    for start, end in _segments(text[offset:], offset, language):
         yield min(begin, start), end
         begin = end
     yield begin, len(text)
 
 
-def _segments(window: str, at: int, language: str) -> Iterator[tuple[int, int]]:
-    """Yield where in the source the sentences of a window that begins at `at` stand."""
+def _segments(window: str, offset: int, language: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans, in the source, of the sentences of a window that begins at `offset`."""
     cursor = 0
     for piece in sentencex.segment(language, window):
         start = window.index(piece, cursor)
         cursor = start + len(piece)
-        yield at + start, at + cursor
+        yield offset + start, offset + cursor
 
 
-def _cut(text: str, at: int) -> int:
-    """Return where to read on inside a sentence longer than half a window: behind a blank."""
-    blank = text.rfind(" ", at + _WINDOW // 2, at + _WINDOW)
-    return at + _WINDOW if blank < 0 else blank + 1
+def _cut(text: str, offset: int) -> int:
+    """Return where to continue inside a sentence longer than half a window: after a blank."""
+    blank = text.rfind(" ", offset + _WINDOW // 2, offset + _WINDOW)
+    return offset + _WINDOW if blank < 0 else blank + 1

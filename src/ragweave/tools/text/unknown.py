@@ -194,7 +194,7 @@ _WEIGHTY = re.compile(
 
 
 def is_unknown(text: str) -> bool:
-    """Tell whether a model's reply means "I don't know".
+    """Return whether a model's reply means "I don't know".
 
     Where the reply names its conclusion ("So the answer is …") that decides; else a first
     sentence that declines, or a last one that declines to answer the question. A hedged value
@@ -256,7 +256,7 @@ def _bare(text: str) -> bool:
 
 
 def _conclusion(plain: str) -> str:
-    """Return what stands behind the last "the answer is", up to the sentence's end."""
+    """Return the text after the last "the answer is", up to the sentence's end."""
     found = list(_CONCLUSION.finditer(plain))
     if not found:
         return ""
