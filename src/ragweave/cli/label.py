@@ -137,7 +137,7 @@ def filter_(
     source: Source,
     out: Out,
     measure: Annotated[
-        str, typer.Option(help="strinc, lexical, cxmi, or gold: sentences that people chose.")
+        str, typer.Option(help="strinc, lexical, cxmi, or gold: human annotations of sentences.")
     ],
     kb: Annotated[
         Path | None,
