@@ -29,13 +29,13 @@ def test_a_training_is_begun_gone_on_with_and_finished(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "judge"
     begin_folder(folder, PLAN, resume=False)
     (folder / "checkpoints" / "step-1").mkdir(parents=True)
-    with pytest.raises(UsageError, match="--resume goes on"):
+    with pytest.raises(UsageError, match="resume it with --resume"):
         begin_folder(folder, PLAN, resume=False)
     begin_folder(folder, PLAN, resume=True)
     finish_folder(folder, CARD)
     assert read_card(folder) == CARD
     assert sorted(one.name for one in folder.iterdir()) == ["README.md", "part.json"]
-    with pytest.raises(UsageError, match="holds a trained part already"):
+    with pytest.raises(UsageError, match="already holds a trained part"):
         begin_folder(folder, PLAN, resume=True)
 
 
@@ -67,7 +67,7 @@ def test_a_plan_left_behind_by_a_kill_is_cleared(tmp_path: Path) -> None:
     begin_folder(folder, PLAN, resume=False)
     finish_folder(folder, CARD)
     (folder / "training.json").write_text("{}", "utf-8")
-    with pytest.raises(UsageError, match="holds a trained part already"):
+    with pytest.raises(UsageError, match="already holds a trained part"):
         begin_folder(folder, PLAN, resume=True)
     assert not (folder / "training.json").exists()
 
@@ -96,7 +96,7 @@ def test_foreign_folders_and_nothing_to_resume(tmp_path: Path) -> None:
     (tmp_path / "mine" / "thesis.txt").write_text("dear", "utf-8")
     with pytest.raises(UsageError, match="is no training"):
         begin_folder(tmp_path / "mine", PLAN, resume=False)
-    with pytest.raises(UsageError, match="no training to go on with"):
+    with pytest.raises(UsageError, match="no training to resume"):
         begin_folder(tmp_path / "none", PLAN, resume=True)
     with pytest.raises(UsageError, match="cannot be written"):
         begin_folder(tmp_path / "mine" / "thesis.txt" / "x", PLAN, resume=False)

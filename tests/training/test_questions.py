@@ -43,7 +43,7 @@ def test_marks_hold_no_question_and_come_back(base: Path) -> None:
     assert read_marks(base) == {*(mark_of(row(year)) for year in range(1900, 1905)), "ffff"}
     assert "bridge" not in (base / QUESTIONS).read_text("utf-8")
     (base / QUESTIONS).write_text("{}", "utf-8")
-    with pytest.raises(UsageError, match="is no list of marks"):
+    with pytest.raises(UsageError, match="is not a list of question hashes"):
         read_marks(base)
 
 

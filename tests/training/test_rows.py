@@ -60,7 +60,7 @@ def test_an_empty_target_is_a_target(tmp_path: Path) -> None:
         ("generator", {**SILVER, "answers": [""]}, "the gold answer is missing"),
         ("filter", {**SILVER, "spans": [{"passage_id": "x", "start": 0, "end": 1}]}, "'x'"),
         ("filter", {**SILVER, "spans": [{"passage_id": "p", "start": 5, "end": 99}]}, "5 to 99"),
-        ("filter", {**SILVER, "passages": SILVER["passages"] * 2}, "two passages have one id"),  # type: ignore[operator]
+        ("filter", {**SILVER, "passages": SILVER["passages"] * 2}, "two passages have the same id"),  # type: ignore[operator]
     ],
 )
 def test_bad_rows_are_named(tmp_path: Path, role: PartRole, row: Any, said: str) -> None:

@@ -1,6 +1,6 @@
-"""The folder that a training writes: begun once, gone on with, finished, never mixed.
+"""The folder that a training writes: started, resumed, finished, and never mixed with another.
 
-The model card for people: `README.md` in a part's folder.
+Its `README.md` is the model card in Markdown.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _shown(value: Any) -> str:
 
 
 PLAN = "training.json"
-"""What is being trained: kind, settings, hashes of the data. Gone when the part is finished."""
+"""What is being trained: kind, settings, hashes of the data. Removed when the part is finished."""
 
 
 def begin_folder(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None:
@@ -102,7 +102,7 @@ def begin_folder(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None
     Args:
         folder: The part's folder.
         plan: What is trained, from what, how, in plain JSON values.
-        resume: Whether to go on with the training that the folder holds.
+        resume: Whether to resume the training that the folder holds.
 
     Raises:
         UsageError: The folder holds a finished part, another training, or something else; it
@@ -111,16 +111,16 @@ def begin_folder(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None
     if is_part(folder):
         (folder / PLAN).unlink(missing_ok=True)
         shutil.rmtree(_aside(folder), ignore_errors=True)
-        raise UsageError(f"{folder}: holds a trained part already; name another folder")
+        raise UsageError(f"{folder}: already holds a trained part; name another folder")
     if (folder / PLAN).is_file():
-        _go_on(folder, plan, resume=resume)
+        _check_resumable(folder, plan, resume=resume)
         return
     if resume:
-        raise UsageError(f"{folder}: holds no training to go on with")
+        raise UsageError(f"{folder}: holds no training to resume")
     try:
         remove_leftovers(folder / PLAN)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UsageError(f"{folder}: is there already and is no training; name another folder")
+            raise UsageError(f"{folder}: already exists and holds no training; name another folder")
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(plan, ensure_ascii=False, indent=2) + "\n"
         write_atomic(folder / PLAN, text)
@@ -180,10 +180,10 @@ def abandon_folder(folder: Path) -> None:
         folder.rmdir()
 
 
-def _go_on(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None:
+def _check_resumable(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None:
     if not resume:
         raise UsageError(
-            f"{folder}: holds an unfinished training: --resume goes on with it, or name another "
+            f"{folder}: holds an unfinished training: resume it with --resume, or name another "
             f"folder"
         )
     try:
@@ -196,8 +196,8 @@ def _go_on(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None:
     for name in [*begun, *wanted]:
         if begun.get(name) != wanted.get(name):
             raise UsageError(
-                f"{folder}: was begun with other {name} ({_changed(begun, wanted, name)}); a "
-                f"training goes on only as it began"
+                f"{folder}: was started with other {name} ({_changed(begun, wanted, name)}); a "
+                f"training can only be resumed with the settings and data it was started with"
             )
 
 

@@ -1,9 +1,4 @@
-"""What a kind of part must offer to be trained: the contract between `train_part` and the kinds.
-
-What stops a training that is no mistake of the caller's.
-
-Settings of a training; each kind has its own defaults for each role.
-"""
+"""The contract between `train_part` and the kinds of parts: settings, job, recipe, result."""
 
 from __future__ import annotations
 
@@ -20,7 +15,7 @@ from ragweave.training.rows import Split
 
 
 class TrainingStoppedError(RagweaveError):
-    """A training could not go on (a loss that is no number, a full disk); what is kept is named."""
+    """A training had to stop (a loss that is not finite, a full disk); the text says what is kept."""
 
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -45,7 +40,7 @@ _RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a training may be told."""
+    """Settings of a training; each kind has its own defaults for each role."""
 
     base: str
     """The model to begin from: `minilm` (packaged), a local path, or a hub name."""
@@ -120,18 +115,18 @@ CHECKPOINTS = "checkpoints"
 
 
 class Watch:
-    """Looks on while a part is trained; this one says nothing. The command line's shows a bar."""
+    """Follows a training; this one shows nothing. The command line's shows a progress bar."""
 
     def __init__(self) -> None:
-        """Begin; nobody wants to stop yet."""
+        """Begin; no stop is requested yet."""
         self.stop_wanted = False
         """True: save a checkpoint after this step, then raise `KeyboardInterrupt`."""
 
     def step(self, done: int, total: int, loss: float | None) -> None:
-        """Tell that `done` of `total` steps are done, and the last step's loss."""
+        """Report that `done` of `total` steps are done, and the last step's loss."""
 
     def say(self, line: str) -> None:
-        """Tell something worth a line, such as an epoch's measures."""
+        """Report a message of one line, such as an epoch's measures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +140,7 @@ class Job:
     folder: Path
     """Where weights and tokenizer go; checkpoints under `CHECKPOINTS`."""
     resume: bool = False
-    """Whether to go on from the newest complete checkpoint."""
+    """Whether to resume from the newest complete checkpoint."""
     watch: Watch = field(default_factory=Watch)
 
 
@@ -185,10 +180,10 @@ class Recipe(Protocol):
         ...
 
     def check(self, job: Job) -> None:
-        """Look whether the base can be had, before anything is written.
+        """Check that the base model is available, before anything is written.
 
         Raises:
-            UsageError: The base is no model of the right kind.
+            UsageError: The base is not a model of the right kind.
             ModelError: It is not on this machine.
         """
         ...
@@ -201,7 +196,7 @@ class Recipe(Protocol):
         """Train, and write weights and tokenizer into `job.folder`.
 
         Raises:
-            TrainingStoppedError: The loss is no number, or the disk is full; the last good
+            TrainingStoppedError: The loss is not finite, or the disk is full; the last good
                 checkpoint is kept and named.
             KeyboardInterrupt: `job.watch.stop_wanted` became true; a checkpoint was saved.
         """

@@ -1,10 +1,9 @@
-"""Measures of small parts: how well a judge parts known from unknown, a filter its sentences.
+"""Calibration, thresholds and measures of small parts, all on held-out rows.
 
-Each comes with a bootstrap interval: over rows for a judge, over questions for a filter.
-
-From scores to decisions: probabilities that mean what they say, and a threshold to cut at.
-
-Both are chosen on held-out rows. A decision is always `probability > threshold`.
+First the way from scores to decisions: calibrated probabilities, and a threshold; a decision is
+always `probability > threshold`. Then how well a judge separates known from unknown drafts, and a
+filter the sentences to keep from the others, each with a bootstrap interval: over rows for a
+judge, over questions for a filter.
 """
 
 from __future__ import annotations

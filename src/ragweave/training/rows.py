@@ -1,13 +1,11 @@
 """Training rows: what `ragweave label` writes and `ragweave train` reads, JSON lines (.gz too).
 
 Every row keeps where it came from in `source`: data set, its hash, the row's id there, and how it
-was labelled. Fields that training does not need are read and ignored, so other people's rows do.
+was labelled. Fields that training does not need are ignored, so rows from elsewhere work too.
 
-Held-out rows: split by question, so that no question stands on both sides.
-
-Which questions a part has learnt from: as marks, so that a folder gives no question away.
-
-A training that begins from another part measures itself on questions that neither has seen.
+Held-out rows are split off by question, so that no question is on both sides. A part keeps hashes
+of the questions it has learnt from, which reveal no question: a training that begins from another
+part is measured on questions that neither has seen.
 """
 
 from __future__ import annotations
@@ -88,7 +86,7 @@ def read_rows(path: str | Path, role: PartRole) -> list[TrainingRow]:
         raise UsageError(f"{file}: there is no such file")
     rows = [_READERS[role](row) for row in rows_of(file)]
     if not rows:
-        raise UsageError(f"{file}: no rows in it")
+        raise UsageError(f"{file}: has no rows")
     return rows
 
 
@@ -124,7 +122,7 @@ def _silver(row: Row) -> TrainingRow:
     passages = [_passage(one) for one in row.items("passages")]
     texts = {one["id"]: one["text"] for one in passages}
     if len(texts) < len(passages):
-        raise row.error("two passages have one id")
+        raise row.error("two passages have the same id")
     spans = [_span(one, texts) for one in row.items("spans")] if row.fields.get("spans") else []
     made: SilverRow = {
         "id": row.id("id"),
@@ -165,7 +163,9 @@ def _span(row: Row, texts: Mapping[str, str]) -> Span:
     if text is None:
         raise row.error(f"no passage has the id {name!r}")
     if not (type(start) is int and type(end) is int and 0 <= start < end <= len(text)):
-        raise row.error(f"{start!r} to {end!r} is no piece of a passage of {len(text)} characters")
+        raise row.error(
+            f"{start!r} to {end!r} is not a span of a passage of {len(text)} characters"
+        )
     score = row.fields.get("score")
     return {
         "passage_id": name,
@@ -246,7 +246,7 @@ def check_apart(train: Sequence[TrainingRow], held_out: Sequence[TrainingRow]) -
         )
         more = f"; and {len(twice) - _NAMED} more" if len(twice) > _NAMED else ""
         raise UsageError(
-            f"{len(twice)} held-out questions stand in the training rows too: {named}{more}"
+            f"{len(twice)} held-out questions are in the training rows too: {named}{more}"
         )
 
 
@@ -274,7 +274,7 @@ def read_marks(folder: Path) -> frozenset[str]:
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read ({type(error).__name__})") from error
     if not isinstance(marks, list) or not all(isinstance(one, str) for one in marks):
-        raise UsageError(f"{path}: is no list of marks")
+        raise UsageError(f"{path}: is not a list of question hashes")
     return frozenset(marks)
 
 

@@ -1,7 +1,4 @@
-"""`train_part`: labelled rows in, a folder with a trained part out.
-
-The kinds of parts that can be trained.
-"""
+"""`plan_training` and `train_part`: labelled rows in, a folder with a trained part out."""
 
 from __future__ import annotations
 
@@ -187,23 +184,25 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
 
     Args:
         plan: What to train (`plan_training`).
-        resume: Go on with the unfinished training in the folder.
-        watch: Who looks on.
+        resume: Resume the unfinished training in the folder.
+        watch: Follows the training.
 
     Returns:
         The part's card, as written to the folder.
 
     Raises:
-        UsageError: The folder holds something else, or the plan is not the one it was begun with.
-        TrainingStoppedError: The loss is no number, or the disk is full; `resume` goes on from
+        UsageError: The folder holds something else, or the plan is not the one it was started with.
+        TrainingStoppedError: The loss is not finite, or the disk is full; `resume` continues from
             the last good checkpoint.
-        ModelError: The base model cannot be had; nothing was written.
+        ModelError: The base model is not available; nothing was written.
     """
     data = plan.data()
     settings = dataclasses.asdict(plan.settings)
     written = {"role": plan.role, "kind": plan.kind, "settings": settings, "data": data}
     if world_size() > 1 and plan.kind in ONE_PROCESS:
-        raise UsageError(f"a {plan.kind} is trained by one process: leave accelerate launch out")
+        raise UsageError(
+            f"a {plan.kind} is trained by one process: run it without accelerate launch"
+        )
     recipe, job = recipe_of(plan.kind, plan.role), plan.job(resume=resume, watch=watch)
     recipe.check(job)
     if is_main():

@@ -73,7 +73,7 @@ def test_it_is_reported_though_its_records_lack_what_came_later(tmp_path: Path) 
 def test_it_is_compared_with_a_run_of_today(tmp_path: Path) -> None:
     old = begun(tmp_path)
     systems = parse_systems("direct,concat_pf[k=2]")
-    made = plan(f"jsonl:{tmp_path / 'towns.jsonl'}", systems, {"answer": "scripted"})
+    made = plan(f"jsonl:{tmp_path / 'towns.jsonl'}", systems, {"answer": "scripted"}, seed=1)
     new = claim_directory(tmp_path / "new", made)
     run(new, reader())
     table = between_table(read_runs([old.path, new.path]))

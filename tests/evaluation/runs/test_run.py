@@ -253,7 +253,7 @@ def test_two_processes_cannot_work_on_one_run(
 ) -> None:
     monkeypatch.setattr("ragweave.evaluation.runs.directory.PATIENCE", 0.1)
     directory = planned(tmp_path, "direct")
-    with hold(directory), pytest.raises(UsageError, match="another process is at work"):
+    with hold(directory), pytest.raises(UsageError, match="another process is working"):
         run(directory, reader())
 
 
@@ -311,7 +311,7 @@ def test_what_is_answered_without_context_is_left_out(tmp_path: Path) -> None:
     def knows(seen: Seen) -> str:
         return "1901" if "Lom" in seen.text else "1903" if "Pirra" in seen.text else "Unknown"
 
-    with pytest.raises(UsageError, match="finish it first"):
+    with pytest.raises(UsageError, match="finish the run first"):
         planned(tmp_path / "early", "concat[k=1]", drop_answered=closed.path)
     run(closed, ScriptedChat(replies=knows))
     left = planned(tmp_path / "left", "concat[k=1]", drop_answered=closed.path)

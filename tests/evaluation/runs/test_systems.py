@@ -43,8 +43,8 @@ def test_a_label_tells_the_options() -> None:
         ("concat[kk=3]", "no option 'kk'"),
         ("concat[k=0]", "k must be a whole number"),
         ("concat,concat", "'concat' is listed twice"),
-        ("concat[k=3", "give names with commas"),
-        ("", "give names with commas"),
+        ("concat[k=3", "give names separated by commas"),
+        ("", "give names separated by commas"),
     ],
 )
 def test_what_is_no_list_of_methods(text: str, said: str) -> None:

@@ -161,7 +161,7 @@ def test_a_gradient_that_is_no_number_stops_too(tmp_path):
     spoiled = Lesson(
         **{**vars(made), "loss": lambda items: (made.model(torch.zeros(1, 1)) * 0).sqrt().sum()}
     )
-    with pytest.raises(TrainingStoppedError, match="the gradient is no number in step 1"):
+    with pytest.raises(TrainingStoppedError, match="the gradient is not finite in step 1"):
         learn(spoiled, tmp_path, Watch())
 
 
@@ -173,7 +173,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path):
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 
     try:
-        with pytest.raises(TrainingStoppedError, match="checkpoint-2; --resume goes on from it"):
+        with pytest.raises(TrainingStoppedError, match="checkpoint-2; --resume continues from it"):
             learn(lesson(), tmp_path, Looking(fill))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

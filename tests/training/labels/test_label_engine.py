@@ -148,20 +148,20 @@ def test_a_finished_file_is_left_alone(file: Path, tmp_path: Path) -> None:
     again = label(file, judge(proxy), out)
     assert (again.before, again.rows, again.counts) == (True, first.rows, first.counts)
     assert not proxy.seen
-    with pytest.raises(UsageError, match="stands there already, made with other settings: theta"):
+    with pytest.raises(UsageError, match="exists already, made with other settings: theta"):
         label(file, judge(proxy, theta=0.1), out)
     out.write_text("mine\n", "utf-8")
     with pytest.raises(UsageError, match="has been changed"):
         label(file, judge(proxy), out)
     first.report.unlink()
-    with pytest.raises(UsageError, match="no report beside it"):
+    with pytest.raises(UsageError, match="has no report that says"):
         label(file, judge(proxy), out)
     assert out.read_text("utf-8") == "mine\n"
 
 
 def test_two_processes_do_not_write_one_file(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    with LabelJournal(out, {}), pytest.raises(UsageError, match="another process is at work"):
+    with LabelJournal(out, {}), pytest.raises(UsageError, match="another process is working"):
         label(file, judge(ScriptedChat(replies=says)), out)
 
 

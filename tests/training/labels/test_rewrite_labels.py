@@ -122,11 +122,11 @@ def test_a_proxy_drafts_and_gold_answers_are_not_needed(tmp_path: Path) -> None:
 
 
 def test_neither_teacher_nor_annotation(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"qa.jsonl:1: holds no annotation.*--teacher"):
+    with pytest.raises(UsageError, match=r"qa.jsonl:1: has no annotation.*--teacher"):
         made(write(tmp_path / "qa.jsonl", [ROW]), RewriteLabeler())
     with pytest.raises(UsageError, match="give --proxy"):
         RewriteLabeler(teacher=ScriptedChat())
-    with pytest.raises(UsageError, match="leave --proxy"):
+    with pytest.raises(UsageError, match="leave out --proxy"):
         RewriteLabeler(proxy=ScriptedChat())
 
 

@@ -194,7 +194,7 @@ def test_supporting_facts_become_spans(tmp_path: Path) -> None:
     (read_row,) = made(file, silver("gold", order="given"))
     assert (read_row["passages"][0]["title"], texts(read_row)) == ("Museum", [])
     unsaid = write(tmp_path / "none.jsonl", [{**row, "supporting_facts": []}])
-    with pytest.raises(UsageError, match="1 no sentence was chosen by people"):
+    with pytest.raises(UsageError, match="1 no sentence is annotated"):
         made(unsaid, silver("gold", k=2))
 
 
@@ -209,10 +209,10 @@ def test_gold_evidence_of_a_claim(tmp_path: Path) -> None:
 def test_qed_strinc_against_what_people_chose(tmp_path: Path) -> None:
     file = FILTER / "qed-dev.jsonl.gz"
     by_answer = label(file, silver("strinc"), tmp_path / "strinc.jsonl")
-    by_people = label(file, silver("gold"), tmp_path / "gold.jsonl")
+    annotated = label(file, silver("gold"), tmp_path / "gold.jsonl")
     assert by_answer.rows == 814
-    assert by_people.dropped == {"no sentence was chosen by people": 214}
-    chosen = {row["id"]: row["spans"][0] for row in read(by_people.path)}
+    assert annotated.dropped == {"no sentence is annotated": 214}
+    chosen = {row["id"]: row["spans"][0] for row in read(annotated.path)}
     assert len(chosen) == 600
     found = {row["id"]: row["spans"] for row in read(by_answer.path)}
     met = sum(

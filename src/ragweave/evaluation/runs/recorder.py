@@ -229,6 +229,21 @@ def _settle(jobs: Sequence[_Job], error: Exception | None) -> None:
 
 
 _PUT = "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?)"
+_RENAMED = {"answer_kind": "resolved_answer_type", "stopped": "truncated"}
+"""Keys of the state under the names that earlier versions gave them."""
+
+
+def _upgraded(checkpoint: Checkpoint) -> Checkpoint:
+    """Return a checkpoint under today's keys of the state."""
+    values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
+    if "stopped" in values:
+        values["stopped"] = bool(values["stopped"])
+    for old, new in _RENAMED.items():
+        if old in values:
+            values[new] = values.pop(old)
+        if old in versions:
+            versions[new] = versions.pop(old)
+    return checkpoint
 
 
 class RunCheckpoints(BaseCheckpointSaver[int]):
@@ -264,7 +279,7 @@ class RunCheckpoints(BaseCheckpointSaver[int]):
         }
         return CheckpointTuple(
             place,
-            self.serde.loads_typed((kind, body)),
+            _upgraded(self.serde.loads_typed((kind, body))),
             json.loads(metadata),
             None,
             [],

@@ -1,7 +1,4 @@
-"""The encoder that a small part begins from.
-
-Choosing a small part's threshold on held-out rows, and measuring it there.
-"""
+"""The encoder that a small part begins from, and its threshold and measures on held-out rows."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ def encoder_base(name: str, max_input: int) -> Base:
         MissingExtraError: The packaged MiniLM is not installed.
         ModelError: It is not here (the text says what to download and where to put it), or its
             tokenizer can't be read.
-        UsageError: It is no encoder, or asks for code of its own.
+        UsageError: It is not an encoder, or needs code of its own.
     """
     path = _packaged() if name == PACKAGED else find_base_model(name)
     check_configurations(path)

@@ -3,9 +3,9 @@
 Ours, in no paper: a judge reads (question, draft answer) in the place of SlimPLM's fine-tuned
 judge, a filter reads (question, a sentence in its passage) in the place of FILCO's M_ctx.
 
-sentence-transformers' trainer of cross-encoders, with weighted pairs and no model card.
-
-Writing a calibration into an encoder's head, so that its own probabilities are calibrated.
+It is trained by sentence-transformers' trainer of cross-encoders, with weighted pairs and no model
+card. The calibration is written into the encoder's head, so that its own probabilities are
+calibrated.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class CrossEncoderRecipe:
         return SmallSettings()
 
     def check(self, job: Job) -> None:
-        """Look whether the base can be had: its first row shows."""
+        """Check that the base is available, by its first row."""
         next(iter(self.show(job)), None)
 
     def show(self, job: Job) -> Iterator[Shown]:

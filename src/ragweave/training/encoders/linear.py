@@ -2,15 +2,11 @@
 
 Ours, in no paper: it stands in the place of SlimPLM's fine-tuned judge (section 3.2) where a laptop
 has to do. Hedging, the form of the question, the shape of the draft, how rare the words are and how
-near an encoder finds names and question to each other tell more about a draft than a small
+near an encoder finds names and question to each other say more about a draft than a small
 cross-encoder learns from hundreds of rows (`benchmarks/trained_judge.py` measures both).
 
-What the training of a linear judge may be told.
-
-Fitting a linear judge: two logistic regressions whose logits are added.
-
-Features and cosines are few and tell much each, the vectors' columns are many and tell little, so
-each block has a penalty of its own.
+It is two logistic regressions whose logits are added: features and cosines are few and say much
+each, the vectors' columns are many and say little, so each block has a penalty of its own.
 """
 
 from __future__ import annotations
@@ -71,7 +67,7 @@ class LinearSettings(Settings):
     folds: int = 8
     """Parts that the questions are dealt into to calibrate on rows that were not fitted on."""
     repeats: int = 4
-    """Times that they are dealt anew."""
+    """Times that they are dealt again."""
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -189,7 +185,7 @@ class LinearRecipe:
         return LinearSettings()
 
     def check(self, job: Job) -> None:
-        """Look whether the base can be had."""
+        """Check that the base is available."""
         load_encoder(_settings(job).base, device=job.settings.device)
 
     def show(self, job: Job) -> Iterator[Shown]:

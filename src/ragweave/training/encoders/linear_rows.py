@@ -77,7 +77,7 @@ def read_rows(job: Job, encoder: Encoder, reference: Reference) -> Read:
 
     Raises:
         KeyboardInterrupt: Somebody wants to stop; what was read is kept.
-        TrainingStoppedError: The encoder gives what is no number, or the disk is full.
+        TrainingStoppedError: The encoder's vectors are not finite, or the disk is full.
     """
     pairs = pairs_of([*job.rows.train, *job.rows.held_out])
     file = job.folder / CHECKPOINTS / KEPT
@@ -114,9 +114,9 @@ def room_kept(file: Path) -> Iterator[None]:
         if not is_full_disk(error):
             raise
         left = (
-            "what was read is kept: --resume goes on from there"
+            "what was read is kept: --resume continues from there"
             if file.is_file()
-            else "nothing had been kept: begin again"
+            else "nothing had been kept: start again"
         )
         raise TrainingStoppedError(
             f"the disk is full, or a limit on file sizes is reached ({file.parent.parent}); {left}"
@@ -157,5 +157,5 @@ def _keep(file: Path, rows: Array) -> int:
 def _check(rows: Array, base: str) -> None:
     if not np.isfinite(rows).all():
         raise TrainingStoppedError(
-            f"the encoder {base} gives vectors that are no numbers: name another as base"
+            f"the encoder {base} gives vectors that are not finite: name another as base"
         )

@@ -1,9 +1,8 @@
 """A plain torch training for small models of our own: steps, checkpoints, and when to stop.
 
 What transformers' trainer does for cross-encoders, for models that are no transformers model: the
-same checkpoints' names, the same errors, and a resumed training that equals an undisturbed one.
-
-A checkpoint of the plain training: written whole or not at all, read without pickles' code.
+same names of checkpoints, the same errors, and a resumed training that equals an undisturbed one.
+A checkpoint is written whole or not at all, and read without running pickled code.
 """
 
 from __future__ import annotations
@@ -117,11 +116,11 @@ def learn(
     Args:
         lesson: What is learnt.
         checkpoints: Folder of the checkpoints; the newest alone is kept.
-        watch: Who looks on.
-        resume: Whether to go on from the newest whole checkpoint.
+        watch: Follows the training.
+        resume: Whether to resume from the newest whole checkpoint.
 
     Raises:
-        TrainingStoppedError: Loss or gradient is no number, or disk or GPU memory is full; the
+        TrainingStoppedError: Loss or gradient is not finite, or disk or GPU memory is full; the
             last good checkpoint is kept and named.
         KeyboardInterrupt: `watch.stop_wanted` became true; a checkpoint was saved.
     """
@@ -187,7 +186,7 @@ class _Course(Generic[Item]):
                     return
 
     def _advance(self, batch: Sequence[Item]) -> float:
-        """Take one step; the weights never take in what is no number."""
+        """Take one step; the weights never take in a value that is not finite."""
         import torch
 
         self._lesson.model.train()
@@ -200,12 +199,12 @@ class _Course(Generic[Item]):
             ):
                 loss = self._lesson.loss(some) * (len(some) / len(batch))
             if not bool(torch.isfinite(loss)):
-                raise self._no_number("loss")
+                raise self._not_finite("loss")
             loss.backward()
             total += loss.item()
         norm = torch.nn.utils.clip_grad_norm_(self._lesson.model.parameters(), _CLIP)
         if not bool(torch.isfinite(norm)):
-            raise self._no_number("gradient")
+            raise self._not_finite("gradient")
         share = rate(self.step, self._total, self._settings.warmup)
         for group, highest in zip(self.optimizer.param_groups, self._rates, strict=True):
             group["lr"] = highest * share
@@ -224,10 +223,10 @@ class _Course(Generic[Item]):
         with room_needed(self._checkpoints, made):
             write_checkpoint(made, self._lesson.model, self.optimizer, self.history)
 
-    def _no_number(self, what: str) -> TrainingStoppedError:
+    def _not_finite(self, what: str) -> TrainingStoppedError:
         return TrainingStoppedError(
-            f"the {what} is no number in step {self.step + 1}: lower learning_rate, set a warmup, "
-            f"or look at the rows; {kept(self._checkpoints)}"
+            f"the {what} is not finite in step {self.step + 1}: lower learning_rate, set a warmup, "
+            f"or check the rows; {kept(self._checkpoints)}"
         )
 
 

@@ -1,9 +1,4 @@
-"""From training rows to the pairs of texts that a cross-encoder learns, with label and weight.
-
-From silver rows to sentences with labels: what a filter of sentences learns.
-
-What the training of a small part may be told beside the common settings.
-"""
+"""What small parts learn from: labelled sentences of silver rows, and weighted pairs of texts."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
 """Kind `span-encoder`: a filter that reads a passage once and scores every sentence of it.
 
 Ours, in no paper: it stands in the place of FILCO's M_ctx where a laptop has to do. A cross-encoder
-reads a passage once a sentence; this one reads it once, so a sentence is judged beside its rivals
+reads a passage once a sentence; this one reads it once, so a sentence is judged among the others
 and a passage costs one run.
-
-What the training of a span encoder may be told beside the common settings.
-
-What a span encoder begins from, and how fast each of its weights learns.
 """
 
 from __future__ import annotations
@@ -54,7 +50,7 @@ class Start(NamedTuple):
     path: Path
     """Folder of the encoder or of the part."""
     part: Mapping[str, Any] | None
-    """Name and card's hash of the part that is gone on with; None: an encoder with a new head."""
+    """Name and card's hash of the part that is trained further; None: an encoder with a new head."""
 
 
 def start_of(settings: SpanSettings) -> Start:
@@ -151,7 +147,7 @@ class SpanEncoderRecipe:
         return SpanSettings()
 
     def check(self, job: Job) -> None:
-        """Look whether the base can be had."""
+        """Check that the base is available."""
         start_of(_settings(job))
 
     def show(self, job: Job) -> Iterator[Shown]:
@@ -249,7 +245,7 @@ def _logits(job: Job, scorer: SpanScorer, examples: Sequence[Example]) -> list[l
 
 
 def _data(start: Start, train: Sorted, held_out: Sorted) -> dict[str, Any]:
-    """Return what the card says of the examples and of the part that was gone on with."""
+    """Return what the card says of the examples and of the part that was trained further."""
     counts = {
         "used": {"train": len(train.examples), "held_out": len(held_out.examples)},
         "left_out": {

@@ -1,7 +1,4 @@
-"""From silver rows to what a span encoder learns from.
-
-Choosing a span encoder's threshold on held-out rows, and measuring it there.
-"""
+"""A span encoder's settings, the examples it learns from, and its threshold and measures."""
 
 from __future__ import annotations
 
@@ -169,7 +166,7 @@ def measure_spans(
     """Choose the threshold and measure at it; without held-out examples it is 0.5.
 
     The measures are those of `card_measures`, in words. Rows that keep no sentence or all of them
-    are no examples and not in them: `span_encoder` counts them beside.
+    are no examples and not in them: `span_encoder` counts them separately.
     """
     if not examples:
         return Measured(NEUTRAL, {})
@@ -215,7 +212,7 @@ class SpanSettings(Settings):
 
     base: str = "minilm"
     """An encoder (`minilm`, a local path, a hub name), or the folder of a span encoder, whose
-    encoder and head are gone on with."""
+    encoder and head are trained further."""
     epochs: float = 3.0
     """Times that each row is seen."""
     learning_rate: float = 1e-4

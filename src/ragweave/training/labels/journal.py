@@ -1,9 +1,9 @@
-"""What is labelled so far: `OUT.partial`, JSON lines, each durable before anyone is told.
+"""The journal of a labelling (`OUT.partial`), and the finished file with its report.
 
-The first line holds the settings. A line with a question's position says what became of it (a
-row, a reason why there is none, an error), or keeps a model's reply of a question under way.
-
-The finished file: rows in source order, whole or not at all, and the report beside it.
+The journal is JSON lines, each durable before it is reported. The first line holds the settings. A
+line with a question's index says what became of it (a row, a reason why there is none, an error),
+or keeps a model's reply of a question under way. The finished file has the rows in source order,
+whole or not at all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ragweave.training.job import TrainingStoppedError
 from ragweave.training.labels.labeler import Labeler, Mark
 
 FORMAT = 1
-_ADVICE = "delete the file to begin anew"
+_ADVICE = "delete the file to start again"
 _SYNC = 0.25
 """Seconds between two calls of fsync. What is flushed survives a killed process; what a loss of
 power may cost is a quarter of a second's work."""
@@ -72,7 +72,7 @@ class LabelJournal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._journal.open(alone=True)
         except LockedError:
-            raise UsageError(f"{self.path}: another process is at work on it") from None
+            raise UsageError(f"{self.path}: another process is working on it") from None
         except OSError as error:
             raise UsageError(f"{self.path}: cannot be written ({error.strerror})") from error
         try:
@@ -121,8 +121,8 @@ class LabelJournal:
             raise UsageError(f"{error}; {_ADVICE}") from error
         if message and (self.entries or self.paid):
             raise UsageError(
-                f"{self.path}: was begun with other settings: {message}; name another --out, or "
-                "delete it to begin anew"
+                f"{self.path}: was started with other settings: {message}; name another --out, or "
+                "delete it to start again"
             )
         if message:
             self._journal.clear()
@@ -138,7 +138,7 @@ class LabelJournal:
         record = line if isinstance(line, dict) else {}
         index, name = record.get("at"), record.get("reply")
         if not isinstance(index, int):
-            raise self._damaged(number, "no question's position in 'at'")
+            raise self._damaged(number, "no question's index in 'at'")
         if isinstance(name, str) and isinstance(record.get("value"), dict):
             self.paid = True
             self.replies.setdefault(index, {})[name] = record["value"]
@@ -155,7 +155,7 @@ class LabelJournal:
         """Return in what the settings of the first line differ; "" where they are the same."""
         head = line if isinstance(line, dict) else {}
         if head.get("ragweave_labels") != FORMAT or not isinstance(head.get("settings"), dict):
-            raise UsageError(f"{self.path}: is no labelling of format {FORMAT}; delete it")
+            raise UsageError(f"{self.path}: is not a labelling of format {FORMAT}; delete it")
         return difference(head["settings"], self._settings)
 
     def _append(self, record: Mapping[str, Any]) -> int:
@@ -165,7 +165,7 @@ class LabelJournal:
         except OSError as error:
             raise TrainingStoppedError(
                 f"{self.path}: cannot be written ({error.strerror}); what it holds is kept, and "
-                "the same command goes on with it"
+                "the same command resumes it"
             ) from error
 
 
@@ -223,14 +223,12 @@ def finished(out: Path, settings: Mapping[str, Any], *, skip_bad: bool) -> Label
     """
     if not out.exists() or out.with_name(f"{out.name}.partial").exists():
         return None
-    refused = f"{out}: stands there already{{}}; name another --out, or delete it"
+    refused = f"{out}: exists already{{}}; name another --out, or delete it"
     try:
         report = json.loads(report_path(out).read_text("utf-8"))
         theirs, digest = report["settings"], report["sha256"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            refused.format(", and no report beside it says how it was made")
-        ) from error
+        raise UsageError(refused.format(", and has no report that says how it was made")) from error
     message = difference(theirs, json.loads(json.dumps(dict(settings))))
     if message:
         raise UsageError(refused.format(f", made with other settings: {message}"))
@@ -255,7 +253,7 @@ def write_out(
     bad: Mapping[tuple[str, str], int],
     total: int,
 ) -> Labelled:
-    """Write the file and its report, then forget what was kept for going on.
+    """Write the file and its report, then remove the journal.
 
     Raises:
         UsageError: No question gave a row.

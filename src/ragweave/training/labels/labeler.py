@@ -1,8 +1,7 @@
-"""How a session goes on with a labelling.
+"""`Labeler`, the contract between the labelling engine and the three kinds of labels.
 
-What makes one kind of label: the contract between the engine and the three kinds.
-
-Class balance: the larger class is down-sampled, data set by data set (SlimPLM, Table 5).
+Class balance is decided here too: the larger class is down-sampled, data set by data set (SlimPLM,
+Table 5).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ OnProgress = Callable[[int, int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class LabelConfig:
-    """How a session goes on with a labelling; none of it bears on the rows."""
+    """How a session works on a labelling; none of it affects the rows."""
 
     concurrency: int = 16
     """Questions in flight at once."""

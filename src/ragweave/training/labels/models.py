@@ -1,8 +1,7 @@
-"""What is written down of a model: its spec without keys.
+"""The models of a labelling: their specs without secrets, their calls, and draft answers.
 
-Model calls of a labelling: the graphs' own steps, run one at a time with their retries.
-
-Draft answers: written by a proxy model, or a field of the file.
+A call is one of the graphs' own steps, run alone with its retries. Drafts are written by a proxy
+model, or read from a field of the file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Labels for the query rewriter: a teacher's claims and queries, checked and repaired.
 
-Source: SlimPLM, section 3.3, appendix A and Table 8.
-
-The text that a rewriter learns to write: one form, read back to the same records.
+Source: SlimPLM, section 3.3, appendix A and Table 8. What a rewriter learns to write has one
+canonical form, which reads back to the same records.
 """
 
 from __future__ import annotations
@@ -157,7 +156,7 @@ class RewriteLabeler:
             UsageError: There is a teacher, and neither drafts nor what writes them.
         """
         if teacher is None and proxy is not None:
-            raise UsageError("annotations that the file has go with its own drafts: leave --proxy")
+            raise UsageError("the file's own annotations go with its own drafts: leave out --proxy")
         self._teacher = Teacher(teacher) if teacher is not None else None
         self._annotator = redacted(teacher_spec) or "a model"
         self._drafts = None
@@ -173,14 +172,12 @@ class RewriteLabeler:
         """Say what is wrong with a row."""
         fields = item.row.fields
         if self._teacher is None and not is_annotated(fields):
-            error = item.row.error(
-                "holds no annotation (claims and questions): give --teacher MODEL"
-            )
+            error = item.row.error("has no annotation (claims and questions): give --teacher MODEL")
             return Bad(item.index, item.data, "no annotation", str(error))
         if self._drafts is not None:
             return self._drafts.check(item)
         if not isinstance(fields.get(draft_field(fields) or ""), str):
-            error = item.row.error("no draft beside its claims: name its field with --draft")
+            error = item.row.error("has claims but no draft: name the draft's field with --draft")
             return Bad(item.index, item.data, "no draft", str(error))
         return None
 

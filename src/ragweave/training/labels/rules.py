@@ -4,7 +4,8 @@ The limits are ours, set so that of the authors' own GPT-4 annotations (1,006 cl
 breaks them: their longest claim has 32 words, and of every claim more than half of the words that
 carry meaning stand in the draft or the question.
 
-SlimPLM's released rewriter annotations: GPT-4's claims and sub-questions beside a draft.
+SlimPLM's released rewriter annotations, GPT-4's claims and sub-questions for a draft, are read here
+too.
 """
 
 from __future__ import annotations

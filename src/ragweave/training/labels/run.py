@@ -1,8 +1,7 @@
-"""Making a file of labels: what is done is read back, what is left is made, nothing twice.
+"""`make_labels`: what is done is read back, what is left is made, nothing twice.
 
-Which errors fail a row: the model's and its client's, and none of our own.
-
-The questions of a session as one stream: nothing waits for a batch's slowest.
+The questions are one stream, so that none waits for a batch's slowest. Errors of the model and of
+its client fail a row; errors of our own end the session.
 """
 
 from __future__ import annotations
@@ -151,7 +150,7 @@ class Stream:
         if self._in_a_row >= max(_IN_A_ROW, 2 * self.config.concurrency):
             raise ModelError(
                 f"{self._in_a_row} model calls failed one after the other, the last with {message}; "
-                "what is labelled is kept: mend it, then the same command with --retry-failed"
+                "what is labelled is kept: fix the cause, then run the same command with --retry-failed"
             )
 
 

@@ -1,9 +1,8 @@
 """Silver contexts for filter and generator: what an oracle keeps of passages (FILCO, 2.2, 2.3).
 
-Sentences that people chose.
-
-QED's and CLAPNQ's selected sentences, the supporting facts of HotpotQA and 2Wiki, and the gold
-evidence of Fool Me Twice, whose passages are such pieces already.
+The measure `gold` takes human annotations of sentences: QED's and CLAPNQ's selected sentences, the
+supporting facts of HotpotQA and 2Wiki, and the gold evidence of Fool Me Twice, whose passages are
+such pieces already.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from ragweave.training.labels.source import Bad, Item, Passages, only_yes_or_no
 
 
 def chosen_spans(item: Item, passages: Sequence[Document]) -> list[Span] | None:
-    """Return the sentences that people chose, in passage and reading order.
+    """Return the sentences that human annotators chose, in passage and reading order.
 
-    None where the row holds no such choice; empty where nobody chose any of these passages'.
+    None where the row has no such annotation; empty where it names no sentence of these passages.
     Offsets are those of the data set's own sentences, without white space around them.
 
     Args:
@@ -56,7 +55,7 @@ def chosen_spans(item: Item, passages: Sequence[Document]) -> list[Span] | None:
 
 
 def holds_choice(item: Item) -> bool:
-    """Tell whether a row says which sentences people chose."""
+    """Return whether a row has human annotations of sentences."""
     return chosen_spans(item, []) is not None
 
 
@@ -108,7 +107,7 @@ def _span(passage: Document, start: int, end: int) -> Span:
 
 
 MEASURES = ("strinc", "lexical", "cxmi", "gold")
-"""The paper's three, and the sentences that people chose."""
+"""The paper's three, and human annotations."""
 
 _CLAIM_HEAD = CLAIM.partition("{claim}")[0]
 
@@ -137,7 +136,7 @@ class SilverLabeler:
             passages: Where passages come from.
             scorer: The model that `cxmi` scores with.
             scorer_spec: What is written down of it.
-            top: Spans kept of a question; None: all that pass. `gold` keeps all that people chose.
+            top: Spans kept of a question; None: all that pass. `gold` keeps all annotated ones.
             threshold: None takes the paper's: 0.5 for lexical, a log-ratio of 0 for cxmi.
             target: What lexical compares with: `answer`, `question`, or `auto`: the question in
                 fact verification, the answer elsewhere.
@@ -148,7 +147,7 @@ class SilverLabeler:
         """
         _check(measure, passages, scorer=scorer, threshold=threshold, target=target)
         if measure == "gold" and top not in (None, 1):
-            raise UsageError("--top is for measures; gold keeps every sentence that people chose")
+            raise UsageError("--top does not apply to gold, which keeps every annotated sentence")
         self._measure, self._passages, self._target = measure, passages, target
         self._how: dict[str, Any] = {"measure": measure}
         if measure != "gold":
@@ -180,11 +179,9 @@ class SilverLabeler:
             return Bad(item.index, item.data, "no passages", error)
         if self._measure == "gold" and not holds_choice(item):
             error = str(
-                item.row.error(
-                    "does not say which sentences people chose: take strinc, lexical or cxmi"
-                )
+                item.row.error("has no human annotations of sentences: use strinc, lexical or cxmi")
             )
-            return Bad(item.index, item.data, "no sentences chosen by people", error)
+            return Bad(item.index, item.data, "no human annotations of sentences", error)
         return None
 
     async def make(self, item: Item, once: Once) -> Made | Dropped:
@@ -217,7 +214,7 @@ class SilverLabeler:
         spans: list[Span]
         if self._answers is None:
             if not chosen_spans(item, self._passages.all_own(item)):
-                return Dropped("no sentence was chosen by people")
+                return Dropped("no sentence is annotated")
             spans = chosen_spans(item, passages) or []
         elif self._questions is not None and self._by_question(item):
             spans = self._questions.keep(_claim(item.text), passages)

@@ -1,11 +1,9 @@
-"""Labelled questions to make training data from: any data set, mixed files and plain rows too.
+"""The questions that training rows are made from, with their passages and gold answers.
 
-Released training files hold rows of several data sets below each other, and rows that no data set
-format has (a question and a draft, no gold): here each row is read by itself.
-
-The passages of a silver row: found in a knowledge base, or the data set's own.
-
-Gold short answers of a row, as SlimPLM's match ratio counts them.
+Any data set will do, mixed files and plain rows too: released training files hold rows of several
+data sets one after the other, and rows of no data set's format (a question and a draft, no gold),
+so each row is read by itself. Passages of a silver row are found in a knowledge base or are the
+data set's own; gold short answers are those that SlimPLM's match ratio counts.
 """
 
 from __future__ import annotations
@@ -69,7 +67,7 @@ class Bad:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The questions of one file, read anew by each iteration."""
+    """The questions of one file; each iteration reads them again."""
 
     spec: str
     name: str

@@ -1,8 +1,7 @@
-"""Our settings as the trainers of transformers and trl take them.
+"""What the trainers of transformers and trl are given: arguments, and callbacks between steps.
 
-Several processes of one training (`accelerate launch -m ragweave train …`).
-
-What happens between the steps: progress, checkpoints, measures, and a wish to stop.
+The callbacks report progress, save checkpoints, measure, and stop on request. Several processes
+may share a training (`accelerate launch -m ragweave train …`).
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def device_of(settings: Settings) -> str:
             f"several GPUs"
         )
     if not torch.cuda.is_available():
-        raise UsageError(f"device is {wanted}, and torch sees no GPU: take auto or cpu")
+        raise UsageError(f"device is {wanted}, but torch sees no GPU: use auto or cpu")
     return "cuda"
 
 
@@ -109,7 +108,7 @@ def rows_at_once(settings: Settings) -> tuple[int, int]:
 
 
 def arguments(settings: Settings, checkpoints: Path) -> dict[str, Any]:
-    """Return what both trainers are told; saving and measuring are ours (`TrainingCallbacks`)."""
+    """Return both trainers' arguments; saving and measuring are done by `TrainingCallbacks`."""
     device = device_of(settings)
     micro, accumulate = rows_at_once(settings)
     return {
@@ -172,12 +171,12 @@ class TrainingCallbacks:
         """Begin.
 
         Args:
-            watch: Who is told.
+            watch: Follows the training.
             save_every: Steps between checkpoints.
             measure: Measures on the held-out rows; None where there are none, or when broken off.
         """
         self.stopped = False
-        """Whether somebody wanted to stop; a checkpoint has been saved then."""
+        """Whether a stop was requested; a checkpoint has been saved then."""
         self._watch, self._save_every, self._measure = watch, save_every, measure
 
     def callback(self) -> Any:
@@ -202,7 +201,7 @@ class TrainingCallbacks:
         return Callback()
 
     def began(self, *, cpu: bool) -> None:
-        """Tell of GPUs that are left unused (`arguments.one_gpu`)."""
+        """Report GPUs that are left unused (`one_gpu`)."""
         import torch
 
         if not cpu and world_size() == 1 and torch.cuda.device_count() > 1:
@@ -211,7 +210,7 @@ class TrainingCallbacks:
             )
 
     def logged(self, state: Any, control: Any, logs: Mapping[str, Any]) -> None:
-        """Tell the last step's loss; stop where that is wanted. Trainers log before they save."""
+        """Report the last step's loss; stop where requested. Trainers log before they save."""
         if "loss" not in logs:
             return
         if is_main():
@@ -228,22 +227,22 @@ class TrainingCallbacks:
         """Measure, and save with the measures."""
         if self.stopped:
             return
-        self._look(state)
+        self._measure_epoch(state)
         if any_process(self._watch.stop_wanted):
             self.stopped = control.should_training_stop = True
         control.should_save = True
 
     def finish(self, state: Any) -> None:
-        """Measure the last epoch, if a wish to stop had kept it from that.
+        """Measure the last epoch, if a requested stop had prevented it.
 
-        A training that was stopped after its last step has no epoch left to end when it goes on.
+        A training that was stopped after its last step has no epoch left to end when resumed.
         """
         if self.stopped or _name(state.epoch) in history(state):
             return
-        self.stopped = not self._look(state) and any_process(self._watch.stop_wanted)
+        self.stopped = not self._measure_epoch(state) and any_process(self._watch.stop_wanted)
 
-    def _look(self, state: Any) -> bool:
-        """Measure and tell; return whether there are measures, which is so in all processes."""
+    def _measure_epoch(self, state: Any) -> bool:
+        """Measure and report; return whether there are measures, the same in all processes."""
         measured = self._measure()
         if not measured:
             return False

@@ -1,6 +1,6 @@
-"""Checkpoints of a training: which is whole, and which is the newest.
+"""Checkpoints of a training, and a trainer that stops before it damages them.
 
-A trainer that stops before it spoils anything: no number as loss, no room on the disk.
+It stops where a loss or weight is not finite, and where disk or GPU memory is full.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def kept(folder: Path) -> str:
     last = newest(folder)
     if last is None:
         return "no checkpoint had been saved"
-    return f"the last good checkpoint is {last}; --resume goes on from it"
+    return f"the last good checkpoint is {last}; --resume continues from it"
 
 
 def _is_whole(checkpoint: Path) -> bool:
@@ -61,16 +61,16 @@ def guarded(trainer: Any, checkpoints: Path) -> Any:
 
     class Guarded(trainer):  # type: ignore[misc]
         def training_step(self, *args: Any, **more: Any) -> Any:
-            """Compute loss and gradients; stop before the weights take in what is no number."""
+            """Compute loss and gradients; stop before the weights take in a value not finite."""
             loss = super().training_step(*args, **more)
             if any_process(not bool(torch.isfinite(loss).all())):
-                raise _no_number("loss", self.state.global_step + 1, checkpoints)
+                raise _not_finite("loss", self.state.global_step + 1, checkpoints)
             return loss
 
         def _save_checkpoint(self, *args: Any, **more: Any) -> None:
             for name, weight in self.model.named_parameters():
                 if weight.requires_grad and not bool(torch.isfinite(weight).all()):
-                    raise _no_number(f"weight {name}", self.state.global_step, checkpoints)
+                    raise _not_finite(f"weight {name}", self.state.global_step, checkpoints)
             with room_needed(checkpoints, checkpoints / f"checkpoint-{self.state.global_step}"):
                 super()._save_checkpoint(*args, **more)
 
@@ -112,13 +112,13 @@ def memory_needed(checkpoints: Path) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError as error:
         raise TrainingStoppedError(
-            f"the GPU's memory does not hold this training: lower micro_batch or max_input, or set "
+            f"this training does not fit into the GPU's memory: lower micro_batch or max_input, or set "
             f"gradient_checkpointing=true; {kept(checkpoints)}"
         ) from error
 
 
-def _no_number(what: str, step: int, checkpoints: Path) -> TrainingStoppedError:
+def _not_finite(what: str, step: int, checkpoints: Path) -> TrainingStoppedError:
     return TrainingStoppedError(
-        f"the {what} is no number after step {step}: lower learning_rate, set a warmup, or look at "
+        f"the {what} is not finite after step {step}: lower learning_rate, set a warmup, or check "
         f"the rows; {kept(checkpoints)}"
     )

@@ -1,7 +1,4 @@
-"""From training rows to what a large part reads and writes, in text and in tokens.
-
-Measures of parts that write text, on held-out rows.
-"""
+"""What a part that writes text learns from, as text and as tokens, and how it is measured."""
 
 from __future__ import annotations
 

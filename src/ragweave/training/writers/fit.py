@@ -53,7 +53,7 @@ class LargeRecipe:
         return self.settings(role)
 
     def check(self, job: Job) -> None:
-        """Look whether the base can be had: its first row shows."""
+        """Check that the base is available, by its first row."""
         next(iter(self.show(job)), None)
 
     def show(self, job: Job) -> Iterator[Shown]:
