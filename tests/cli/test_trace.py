@@ -58,7 +58,7 @@ def recorded(tmp_path: Path) -> Record:
         try:
             asyncio.run(run(question, texts, replies, method))
         except ValueError as error:
-            assert "out of order" in str(fault)
+            assert "out of order" in str(error)
         return read_run(tmp_path / "run.json")
 
     return record
