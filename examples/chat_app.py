@@ -137,8 +137,8 @@ async def events(chat: CompiledStateGraph[Any, Any, Any, Any], turn: Turn) -> As
             elif event["event"] == "on_chain_end" and not event["parent_ids"]:
                 last = event["data"]["output"]["messages"][-1]
                 yield sent("answer", {"text": last.text, **last.additional_kwargs})
-    except RagweaveError as fault:
-        yield sent("error", {"text": str(fault)})
+    except RagweaveError as error:
+        yield sent("error", {"text": str(error)})
 
 
 def sent(event: str, data: dict[str, Any]) -> str:
@@ -187,8 +187,8 @@ def main() -> None:
 
     try:
         app = create_app()
-    except RagweaveError as fault:
-        raise SystemExit(f"chat_app: {fault}") from fault
+    except RagweaveError as error:
+        raise SystemExit(f"chat_app: {error}") from error
     uvicorn.run(app, host="127.0.0.1", port=int(os.environ.get("PORT", "8000")))
 
 

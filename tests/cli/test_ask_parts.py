@@ -184,7 +184,7 @@ def test_options_that_name_a_model_join_the_flags() -> None:
     assert by_role(models)["answer"] == "generator/"
     assert with_named({"judge": "judge/"}, ["judge=judge/"])[0] == {"judge": "judge/"}
     for twice in (["judge=a/", "judge=b/"], ["judge=a/", "judge=a/"]):
-        with pytest.raises(UsageError, match="named twice"):
+        with pytest.raises(UsageError, match="given twice"):
             with_named({}, twice)
-    with pytest.raises(UsageError, match="named twice"):
+    with pytest.raises(UsageError, match="given twice"):
         with_named({"model": "openai:m"}, ["generator=generator/"])

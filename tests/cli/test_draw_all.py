@@ -60,7 +60,7 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for mistake in ({}, {"method": "concat", "every": True}, {"method": "concat", "check": True}):
         with pytest.raises(UsageError, match="--all"):
             draw(**mistake)
-    with pytest.raises(UsageError, match="no mermaid block"):
+    with pytest.raises(UsageError, match="exactly one mermaid block"):
         draw(every=True)
     with pytest.raises(UsageError, match="no such folder"):
         draw("concat", svg=Path("nowhere/g.svg"))

@@ -57,8 +57,8 @@ def recorded(tmp_path: Path) -> Record:
 
         try:
             asyncio.run(run(question, texts, replies, method))
-        except ValueError as fault:
-            assert "out of order" in str(fault)
+        except ValueError as error:
+            assert "out of order" in str(error)
         return read_run(tmp_path / "run.json")
 
     return record
@@ -154,9 +154,9 @@ def test_clicking_a_node_leads_to_its_first_step(recorded: Record) -> None:
 BROKEN = {
     "no file": (None, "cannot be read"),
     "no text": (b"\xff\xfe\x00", "not UTF-8"),
-    "no JSON": (b"{", "no recorded run"),
+    "no JSON": (b"{", "is not a recorded run"),
     "without a trace": (b'{"method": "concat", "question": "q"}', "trace: Field required"),
-    "another file": (b"[1, 2]", "no recorded run"),
+    "another file": (b"[1, 2]", "is not a recorded run"),
     "an edge to nowhere": (
         b'{"method": "m", "question": "q", "trace": [], "notes": [], "graph": {"nodes": ["a"], '
         b'"edges": [{"source": "a", "target": "b", "label": "", "conditional": false}]}}',
@@ -170,9 +170,9 @@ def test_a_file_that_is_no_run(tmp_path: Path, content: bytes | None, said: str)
     path = tmp_path / "run.json"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UsageError, match=said) as fault:
+    with pytest.raises(UsageError, match=said) as error:
         trace(path)
-    assert "\n" not in str(fault.value)
+    assert "\n" not in str(error.value)
 
 
 def test_the_command_records_and_makes_the_page(ragweave: Run, kb: Path, tmp_path: Path) -> None:

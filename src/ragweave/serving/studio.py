@@ -223,8 +223,8 @@ def studio_graph(name: str, given: Any = None) -> CompiledGraph:
         given = {field.name: getattr(given, field.name) for field in dataclasses.fields(given)}
     try:
         chosen = dataclasses.replace(options, **(given or {}))
-    except TypeError as fault:
-        raise UsageError(f"{name} does not know a setting of this run: {fault}") from fault
+    except TypeError as error:
+        raise UsageError(f"{name} does not know a setting of this run: {error}") from error
     return _with_sources(name, chosen)
 
 

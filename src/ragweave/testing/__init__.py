@@ -30,7 +30,7 @@ __all__ = [
     "RetrieverTests",
     # passages
     "CARDS",
-    # what a method's suite is told
+    # how a method's suite is set up
     "OptionCase",
     "Setting",
     # scripts

@@ -34,8 +34,8 @@ _TEXTS = (
 )
 
 CARDS = tuple(
-    Document(page_content=text, id=f"doc{at}", metadata={"title": f"Card {at}"})
-    for at, text in enumerate(_TEXTS)
+    Document(page_content=text, id=f"doc{index}", metadata={"title": f"Card {index}"})
+    for index, text in enumerate(_TEXTS)
 )
 """Eight passages, of which the first answers "Who built the bridge at Alden?"."""
 

@@ -36,7 +36,7 @@ class ChatModelSpecTests:
     def model(self) -> BaseChatModel:
         """Return a new model of the spec."""
         made = chat_model(self.spec)
-        assert isinstance(made, BaseChatModel), f"{type(made).__name__} is no chat model"
+        assert isinstance(made, BaseChatModel), f"{type(made).__name__} is not a chat model"
         self._made = [*getattr(self, "_made", ()), made]
         return made
 

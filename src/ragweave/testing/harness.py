@@ -85,13 +85,13 @@ def shown(
 
 def _place(document: Document, text: str) -> int | None:
     places = [text.find(one) for one in sentences(document.page_content)]
-    return min((at for at in places if at >= 0), default=None)
+    return min((index for index in places if index >= 0), default=None)
 
 
 def rests_on(call: ModelCall, calls: Sequence[ModelCall]) -> list[ModelCall]:
     """Return the earlier calls whose replies a call's prompt quotes, directly or through others.
 
-    A sentence that several nodes' replies have tells nothing.
+    A sentence found in the replies of several nodes identifies none of them.
     """
     nodes: dict[str, set[str]] = {}
     for one in calls:
@@ -138,15 +138,15 @@ def misread(
     direct = _ids(doc for call in behind for doc in shown(call, calls, documents))
     earlier = [one for call in behind for one in rests_on(call, calls)]
     indirect = _ids(doc for call in earlier for doc in shown(call, calls, documents))
-    told = [str(doc.id) for doc in output["passages"]]
+    reported = [str(doc.id) for doc in output["passages"]]
     everything = set(direct) | set(indirect)
     allowed = [set(direct), everything] if direct else [everything]
-    if set(told) not in allowed:
-        return f"the passages are {told}, and the final prompts showed {direct or indirect}"
-    if len(told) != len(set(told)):
-        return f"the passages repeat: {told}"
-    if len(behind) == 1 and not earlier and told != direct:
-        return f"the passages are in the order {told}, and the prompt's order is {direct}"
+    if set(reported) not in allowed:
+        return f"the passages are {reported}, and the final prompts showed {direct or indirect}"
+    if len(reported) != len(set(reported)):
+        return f"the passages repeat: {reported}"
+    if len(behind) == 1 and not earlier and reported != direct:
+        return f"the passages are in the order {reported}, and the prompt's order is {direct}"
     return _altered(output["passages"], [*behind, *earlier])
 
 

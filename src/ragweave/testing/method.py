@@ -91,8 +91,8 @@ class MethodTests:
     def test_passages_are_what_the_final_prompts_showed(self) -> None:
         """The final passages are those that the winning candidates were read from."""
         for run in self.finished():
-            fault = misread(run.output, run.calls, given(run) or self.documents)
-            assert not fault, f"{_said(run)}: {fault}"
+            problem = misread(run.output, run.calls, given(run) or self.documents)
+            assert not problem, f"{_said(run)}: {problem}"
 
     def test_truncated_tells_whether_a_limit_ended_the_run(self) -> None:
         """`truncated` is true where a limit ended the run, and nowhere else."""
@@ -104,8 +104,10 @@ class MethodTests:
                 run = self.harness().run(self.setting, config=config)
             except GraphRecursionError:
                 break
-            told = run.output["truncated"]
-            assert told is (run.asked != free.asked), f"{told} under a recursion limit of {limit}"
+            truncated = run.output["truncated"]
+            assert truncated is (run.asked != free.asked), (
+                f"{truncated} with recursion limit {limit}"
+            )
         if self.cut_short is not None:
             run = self.run(self.setting.joined(self.cut_short))
             assert run.output["truncated"] is True, f"truncated is not true under {_said(run)}"
@@ -138,7 +140,7 @@ class MethodTests:
         """Calls, tokens and retrievals, in all, by role and by node, are those really made."""
         for run in self.finished():
             if "judge_scorer" in run.setting.parts:
-                continue  # a scorer is no model: its calls are on no record
+                continue  # a scorer is not a model: its calls are not recorded
             usage = run.output["usage"]
             assert _ledger([usage]) == _tokens(run.calls), f"{_said(run)}: usage is off in all"
             for table, key in (("by_role", "role"), ("by_node", "node")):
@@ -147,8 +149,8 @@ class MethodTests:
                     name: _tokens([call for call in run.calls if getattr(call, key) == name])
                     for name in made
                 }
-                told = {name: _ledger([one]) for name, one in usage[table].items() if one["calls"]}
-                assert told == expected, f"{_said(run)}: usage is off in {table}"
+                counted = {key: _ledger([one]) for key, one in usage[table].items() if one["calls"]}
+                assert counted == expected, f"{_said(run)}: usage is off in {table}"
             assert usage["retrievals"] == len(run.record.searches), f"{_said(run)}: retrievals"
             assert usage["estimated"] is False, "usage is estimated, though the models count"
 
@@ -166,13 +168,13 @@ class MethodTests:
     # -- options and prompts -------------------------------------------------------------------
 
     def test_every_option_does_something(self) -> None:
-        """Each option changes prompts, calls or output, or is told to be idle, with the reason."""
+        """Each option changes prompts, calls or output, or is declared idle, with the reason."""
         names = [one.name for one in dataclasses.fields(self._method().options)]
         unknown = set(self.idle_options) | set(self.option_cases)
         assert unknown <= set(names), f"no such option: {sorted(unknown - set(names))}"
         dead = [name for name in names if not self._shows(name)]
         assert sorted(dead) == sorted(self.idle_options), (
-            f"options without effect: {dead}; told to be idle: {sorted(self.idle_options)}"
+            f"options without effect: {dead}; declared idle: {sorted(self.idle_options)}"
         )
 
     def test_a_callers_prompts_replace_the_methods(self) -> None:
@@ -349,7 +351,7 @@ def given(run: Run) -> list[Document]:
 
 def _given(tests: MethodTests) -> Setting:
     passages = [
-        doc.model_copy(update={"id": f"given{at}"}) for at, doc in enumerate(tests.documents[:3])
+        doc.model_copy(update={"id": f"given{n}"}) for n, doc in enumerate(tests.documents[:3])
     ]
     return tests.setting.joined(Setting(input={"passages": passages}))
 
@@ -373,7 +375,7 @@ def _plain(values: Mapping[str, Any]) -> None:
         try:
             as_json(value)
         except (TypeError, ValueError) as error:
-            raise AssertionError(f"{name} is no plain JSON: {error}") from error
+            raise AssertionError(f"{name} is not plain JSON: {error}") from error
 
 
 def _carried_on(run: Run) -> bool:

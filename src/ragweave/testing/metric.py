@@ -47,7 +47,7 @@ class MetricTests:
         """Every score is a number from `lowest` to `highest`."""
         for case in self._cases():
             score = self.metric(*case)
-            assert isinstance(score, float), f"{case}: {score!r} is no float"
+            assert isinstance(score, float), f"{case}: {score!r} is not a float"
             assert self.lowest <= score <= self.highest, f"{case}: {score}"
 
     def test_perfect_cases_score_best(self) -> None:
@@ -75,9 +75,9 @@ class MetricTests:
             raise SkipTest("this metric has no unordered argument")
         for case in self._cases():
             expected = self.metric(*case)
-            for at in self.unordered:
-                for other in itertools.islice(itertools.permutations(case[at]), 24):
-                    changed = (*case[:at], list(other), *case[at + 1 :])
+            for index in self.unordered:
+                for other in itertools.islice(itertools.permutations(case[index]), 24):
+                    changed = (*case[:index], list(other), *case[index + 1 :])
                     assert self.metric(*changed) == expected, f"{changed}: not {expected}"
 
     def test_a_score_changes_nothing(self) -> None:

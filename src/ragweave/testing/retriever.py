@@ -75,7 +75,7 @@ class RetrieverTests:
             assert found == most[:k], f"k={k} finds {found}, a larger k {most}"
 
     def test_k_must_be_a_count(self) -> None:
-        """A `k` that is no whole number from 1 up is refused by name."""
+        """A `k` that is not a positive integer is refused, and the error names it."""
         retriever = self._with_k()
         for k in (0, -1, 1.5, "3"):
             try:
