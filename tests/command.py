@@ -29,7 +29,7 @@ def run(
     *args: str,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-    timeout: float = 120,
+    timeout: float = 300,
 ) -> subprocess.CompletedProcess[str]:
     """Run `ragweave` with the arguments given; `cwd` and `env` as for `subprocess.run`."""
     if env or not hasattr(os, "fork"):

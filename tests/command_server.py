@@ -57,8 +57,9 @@ def serve() -> dict[str, Any]:
                 return request
             _, status = os.waitpid(child, 0)
             needed = Path(request["folder"], "needed")
-            load(needed.read_text().split() if needed.exists() else ())
+            names = needed.read_text().split() if needed.exists() else []
             os.write(told, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+            load(names)
     os._exit(0)
 
 
