@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.scripted import documents
+from tests.loops import final_state
+from tests.scripted import ScriptedChat, documents
 
+from ragweave import build_graph
 from ragweave.nodes.answer import ANSWER_FORMS, PROMPTS, AnswerStep, branches
 from ragweave.nodes.ask import Reply
 from ragweave.nodes.options import Options
@@ -19,6 +21,11 @@ PASSAGES = ranked(documents("a", "b"), "question")
 
 def context(node: str) -> Context[Options]:
     return Context(node, Options())
+
+
+def answered(step: AnswerStep, asked: Any, reply: Reply, where: Context[Options]) -> Any:
+    read = step.read(asked, reply, where, reasons=step.reasons)
+    return step.update(asked, reply, read)
 
 
 def branch(**changes: Any) -> dict[str, Any]:
@@ -70,7 +77,7 @@ def test_the_closed_template_is_for_no_passages() -> None:
 
 def test_a_candidate() -> None:
     step = AnswerStep("concat", "concat", round=1)
-    update = step.update(branch(sample=2), Reply("**Paris**", PASSAGES[1:]), context("concat"))
+    update = answered(step, branch(sample=2), Reply("**Paris**", PASSAGES[1:]), context("concat"))
     assert update == {
         "candidates": {
             "concat:2": {
@@ -92,8 +99,8 @@ def test_branches_of_one_passage_have_keys_of_their_own() -> None:
         key
         for doc in PASSAGES
         for sample in (0, 1)
-        for key in step.update(
-            branch(passages=[doc], sample=sample), Reply("Unknown", [doc]), context("pf")
+        for key in answered(
+            step, branch(passages=[doc], sample=sample), Reply("Unknown", [doc]), context("pf")
         )["candidates"]
     ]
     assert keys == ["pf:p0:0", "pf:p0:1", "pf:p1:0", "pf:p1:1"]
@@ -101,7 +108,7 @@ def test_branches_of_one_passage_have_keys_of_their_own() -> None:
 
 def test_a_reply_that_declines() -> None:
     reply = Reply("I don't know.", PASSAGES)
-    update = AnswerStep("c", "concat").update(branch(), reply, context("c"))
+    update = answered(AnswerStep("c", "concat"), branch(), reply, context("c"))
     assert update["candidates"]["c:0"]["answer"] == UNKNOWN
 
 
@@ -118,3 +125,16 @@ def test_one_branch_a_context_and_sample() -> None:
     assert all(one.node == "pf" and one.arg["deadline"] == 5.0 for one in sends)
     assert sends[0].arg["hints"] == ["x"]
     assert branches(state, "pf", Options(), contexts=[]) == []
+
+
+def test_what_is_no_answer_is_asked_again_once() -> None:
+    model = ScriptedChat(replies=["<passage 1>", "Ada"])
+    given = {"question": "Who built it?", "passages": ["Ada built it."]}
+    state = final_state(build_graph("concat", model=model), given)
+    assert (state["answer"], state["usage"]["calls"]) == ("Ada", 2)
+    assert [one["event"] for one in state["notes"]] == ["answer_rejected", "asked_again"]
+    assert [one.settings["max_tokens"] for one in model.seen] == [64, 64]
+    assert "does not answer the question: Who built it?" in model.seen[1].text
+    once = ScriptedChat(replies=["<passage 1>", "Ada"])
+    state = final_state(build_graph("concat", model=once, ask_again=False), given)
+    assert (state["answer"], state["usage"]["calls"]) == ("Unknown", 1)
