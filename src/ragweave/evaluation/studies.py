@@ -12,7 +12,7 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import Interval
 from ragweave.evaluation.report import Experiment, Line, plot_bars, plot_lines
 from ragweave.evaluation.runs import System, system
-from ragweave.evaluation.runs.scorers import scores_itself
+from ragweave.evaluation.runs.plan import scores_itself
 from ragweave.tools.scorers.specs import KINDS
 
 Make = Callable[[Sequence[str], Sequence[str]], list[System]]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ragweave.errors import UsageError
-from ragweave.evaluation.runs.scorers import open_scorer
+from ragweave.evaluation.runs.plan import open_scorer
 from ragweave.tools.scorers import HuggingFaceScorer, ServerScorer
 from ragweave.tools.scorers.specs import absolute_scorer, scorer_of_spec
 

@@ -27,7 +27,7 @@ from ragweave.evaluation.runs.settings import (
 )
 from ragweave.graphs import METHODS
 from ragweave.tools.knowledge import KnowledgeBase
-from ragweave.tools.scorers.specs import absolute_scorer
+from ragweave.tools.scorers.specs import LogprobScorer, absolute_scorer, scorer_of_spec
 
 _CORRECTNESS = ("em", "accuracy", "coverage_em")
 
@@ -203,3 +203,23 @@ def _corpus(corpus: str, kb: Path | None, dataset: Dataset) -> Any:
 
 def _generation(kb: Path) -> int:
     return KnowledgeBase.open(kb).manifest.generation
+
+
+def open_scorer(spec: str) -> LogprobScorer | None:
+    """Return the scorer that a spec names, tried once; None for "".
+
+    Raises:
+        UsageError: The spec is not understood, or its model is not on this machine.
+        MissingExtraError: Its packages are not installed.
+        ModelError: The model cannot be loaded, or its server gives no log-probabilities.
+    """
+    if not spec:
+        return None
+    scorer = scorer_of_spec(spec)
+    scorer.score([("A bridge is a", " bridge.")])  # better now than at every question
+    return scorer
+
+
+def scores_itself(model: str) -> bool:
+    """Say whether a chat model of this spec brings its scorer along."""
+    return model.strip().startswith("llamacpp:")

@@ -18,9 +18,9 @@ from ragweave.evaluation.runs.calls import ReplyCache
 from ragweave.evaluation.runs.directory import FinishedQuestions, RunDirectory, hold, lines_of
 from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.passages import retriever_for, with_gold_setting
+from ragweave.evaluation.runs.plan import open_scorer
 from ragweave.evaluation.runs.progress import Budget, Progress, RunConfig
 from ragweave.evaluation.runs.recorder import Recorder, RunCheckpoints, connect
-from ragweave.evaluation.runs.scorers import open_scorer
 from ragweave.evaluation.runs.settings import RunSettings, cache_name, check_parts
 from ragweave.evaluation.runs.stream import Stream
 from ragweave.graphs import CompiledGraph, build_graph
