@@ -144,7 +144,7 @@ def test_an_unknown_kind(spec: str) -> None:
 
 
 def test_llamacpp_without_a_file() -> None:
-    with pytest.raises(RagweaveError, match="name the GGUF file"):
+    with pytest.raises(RagweaveError, match="the path of the GGUF file is missing"):
         chat_model("llamacpp:")
 
 
@@ -249,7 +249,7 @@ def test_smollm2_is_found_in_its_package(tmp_path: Path, monkeypatch: pytest.Mon
     model: Any = chat_model("smollm2?max_tokens=60")
     assert model.path == str(tmp_path / "m.gguf")
     assert model.max_tokens == 60
-    with pytest.raises(UsageError, match="settings behind"):
+    with pytest.raises(UsageError, match="settings after"):
         chat_model("smollm2:135m")
     (tmp_path / "m.gguf").unlink()
     with pytest.raises(UsageError, match="contains no GGUF file"):
