@@ -94,7 +94,7 @@ def test_a_training_goes_on_only_as_it_began(tmp_path: Path) -> None:
 def test_foreign_folders_and_nothing_to_resume(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("dear", "utf-8")
-    with pytest.raises(UsageError, match="is no training"):
+    with pytest.raises(UsageError, match="holds no training"):
         begin_folder(tmp_path / "mine", PLAN, resume=False)
     with pytest.raises(UsageError, match="no training to resume"):
         begin_folder(tmp_path / "none", PLAN, resume=True)

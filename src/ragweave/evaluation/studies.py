@@ -60,7 +60,7 @@ def ablation(variants: Mapping[str, Mapping[str, Any]]) -> Make:
     def make(methods: Sequence[str], values: Sequence[str]) -> list[System]:
         for value in values:
             if value not in variants:
-                raise UsageError(f"no variant {value!r}; choose of: {', '.join(variants)}")
+                raise UsageError(f"no variant {value!r}; choose one of: {', '.join(variants)}")
         return [
             system(
                 method, method if not variants[value] else f"{method} {value}", **variants[value]

@@ -111,7 +111,7 @@ def test_lexical_compares_a_claim_with_itself(tmp_path: Path) -> None:
 
 
 def test_gold_has_no_top() -> None:
-    with pytest.raises(UsageError, match="--top is for measures"):
+    with pytest.raises(UsageError, match="--top does not apply to gold"):
         silver("gold", top=2)
     silver("gold", top=None)
 
@@ -172,8 +172,8 @@ def test_bad_rows(tmp_path: Path, row: Any, said: str) -> None:
         made(write(tmp_path / "qa.jsonl", [row]), silver("strinc"))
 
 
-def test_gold_needs_rows_in_which_people_chose(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"qa.jsonl:1: does not say which sentences"):
+def test_gold_needs_rows_with_human_annotations(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"qa.jsonl:1: has no human annotations"):
         made(write(tmp_path / "qa.jsonl", [ROW]), silver("gold"))
 
 

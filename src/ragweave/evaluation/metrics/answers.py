@@ -1,17 +1,13 @@
-"""Exact match and F1 by the SQuAD rule.
+"""Metrics of answers: exact match and F1, coverage, accuracy, %Unk and %NM.
 
-Source: Rajpurkar et al. 2016, 2018; the rule of the owners' evaluation scripts. `unigram_f1` is
-the same token F1, which KILT (Petroni et al. 2021) and FILCO (Wang et al. 2023, section 3.1) use
-for long answers.
-
-How many of several short answers a text covers: ASQA's string EM and Hit@1; Yes/No accuracy.
-
-Source: Stelmakh et al. 2022 (ASQA), as SlimPLM (Tan et al. 2024, section 4.2) uses them: EM is the
-share of short answers that stand in the text, Hit@1 whether at least one does.
-
-%Unk and %NM: answers not given, and right answers that a vote passed over.
-
-Source: Liu et al. 2024 (Modeling Uncertainty and Using Post-fusion as Fallback), section 4.
+* Exact match and F1 follow the SQuAD rule (Rajpurkar et al. 2016, 2018, and the authors' evaluation
+  scripts). `unigram_f1` is the same token F1, which KILT (Petroni et al. 2021) and FILCO (Wang et
+  al. 2023, section 3.1) use for long answers.
+* Coverage of several short answers is that of ASQA (Stelmakh et al. 2022), as SlimPLM (Tan et al.
+  2024, section 4.2) uses it: EM is the share of short answers that the text contains, Hit@1 whether
+  it contains at least one.
+* %Unk counts answers not given, %NM right answers that a vote passed over (Liu et al. 2024,
+  Modeling Uncertainty and Using Post-fusion as Fallback, section 4).
 """
 
 from __future__ import annotations

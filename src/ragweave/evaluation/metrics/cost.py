@@ -55,7 +55,7 @@ def read_prices(text: str) -> dict[str, Price]:
         try:
             listed = json.loads(Path(text).read_text("utf-8"))
         except ValueError as error:
-            raise UsageError(f"{text}: is no JSON: {error}") from error
+            raise UsageError(f"{text}: is not valid JSON: {error}") from error
     if not isinstance(listed, Mapping):
         raise UsageError(f"{text}: prices are an object of role to [input, output]")
     return {str(role): _price(text, pair) for role, pair in listed.items()}

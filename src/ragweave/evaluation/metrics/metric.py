@@ -1,6 +1,6 @@
-"""What a metric's file says about it, beside its function.
+"""`Metric`, the declaration of a metric: its name, its direction, and how it is computed.
 
-A metric is declared by one value in its own file, ours and other people's alike:
+A metric is one value, declared in its own file, in this package and in others alike:
 
     METRIC = Metric(name="words", label="Words", summary="Words of the answer.",
                     compute=lambda question, state: len(state["answer"].split()) / 100)

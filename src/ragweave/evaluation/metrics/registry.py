@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ragweave.errors import UsageError
-from ragweave.evaluation.metrics import answers as coverage
-from ragweave.evaluation.metrics import answers as squad
-from ragweave.evaluation.metrics import answers as votes
-from ragweave.evaluation.metrics import retrieval, rouge
+from ragweave.evaluation.metrics import answers, retrieval, rouge
 from ragweave.evaluation.metrics.metric import Metric, MetricInfo
 from ragweave.registry import Registry
 
 _OURS = (
-    squad.EM,
-    squad.F1,
-    coverage.ACCURACY,
-    coverage.COVERAGE_EM,
-    coverage.HIT_AT_1,
+    answers.EM,
+    answers.F1,
+    answers.ACCURACY,
+    answers.COVERAGE_EM,
+    answers.HIT_AT_1,
     *rouge.ROUGE,
-    squad.UNIGRAM_F1,
-    coverage.CONTAINS,
-    coverage.ANSWER_SHARE,
-    votes.UNKNOWN,
-    votes.NM,
+    answers.UNIGRAM_F1,
+    answers.CONTAINS,
+    answers.ANSWER_SHARE,
+    answers.UNKNOWN,
+    answers.NM,
     retrieval.RECALL,
     retrieval.PRECISION,
     retrieval.S_PRECISION,
@@ -32,7 +29,7 @@ _OURS = (
     *retrieval.RECALL_AT,
     retrieval.NDCG_AT_10,
     retrieval.ANSWER_RECALL,
-    squad.OUTPUT_PRECISION,
+    answers.OUTPUT_PRECISION,
 )
 
 METRICS: Registry[Metric] = Registry("ragweave.metrics", Metric, "metric", lambda: _OURS)
@@ -64,7 +61,7 @@ def chosen_metrics(
     names = [one if isinstance(one, str) else one.name for one in wanted]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"metrics: {name!r} comes twice")
+            raise UsageError(f"metrics: {name!r} is listed twice")
     return tuple(given[name] if name in given else METRICS.named(name) for name in names)
 
 

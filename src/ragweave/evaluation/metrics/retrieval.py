@@ -1,12 +1,10 @@
 """How well passages were found and filtered, against the gold passages.
 
 Source: BlendFilter (Wang et al. 2024), section 4.4 (precision, recall, S-Precision); Järvelin &
-Kekäläinen 2002 (nDCG). Passages are told by their ids; ranked lists come best first.
+Kekäläinen 2002 (nDCG). Passages are identified by their ids; ranked lists come best first.
 
-Which passages are gold: by id, else by text, since a knowledge base may name and cut its own.
-
-A data set's gold passages carry ids of its own; a knowledge base knows the same texts by row ids, or
-cut into pieces of 100 words. Where ids differ, texts decide.
+A data set's gold passages have ids of their own; a knowledge base has the same texts under other
+ids, or cut into pieces of 100 words. Where ids differ, texts decide which passages are gold.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reports: tables with intervals, plots, the papers' values beside ours, a page a question."""
+"""Reports: tables with intervals, plots, published results next to ours, a page a question."""
 
 from ragweave.evaluation.report.pages import write_report
 from ragweave.evaluation.report.plots import Line, can_plot, plot_bars, plot_lines

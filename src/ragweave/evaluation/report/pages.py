@@ -1,8 +1,6 @@
-"""`report.md` and `results.csv`.
+"""Writing a report: `report.md`, `results.csv`, `report.html`, and a page for each question.
 
-`report.html`: one file with tables and plots in it, and a page for each question beside it.
-
-Writing a report's files.
+`report.html` is one file with tables and plots in it; the questions' pages are files of their own.
 """
 
 from __future__ import annotations
@@ -208,8 +206,8 @@ def _taken(seconds: Mapping[str, Any] | None) -> str:
 def _passages(record: Record) -> Iterable[str]:
     for number, one in enumerate(record["passages"], start=1):
         mark = ' class="gold"' if one["gold"] else ""
-        told = " (gold)" if one["gold"] else ""
-        yield f"<p{mark}>{number}. <b>{escape(one['title'])}</b>{told} {escape(one['text'])}</p>"
+        label = " (gold)" if one["gold"] else ""
+        yield f"<p{mark}>{number}. <b>{escape(one['title'])}</b>{label} {escape(one['text'])}</p>"
 
 
 def _failed(record: Record) -> Iterable[str]:
@@ -301,9 +299,9 @@ def _pages(folder: Path, experiment: Experiment, most: int) -> list[tuple[str, s
 def _mark(listed: Sequence[Record], experiment: Experiment) -> str:
     """Say how each system did on a question, in a word."""
     score = experiment.primary
-    told = []
+    marks = []
     for record in listed:
         value = record["scores"].get(score)
         shown = "failed" if record["error"] else "–" if value is None else f"{value * 100:.0f}"
-        told.append(f"{record['system']} {shown}")
-    return ", ".join(told)
+        marks.append(f"{record['system']} {shown}")
+    return ", ".join(marks)

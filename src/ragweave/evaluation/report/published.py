@@ -1,10 +1,8 @@
-"""What the papers print, to stand beside ours.
+"""Published results, and the table that compares them with ours.
 
 Sources: Wang et al. 2024 (BlendFilter), tables 1 to 5; Tan et al. 2024 (SlimPLM), tables 1 and 2;
 Wang et al. 2023 (FILCO), tables 4 and 5; Liu et al. 2024 (Post-fusion as Fallback), tables 1
 and 2. Every value is in percent.
-
-The table of the papers' printed values beside ours.
 """
 
 from __future__ import annotations
@@ -69,7 +67,7 @@ class PublishedResult:
 
 
 def published_for(settings: RunSettings, system: System) -> list[PublishedResult]:
-    """Return what is printed for this data set and method, under options that match in name."""
+    """Return the results published for this data set and method, under the same options."""
     return [
         one
         for one in all_published()
@@ -82,7 +80,7 @@ def published_for(settings: RunSettings, system: System) -> list[PublishedResult
 
 
 def differences(one: PublishedResult, settings: RunSettings, system: System, n: int) -> list[str]:
-    """Say in what our setting differs from the printed one."""
+    """Return how our setting differs from the published one."""
     return list(_differences(one, settings, system, n))
 
 
@@ -166,15 +164,15 @@ def _other_options(system: System) -> list[str]:
 
 def _same_row(one: PublishedResult, variant: Mapping[str, Any]) -> bool:
     """Say whether options make a row; a trained filter stands in any row of its kind."""
-    printed = dict(one.options)
+    published = dict(one.options)
     if variant.get("filter") == "own":
-        printed["filter"] = "own"
-    return variant == printed
+        published["filter"] = "own"
+    return variant == published
 
 
 @cache
 def all_published() -> tuple[PublishedResult, ...]:
-    """Return every printed value that is kept."""
+    """Return every published result that is kept."""
     text = (resources.files(__package__) / "published.txt").read_text("utf-8")
     return tuple(_read(text))
 
@@ -252,7 +250,7 @@ _COSTS = {"api_calls": "#API"}
 
 
 def published_table(experiment: Experiment) -> Table | None:
-    """Return the papers' printed values beside ours, with all that differs."""
+    """Return the published results next to ours, with all that differs."""
     rows = []
     for column in experiment.columns.values():
         found: dict[tuple[str, ...], list[PublishedResult]] = {}
@@ -274,10 +272,10 @@ def published_table(experiment: Experiment) -> Table | None:
 def _published_row(
     column: Column, listed: Sequence[PublishedResult], experiment: Experiment
 ) -> list[str]:
-    """Return one row of a paper's table beside ours, all its metrics in one cell."""
+    """Return one row of a paper's table next to ours, all its metrics in one cell."""
     first = listed[0]
     ours = [values for one in listed if (values := _ours(column, one.metric)) is not None]
-    told = differences(first, experiment.settings, column.system, len(ours[0].values))
+    differing = differences(first, experiment.settings, column.system, len(ours[0].values))
     names = [_label(experiment, one.metric) for one in listed]
     scales = [1 if one.metric in column.costs else 100 for one in listed]
     return [
@@ -285,7 +283,7 @@ def _published_row(
         _cells(names, [one.mean * scale for one, scale in zip(ours, scales, strict=True)]),
         _cells(names, [one.value for one in listed]),
         f"{first.paper}, table {first.table}: {first.row}, {first.model}",
-        "; ".join(told),
+        "; ".join(differing),
     ]
 
 

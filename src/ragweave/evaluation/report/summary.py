@@ -1,7 +1,4 @@
-"""What runs say, read back a line at a time: scores by system, costs, failures.
-
-A table of a report as text cells.
-"""
+"""Runs summarized for a report: scores by system, costs, errors; read back a line at a time."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ from ragweave.evaluation.runs.settings import RunSettings, System
 
 @dataclass
 class Values:
-    """One value a question: the questions' positions in the data set, and the values."""
+    """One value a question: the questions' indices in the data set, and the values."""
 
     index: array[int] = field(default_factory=lambda: array("q"))
     values: array[float] = field(default_factory=lambda: array("d"))
@@ -177,7 +174,7 @@ def read_runs(paths: Sequence[Path]) -> list[Experiment]:
     """Read runs; shards of one experiment become one.
 
     Raises:
-        UsageError: A path is no run, a shard is named twice, or nothing is finished yet.
+        UsageError: A path is not a run, a shard is named twice, or nothing is finished yet.
     """
     found: dict[str, Experiment] = {}
     shards: set[tuple[str, tuple[int, int]]] = set()

@@ -1,11 +1,8 @@
 """The tables of a report, as text cells, for the terminal, Markdown and HTML alike.
 
-Tables of paired tests: between the methods of a run, and between runs.
-
-Several answers of one method under several nuclei: right where any of them is.
-
-Source: BlendFilter (Wang et al. 2024), figure 4: of three answers, EM is 1 where one is right, and
-F1 is the highest.
+Paired tests compare the methods of a run, and runs with each other. "Best of several answers"
+follows BlendFilter (Wang et al. 2024, figure 4): of a method's answers under several `top_p`, EM is
+1 where one is right, and F1 is the highest.
 """
 
 from __future__ import annotations
@@ -199,8 +196,8 @@ def _unequal(experiment: Experiment) -> Iterator[str]:
             by.setdefault(str(value), []).append(one.label)
             left_to_defaults = left_to_defaults or name not in one.options
         if len(by) > 1 and left_to_defaults:
-            told = "; ".join(f"{value}: {', '.join(labels)}" for value, labels in by.items())
-            yield f"Methods differ in {name} ({told}); --option {name}=… sets one for all."
+            listed = "; ".join(f"{value}: {', '.join(labels)}" for value, labels in by.items())
+            yield f"Methods differ in {name} ({listed}); --option {name}=… sets one for all."
 
 
 def passages_table(experiment: Experiment) -> Table | None:

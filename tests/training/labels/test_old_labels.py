@@ -1,4 +1,4 @@
-"""A labelling that an earlier version began goes on to its end.
+"""A labelling that an earlier version began is resumed.
 
 `begun` was written before the journal was shared with evaluation: of four questions one labelled,
 one dropped and two failed behind their drafts, and a last line that was cut off by a kill.
