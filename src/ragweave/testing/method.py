@@ -104,10 +104,7 @@ class MethodTests:
                 run = self.harness().run(self.setting, config=config)
             except GraphRecursionError:
                 break
-            truncated = run.output["truncated"]
-            assert truncated is (run.asked != free.asked), (
-                f"{truncated} with recursion limit {limit}"
-            )
+            assert run.output["truncated"] is (run.asked != free.asked), f"recursion limit {limit}"
         if self.cut_short is not None:
             run = self.run(self.setting.joined(self.cut_short))
             assert run.output["truncated"] is True, f"truncated is not true under {_said(run)}"
