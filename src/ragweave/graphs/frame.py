@@ -179,7 +179,7 @@ class CheckedNode(Runnable[Any, Any]):
                 )
         if self._retrieves and _read_nothing(result):
             why = _why_unread(state)
-            said = note(config or {}, self.name, "answered_without_documents", why=why)
+            said = note(config or {}, str(self.name), "answered_without_documents", why=why)
             return {**result, "notes": [*result.get("notes", ()), said]}
         return result
 

@@ -215,7 +215,7 @@ class AnswerStep:
 
     def again(self, branch: Branch, first: Reply, options: Options, templates: Templates) -> Prompt:
         """Ask for the answer alone, behind a first prompt and a reply that was none."""
-        prompt = self.prompt({**branch, "passages": first.passages}, options, templates)
+        prompt = self.prompt({**branch, "passages": list(first.passages)}, options, templates)
         kind = branch["answer_type"]
         messages = [*prompt.template.messages, ("ai", "{no_answer}"), ("human", _AGAIN)]
         return replace(
