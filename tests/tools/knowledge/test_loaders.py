@@ -211,7 +211,7 @@ def test_bad_rows_are_named_by_line_and_the_others_read(tmp_path: Path) -> None:
         ("a.md", b"\x01\x02\x03 few", "binary"),
         ("a.html", b"\xff\xfe\0\1binary\0\0", "binary"),
         ("a.txt.gz", b"no gzip", "gzip"),
-        ("a.txt.gz", gzip.compress(b"x" * 99)[:-9], "end"),
+        ("a.txt.gz", gzip.compress(b"x" * 99, mtime=0)[:-9], "end"),
         ("a.html", b"<p>\0", "binary"),
         ("a.html", b"<script>x</script>", "empty"),
         ("a.html", b"", "empty"),
