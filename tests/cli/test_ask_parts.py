@@ -127,6 +127,7 @@ def test_mistakes_are_one_line(call: Call, args: tuple[str, ...], said: str) -> 
 def test_compare_takes_parts_too(call: Call, kb: Path) -> None:
     methods = ("--methods", "slimplm,filco,concat")
     given = ("-o", "judge=judge/?threshold=0", "-o", "filter=filter/", *LEXICAL)
+    given = (*given, "-o", "second_look=false")
     out, _ = call("compare", QUESTION, "--kb", str(kb), *methods, *given, "--json")
     told = {one["method"]: one for one in json.loads(out)}
     assert told["slimplm"]["sources"] == []
