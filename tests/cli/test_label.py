@@ -80,7 +80,7 @@ def test_one_class_only_is_told(ragweave: Run, tmp_path: Path) -> None:
         "label", "judge", "qa.jsonl", "--draft", "draft", "--out", "j.jsonl", cwd=tmp_path
     )
     assert done.returncode == 0
-    assert "all rows are unknown: a judge cannot be trained on one class" in done.stderr
+    assert "all rows are unknown: a judge cannot be trained on a single class" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,10 @@ def test_one_class_only_is_told(ragweave: Run, tmp_path: Path) -> None:
         (("rewrite", "qa.jsonl"), "give --teacher MODEL"),
         (("filter", "qa.jsonl", "--measure", "cxmi"), "--measure cxmi needs --scorer"),
         (("filter", "qa.jsonl", "--measure", "strinc", "--kb", "none"), "none"),
-        (("filter", "qa.jsonl", "--measure", "strinc", "--top", "few"), "--top takes a number"),
+        (
+            ("filter", "qa.jsonl", "--measure", "strinc", "--top", "few"),
+            "--top must be a positive number",
+        ),
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(
@@ -201,7 +204,7 @@ def test_stopped_at_some_moment_it_goes_on(
                 _, told = one.communicate(timeout=60)
             assert one.returncode == (-how if how == signal.SIGKILL else 130)
             if how == signal.SIGINT:
-                assert "the same command goes on" in told
+                assert "run the same command to resume" in told
             assert not (tmp_path / "cut.jsonl").exists()
         done = ragweave(*args, "--out", "cut.jsonl", cwd=tmp_path)
         assert done.returncode == 0, done.stderr

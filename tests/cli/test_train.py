@@ -120,7 +120,10 @@ BAD: dict[str, tuple[list[str], str]] = {
         ["judge", "judge.jsonl", "--kind", "seq2seq", "--base", "nobody/nothing"],
         "nobody/nothing is not on this machine",
     ),
-    "no rewriter rows": (["rewriter", "judge.jsonl"], "judge.jsonl:1: no 'target'"),
+    "no rewriter rows": (
+        ["rewriter", "judge.jsonl"],
+        "judge.jsonl:1: the field 'target' is missing",
+    ),
 }
 
 

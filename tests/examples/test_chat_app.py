@@ -82,11 +82,11 @@ async def test_threads_are_remembered_apart(client: Any) -> None:
 
 async def test_a_follow_up_is_restated_for_the_method(example: ModuleType) -> None:
     restater = ScriptedChat(replies=["Where is the bridge of Varn?"])
-    app = app_of(example, lambda seen: seen.task["question"], restater)
+    app = app_of(example, lambda seen: f"Asked was: {seen.task['question']}", restater)
     async with open_client(app) as client:
-        assert (await turn(client, "Which bridge?"))[-1][1]["text"] == "Which bridge?"
+        assert (await turn(client, "Which bridge?"))[-1][1]["text"] == "Asked was: Which bridge?"
         *tokens, last = await turn(client, "Where is it?")
-    assert last[1]["text"] == "Where is the bridge of Varn?"
+    assert last[1]["text"] == "Asked was: Where is the bridge of Varn?"
     assert {data["node"] for _, data in tokens} == {"concat"}
     assert len(restater.seen) == 1
 

@@ -98,13 +98,13 @@ def test_it_is_evaluated(installed: Path, python: Any, tmp_path: Path) -> None:
 SERVED = """
 import asyncio, sys
 from types import SimpleNamespace
-from ragweave.serving import graphs
+from ragweave.serving import studio
 from ragweave.serving.studio import factory
 
 context = {"check": False, "model": "extractive?similarity=lexical"}
 run = SimpleNamespace(execution_runtime=SimpleNamespace(context=context))
 look = SimpleNamespace(execution_runtime=None)
-for make in (graphs.draft_check, factory("draft_check")):
+for make in (studio.draft_check, factory("draft_check")):
     drawn = asyncio.run(make(look))
     assert "check" in drawn.get_context_jsonschema()["properties"]
     out = asyncio.run(make(run)).invoke({"question": "What does BlendFilter blend?"})

@@ -132,7 +132,10 @@ def test_nothing_found_is_written_from_memory() -> None:
     graph, model, _ = built("It is Bob~0.1.", "So the answer is Ada.", retriever=ListRetriever())
     state = final_state(graph, "Who?")
     assert "Search results" not in model.seen[1].text
-    assert (state["answer"], events(state)) == ("Ada", ["no_passages_found"])
+    assert (state["answer"], events(state)) == (
+        "Ada",
+        ["no_passages_found", "answered_without_documents"],
+    )
 
 
 def test_given_passages_take_the_place_of_retrieval() -> None:

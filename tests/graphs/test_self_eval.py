@@ -78,7 +78,7 @@ def test_nothing_found_is_closed_book() -> None:
     graph, model, _ = built("Yes", "Ada", retriever=ListRetriever())
     state = final_state(graph, "Who?")
     assert (state["answer"], model.seen[1].passages) == ("Ada", [])
-    assert events(state) == ["no_passages_found"]
+    assert events(state) == ["no_passages_found", "answered_without_documents"]
 
 
 def test_given_passages_take_the_place_of_decision_and_retrieval() -> None:

@@ -106,7 +106,7 @@ def test_slimplm_answers_directly_what_the_judge_knows(parts: Path) -> None:
     assert state["usage"]["by_node"]["judge"]["calls"] == 1
     assert state["usage"]["by_role"]["judge"]["input_tokens"] > 5
     assert state["usage"]["by_role"]["judge"]["output_tokens"] == 0
-    assert events(state) == []
+    assert events(state) == ["answered_without_documents"]
 
 
 def test_slimplm_searches_for_what_the_judge_does_not_know(parts: Path) -> None:

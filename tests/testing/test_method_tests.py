@@ -34,7 +34,6 @@ BROKEN = {
         USAGE,
         Looks(changes={"answer": broken.counts_for_another}),
     ),
-    "raises on an odd reply": (ODD, Looks(changes={"answer": broken.refuses_odd_replies})),
     "makes an answer up": (ODD, Looks(changes={"answer": broken.makes_an_answer_up})),
     "retrieves though passages are given": (GIVEN, Looks(searches_always=True)),
     "a caller's prompts are lost": (PROMPTS, Looks(own_prompts=True)),
@@ -71,6 +70,12 @@ def test_a_sound_method_passes() -> None:
 def test_the_right_check_fails(what: str) -> None:
     check, method = BROKEN[what]
     assert failing(looks(method)) == [check]
+
+
+def test_raising_on_an_odd_reply() -> None:
+    """The options' check meets an odd reply too: it is what `ask_again` is about."""
+    failed = failing(looks(Looks(changes={"answer": broken.refuses_odd_replies})))
+    assert failed == sorted([ODD, OPTIONS])
 
 
 def test_always_truncated() -> None:

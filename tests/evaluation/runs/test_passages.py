@@ -212,7 +212,7 @@ def test_gold_that_no_question_names_is_refused(tmp_path: Path) -> None:
     data = write_lines(tmp_path / "nq.jsonl", {"question": "who?", "answer": ["me"]})
     with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as base:
         base.add([Document(page_content="It was me.")])
-    with pytest.raises(UsageError, match="names a gold passage"):
+    with pytest.raises(UsageError, match="has a gold passage"):
         plan(
             f"nq:{data}",
             parse_systems("concat"),

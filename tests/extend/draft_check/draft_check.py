@@ -1,8 +1,6 @@
 """Draft, then check: the model answers, and then reads the passages again with its draft."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from langgraph.graph import END, START
 
@@ -11,8 +9,9 @@ from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.begin import begin_step
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import collect_step, join_step, retrieve_step, to_retrieval
-from ragweave.nodes.step import Route
+from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
+from ragweave.state import RAGState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +22,13 @@ class DraftCheckOptions(Options):
     """Whether the draft is checked; False answers with it."""
 
 
-def to_draft(state: Mapping[str, Any], options: DraftCheckOptions) -> Any:
+def to_draft(state: RAGState, options: DraftCheckOptions) -> Goto:
     """Route: a branch a sample over all passages; nothing to ask without any."""
     contexts = [state["passages"]] if state["passages"] else []
     return branches(state, "draft", options, contexts=contexts) or "vote"
 
 
-def to_check(state: Mapping[str, Any], options: DraftCheckOptions) -> Any:
+def to_check(state: RAGState, options: DraftCheckOptions) -> Goto:
     """Route: the drafts are hints for a second reading of the same passages."""
     if not options.check:
         return "vote"
@@ -42,8 +41,8 @@ def build(parts: Parts[DraftCheckOptions]) -> CompiledGraph:
     options, retry = parts.options, parts.retry
     checked = AnswerStep("check", "distill", round=1)
 
-    graph = draft(options)
-    graph.add_node("begin", begin_step(options))
+    graph = draft(parts)
+    graph.add_node("begin", begin_step(options, parts.state))
     graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=retry)
     graph.add_node("collect", collect_step(options))
     graph.add_node("draft", parts.answers(AnswerStep("draft", "concat")), retry_policy=retry)
@@ -67,7 +66,7 @@ METHOD = Method(
     paper="no paper: the example of CONTRIBUTING.md",
     when="To see how a method of your own is added.",
     best="p",
-    worst="2·p",
+    worst="4·p",
     options=DraftCheckOptions,
     build=build,
     prompts=answer_prompts("concat", "distill"),

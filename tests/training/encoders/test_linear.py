@@ -266,7 +266,7 @@ def test_another_encoder_is_refused(judge, tmp_path):
     folder = copied(judge, tmp_path)
     about = json.loads((folder / "judge.json").read_text())
     (folder / "judge.json").write_text(json.dumps({**about, "dimension": 384}))
-    with pytest.raises(ModelError, match="vectors of 384 numbers, and its base model gives 32"):
+    with pytest.raises(ModelError, match="vectors of 384 dimensions, but its base model gives 32"):
         load_linear_scorer(folder)
     (folder / "judge.json").write_text(json.dumps({**about, "columns": ["one"]}))
     with pytest.raises(ModelError, match="weighs other features"):
@@ -289,7 +289,7 @@ def test_a_base_with_pickled_weights_is_refused(judge, base, tmp_path):
     folder = copied(judge, tmp_path)
     card = read_card(folder)
     write_card(folder, type(card)(**{**vars(card), "base": str(pickled)}))
-    with pytest.raises(UsageError, match=r"no model\.safetensors in it"):
+    with pytest.raises(UsageError, match=r"has no model\.safetensors"):
         load_linear_scorer(folder)
 
 

@@ -130,7 +130,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
 
     monkeypatch.setattr(fit, "greedy", catch)
     watch = Poison(caught, 3)
-    with pytest.raises(TrainingStoppedError, match=r"no number.*checkpoint-2; --resume"):
+    with pytest.raises(TrainingStoppedError, match=r"is not finite.*checkpoint-2; --resume"):
         run(base(kind), tmp_path / "part", kind, watch=watch, save_every=save_every)
     last = checkpoints.newest(tmp_path / "part" / "checkpoints")
     assert last.name == "checkpoint-2"
@@ -142,7 +142,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
 
 
 def test_a_learning_rate_out_of_all_bounds_is_named_as_the_cause(base, tmp_path):
-    with pytest.raises(TrainingStoppedError, match=r"no number.*learning_rate.*no checkpoint"):
+    with pytest.raises(TrainingStoppedError, match=r"is not finite.*learning_rate.*no checkpoint"):
         run(base("seq2seq"), tmp_path / "part", "seq2seq", learning_rate=1e38)
 
 

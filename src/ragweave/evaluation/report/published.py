@@ -68,6 +68,8 @@ class PublishedResult:
 
 def published_for(settings: RunSettings, system: System) -> list[PublishedResult]:
     """Return the results published for this data set and method, under the same options."""
+    if not system.known:
+        return []
     return [
         one
         for one in all_published()

@@ -46,6 +46,15 @@ class System:
         """
         return method_options(method_named(self.method), self.options)
 
+    @property
+    def known(self) -> bool:
+        """Whether its method and options are known here; a package that brings one may be missing."""
+        try:
+            self.resolved()
+        except UsageError:
+            return False
+        return True
+
     def plain(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return asdict(self) | {"options": json.loads(json.dumps(dict(self.options)))}
