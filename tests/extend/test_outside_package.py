@@ -96,12 +96,13 @@ def test_it_is_evaluated(installed: Path, python: Any, tmp_path: Path) -> None:
 
 
 SERVED = """
-import asyncio, sys
+import asyncio, os, sys
 from types import SimpleNamespace
 from ragweave.serving import studio
 from ragweave.serving.studio import factory
 
-context = {"check": False, "model": "extractive?similarity=lexical"}
+os.environ["RAGWEAVE_MODEL"] = "extractive?similarity=lexical"
+context = {"check": False}
 run = SimpleNamespace(execution_runtime=SimpleNamespace(context=context))
 look = SimpleNamespace(execution_runtime=None)
 for make in (studio.draft_check, factory("draft_check")):
@@ -137,7 +138,7 @@ def variant(last: str) -> ModuleType:
     )
     assert 'graph.add_edge("vote", END)' in SOURCE
     source = SOURCE.replace('graph.add_edge("vote", END)', wrong)
-    head = "from langgraph.types import Overwrite\nfrom ragweave.nodes.begin import no_usage\n"
+    head = "from langgraph.types import Overwrite\nfrom ragweave.state import no_usage\n"
     module = ModuleType("variant")
     sys.modules["variant"] = module
     exec(compile(head + source, "variant.py", "exec", dont_inherit=True), vars(module))

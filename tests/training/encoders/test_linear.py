@@ -269,7 +269,7 @@ def test_another_encoder_is_refused(judge, tmp_path):
     with pytest.raises(ModelError, match="vectors of 384 dimensions, but its base model gives 32"):
         load_linear_scorer(folder)
     (folder / "judge.json").write_text(json.dumps({**about, "columns": ["one"]}))
-    with pytest.raises(ModelError, match="weighs other features"):
+    with pytest.raises(ModelError, match="trained on other features"):
         load_linear_scorer(folder)
     (folder / "judge.safetensors").write_bytes(b"nothing")
     with pytest.raises(ModelError, match="weights can't be read"):
