@@ -1,6 +1,7 @@
-"""Replies recorded from real small models, at every step: read as a person reads them.
+"""Replies recorded from real small models, at every step.
 
-`benchmarks/record_replies.py` records them; `meant` was checked by hand.
+`benchmarks/record_replies.py` records them; `meant` began as what the parsers read and was
+looked through once, so it shows what changes, and is no independent measure of accuracy.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ class Family:
     text: Settings
     """Sampling of free text, without thinking."""
     source: str
+    """Where the values stand; "unchecked" where they were written down from memory of it."""
     thinking: Settings | None = None
     """Sampling with thinking; None for a family that can't think, or has no switch for it."""
 
@@ -54,7 +55,7 @@ FAMILIES = (
         architectures=r"qwen2",
         names=r"qwen25",
         text={"temperature": 0.7, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.05},
-        source="generation_config.json of Qwen/Qwen2.5-7B-Instruct",
+        source="generation_config.json of Qwen/Qwen2.5-7B-Instruct, unchecked",
     ),
     Family(
         name="Gemma 4",
@@ -69,7 +70,7 @@ FAMILIES = (
         architectures=r"gemma3n?",
         names="",
         text={"temperature": 1.0, "top_p": 0.95, "top_k": 64},
-        source="generation_config.json of google/gemma-3-1b-it (its temperature is the default, 1)",
+        source="generation_config.json of google/gemma-3-1b-it (its temperature is the default, 1), unchecked",
     ),
     Family(
         name="SmolLM3",
@@ -84,7 +85,7 @@ FAMILIES = (
         architectures=r"llama",
         names=r"smollm2",
         text={"temperature": 0.2, "top_p": 0.9},
-        source="model card HuggingFaceTB/SmolLM2-135M-Instruct, How to use",
+        source="model card HuggingFaceTB/SmolLM2-135M-Instruct, How to use, unchecked",
     ),
     Family(
         name="Llama 3",
@@ -112,14 +113,14 @@ FAMILIES = (
         architectures=r"granite(hybrid|moe)?",
         names=r"granite4",
         text={"temperature": 0.0},
-        source="model card ibm-granite/granite-4.0-micro (its examples decode greedily)",
+        source="model card ibm-granite/granite-4.0-micro (its examples decode greedily), unchecked",
     ),
     Family(
         name="Phi-4-mini",
         architectures=r"phi3",
         names=r"phi4mini",
         text={"temperature": 0.0},
-        source="model card microsoft/Phi-4-mini-instruct, generation_args",
+        source="model card microsoft/Phi-4-mini-instruct, generation_args, unchecked",
     ),
 )
 """In order of precedence: the first match counts."""

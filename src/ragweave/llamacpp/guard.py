@@ -37,11 +37,14 @@ them, or not, without a trial."""
 _FLAGS = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
 REBUILD = (
     "CC=gcc-13 CXX=g++-13 pip install --force-reinstall --no-cache-dir --no-deps "
-    "--no-binary llama-cpp-python llama-cpp-python (a newer compiler, fastest), or the same without AMX: "
+    "--no-binary llama-cpp-python llama-cpp-python (a newer compiler), or the same without AMX: "
     f"CMAKE_ARGS='-DGGML_AMX_TILE=OFF -DGGML_AMX_INT8=OFF -DGGML_AMX_BF16=OFF "
     f'-DCMAKE_C_FLAGS="{_FLAGS}" -DCMAKE_CXX_FLAGS="{_FLAGS}"\''
 )
-"""How to compile llama-cpp-python so that extra buffers can stay on."""
+"""How to compile llama-cpp-python so that extra buffers can stay on.
+
+Inferred from llama.cpp#20824, which names gcc 11 and 12; not tried on a processor with AMX.
+"""
 
 FAILED = 3
 """Exit code of a trial whose model could not be used, and which reported why."""
