@@ -20,9 +20,9 @@ from ragweave.tools.filters import ContextFilter, Span, context_filter, spans_of
 from ragweave.tools.filters.oracles import CXMI_THRESHOLD, LEXICAL_THRESHOLD, LexicalFilter
 from ragweave.tools.models.tasks import TaskPassage, task_passages
 from ragweave.tools.scorers.specs import LogprobScorer
+from ragweave.tools.text.secrets import redacted
 from ragweave.trained import PartRole
 from ragweave.training.labels.labeler import Dropped, Made, Mark, Once
-from ragweave.training.labels.models import redacted
 from ragweave.training.labels.source import Bad, Item, Passages, only_yes_or_no
 
 
