@@ -19,7 +19,16 @@ from ragweave.datasets.rows import file_hash
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
 from ragweave.trained import ModelCard, PartRole, is_part
 from ragweave.training.folder import abandon_folder, begin_folder, finish_folder, only_training
-from ragweave.training.job import CHECKPOINTS, Fitted, Job, Recipe, Settings, Shown, Watch, changed
+from ragweave.training.job import (
+    CHECKPOINTS,
+    InputPreview,
+    Job,
+    Recipe,
+    Settings,
+    TrainingResult,
+    Watch,
+    changed,
+)
 from ragweave.training.rows import (
     Split,
     TrainingRow,
@@ -101,7 +110,7 @@ class Plan:
             watch=watch or Watch(),
         )
 
-    def show(self, limit: int) -> list[Shown]:
+    def show(self, limit: int) -> list[InputPreview]:
         """Return the first training rows exactly as the model will see them."""
         return list(islice(recipe_of(self.kind, self.role).show(self.job()), limit))
 
@@ -214,7 +223,7 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
 def _trained(plan: Plan, recipe: Recipe, job: Job, data: Mapping[str, Any]) -> ModelCard:
     """Train, and finish the folder; what saved nothing leaves nothing."""
     try:
-        fitted: Fitted = recipe.fit(job)
+        fitted: TrainingResult = recipe.fit(job)
     except RagweaveError:
         if is_main():
             abandon_folder(plan.folder)

@@ -40,7 +40,7 @@ from ragweave.training.encoders.linear_rows import (
     room_kept,
 )
 from ragweave.training.encoders.pairs import NAMES
-from ragweave.training.job import CHECKPOINTS, Fitted, Job, Settings, Shown
+from ragweave.training.job import CHECKPOINTS, InputPreview, Job, Settings, TrainingResult
 from ragweave.training.measures import (
     NEUTRAL,
     Platt,
@@ -188,7 +188,7 @@ class LinearRecipe:
         """Check that the base is available."""
         load_encoder(_settings(job).base, device=job.settings.device)
 
-    def show(self, job: Job) -> Iterator[Shown]:
+    def show(self, job: Job) -> Iterator[InputPreview]:
         """Yield each row as the judge reads it: features by name, and the texts of its vectors."""
         encoder = load_encoder(job.settings.base, device=job.settings.device)
         reference = reference_of(job.rows.train, encoder, job.settings.seed)
@@ -198,9 +198,11 @@ class LinearRecipe:
             values = zip(COLUMNS, read.surface[0], strict=True)
             lines = [f"{name} = {value:.3f}" for name, value in values]
             lines += [f"vector of: {text}" for text in (texts.question, texts.opened)]
-            yield Shown("\n".join(lines), NAMES["judge"][int(cast("JudgeRow", row)["known"])])
+            yield InputPreview(
+                "\n".join(lines), NAMES["judge"][int(cast("JudgeRow", row)["known"])]
+            )
 
-    def fit(self, job: Job) -> Fitted:
+    def fit(self, job: Job) -> TrainingResult:
         """Read the rows, fit, calibrate, choose the threshold, and write `job.folder`."""
         return _fit(job, _settings(job))
 
@@ -214,7 +216,7 @@ def _settings(job: Job) -> LinearSettings:
     raise UsageError(f"a linear judge takes LinearSettings, not {type(job.settings).__name__}")
 
 
-def _fit(job: Job, settings: LinearSettings) -> Fitted:
+def _fit(job: Job, settings: LinearSettings) -> TrainingResult:
     count = len(job.rows.train)
     labels, held_out = _labels(job.rows.train), _labels(job.rows.held_out)
     if labels.all() or not labels.any():
@@ -238,7 +240,7 @@ def _fit(job: Job, settings: LinearSettings) -> Fitted:
     shown = "training rows, out of fold" if free is not None else "nothing: rows were too few"
     with room_kept(job.folder / CHECKPOINTS / KEPT):
         write_weights(job.folder, _weights(line, platt, reference))
-    return Fitted(threshold=threshold, threshold_from=shown, metrics=metrics)
+    return TrainingResult(threshold=threshold, threshold_from=shown, metrics=metrics)
 
 
 def _labels(rows: Sequence[TrainingRow]) -> Labels:

@@ -31,7 +31,7 @@ from ragweave.training.encoders.span_rows import (
     measure_spans,
     sheet_of,
 )
-from ragweave.training.job import CHECKPOINTS, Fitted, Job, Settings, Shown
+from ragweave.training.job import CHECKPOINTS, InputPreview, Job, Settings, TrainingResult
 from ragweave.training.rows import SilverRow
 from ragweave.training.trainer.arguments import device_of
 from ragweave.training.trainer.checkpoints import room_needed
@@ -150,7 +150,7 @@ class SpanEncoderRecipe:
         """Check that the base is available."""
         start_of(_settings(job))
 
-    def show(self, job: Job) -> Iterator[Shown]:
+    def show(self, job: Job) -> Iterator[InputPreview]:
         """Yield the windows of the training rows as the model will see them."""
         reader = start_of(_settings(job)).reader
         for row in job.rows.train:
@@ -161,9 +161,9 @@ class SpanEncoderRecipe:
                 own = sorted({one for one in window.owners if one >= 0})
                 kept = [found[index].span["text"] for index in own if found[index].keep]
                 shown = f"of {len(own)} sentences keep: {' | '.join(kept) or 'none'}"
-                yield Shown(reader.tokenizer.decode(window.ids), shown)
+                yield InputPreview(reader.tokenizer.decode(window.ids), shown)
 
-    def fit(self, job: Job) -> Fitted:
+    def fit(self, job: Job) -> TrainingResult:
         """Train, choose the threshold, and write the part into `job.folder`."""
         with quiet():
             return _fit(job, quickest(_settings(job)))
@@ -178,7 +178,7 @@ def _settings(job: Job) -> SpanSettings:
     raise UsageError(f"a span-encoder takes SpanSettings, not {type(job.settings).__name__}")
 
 
-def _fit(job: Job, settings: SpanSettings) -> Fitted:
+def _fit(job: Job, settings: SpanSettings) -> TrainingResult:
     from ragweave.training.encoders.span_loss import loss_of
 
     start = start_of(settings)
@@ -216,7 +216,7 @@ def _fit(job: Job, settings: SpanSettings) -> Fitted:
     final = measure_spans(held_out.examples, logits, settings.recall)
     with room_needed(job.folder / CHECKPOINTS):
         write_model(job.folder, model, tokenizer)
-    return Fitted(
+    return TrainingResult(
         threshold=final.threshold,
         threshold_from=chosen_on(held_out.examples),
         metrics=_metrics(final, held_out, history),
