@@ -188,7 +188,7 @@ class Recipe(Protocol):
         """
         ...
 
-    def show(self, job: Job) -> Iterator[InputPreview]:
+    def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield the training rows as the model will see them, in order."""
         ...
 

@@ -110,9 +110,9 @@ class Plan:
             watch=watch or Watch(),
         )
 
-    def show(self, limit: int) -> list[InputPreview]:
+    def preview(self, limit: int) -> list[InputPreview]:
         """Return the first training rows exactly as the model will see them."""
-        return list(islice(recipe_of(self.kind, self.role).show(self.job()), limit))
+        return list(islice(recipe_of(self.kind, self.role).preview(self.job()), limit))
 
     def data(self) -> dict[str, Any]:
         """Return what the card says of the data: files, hashes, counts by label."""

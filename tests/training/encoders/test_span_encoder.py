@@ -279,7 +279,7 @@ def test_a_graph_cuts_its_passages(trained):
 
 
 def test_the_dry_run_shows_what_is_read(tmp_path, base):
-    shown = planned(tmp_path, ROWS, "out", base).show(1)[0]
+    shown = planned(tmp_path, ROWS, "out", base).preview(1)[0]
     assert shown.input.startswith("[CLS] who wrote hamlet [SEP] poet")
     assert shown.target == "of 4 sentences keep: William wrote hamlet."
 

@@ -167,9 +167,9 @@ class CrossEncoderRecipe:
 
     def check(self, job: Job) -> None:
         """Check that the base is available, by its first row."""
-        next(iter(self.show(job)), None)
+        next(iter(self.preview(job)), None)
 
-    def show(self, job: Job) -> Iterator[InputPreview]:
+    def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield the training pairs as the model will see them; only the tokenizer is loaded."""
         settings = _settings(job)
         base = encoder_base(settings.base, settings.max_input)

@@ -188,7 +188,7 @@ class LinearRecipe:
         """Check that the base is available."""
         load_encoder(_settings(job).base, device=job.settings.device)
 
-    def show(self, job: Job) -> Iterator[InputPreview]:
+    def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield each row as the judge reads it: features by name, and the texts of its vectors."""
         encoder = load_encoder(job.settings.base, device=job.settings.device)
         reference = reference_of(job.rows.train, encoder, job.settings.seed)

@@ -150,7 +150,7 @@ class SpanEncoderRecipe:
         """Check that the base is available."""
         start_of(_settings(job))
 
-    def show(self, job: Job) -> Iterator[InputPreview]:
+    def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield the windows of the training rows as the model will see them."""
         reader = start_of(_settings(job)).reader
         for row in job.rows.train:

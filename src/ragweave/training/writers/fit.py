@@ -54,9 +54,9 @@ class LargeRecipe:
 
     def check(self, job: Job) -> None:
         """Check that the base is available, by its first row."""
-        next(iter(self.show(job)), None)
+        next(iter(self.preview(job)), None)
 
-    def show(self, job: Job) -> Iterator[InputPreview]:
+    def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield the training rows as the model will see them; only the tokenizer is loaded."""
         from transformers import AutoConfig
 
