@@ -21,7 +21,7 @@ from ragweave.trained.card import CARD
 from ragweave.trained.span_reading import Reader
 from ragweave.trained.span_scorer import KIND, SpanScorer, new_model, read_model, write_model
 from ragweave.training.encoders.base import Measured, chosen_on, encoder_base
-from ragweave.training.encoders.loop import Lesson, learn
+from ragweave.training.encoders.loop import TrainingTask, run_training
 from ragweave.training.encoders.pairs import sentences_of
 from ragweave.training.encoders.span_rows import (
     Example,
@@ -200,7 +200,7 @@ def _fit(job: Job, settings: SpanSettings) -> TrainingResult:
         found = measure_spans(held_out.examples, logits, settings.recall)
         return {name: one["mean"] for name, one in found.metrics.items()}
 
-    lesson = Lesson(
+    task = TrainingTask(
         model=model,
         items=train.examples,
         loss=loss_of(model, tokenizer.pad_token_id or 0, settings),
@@ -209,7 +209,7 @@ def _fit(job: Job, settings: SpanSettings) -> TrainingResult:
         length=lambda one: one.read.length,
         measure=measured,
     )
-    history = learn(lesson, job.folder / CHECKPOINTS, job.watch, resume=job.resume)
+    history = run_training(task, job.folder / CHECKPOINTS, job.watch, resume=job.resume)
     logits = _logits(job, scorer, held_out.examples)
     if logits is None:
         raise KeyboardInterrupt
