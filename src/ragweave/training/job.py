@@ -145,7 +145,7 @@ class Job:
 
 
 class InputPreview(NamedTuple):
-    """A row exactly as the model will see it, marks of the tokenizer and all."""
+    """A row exactly as the model will see it, special tokens and all."""
 
     input: str
     target: str

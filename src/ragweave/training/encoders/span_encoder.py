@@ -25,10 +25,10 @@ from ragweave.training.encoders.loop import TrainingTask, run_training
 from ragweave.training.encoders.pairs import sentences_of
 from ragweave.training.encoders.span_rows import (
     Example,
-    Sorted,
     SpanSettings,
-    examples_of,
+    TrainingExamples,
     measure_spans,
+    read_examples,
     sheet_of,
 )
 from ragweave.training.job import CHECKPOINTS, InputPreview, Job, Settings, TrainingResult
@@ -182,13 +182,13 @@ def _fit(job: Job, settings: SpanSettings) -> TrainingResult:
     from ragweave.training.encoders.span_loss import loss_of
 
     start = start_of(settings)
-    train = examples_of(job.rows.train, start.reader)
+    train = read_examples(job.rows.train, start.reader)
     if not train.examples:
         raise UsageError(
             "no row has both sentences to keep and sentences to drop: a filter learns from rows "
             "with both"
         )
-    held_out = examples_of(job.rows.held_out, start.reader)
+    held_out = read_examples(job.rows.held_out, start.reader)
     model = model_of(start, settings)
     tokenizer = start.reader.tokenizer
     scorer = SpanScorer(tokenizer, model)
@@ -224,7 +224,9 @@ def _fit(job: Job, settings: SpanSettings) -> TrainingResult:
     )
 
 
-def _metrics(final: Measured, held_out: Sorted, history: Mapping[str, Any]) -> dict[str, Any]:
+def _metrics(
+    final: Measured, held_out: TrainingExamples, history: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the measures, and how many held-out rows are not in them."""
     left_out = {
         "no_sentence_kept": held_out.empty,
@@ -244,7 +246,7 @@ def _logits(job: Job, scorer: SpanScorer, examples: Sequence[Example]) -> list[l
     return None if job.watch.stop_wanted else found
 
 
-def _data(start: Start, train: Sorted, held_out: Sorted) -> dict[str, Any]:
+def _data(start: Start, train: TrainingExamples, held_out: TrainingExamples) -> dict[str, Any]:
     """Return what the card says of the examples and of the part that was trained further."""
     counts = {
         "used": {"train": len(train.examples), "held_out": len(held_out.examples)},

@@ -43,7 +43,7 @@ class Example(NamedTuple):
     """Which tokens of each window are an answer's, in a sentence to keep."""
 
 
-class Sorted(NamedTuple):
+class TrainingExamples(NamedTuple):
     """The rows that teach something, and how many teach nothing."""
 
     examples: list[Example]
@@ -53,7 +53,7 @@ class Sorted(NamedTuple):
     """Rows that keep every sentence."""
 
 
-def examples_of(rows: Sequence[TrainingRow], reader: Reader) -> Sorted:
+def read_examples(rows: Sequence[TrainingRow], reader: Reader) -> TrainingExamples:
     """Read rows; all passages of a row are one example, so those that hold nothing teach too."""
     made, empty, whole = [], 0, 0
     for row in rows:
@@ -65,7 +65,7 @@ def examples_of(rows: Sequence[TrainingRow], reader: Reader) -> Sorted:
             whole += 1
         else:
             made.append(_example(cast("SilverRow", row), found, reader))
-    return Sorted(made, empty, whole)
+    return TrainingExamples(made, empty, whole)
 
 
 def sheet_of(row: SilverRow, found: Sequence[LabelledSpan]) -> Sheet:
