@@ -230,9 +230,9 @@ class Filters:
         if self.own is None:
             raise UsageError("filter='own' needs a filter object: build_graph(…, filter=my_filter)")
         if isinstance(self.own, TrainedFilter):
-            return self.own.followed(top=options.top, threshold=options.threshold)
+            return self.own.with_settings(top=options.top, threshold=options.threshold)
         if isinstance(self.own, RegisteredFilter):
-            return self.own.followed(self._settings(options))
+            return self.own.with_settings(self._settings(options))
         return self.own
 
     def _settings(self, options: ContextFilterOptions) -> FilterSettings:
