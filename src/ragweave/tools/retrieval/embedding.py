@@ -22,7 +22,7 @@ from pydantic import Field, PrivateAttr
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, UsageError
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with
-from ragweave.tools.retrieval.bm25 import full_text, scored
+from ragweave.tools.retrieval.bm25 import full_text, with_score
 
 PACKAGED = "minilm"
 """Spec of the packaged all-MiniLM-L6-v2 (384 dimensions, 256 tokens)."""
@@ -378,5 +378,5 @@ class RerankRetriever(PassageRetriever):
                     load_reranker(self.model) if isinstance(self.model, str) else self.model
                 )
             scores = self._scorer.predict([(query, full_text(doc)) for doc in found])
-        judged = [scored(doc, float(score)) for doc, score in zip(found, scores, strict=True)]
+        judged = [with_score(doc, float(score)) for doc, score in zip(found, scores, strict=True)]
         return sorted(judged, key=lambda doc: -doc.metadata["score"])[:k]
