@@ -129,7 +129,9 @@ def with_overrides(
         extra = set(template.input_variables) - set(own[name].input_variables)
         if extra:
             has = ", ".join(sorted(own[name].input_variables))
-            raise UsageError(f"prompt {name!r} asks for {{{sorted(extra)[0]}}}, and has only {has}")
+            raise UsageError(
+                f"prompt {name!r} uses {{{sorted(extra)[0]}}}, but only {has} can be used"
+            )
         templates[name] = template
     return templates
 

@@ -209,7 +209,7 @@ class ContextFilterOptions(Options):
         super().__post_init__()
         at_least("top", self.top, 1)
         if self.filter == "lexical" and self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise UsageError(f"threshold must be 0 to 1 for lexical, not {self.threshold}")
+            raise UsageError(f"threshold must be between 0 and 1 for lexical, not {self.threshold}")
 
 
 @dataclass(frozen=True)

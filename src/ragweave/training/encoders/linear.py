@@ -274,7 +274,7 @@ def _calibrated(
     first = platt.probabilities(free[0].tolist())
     found = as_json(judge_measures(first, labels.tolist(), threshold))
     shown = ", ".join(f"{name} {one['mean']:.3f}" for name, one in found.items())
-    job.watch.say(f"on questions that were not fitted on: loss {_loss(first, labels):.4f}, {shown}")
+    job.watch.say(f"on held-out folds: loss {_loss(first, labels):.4f}, {shown}")
     kept = {f"out_of_fold_{name}": found[name] for name in ("accuracy", "auc")}
     return platt, threshold, kept
 

@@ -105,7 +105,7 @@ class TrainingTask(Generic[Item]):
     length: Callable[[Item], float] | None = None
     """An item's length: those of like length then make a batch, so that little is padding."""
     measure: Callable[[], Mapping[str, Any] | None] = lambda: None
-    """Measures at an epoch's end; None where there is nothing to measure, or when broken off."""
+    """Measures at an epoch's end; None where there is nothing to measure, or when interrupted."""
 
 
 def run_training(

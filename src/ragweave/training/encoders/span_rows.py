@@ -251,7 +251,7 @@ class SpanSettings(Settings):
         super().__post_init__()
         for name in _SHARES:
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"{name} must be 0 to 1, not {getattr(self, name)}")
+                raise UsageError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
         if not 0 < self.layer_decay <= 1:
             raise UsageError(f"layer_decay must be above 0 and at most 1, not {self.layer_decay}")
         for name in ("frozen_layers", "answer_weight"):

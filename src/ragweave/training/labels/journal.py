@@ -223,7 +223,7 @@ def finished(out: Path, settings: Mapping[str, Any], *, skip_bad: bool) -> Label
     """
     if not out.exists() or out.with_name(f"{out.name}.partial").exists():
         return None
-    refused = f"{out}: exists already{{}}; name another --out, or delete it"
+    refused = f"{out}: already exists{{}}; name another --out, or delete it"
     try:
         report = json.loads(report_path(out).read_text("utf-8"))
         theirs, digest = report["settings"], report["sha256"]

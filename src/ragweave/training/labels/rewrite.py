@@ -266,7 +266,7 @@ def _row(item: Item, draft: str, found: Checked, how: dict[str, Any]) -> Labelle
     )
     done = canonical(kept, item.text)
     if done is None:
-        return DroppedRow("no text reads back to its claims")
+        return DroppedRow("no record parses back from the target")
     text, records = done
     if not records.questions and not records.claims:
         return DroppedRow("nothing but the question itself")

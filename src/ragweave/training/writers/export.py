@@ -45,7 +45,7 @@ def merge(folder: str | Path, out: str | Path) -> Path:
     if card.kind != "causal-lora":
         raise UsageError(f"{path}: is a {card.kind} part; only causal-lora ones are merged")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"{target}: is there already; name another folder")
+        raise UsageError(f"{target}: already exists; name another folder")
     check_safe(path)
     need_transformers("Merging", "train", "peft")
     from safetensors import SafetensorError
