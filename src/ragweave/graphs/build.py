@@ -77,7 +77,7 @@ def context_filter_of(given: object) -> ContextFilter | None:
     A trained filter's folder becomes a filter that follows the options `top` and `threshold`.
 
     Raises:
-        UsageError: It is no filter and names none, or the part was trained for another role.
+        UsageError: It is not a filter and names none, or the part was trained for another role.
         MissingExtraError: The part's packages are not installed.
     """
     if given is None or isinstance(given, ContextFilter):

@@ -327,7 +327,7 @@ def checked_spans(spans: object, chosen: ContextFilter) -> list[Span]:
     """Return what a filter kept.
 
     Raises:
-        UsageError: It is no list of spans; the text names the filter.
+        UsageError: It is not a list of spans; the text names the filter.
     """
     if isinstance(spans, list | tuple) and all(map(_is_span, spans)):
         return list(spans)

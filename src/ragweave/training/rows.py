@@ -78,7 +78,7 @@ def read_rows(path: str | Path, role: PartRole) -> list[TrainingRow]:
     """Read the rows that train a part of this role.
 
     Raises:
-        UsageError: The file is missing, unreadable or empty, or a row is no row for this role;
+        UsageError: The file is missing, unreadable or empty, or a row is not one for this role;
             the text names file and line.
     """
     file = Path(path)

@@ -130,7 +130,7 @@ class LabelRun:
             raise
         except Exception as error:
             if not is_model_error(error):
-                raise  # an error of ours is no failed row, which --drop-failed would leave out
+                raise  # an error of ours is not a failed row, which --drop-failed would leave out
             first = not any(one.kind == "made" for one in journal.entries.values())
             if status_of(error) in REFUSED or (first and isinstance(error, UsageError)):
                 raise  # every other row would meet it too

@@ -37,7 +37,7 @@ def merge(folder: str | Path, out: str | Path) -> Path:
         `out`.
 
     Raises:
-        UsageError: The folder is no causal-lora part, or `out` has something in it.
+        UsageError: The folder is not a causal-lora part, or `out` has something in it.
         ModelError: The base model is not on this machine, or the adapters do not fit it.
     """
     path, target = Path(folder), Path(out)
