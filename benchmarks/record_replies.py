@@ -7,7 +7,8 @@
 
 The first command makes the questions' file where the data sets are (`../shared/data`); the second
 needs the core install and the models' packages only. Many questions run at once, so that an engine
-or a server batches their calls. `--constrain both` records every method with grammars where the
+or a server batches their calls; on a small CPU use `n_parallel=2&n_threads=1`, `--in-flight 2
+--k 2 --reply-tokens 160`. A prompt that several methods send is sent once. `--constrain both` records every method with grammars where the
 model offers them (`auto`), and the methods whose steps have a form in free text as well.
 
 `OUT-calls.jsonl.gz` has a line for each model call: the step, the prompt, the reply, what the
@@ -34,7 +35,9 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 from uuid import UUID
 
+from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.globals import set_llm_cache
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
@@ -244,7 +247,12 @@ async def record(
     model = cast("BaseChatModel", chat_model(spec))
     label = spec.partition("?")[0].rpartition(":")[2].rpartition("/")[2].removesuffix(".gguf")
     about = {"model": label, "constrain": constrain}
-    options = {"k": given.k, "constrain": "auto" if constrain == "auto" else False}
+    set_llm_cache(InMemoryCache())
+    options = {
+        "k": given.k,
+        "constrain": "auto" if constrain == "auto" else False,
+        "reply_tokens": given.reply_tokens,
+    }
     material, gate = recording.material, asyncio.Semaphore(given.in_flight)
     graphs: dict[str, dict[str, CompiledGraph]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -317,6 +325,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=40, help="questions a data set")
     parser.add_argument("--first", type=int, default=0, help="the first question of each")
     parser.add_argument("--k", type=int, default=5, help="passages a query")
+    parser.add_argument("--reply-tokens", type=int, default=512, help="longest reply")
     parser.add_argument("--minutes", type=float, default=8, help="most time, for all models")
     parser.add_argument("--in-flight", type=int, default=48, help="runs at the same time")
     given = parser.parse_args()

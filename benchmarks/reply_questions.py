@@ -33,8 +33,8 @@ FILES = {
 }
 """Each data set's files: questions come from the first, passages from all."""
 TRAINING = "slimplm/judge-llama7b-train.jsonl.gz"
-MOST_WORDS = 200
-"""Longer passages are cut to their first words, so that ten of them fit a small context."""
+MOST_WORDS = 80
+"""Longer passages are cut to their first words: a small machine reads some tens a second."""
 
 
 @dataclass

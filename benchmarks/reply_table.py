@@ -42,10 +42,15 @@ def counts(calls: Iterable[dict[str, Any]]) -> dict[Key, Counter[str]]:
 
     A step that asks again has its notes for both its replies: what was rejected counts with the
     first, and with the second where it was rejected twice. The knowledge filter's first turn looks
-    at the passages, and its second one names them.
+    at the passages, and its second one names them. A prompt that several methods send counts once.
     """
     found: dict[Key, Counter[str]] = defaultdict(Counter)
+    seen: set[str] = set()
     for call in calls:
+        once = repr((call["model"], call["prompt"], call["grammar"], call.get("reply")))
+        if once in seen:
+            continue
+        seen.add(once)
         form = "grammar" if call["grammar"] else "free text"
         count = found[call["model"], step_of(call), form]
         count["replies"] += 1
