@@ -9,6 +9,7 @@ from ragweave.graphs import (
     concat_pf,
     cot,
     direct,
+    dos_rag,
     filco,
     flare,
     iter_retgen,
@@ -44,6 +45,7 @@ _MODULES = (
     flare,
     self_eval,
     skr_knn,
+    dos_rag,
 )
 
 METHODS: Registry[Method] = Registry(
