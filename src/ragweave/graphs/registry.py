@@ -12,6 +12,7 @@ from ragweave.graphs import (
     dos_rag,
     filco,
     flare,
+    ircot,
     iter_retgen,
     pf_concat,
     post_fusion,
@@ -46,6 +47,7 @@ _MODULES = (
     self_eval,
     skr_knn,
     dos_rag,
+    ircot,
 )
 
 METHODS: Registry[Method] = Registry(
