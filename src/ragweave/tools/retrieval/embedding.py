@@ -95,13 +95,13 @@ def load_sentence_transformer(spec: str) -> Any:
         MissingExtraError: sentence-transformers, or the packaged MiniLM, is not installed.
         KnowledgeBaseError: The model is not there and cannot be fetched.
     """
-    need_extra("Dense retrieval", "sentence_transformers")
+    require_extra("Dense retrieval", "sentence_transformers")
     from sentence_transformers import SentenceTransformer
 
     return load_named(SentenceTransformer, _resolve(spec), _EMBEDDING)
 
 
-def need_extra(feature: str, module: str) -> None:
+def require_extra(feature: str, module: str) -> None:
     """Raise `MissingExtraError` where a module of the extra `chroma` is not installed."""
     if find_spec(module) is None:
         raise MissingExtraError(feature, "chroma")
@@ -121,7 +121,7 @@ def check_embedding_model(spec: str) -> None:
     """Raise what `load_sentence_transformer` would, as far as is known without loading it."""
     if spec == PACKAGED and onnx_available():
         return
-    need_extra("Dense retrieval", "sentence_transformers")
+    require_extra("Dense retrieval", "sentence_transformers")
     found = _resolve(spec)
     if Path(found).expanduser().is_dir():
         return
@@ -129,7 +129,7 @@ def check_embedding_model(spec: str) -> None:
     if not any(_in_cache(name) for name in _hub_names(found)):
         refusal = _hub_refusal(found)
         if refusal is not None:
-            raise _none_found(found, _EMBEDDING, refusal)
+            raise _not_found(found, _EMBEDDING, refusal)
 
 
 def load_named(make: Callable[..., Any], spec: str, kind: str) -> Any:
@@ -146,7 +146,7 @@ def load_named(make: Callable[..., Any], spec: str, kind: str) -> Any:
             fetched, refusal = _fetched(make, spec)
             if fetched is not None:
                 return fetched
-        raise _none_found(spec, kind, refusal)
+        raise _not_found(spec, kind, refusal)
 
 
 def _from_cache(make: Callable[..., Any], spec: str) -> Any:
@@ -216,7 +216,7 @@ def _hub_refusal(spec: str) -> str | None:
     return refusal
 
 
-def _none_found(spec: str, kind: str, refusal: str) -> KnowledgeBaseError:
+def _not_found(spec: str, kind: str, refusal: str) -> KnowledgeBaseError:
     packaged = f', or use "{PACKAGED}" (pip install "ragweave[offline]")'
     return KnowledgeBaseError(
         f"no {kind} {spec!r}: no such folder here, and the hub {refusal}; give the path of a "

@@ -16,11 +16,11 @@ from pydantic import Field, PrivateAttr
 
 from ragweave.errors import UsageError
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with
-from ragweave.tools.retrieval.bm25 import full_text, scored
+from ragweave.tools.retrieval.bm25 import full_text, with_score
 from ragweave.tools.retrieval.embedding import (
     load_named,
     load_sentence_transformer,
-    need_extra,
+    require_extra,
 )
 
 _HEADLESS = ("Model", "ForMaskedLM", "ForPreTraining")
@@ -42,12 +42,12 @@ def load_cross_encoder(spec: str) -> Any:
     Raises:
         UsageError: The model has no ranking head: a fresh one would rank at random.
     """
-    need_extra("Reranking", "sentence_transformers")
+    require_extra("Reranking", "sentence_transformers")
     from sentence_transformers import CrossEncoder
 
     model = load_named(CrossEncoder, spec, "reranker")
     _refuse_headless(spec)
-    return _Silent(model)
+    return _QuietModel(model)
 
 
 def _refuse_headless(spec: str) -> None:
@@ -65,7 +65,7 @@ def _refuse_headless(spec: str) -> None:
         )
 
 
-class _Silent:
+class _QuietModel:
     def __init__(self, model: Any) -> None:
         self._model = model
 
@@ -172,5 +172,5 @@ class RerankRetriever(PassageRetriever):
                     load_reranker(self.model) if isinstance(self.model, str) else self.model
                 )
             scores = self._scorer.predict([(query, full_text(doc)) for doc in found])
-        judged = [scored(doc, float(score)) for doc, score in zip(found, scores, strict=True)]
+        judged = [with_score(doc, float(score)) for doc, score in zip(found, scores, strict=True)]
         return sorted(judged, key=lambda doc: -doc.metadata["score"])[:k]
