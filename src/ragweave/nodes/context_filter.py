@@ -27,6 +27,7 @@ from ragweave.errors import UsageError
 from ragweave.nodes.answer import UNKNOWN_CLAUSE, AnswerStep
 from ragweave.nodes.ask import Prompt, Question, Templates, numbered, reply_to
 from ragweave.nodes.options import Options, OptionsT, at_least
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.reply_form import id_tokens, numbers_form
 from ragweave.nodes.step import Call, Context, Step, Work, pure
 from ragweave.nodes.vote import pool_of
@@ -199,6 +200,11 @@ class ContextFilterOptions(Options):
     lead: str | None = None
     """Text between question and output where `cxmi` scores; None: a new line and `answer: ` for a
     causal scorer, nothing for a sequence-to-sequence one (the released code's form)."""
+
+    @property
+    def own_paper(self) -> Paper:
+        """FILCO."""
+        return "filco"
 
     def __post_init__(self) -> None:
         """Check the values.

@@ -25,6 +25,7 @@ from ragweave.errors import UsageError
 from ragweave.nodes.answer import branches
 from ragweave.nodes.ask import Prompt, Question, Templates, reply_to
 from ragweave.nodes.options import Options, at_least, current
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
 from ragweave.nodes.step import Call, Context, Goto, StateT, Step, Work
 from ragweave.state import ClaimBranch, RAGState, Tokens, Update, Usage
@@ -89,6 +90,11 @@ class NecessityOptions(Options):
     def drafts(self) -> bool:
         """Whether any part needs the proxy's draft answer."""
         return self.question_judge or self.rewrite
+
+    @property
+    def own_paper(self) -> Paper:
+        """SlimPLM."""
+        return "slimplm"
 
     def __post_init__(self) -> None:
         """Check the values.

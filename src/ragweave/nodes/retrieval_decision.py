@@ -22,6 +22,7 @@ from langgraph.types import Overwrite
 from ragweave.errors import UsageError
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates, ask
 from ragweave.nodes.options import Options, OptionsT, at_least
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.replies import bare_text, parse_answer
 from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
 from ragweave.nodes.step import Call, Context, Step, Work
@@ -163,6 +164,11 @@ class SkrKnnOptions(Options):
     retrieves; None takes the share among all training questions."""
     embedding: str = "minilm"
     """Embedding model where the build gives no object: `minilm`, a local path or a hub name."""
+
+    @property
+    def own_paper(self) -> Paper:
+        """SlimPLM."""
+        return "slimplm"
 
     def __post_init__(self) -> None:
         """Check the values."""

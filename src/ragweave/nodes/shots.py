@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ragweave.errors import UsageError
 from ragweave.nodes.blending import answered_examples, examples
 from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.profile import Paper
 from ragweave.state import Branch
 
 MOST_SHOTS = 3
@@ -22,6 +23,11 @@ class ShotOptions(Options):
     shots: int = 0
     """Examples in the prompt, 0 to 3; BlendFilter's tables give all methods three. With examples
     the prompt has that paper's form, which does not ask to say Unknown."""
+
+    @property
+    def own_paper(self) -> Paper:
+        """BlendFilter."""
+        return "blendfilter"
 
     def __post_init__(self) -> None:
         """Check the values.
