@@ -81,8 +81,7 @@ def evaluate(
     else:
         if dataset is None or out is None:
             raise UsageError("give a data set and --out DIR, or --resume DIR")
-        roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
-        models, texts = options.with_named({"model": model, **roles}, option or [])
+        models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
         directory = plan_run(
             out,
             dataset,

@@ -189,9 +189,9 @@ def _unequal(experiment: Experiment) -> Iterator[str]:
         by: dict[str, list[str]] = {}
         left_to_defaults = False
         for one in experiment.settings.systems:
-            if not one.known:
+            chosen = one.known_options()
+            if chosen is None:
                 continue
-            chosen = one.resolved()
             value = getattr(chosen, name, None)
             if value is None or (name == "k" and not getattr(chosen, "retrieve", True)):
                 continue
