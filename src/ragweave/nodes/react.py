@@ -33,6 +33,7 @@ from ragweave.nodes.rounds import (
     search_for,
 )
 from ragweave.nodes.step import Context, Step
+from ragweave.nodes.step_grammars import react_form
 from ragweave.state import AnswerType, Hop, RAGState, Update
 from ragweave.state.passages import INPUT
 from ragweave.tools.models import Models
@@ -197,7 +198,8 @@ def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTem
         all_found(state, _searched(hops), options.order),
         {"stop": ["\nObservation"]} if options.stop_sequences else {},
         render,
-        reply_tokens=QUERY_TOKENS,
+        lambda _shown: react_form(len(hops) + 1, state["resolved_answer_type"], last=last),
+        QUERY_TOKENS,
     )
 
 
