@@ -131,7 +131,8 @@ class ReactOptions(Options):
     """Most calls; the last one must finish (Yao et al. 2022, section 3.2: 7 for HotpotQA)."""
     second_look: bool = True
     """Whether an answer before anything was read is asked for again over what the question finds,
-    and Concat answers over the passages read where the limit is reached without an answer."""
+    and Concat answers over the passages read where the limit is reached without an answer, or two
+    replies in a row bring no new search."""
     stop_sequences: bool = True
     """Whether to send stop sequences; some reasoning models refuse them, and none is needed."""
 
@@ -273,6 +274,18 @@ def react_update(
         unknown = said.argument == UNKNOWN
         event = "unknown_before_search" if unknown else "answered_before_search"
         context.note(event if gives_up else "step_unparsed")
+    if options.second_look and hops and not hops[-1]["query"] and (repeated or not query):
+        context.note("no_progress")
+        return conclude_chain(
+            state,
+            options,
+            pool=NAME,
+            answer=UNKNOWN,
+            reply=reply.text,
+            keys=_searched(hops),
+            read=ids_of(reply.passages),
+            truncated=True,
+        )
     number = len(hops)
     hop: Hop = {
         "key": round_key(number),
