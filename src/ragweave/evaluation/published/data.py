@@ -111,12 +111,12 @@ class PaperData:
     @property
     def file(self) -> str:
         """The name that the file is published under."""
-        return FILES[self.dataset].files[0].format(self.split)
+        return FILES[self.dataset].files[0].replace("{}", self.split)
 
     @property
     def where(self) -> str:
         """Where to get the file."""
-        return FILES[self.dataset].where.format(self.split)
+        return FILES[self.dataset].where.replace("{}", self.split)
 
 
 def _kilt(dataset: str) -> PaperData:
@@ -160,7 +160,7 @@ def find_file(wanted: PaperData, folder: Path) -> Path | None:
     The published name comes first, then a file of the right split, then any that can be read as
     this data set.
     """
-    named = [one.format(wanted.split) for one in FILES[wanted.dataset].files]
+    named = [one.replace("{}", wanted.split) for one in FILES[wanted.dataset].files]
     for name in named:
         for pattern in (name, f"{name}.gz"):
             if found := sorted(folder.rglob(pattern)):

@@ -85,7 +85,7 @@ class TableRow:
     def measured_on(self, dataset: str) -> bool:
         """Say whether the paper has it on a data set; a number of calls alone is no result."""
         metrics = {metric for name, metric in self.cells if name == dataset}
-        return bool(metrics - {"api_calls"}) or (self.method.startswith("best:") and bool(metrics))
+        return bool(metrics - {"api_calls"})
 
 
 @dataclass(frozen=True, slots=True)

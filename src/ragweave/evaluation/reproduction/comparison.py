@@ -61,7 +61,7 @@ def _dataset(
     points = {run.folder: _points(run, out) for run in mine}
     rows: dict[tuple[str, str], list[TableRow]] = {}
     for row in table.rows:
-        if any(name == dataset for name, _ in row.cells):
+        if row.measured_on(dataset):
             rows.setdefault((row.corpus, row.row), []).append(row)
     values: dict[tuple[str, str], Mapping[str, Points]] = {}
     for (corpus, label), listed in rows.items():

@@ -172,42 +172,64 @@ def write_pages(
 
 
 def _plots(folder: Path, table: PaperTable, rows: Sequence[ComparedRow]) -> list[Path]:
-    """Draw a figure: one plot a data set, corpus and metric; lines where it has an axis."""
+    """Draw a figure for each data set and corpus: lines where it has an axis, else bars."""
     found = []
+    several = len({one.corpus for one in rows}) > 1
     for dataset, corpus in dict.fromkeys((one.dataset, one.corpus) for one in rows):
         listed = [one for one in rows if (one.dataset, one.corpus) == (dataset, corpus)]
-        several = len({one.corpus for one in rows}) > 1
         stem = f"{table.name}-{dataset}" + (f"-{_word(corpus)}" if several else "")
         if table.x.endswith("above"):
             found += _curves(folder, stem, table, listed)
-            continue
-        for metric in dict.fromkeys(cell.metric for one in listed for cell in one.cells):
-            points = [
-                (one, cell.ours) for one in listed for cell in one.cells if cell.metric == metric
-            ]
-            known = [(one, ours) for one, ours in points if ours is not None]
-            if known and is_share(metric):
-                found += _plot(folder, f"{stem}-{_word(metric)}", table, metric, known)
+        elif table.x:
+            found += _lines(folder, stem, table, listed)
+        else:
+            found += _bars(folder, stem, listed)
     return found
 
 
-def _plot(
-    folder: Path,
-    name: str,
-    table: PaperTable,
-    metric: str,
-    known: Sequence[tuple[ComparedRow, Interval]],
-) -> list[Path]:
-    label = f"{column_label(metric)} (%), 95% interval"
-    if not table.x:
-        labels = [one.row.row for one, _ in known]
-        return plot_bars(folder, name, labels, [ours for _, ours in known], label)
-    lines: dict[str, list[tuple[float, Interval]]] = {}
-    for one, ours in known:
-        method = one.row.row.partition(",")[0]
-        lines.setdefault(method, []).append((float(one.row.options[table.x]), ours))
-    drawn = [Line(name, [x for x, _ in at], [y for _, y in at]) for name, at in lines.items()]
-    return plot_lines(folder, name, drawn, table.x, label)
+def _bars(folder: Path, name: str, rows: Sequence[ComparedRow]) -> list[Path]:
+    """Draw a bar for each row and metric, scores apart from tokens."""
+    found = []
+    for share, unit in ((True, "percent"), (False, "tokens a question")):
+        known = [
+            (one, cell.metric, cell.ours)
+            for one in rows
+            for cell in one.cells
+            if cell.ours is not None and is_share(cell.metric) == share
+        ]
+        metrics = {metric for _, metric, _ in known}
+        if known:
+            labels = [
+                f"{one.row.row}: {column_label(metric)}" if len(metrics) > 1 else one.row.row
+                for one, metric, _ in known
+            ]
+            what = column_label(metrics.pop()) + ", " if len(metrics) == 1 else ""
+            values = [ours if share else _hundredth(ours) for _, _, ours in known]
+            stem = name if share else f"{name}-tokens"
+            found += plot_bars(folder, stem, labels, values, f"{what}{unit}, 95% interval")
+    return found
+
+
+def _hundredth(one: Interval) -> Interval:
+    """Return tokens as plots take them, which show everything times 100."""
+    return Interval(one.mean / 100, one.low / 100, one.high / 100, one.n)
+
+
+def _lines(folder: Path, name: str, table: PaperTable, rows: Sequence[ComparedRow]) -> list[Path]:
+    """Draw a line for each method over the figure's axis, a plot for each metric."""
+    found = []
+    for metric in dict.fromkeys(cell.metric for one in rows for cell in one.cells):
+        lines: dict[str, list[tuple[float, Interval]]] = {}
+        for one in rows:
+            ours = next(cell.ours for cell in one.cells if cell.metric == metric)
+            if ours is not None:
+                at = (float(one.row.options[table.x]), ours)
+                lines.setdefault(one.row.row.partition(",")[0], []).append(at)
+        drawn = [Line(key, [x for x, _ in at], [y for _, y in at]) for key, at in lines.items()]
+        label = f"{column_label(metric)} (%), 95% interval"
+        if drawn:
+            found += plot_lines(folder, f"{name}-{_word(metric)}", drawn, table.x, label)
+    return found
 
 
 def _curves(folder: Path, name: str, table: PaperTable, rows: Sequence[ComparedRow]) -> list[Path]:

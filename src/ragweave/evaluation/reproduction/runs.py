@@ -172,7 +172,7 @@ def _without_context(
         data=data,
         folder=f"without-context/{data.dataset}",
         path=path,
-        systems={"direct": system("direct")},
+        systems={"direct": system("direct", "direct", profile=table.options["profile"])},
         models={"answer": request.model},
         settings={**_asked(data, request), "corpus": "none"},
     )
