@@ -34,6 +34,9 @@ def ask(
     retriever: options.Retriever = "auto",
     rerank: options.Rerank = "",
     option: options.OptionTexts = None,
+    citations: Annotated[
+        bool, typer.Option("--citations", help="Quote the sentences that support the answer.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     stream: Annotated[
         bool, typer.Option("--stream", help="Show replies as they are written.")
@@ -59,6 +62,7 @@ def ask(
         raise UsageError(f"no such folder: {trace_file.parent}")
     roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
     models, texts = options.with_named({"model": model, **roles}, option or [])
+    texts += ["citations=true"] if citations else []
     graph = _graph(method, models, k, texts, options.open_retriever(kb, retriever, rerank))
     watch = Watch(live=stream and not json)
     write_error: UsageError | None = None

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from ragweave.cli.watch import Asked, Searched, Visit, Watch
 from ragweave.errors import UsageError
 from ragweave.graphs import CompiledGraph
+from ragweave.state import Citation
 from ragweave.state.passages import whole
 from ragweave.tools.drawing import Line, Shape, Taken, shape_of
 
@@ -64,6 +65,8 @@ class RunRecord(TypedDict):
     answer: NotRequired[str]
     status: NotRequired[str]
     truncated: NotRequired[bool]
+    passages: NotRequired[list[dict[str, Any]]]
+    citations: NotRequired[list[Citation]]
     usage: NotRequired[dict[str, Any]]
     trace: list[StepRecord]
     notes: list[dict[str, Any]]
