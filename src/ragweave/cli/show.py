@@ -60,7 +60,7 @@ def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None
             screen.print(f"Answered without your documents: {why}", style="yellow")
     if result["truncated"]:
         screen.print("A limit on rounds stopped the method before it was done.", style="yellow")
-    _show_sources(screen, result)
+    show_sources(screen, result)
     screen.print(_cost(result, watch), style="dim")
 
 
@@ -95,7 +95,8 @@ _MESSAGES = {
 }
 
 
-def _show_sources(screen: Any, result: Mapping[str, Any]) -> None:
+def show_sources(screen: Any, result: Mapping[str, Any]) -> None:
+    """Print the passages of a result, those marked that gave the answer."""
     if not result["passages"]:
         return
     used = _behind_answer(result)
