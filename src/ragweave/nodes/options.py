@@ -164,6 +164,8 @@ class Options(_Named):
     ask_again: bool = True
     """Whether a reply that is no answer (an echo of its prompt, a reasoning without its end) is
     asked again, once, in short form; an answer may then cost a second call."""
+    citations: bool = False
+    """Whether the output says which sentences of the passages support which part of the answer."""
     timeout: float | None = None
     """Seconds that a whole run may take; None: no limit."""
 

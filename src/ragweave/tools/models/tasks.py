@@ -17,7 +17,17 @@ from ragweave.state import AnswerType
 KEY = "ragweave"
 
 TaskName = Literal[
-    "answer", "reason", "extract", "recall", "judge", "rewrite", "topic", "filter", "need", "step"
+    "answer",
+    "reason",
+    "extract",
+    "recall",
+    "judge",
+    "rewrite",
+    "topic",
+    "filter",
+    "need",
+    "step",
+    "restate",
 ]
 """What a model is asked for.
 
@@ -30,6 +40,8 @@ TaskName = Literal[
 * `topic`: the general topic of `question`.
 * `filter`: the ids (positions, from 0) of the `passages` that help with `question`.
 * `need`: does `question` need retrieval? Yes or No.
+* `restate`: `question`, a follow-up to the `candidates` (earlier questions, the last one first),
+  so that it stands alone.
 * `step`: the next step of a multi-step agent (Self-Ask, ReAct).
 """
 
