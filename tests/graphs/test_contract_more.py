@@ -58,3 +58,23 @@ class TestIrcot(MethodTests):
         if "thirties" in chain:
             return "An engineer from Norhaven put it up. It is well known. So the answer is: X."
         return "The bridge is a work of the thirties."
+
+
+class TestChainOfNote(MethodTests):
+    method = "chain_of_note"
+    replies = ("Note 1: It names her.\nNote 2: Irrelevant.\nAnswer: Ada Brenner",)
+    more_settings = (
+        Setting(options={"notes": False}),
+        Setting(finds=False),
+        Setting(options={"own_knowledge": False}, finds=False),
+    )
+    option_cases = {
+        "constrain": OptionCase(
+            False,
+            Setting(
+                options={"notes": False},
+                model={"offers_grammar": True},
+                input={"answer_type": "yes_no"},
+            ),
+        ),
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ragweave.graphs import (
     adaptive,
     blendfilter,
+    chain_of_note,
     concat,
     concat_pf,
     cot,
@@ -48,6 +49,7 @@ _MODULES = (
     skr_knn,
     dos_rag,
     ircot,
+    chain_of_note,
 )
 
 METHODS: Registry[Method] = Registry(
