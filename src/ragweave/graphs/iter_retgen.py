@@ -17,6 +17,7 @@ from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.blending import SHOT_PROMPTS
 from ragweave.nodes.expand_query import requery_step
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.retrieve import to_retrieval
 from ragweave.nodes.rounds import Loop, RoundOptions
 from ragweave.nodes.shots import ShotOptions, reasoned
@@ -30,6 +31,11 @@ LOOP = Loop(node="answer", round=("requery", "retrieve", "collect"), ending=("vo
 @dataclass(frozen=True, kw_only=True)
 class IterRetgenOptions(RoundOptions, ShotOptions):
     """Options of `iter_retgen`."""
+
+    @property
+    def own_paper(self) -> Paper:
+        """BlendFilter."""
+        return "blendfilter"
 
 
 def to_answers(state: RAGState, options: IterRetgenOptions) -> Goto:

@@ -18,6 +18,7 @@ from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.react_reply import last_answer, parse_react, read_last
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import QUERY_TOKENS
@@ -132,6 +133,11 @@ class ReactOptions(Options):
     and Concat answers over the passages read where the limit is reached without an answer."""
     stop_sequences: bool = True
     """Whether to send stop sequences; some reasoning models refuse them, and none is needed."""
+
+    @property
+    def own_paper(self) -> Paper:
+        """BlendFilter."""
+        return "blendfilter"
 
     def __post_init__(self) -> None:
         """Check the values."""

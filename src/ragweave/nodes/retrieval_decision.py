@@ -22,6 +22,7 @@ from langgraph.types import Overwrite
 from ragweave.errors import UsageError
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates, ask
 from ragweave.nodes.options import Options, OptionsT, at_least
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.replies import bare_text, parse_answer
 from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
 from ragweave.nodes.step import Call, Context, Step, Work
@@ -164,12 +165,17 @@ class SkrKnnOptions(Options):
     embedding: str = "minilm"
     """Embedding model where the build gives no object: `minilm`, a local path or a hub name."""
 
+    @property
+    def own_paper(self) -> Paper:
+        """SlimPLM."""
+        return "slimplm"
+
     def __post_init__(self) -> None:
         """Check the values."""
         super().__post_init__()
         at_least("neighbours", self.neighbours, 1)
         if self.prior is not None and not 0 <= self.prior <= 1:
-            raise UsageError(f"prior must be 0 to 1, or None, not {self.prior}")
+            raise UsageError(f"prior must be between 0 and 1, or None, not {self.prior}")
 
 
 class Library:
