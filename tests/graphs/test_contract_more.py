@@ -78,3 +78,25 @@ class TestChainOfNote(MethodTests):
             ),
         ),
     }
+
+
+class TestCrag(MethodTests):
+    method = "crag"
+    replies = {
+        "grade": "Ambiguous",
+        "keywords": "bridge, Alden",
+        "refine": "0, 1",
+        "answer": "Ada Brenner",
+    }
+    more_settings = (
+        Setting(replies={**replies, "grade": "Incorrect"}),
+        Setting(replies={**replies, "grade": "Correct"}),
+        Setting(options={"rewrite": False}),
+        Setting(replies={**replies, "grade": "Incorrect"}, finds=False),
+    )
+    option_cases = {
+        "strips": OptionCase(1),
+        "strip_sentences": OptionCase(1),
+        "ask_again": OptionCase(False, Setting(replies={**replies, "answer": "<passage 1>"})),
+        "order": OptionCase("reversed", Setting(options={"refine": False})),
+    }

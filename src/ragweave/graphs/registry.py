@@ -9,6 +9,7 @@ from ragweave.graphs import (
     concat,
     concat_pf,
     cot,
+    crag,
     direct,
     dos_rag,
     filco,
@@ -50,6 +51,7 @@ _MODULES = (
     dos_rag,
     ircot,
     chain_of_note,
+    crag,
 )
 
 METHODS: Registry[Method] = Registry(

@@ -211,6 +211,12 @@ def _filter(task: Task, reader: Reader) -> str:
     return ", ".join(map(str, kept)) or "none"
 
 
+def _grade(task: Task, reader: Reader) -> str:
+    """Say whether a passage holds a sentence above the threshold."""
+    found = reader.evidence(task["question"], task.get("passages", []))
+    return "Correct" if found else "Incorrect"
+
+
 _REPLIES: dict[TaskName, Callable[[Task, Reader], str]] = {
     "answer": _answer,
     "reason": _reason,
@@ -220,6 +226,7 @@ _REPLIES: dict[TaskName, Callable[[Task, Reader], str]] = {
     "rewrite": _rewrite,
     "topic": _topic,
     "filter": _filter,
+    "grade": _grade,
     "need": _retrieval_decision,
     "step": _next_step,
 }
