@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from langchain_core.documents import Document
 
 from ragweave.testing import CARDS, MethodTests, ModelCall, OptionCase, Setting
@@ -100,3 +102,33 @@ class TestCrag(MethodTests):
         "ask_again": OptionCase(False, Setting(replies={**replies, "answer": "<passage 1>"})),
         "order": OptionCase("reversed", Setting(options={"refine": False})),
     }
+
+
+class TestSure(MethodTests):
+    method = "sure"
+    scripted: ClassVar[dict[str, str]] = {
+        "propose": "(a) Karl Oster (b) Ada Brenner",
+        "summarise": "The card on the bridge names its builder.",
+        "verify": "True",
+        "rank": "Passage 1",
+    }
+    more_settings = (
+        Setting(replies={**scripted, "propose": "Ada Brenner"}),
+        Setting(replies={**scripted, "propose": "Unknown"}),
+        Setting(finds=False),
+    )
+    option_cases = {
+        "k": OptionCase(2),
+        "candidates": OptionCase(1),
+        "constrain": OptionCase(False, Setting(model={"offers_grammar": True})),
+        "profile": OptionCase("paper", Setting(model={"offers_grammar": True})),
+    }
+    idle_options = {
+        "wording": "the prompt asks for candidates",
+        "ask_again": "a reply without a candidate is Unknown",
+    }
+
+    def reply(self, call: ModelCall) -> str:
+        if call.node == "verify":
+            return str("Prediction: Ada" in call.last.rpartition("Question:")[2])
+        return self.scripted[call.node]

@@ -25,6 +25,7 @@ from ragweave.graphs import (
     skr_knn,
     slimplm,
     summary,
+    sure,
 )
 from ragweave.graphs.method import Method
 from ragweave.registry import Registry
@@ -52,6 +53,7 @@ _MODULES = (
     ircot,
     chain_of_note,
     crag,
+    sure,
 )
 
 METHODS: Registry[Method] = Registry(
