@@ -132,3 +132,19 @@ class TestSure(MethodTests):
         if call.node == "verify":
             return str("Prediction: Ada" in call.last.rpartition("Question:")[2])
         return self.scripted[call.node]
+
+
+class TestAstute(MethodTests):
+    method = "astute"
+    replies = {
+        "recall": "Bridges of that time were works of Norhaven's engineers.",
+        "consolidate": "Both sources speak of a work of the thirties.",
+        "answer": "The card on the bridge names her. <ANSWER>Ada Brenner</ANSWER>",
+    }
+    more_settings = (
+        Setting(options={"iterations": 2}),
+        Setting(replies={**replies, "recall": "I don't know."}),
+        Setting(replies={**replies, "recall": "I don't know."}, finds=False),
+    )
+    option_cases = {"k": OptionCase(2), "iterations": OptionCase(3)}
+    idle_options = {"constrain": "what reasons first is held to no form"}

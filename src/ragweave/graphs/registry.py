@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ragweave.graphs import (
     adaptive,
+    astute,
     blendfilter,
     chain_of_note,
     concat,
@@ -54,6 +55,7 @@ _MODULES = (
     chain_of_note,
     crag,
     sure,
+    astute,
 )
 
 METHODS: Registry[Method] = Registry(
