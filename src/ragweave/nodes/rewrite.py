@@ -13,6 +13,7 @@ from ragweave.nodes.judge import NecessityOptions
 from ragweave.nodes.proxy import EXAMPLE_QUESTION, EXAMPLE_REWRITE
 from ragweave.nodes.replies import cut_off
 from ragweave.nodes.step import Context, Step, Work, pure
+from ragweave.nodes.wording import worded
 from ragweave.state import Claim, RAGState, Update
 from ragweave.tools.claims import (
     MAX_CHARACTERS,
@@ -37,7 +38,7 @@ def rewrite_step(
         task: Task = {"task": "rewrite", "question": state["question"], "draft": draft}
         values = {"question": state["question"], "draft": untrusted(draft)}
         name = "rewrite_released" if opts.proxy_profile == "released" else "rewrite"
-        return Prompt(templates[name], task, values)
+        return Prompt(worded(templates, name, opts, answers=False), task, values)
 
     def update(state: RAGState, reply: Reply, context: Context[NecessityOptions]) -> Update:
         read = parse_rewrite(reply.text, state["question"], _examples())
