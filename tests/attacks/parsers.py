@@ -22,7 +22,7 @@ from ragweave.tools.claims.events import breaks_off, json_breaks_off
 from ragweave.tools.claims.ids import parse_ids
 from ragweave.tools.claims.judgement import match_ratio, parse_judgement
 from ragweave.tools.claims.rewrite import parse_rewrite
-from ragweave.tools.extractive.chat import reader, reply
+from ragweave.tools.extractive.chat import reader_for, reply
 from ragweave.tools.extractive.question import analyse, terms
 from ragweave.tools.filters.oracles import lexical, strinc
 from ragweave.tools.filters.spans import spans_of
@@ -78,7 +78,7 @@ def _task(name: TaskName, text: str, place: str) -> str:
     if place == "candidates":
         given["candidates"] = [text, "Eastport"]
     given["passages"] = passages  # type: ignore[typeddict-item]
-    return reply(given, reader("lexical", 0.0))
+    return reply(given, reader_for("lexical", 0.0))
 
 
 def _extractive(name: TaskName, place: str) -> Parser:

@@ -89,14 +89,14 @@ def test_each_step_has_its_prompts_replies_and_passages(recorded: Record) -> Non
 def test_the_path_taken(recorded: Record) -> None:
     shape, taken = taken_of(recorded())
     assert taken.nodes["post_fusion"] == 2
-    not_taken = {line[:2] for line in shape.lines} - taken.lines
+    not_taken = {line[:2] for line in shape.edges} - taken.edges
     assert not_taken == {
         ("begin", "collect"),
         ("collect", "concat_vote"),
         ("concat_vote", "__end__"),
     }
     _, straight = taken_of(recorded(replies=["Varn"]))
-    assert ("concat_vote", "__end__") in straight.lines
+    assert ("concat_vote", "__end__") in straight.edges
     assert "post_fusion" not in straight.nodes
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, ClassVar
 
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
+from tests.openai_server import HttpFault, OpenAIServer
 from tests.scripted import OwnListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
@@ -129,3 +133,69 @@ def test_a_prompt_of_ones_own_keeps_the_form() -> None:
     graph.invoke({"question": "Who?"})
     assert model.seen[0].messages[-1].text == HumanMessage("Look Who? up? Yes or No.").text
     assert model.seen[0].settings["grammar"] == one_of(("Yes", "No"))
+
+
+def spoken(body: dict[str, Any]) -> str:
+    """Reply as a server with structured output does: in the schema that the request names."""
+    schema = body["response_format"]["json_schema"]["schema"]["properties"]["reply"]
+    said = [0, 2] if schema["type"] == "array" else schema["enum"][0]
+    return json.dumps({"reply": said})
+
+
+def client(server: OpenAIServer) -> ChatOpenAI:
+    return ChatOpenAI(model="m", base_url=server.base_url, api_key=SecretStr("none"), max_retries=0)
+
+
+def ask_for_ids(model: ChatOpenAI, **options: Any) -> dict[str, Any]:
+    """Filter three passages by the model's word, twice; return the last output."""
+    graph = build_graph("filco", model=model, filter="llm", answer_type="yes_no", **options)
+    out: dict[str, Any] = {}
+    for question in ("Did Ada build the bridge?", "Is the river wide?"):
+        out = graph.invoke({"question": question, "passages": FACTS})
+    return out
+
+
+@pytest.mark.loopback
+def test_a_server_with_structured_output_is_tried_once_and_held_to_schemas() -> None:
+    with OpenAIServer(spoken) as server:
+        out = ask_for_ids(client(server))
+    forms = [one.body["response_format"]["json_schema"] for one in server.requests]
+    values = [form["schema"]["properties"]["reply"] for form in forms]
+    ids = {"type": "array", "items": {"type": "integer", "enum": [0, 1, 2]}}
+    choice = {"type": "string", "enum": ["Yes", "No", "Unknown"]}
+    assert values[1:] == [ids, choice] * 2
+    assert values[0]["enum"] == ["violet"]
+    assert all(form["strict"] for form in forms)
+    assert out["answer"] == "Yes"
+    assert [doc.page_content for doc in out["passages"]] == [
+        FACTS[0].page_content,
+        FACTS[2].page_content,
+    ]
+    assert out["usage"]["calls"] == 2
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("refusal", [HttpFault(400, message="response_format?"), "A colour: red."])
+def test_a_server_without_it_is_asked_in_free_text_and_that_is_said_once(
+    refusal: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def script(body: dict[str, Any]) -> Any:
+        if "response_format" in body:
+            return refusal
+        return "0" if "ids" in body["messages"][-1]["content"] else "Yes"
+
+    with OpenAIServer(script) as server:
+        out = ask_for_ids(client(server))
+    assert ["response_format" in one.body for one in server.requests] == [True] + [False] * 4
+    assert out["answer"] == "Yes"
+    said = [one.getMessage() for one in caplog.records if one.name == "ragweave.models"]
+    assert len(said) == 1
+    assert "JSON schema" in said[0]
+
+
+@pytest.mark.loopback
+def test_a_server_is_not_tried_where_nothing_is_to_be_held() -> None:
+    with OpenAIServer(["0", "Yes"]) as server:
+        ask_for_ids(client(server), constrain=False)
+    assert all("response_format" not in one.body for one in server.requests)
+    assert server.count == 4

@@ -92,7 +92,7 @@ def test_an_unknown_prompt_name() -> None:
 
 
 def test_a_variable_that_the_original_lacks() -> None:
-    with pytest.raises(UsageError, match=r"prompt 'concat' asks for \{gold\}"):
+    with pytest.raises(UsageError, match=r"prompt 'concat' uses \{gold\}"):
         with_overrides({"concat": TEMPLATE}, {"concat": "{gold} {question}"})
 
 

@@ -100,13 +100,13 @@ def test_threads_give_the_same(scoring: Path) -> None:
 
 def test_what_the_text_does_not_set_a_runs_options_do(scoring: Path) -> None:
     free = trained_filter(f"part:{scoring}")
-    assert (free.followed(top=3, threshold=0.2).top, free.top) == (3, 1)
-    assert free.followed(top=3, threshold=0.2).threshold == 0.2
+    assert (free.with_settings(top=3, threshold=0.2).top, free.top) == (3, 1)
+    assert free.with_settings(top=3, threshold=0.2).threshold == 0.2
     held = trained_filter(f"part:{scoring}?top=2")
-    assert held.followed(top=3, threshold=0.2).top == 2
-    assert held.followed(top=3, threshold=0.2).threshold == 0.2
+    assert held.with_settings(top=3, threshold=0.2).top == 2
+    assert held.with_settings(top=3, threshold=0.2).threshold == 0.2
     own = TrainedFilter(str(scoring), top=2)
-    assert own.followed(top=3, threshold=0.2) is own
+    assert own.with_settings(top=3, threshold=0.2) is own
 
 
 @pytest.mark.parametrize("query", ["top=0", "threshold=2", "threshold=a", "threshold=true", "k=1"])
@@ -148,7 +148,7 @@ def test_one_that_writes_has_no_threshold(writing: Path) -> None:
     with pytest.raises(UsageError, match="has no threshold"):
         TrainedFilter(str(writing), threshold=0.5)
     with pytest.raises(UsageError, match="has no threshold"):
-        trained_filter(str(writing)).followed(top=1, threshold=0.5)
+        trained_filter(str(writing)).with_settings(top=1, threshold=0.5)
 
 
 def whole(folder: Path) -> Path:

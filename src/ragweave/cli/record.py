@@ -15,7 +15,7 @@ from ragweave.cli.watch import Asked, Searched, Visit, Watch
 from ragweave.errors import UsageError
 from ragweave.graphs import CompiledGraph
 from ragweave.state.passages import whole
-from ragweave.tools.drawing import Line, Shape, Taken, shape_of
+from ragweave.tools.drawing import Edge, PathTaken, Shape, shape_of
 
 START, END = "__start__", "__end__"
 
@@ -86,7 +86,7 @@ def run_record(graph: CompiledGraph, question: str, watch: Watch) -> dict[str, A
         "notes": watch.notes,
         "graph": {
             "nodes": list(shape.nodes),
-            "edges": [line._asdict() for line in shape.lines],
+            "edges": [edge._asdict() for edge in shape.edges],
         },
     }
 
@@ -141,13 +141,15 @@ def _not_a_run(path: Path, why: str) -> UsageError:
     )
 
 
-def taken_of(record: RunRecord) -> tuple[Shape, Taken]:
+def taken_of(record: RunRecord) -> tuple[Shape, PathTaken]:
     """Return the graph of a run and the path that it took.
 
     An edge counts as taken where its two nodes ran in consecutive supersteps.
     """
-    edges = record["graph"]["edges"]
-    lines = tuple(Line(e["source"], e["target"], e["label"], e["conditional"]) for e in edges)
+    edges = tuple(
+        Edge(one["source"], one["target"], one["label"], one["conditional"])
+        for one in record["graph"]["edges"]
+    )
     steps: dict[int, set[str]] = {-1: {START}}
     times = {START: 1}
     for step in record["trace"]:
@@ -158,12 +160,12 @@ def taken_of(record: RunRecord) -> tuple[Shape, Taken]:
         steps[last + 1] = {END}
         times[END] = 1
     pairs = {
-        (line.source, line.target)
-        for line in lines
+        (edge.source, edge.target)
+        for edge in edges
         for index, nodes in steps.items()
-        if line.source in nodes and line.target in steps.get(index + 1, ())
+        if edge.source in nodes and edge.target in steps.get(index + 1, ())
     }
-    return Shape(tuple(record["graph"]["nodes"]), lines), Taken(times, frozenset(pairs))
+    return Shape(tuple(record["graph"]["nodes"]), edges), PathTaken(times, frozenset(pairs))
 
 
 def _step(visit: Visit) -> StepRecord:

@@ -77,7 +77,7 @@ def context_filter_of(given: object) -> ContextFilter | None:
     A trained filter's folder becomes a filter that follows the options `top` and `threshold`.
 
     Raises:
-        UsageError: It is no filter and names none, or the part was trained for another role.
+        UsageError: It is not a filter and names none, or the part was trained for another role.
         MissingExtraError: The part's packages are not installed.
     """
     if given is None or isinstance(given, ContextFilter):
@@ -151,7 +151,7 @@ def check_decides(models: Models, options: Options) -> None:
     part = part_of(models.by_role("judge"))
     if part is not None and getattr(options, "decided_by", "answer") == "judge":
         raise UsageError(
-            f"{part.folder}: judges drafts and has none here: leave decided_by=judge out"
+            f"{part.folder}: judges drafts, and there is none here: leave out decided_by=judge"
         )
 
 
@@ -168,7 +168,7 @@ def check_scorer(models: Models, judge_scorer: object, options: Options) -> None
         raise UsageError(f"{part.folder}: judges by itself: leave judge_scorer out")
     if isinstance(options, NecessityOptions) and options.margin:
         raise UsageError(
-            f"{part.folder}: judges by itself, without a margin: leave margin out"
+            f"{part.folder}: judges by itself, without a margin: leave out margin"
             + (f", or set judge={part.folder}?threshold=…" if part.card.kind in SCORES else "")
         )
 
@@ -248,7 +248,7 @@ def build_graph(
 
     Raises:
         UsageError: Unknown method, option, prompt or model, a value out of range, or a trained
-            part that is not to be had or was trained for another role.
+            part that is missing or was trained for another role.
         MissingExtraError: A model's packages are not installed.
 
     Example:

@@ -61,7 +61,8 @@ class Method:
         """
         if not _NAME.fullmatch(self.name):
             raise UsageError(
-                f"a method's name has lower-case letters, digits and underscores, not {self.name!r}"
+                "a method's name must consist of lower-case letters, digits and underscores, "
+                f"not {self.name!r}"
             )
         if not issubclass(self.options, Options):
             raise UsageError(f"the options of {self.name} must be a dataclass derived from Options")

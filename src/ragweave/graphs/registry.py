@@ -9,8 +9,10 @@ from ragweave.graphs import (
     concat_pf,
     cot,
     direct,
+    dos_rag,
     filco,
     flare,
+    ircot,
     iter_retgen,
     pf_concat,
     post_fusion,
@@ -44,6 +46,8 @@ _MODULES = (
     flare,
     self_eval,
     skr_knn,
+    dos_rag,
+    ircot,
 )
 
 METHODS: Registry[Method] = Registry(

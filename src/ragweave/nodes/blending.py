@@ -219,7 +219,7 @@ class BlendingOptions(Options):
         at_least("hops", self.hops, 1)
         at_least("shots", self.shots, 0)
         if self.shots > 3:
-            raise UsageError(f"shots must be 0 to 3, not {self.shots}")
+            raise UsageError(f"shots must be between 0 and 3, not {self.shots}")
 
 
 def to_first_search(state: RAGState, options: BlendingOptions) -> Goto:

@@ -217,7 +217,7 @@ class ContextFilterOptions(Options):
         super().__post_init__()
         at_least("top", self.top, 1)
         if self.filter == "lexical" and self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise UsageError(f"threshold must be 0 to 1 for lexical, not {self.threshold}")
+            raise UsageError(f"threshold must be between 0 and 1 for lexical, not {self.threshold}")
 
 
 @dataclass(frozen=True)
@@ -238,9 +238,9 @@ class Filters:
         if self.own is None:
             raise UsageError("filter='own' needs a filter object: build_graph(…, filter=my_filter)")
         if isinstance(self.own, TrainedFilter):
-            return self.own.followed(top=options.top, threshold=options.threshold)
+            return self.own.with_settings(top=options.top, threshold=options.threshold)
         if isinstance(self.own, RegisteredFilter):
-            return self.own.followed(self._settings(options))
+            return self.own.with_settings(self._settings(options))
         return self.own
 
     def _settings(self, options: ContextFilterOptions) -> FilterSettings:
@@ -346,7 +346,7 @@ def checked_spans(spans: object, chosen: ContextFilter) -> list[Span]:
     """Return what a filter kept.
 
     Raises:
-        UsageError: It is no list of spans; the text names the filter.
+        UsageError: It is not a list of spans; the text names the filter.
     """
     if isinstance(spans, list | tuple) and all(map(_is_span, spans)):
         return list(spans)

@@ -154,7 +154,7 @@ class FlareOptions(RoundOptions):
         refuse_samples(self, NAME)
         for name in ("threshold", "mask_below"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"{name} must be 0 to 1, not {getattr(self, name)}")
+                raise UsageError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
 
 
 def flare_step(
@@ -190,7 +190,7 @@ def check_model(model: ChatModel) -> None:
         kind = getattr(model, "_llm_type", type(model).__name__)
         raise UsageError(
             f"flare needs the probability of each token, and the model {kind!r} reports none: "
-            f"take model='openai:NAME' (any OpenAI-compatible server) or model='llamacpp:PATH'"
+            f"use model='openai:NAME' (any OpenAI-compatible server) or model='llamacpp:PATH'"
         )
 
 

@@ -108,9 +108,11 @@ class NecessityOptions(Options):
         at_least("max_rewrites", self.max_rewrites, 1)
         at_least("proxy_tokens", self.proxy_tokens, 1)
         if self.proxy_temperature is not None and not 0 <= self.proxy_temperature <= 2:
-            raise UsageError(f"proxy_temperature must be 0 to 2, not {self.proxy_temperature}")
+            raise UsageError(
+                f"proxy_temperature must be between 0 and 2, not {self.proxy_temperature}"
+            )
         if self.proxy_top_p is not None and not 0 < self.proxy_top_p <= 1:
-            raise UsageError(f"proxy_top_p must be above 0, up to 1, not {self.proxy_top_p}")
+            raise UsageError(f"proxy_top_p must be above 0 and at most 1, not {self.proxy_top_p}")
 
 
 def to_draft(state: RAGState, options: NecessityOptions) -> str:

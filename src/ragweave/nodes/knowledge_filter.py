@@ -96,10 +96,10 @@ _LEAD = re.compile(
 """What models say before the topic itself."""
 
 _RESTATED = re.compile(r"(?:the|this) question (?:asks|is asking)\b", re.IGNORECASE)
-"""A restated question is no topic."""
+"""A restated question is not a topic."""
 
 TOPIC_LENGTH = 120
-"""Characters of a topic; what is longer is no topic."""
+"""Characters of a topic; what is longer is not a topic."""
 
 
 def topic_step(models: Models, templates: Templates, options: OptionsT) -> Step[RAGState, OptionsT]:

@@ -32,7 +32,7 @@ _WANTED: dict[Any, str] = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
-    str: "a text",
+    str: "a string",
 }
 
 
@@ -209,7 +209,7 @@ class Options(_Named):
         for name, most in (("sample_temperature", 2), ("top_p", 1)):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= most:
-                raise UsageError(f"{name} must be 0 to {most}, not {value!r}")
+                raise UsageError(f"{name} must be between 0 and {most}, not {value!r}")
 
     @property
     def nucleus(self) -> dict[str, float]:

@@ -178,7 +178,7 @@ class SkrKnnOptions(Options):
         super().__post_init__()
         at_least("neighbours", self.neighbours, 1)
         if self.prior is not None and not 0 <= self.prior <= 1:
-            raise UsageError(f"prior must be 0 to 1, or None, not {self.prior}")
+            raise UsageError(f"prior must be between 0 and 1, or None, not {self.prior}")
 
 
 class Library:

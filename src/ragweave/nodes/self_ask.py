@@ -154,7 +154,7 @@ def parse_self_ask(
     Args:
         reply: The model's reply, of any text.
         answer_type: The kind of answer asked for.
-        parts: What the prompt said: an echo of it is no step.
+        parts: What the prompt said: an echo of it is not a step.
         first: Whether the reply completes "Are follow up questions needed here:", so that a
             leading Yes or No answers that and not the question.
     """

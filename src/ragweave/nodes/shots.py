@@ -38,7 +38,7 @@ class ShotOptions(Options):
         super().__post_init__()
         at_least("shots", self.shots, 0)
         if self.shots > MOST_SHOTS:
-            raise UsageError(f"shots must be 0 to {MOST_SHOTS}, not {self.shots}")
+            raise UsageError(f"shots must be between 0 and {MOST_SHOTS}, not {self.shots}")
 
 
 def reasoned(branch: Branch, options: ShotOptions) -> dict[str, str]:

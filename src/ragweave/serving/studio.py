@@ -224,7 +224,7 @@ def studio_graph(name: str, given: Any = None) -> CompiledGraph:
     try:
         chosen = dataclasses.replace(options, **(given or {}))
     except TypeError as error:
-        raise UsageError(f"{name} does not know a setting of this run: {error}") from error
+        raise UsageError(f"{name} cannot take a setting of this run: {error}") from error
     return _with_sources(name, chosen)
 
 

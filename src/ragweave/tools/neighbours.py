@@ -165,7 +165,7 @@ def _object(line: str, where: str) -> dict[str, Any]:
 def _text(row: Mapping[str, Any], field: str, where: str, *, blank: bool = False) -> str:
     value = row.get(field)
     if not isinstance(value, str) or not (blank or value.strip()):
-        raise UsageError(f"{where}: {field!r} must be a text, not {value!r}")
+        raise UsageError(f"{where}: {field!r} must be a string, not {value!r}")
     return value
 
 

@@ -18,8 +18,8 @@ from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
 from ragweave.state.passages import with_id
-from ragweave.tools.filters.oracles import best, checked_top, lexical
-from ragweave.tools.filters.spans import Granularity, Span, scored, spans_of
+from ragweave.tools.filters.oracles import checked_top, lexical, top_spans
+from ragweave.tools.filters.spans import Granularity, Span, spans_of, with_score
 from ragweave.tools.models.specs import part_spec, read_settings
 from ragweave.tools.models.tasks import task_passages
 from ragweave.tools.text.sentences import split_sentences
@@ -93,7 +93,7 @@ def _exact(piece: str, texts: Sequence[_Text]) -> Iterator[Span]:
 
 def _similar(piece: str, sentences: Sequence[Span]) -> Span | None:
     """Return the sentence most similar to `piece`, or None where none is similar enough."""
-    rated = [scored(one, lexical(one["text"], piece)) for one in sentences]
+    rated = [with_score(one, lexical(one["text"], piece)) for one in sentences]
     best = max(rated, key=lambda one: one["score"], default=None)
     return best if best is not None and best["score"] >= LEAST else None
 
@@ -166,7 +166,7 @@ class TrainedFilter:
         if self._engine is None:
             self._engine = engine_of(self.folder)
 
-    def followed(self, *, top: int | None, threshold: float | None) -> Self:
+    def with_settings(self, *, top: int | None, threshold: float | None) -> Self:
         """Return this filter with a run's options, as far as it follows them.
 
         Raises:
@@ -211,7 +211,7 @@ class TrainedFilter:
         spans = spans_of(passages, self.unit)
         known = task_passages([with_id(one) for one in passages])
         chances = scorer.score(scorer.form.pairs(question, known, spans))
-        return best(map(scored, spans, chances), self._least(), self.top)
+        return top_spans(map(with_score, spans, chances), self._least(), self.top)
 
     def _read(self, scorer: SpanScorer, question: str, passages: Sequence[Document]) -> list[Span]:
         from ragweave.trained.span_reading import Sheet, Text
@@ -250,7 +250,7 @@ def _whole(spans: Sequence[Span], passages: Sequence[Document]) -> list[Span]:
     """Return the passages that were quoted, whole, in the order in which they were quoted."""
     whole = {one["passage_id"]: one for one in spans_of(passages, "passage")}
     quoted = dict.fromkeys(span["passage_id"] for span in spans)
-    return [scored(whole[name], 1.0) for name in quoted]
+    return [with_score(whole[name], 1.0) for name in quoted]
 
 
 def trained_filter(spec: str) -> TrainedFilter:

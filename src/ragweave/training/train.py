@@ -19,17 +19,26 @@ from ragweave.datasets.rows import file_hash
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
 from ragweave.trained import ModelCard, PartRole, is_part
 from ragweave.training.folder import abandon_folder, begin_folder, finish_folder, only_training
-from ragweave.training.job import CHECKPOINTS, Fitted, Job, Recipe, Settings, Shown, Watch, changed
+from ragweave.training.job import (
+    CHECKPOINTS,
+    InputPreview,
+    Job,
+    Recipe,
+    Settings,
+    TrainingResult,
+    Watch,
+    changed,
+)
 from ragweave.training.rows import (
     Split,
     TrainingRow,
     check_apart,
     check_unseen,
-    mark_of,
-    read_marks,
+    question_hash,
+    read_question_hashes,
     read_rows,
     split_rows,
-    write_marks,
+    write_question_hashes,
 )
 from ragweave.training.trainer.arguments import is_main, world_size
 from ragweave.training.trainer.checkpoints import room_needed
@@ -87,7 +96,7 @@ class Plan:
     files: tuple[Path, ...]
     folder: Path
     seen: frozenset[str] = frozenset()
-    """Marks of the questions that the base has learnt from (`training.questions`)."""
+    """Hashes of the questions that the base has learnt from (`training.rows`)."""
 
     def job(self, *, resume: bool = False, watch: Watch | None = None) -> Job:
         """Return the job that a recipe takes."""
@@ -101,9 +110,9 @@ class Plan:
             watch=watch or Watch(),
         )
 
-    def show(self, limit: int) -> list[Shown]:
+    def preview(self, limit: int) -> list[InputPreview]:
         """Return the first training rows exactly as the model will see them."""
-        return list(islice(recipe_of(self.kind, self.role).show(self.job()), limit))
+        return list(islice(recipe_of(self.kind, self.role).preview(self.job()), limit))
 
     def data(self) -> dict[str, Any]:
         """Return what the card says of the data: files, hashes, counts by label."""
@@ -147,10 +156,10 @@ def plan_training(
     chosen = kind or DEFAULT_KIND[role]
     recipe = recipe_of(chosen, role)
     settled = changed(recipe.defaults(role), settings or {})
-    settled, seen = _begun_from(chosen, settled)
+    settled, seen = _resolve_base(chosen, settled)
     read = read_rows(rows, role)
     if held_out is None:
-        unseen = lambda row: mark_of(row) not in seen  # noqa: E731
+        unseen = lambda row: question_hash(row) not in seen  # noqa: E731
         split = split_rows(read, settled.held_out, settled.seed, unseen)
     else:
         split = Split(read, read_rows(held_out, role))
@@ -169,8 +178,8 @@ def plan_training(
     )
 
 
-def _begun_from(kind: str, settings: Settings) -> tuple[Settings, frozenset[str]]:
-    """Return the settings, and the marks of the questions that the base has learnt from.
+def _resolve_base(kind: str, settings: Settings) -> tuple[Settings, frozenset[str]]:
+    """Return the settings, and the hashes of the questions that the base has learnt from.
 
     Adapters and linear judges need their base wherever they are used, so a folder's path is kept
     whole.
@@ -178,7 +187,7 @@ def _begun_from(kind: str, settings: Settings) -> tuple[Settings, frozenset[str]
     folder = Path(settings.base).expanduser()
     if kind in ("causal-lora", "linear") and folder.is_dir():
         return changed(settings, {"base": str(folder.resolve())}), frozenset()
-    return settings, read_marks(folder) if is_part(folder) else frozenset()
+    return settings, read_question_hashes(folder) if is_part(folder) else frozenset()
 
 
 def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) -> ModelCard:
@@ -216,7 +225,7 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
 def _trained(plan: Plan, recipe: Recipe, job: Job, data: Mapping[str, Any]) -> ModelCard:
     """Train, and finish the folder; what saved nothing leaves nothing."""
     try:
-        fitted: Fitted = recipe.fit(job)
+        fitted: TrainingResult = recipe.fit(job)
     except RagweaveError:
         if is_main():
             abandon_folder(plan.folder)
@@ -235,7 +244,7 @@ def _trained(plan: Plan, recipe: Recipe, job: Job, data: Mapping[str, Any]) -> M
     )
     if is_main():
         with room_needed(plan.folder / CHECKPOINTS):
-            write_marks(plan.folder, plan.rows.train, plan.seen)
+            write_question_hashes(plan.folder, plan.rows.train, plan.seen)
         finish_folder(plan.folder, card)
     return card
 

@@ -88,7 +88,7 @@ def test_failures_and_unfinished_questions_are_told(tmp_path: Path) -> None:
 
 def test_nothing_finished_is_no_report(tmp_path: Path) -> None:
     directory = planned(tmp_path, "direct")
-    with pytest.raises(UsageError, match="nothing is finished yet"):
+    with pytest.raises(UsageError, match="no question is finished yet"):
         read_runs([directory.path])
     with pytest.raises(UsageError, match="is not a run"):
         read_runs([tmp_path])

@@ -35,7 +35,7 @@ CHARACTERS_A_TOKEN = 4
 """What an English token takes on average; saved tokens are an estimate from characters."""
 
 
-class Filtered(NamedTuple):
+class FilteredPassages(NamedTuple):
     """What is left of passages after a filter."""
 
     passages: list[Document]
@@ -43,7 +43,7 @@ class Filtered(NamedTuple):
     """True: no span was kept, so these are the full passages (the released code's fallback)."""
 
 
-def apply_spans(passages: Sequence[Document], spans: Iterable[Span]) -> Filtered:
+def apply_spans(passages: Sequence[Document], spans: Iterable[Span]) -> FilteredPassages:
     """Build the filtered passages: of each its kept spans, in reading order.
 
     A filtered passage keeps its id, rank and other metadata and gains `metadata["spans"]`, a list
@@ -65,7 +65,7 @@ def apply_spans(passages: Sequence[Document], spans: Iterable[Span]) -> Filtered
         for passage in named
         if (merged := _merged(wanted.pop(str(passage.id), ()), len(passage.page_content)))
     ]
-    return Filtered(kept or named, full=not kept)
+    return FilteredPassages(kept or named, full=not kept)
 
 
 def saved_tokens(before: Iterable[Document], after: Iterable[Document]) -> int:
@@ -118,7 +118,7 @@ class FilterSettings:
     unit: Unit = "words"
     """What `lexical` counts."""
     lead: str | None = None
-    """Text between question and output for `cxmi`; None takes the scorer's (`lead_of`)."""
+    """Text between question and output for `cxmi`; None takes the scorer's (`scorer_lead`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +190,7 @@ class RegisteredFilter:
         """Return what the filter keeps, best first."""
         return self.kind.make(self.settings).keep(question, passages, answers=answers)
 
-    def followed(self, settings: FilterSettings) -> RegisteredFilter:
+    def with_settings(self, settings: FilterSettings) -> RegisteredFilter:
         """Return the filter with a run's settings."""
         return RegisteredFilter(self.kind, settings)
 
@@ -214,7 +214,7 @@ def context_filter(
         top: How many spans to keep; None: all that pass.
         threshold: None takes the measure's own.
         unit: What `lexical` counts.
-        lead: Text between question and output for `cxmi`; None takes the scorer's (`lead_of`).
+        lead: Text between question and output for `cxmi`; None takes the scorer's (`scorer_lead`).
 
     Raises:
         UsageError: No such filter, an option out of range, or `cxmi` without a scorer.

@@ -22,7 +22,7 @@ from pydantic import Field, PrivateAttr
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, UsageError
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with
-from ragweave.tools.retrieval.bm25 import full_text, scored
+from ragweave.tools.retrieval.bm25 import full_text, with_score
 
 PACKAGED = "minilm"
 """Spec of the packaged all-MiniLM-L6-v2 (384 dimensions, 256 tokens)."""
@@ -90,7 +90,7 @@ def load_sentence_transformer(spec: str) -> Any:
         MissingExtraError: sentence-transformers, or the packaged MiniLM, is not installed.
         KnowledgeBaseError: The model is not there and cannot be fetched.
     """
-    _need("Dense retrieval", "sentence_transformers")
+    _require("Dense retrieval", "sentence_transformers")
     from sentence_transformers import SentenceTransformer
 
     return _load(SentenceTransformer, _resolve(spec), _EMBEDDING)
@@ -102,12 +102,12 @@ def load_cross_encoder(spec: str) -> Any:
     Raises:
         UsageError: The model has no ranking head: a fresh one would rank at random.
     """
-    _need("Reranking", "sentence_transformers")
+    _require("Reranking", "sentence_transformers")
     from sentence_transformers import CrossEncoder
 
     model = _load(CrossEncoder, spec, "reranker")
     _refuse_headless(spec)
-    return _Silent(model)
+    return _QuietModel(model)
 
 
 def _refuse_headless(spec: str) -> None:
@@ -125,7 +125,7 @@ def _refuse_headless(spec: str) -> None:
         )
 
 
-class _Silent:
+class _QuietModel:
     def __init__(self, model: Any) -> None:
         self._model = model
 
@@ -134,7 +134,7 @@ class _Silent:
         return scores
 
 
-def _need(feature: str, module: str) -> None:
+def _require(feature: str, module: str) -> None:
     if find_spec(module) is None:
         raise MissingExtraError(feature, "chroma")
 
@@ -151,7 +151,7 @@ def _resolve(spec: str) -> str:
 
 def check_embedding_model(spec: str) -> None:
     """Raise what `load_sentence_transformer` would, as far as is known without loading it."""
-    _need("Dense retrieval", "sentence_transformers")
+    _require("Dense retrieval", "sentence_transformers")
     found = _resolve(spec)
     if Path(found).expanduser().is_dir():
         return
@@ -159,7 +159,7 @@ def check_embedding_model(spec: str) -> None:
     if not any(_in_cache(name) for name in _hub_names(found)):
         refusal = _hub_refusal(found)
         if refusal is not None:
-            raise _none_found(found, _EMBEDDING, refusal)
+            raise _not_found(found, _EMBEDDING, refusal)
 
 
 def _load(make: Callable[..., Any], spec: str, kind: str) -> Any:
@@ -176,7 +176,7 @@ def _load(make: Callable[..., Any], spec: str, kind: str) -> Any:
             fetched, refusal = _fetched(make, spec)
             if fetched is not None:
                 return fetched
-        raise _none_found(spec, kind, refusal)
+        raise _not_found(spec, kind, refusal)
 
 
 def _from_cache(make: Callable[..., Any], spec: str) -> Any:
@@ -246,7 +246,7 @@ def _hub_refusal(spec: str) -> str | None:
     return refusal
 
 
-def _none_found(spec: str, kind: str, refusal: str) -> KnowledgeBaseError:
+def _not_found(spec: str, kind: str, refusal: str) -> KnowledgeBaseError:
     packaged = f', or use "{PACKAGED}" (pip install "ragweave[offline]")'
     return KnowledgeBaseError(
         f"no {kind} {spec!r}: no such folder here, and the hub {refusal}; give the path of a "
@@ -378,5 +378,5 @@ class RerankRetriever(PassageRetriever):
                     load_reranker(self.model) if isinstance(self.model, str) else self.model
                 )
             scores = self._scorer.predict([(query, full_text(doc)) for doc in found])
-        judged = [scored(doc, float(score)) for doc, score in zip(found, scores, strict=True)]
+        judged = [with_score(doc, float(score)) for doc, score in zip(found, scores, strict=True)]
         return sorted(judged, key=lambda doc: -doc.metadata["score"])[:k]

@@ -102,7 +102,7 @@ class SmallSettings(Settings):
         if self.hard_negatives < 0:
             raise UsageError(f"hard_negatives must be 0 or more, not {self.hard_negatives}")
         if not 0 <= self.recall <= 1:
-            raise UsageError(f"recall must be 0 to 1, not {self.recall}")
+            raise UsageError(f"recall must be between 0 and 1, not {self.recall}")
 
 
 NAMES: dict[PartRole, tuple[str, str]] = {

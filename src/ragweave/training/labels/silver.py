@@ -24,9 +24,9 @@ from ragweave.tools.filters.oracles import CXMI_THRESHOLD, LEXICAL_THRESHOLD, Le
 from ragweave.tools.models.tasks import TaskPassage, task_passages
 from ragweave.tools.scorers.specs import LogprobScorer
 from ragweave.trained import PartRole
-from ragweave.training.labels.labeler import Dropped, Made, Mark, Once
+from ragweave.training.labels.labeler import CachedCall, DroppedRow, LabelledRow, RowLabel
 from ragweave.training.labels.models import redacted
-from ragweave.training.labels.source import Bad, Item, Passages, only_yes_or_no
+from ragweave.training.labels.source import InvalidRow, Item, Passages, only_yes_or_no
 
 
 def chosen_spans(item: Item, passages: Sequence[Document]) -> list[Span] | None:
@@ -183,29 +183,29 @@ class SilverLabeler:
         compared = {"target": self._target} if self._measure == "lexical" else {}
         return {**self._how, **compared, **self._passages.described}
 
-    def check(self, item: Item) -> Bad | None:
+    def check(self, item: Item) -> InvalidRow | None:
         """Say what is wrong with a row."""
         if not _answers(item):
             error = str(item.row.error("no gold answers"))
-            return Bad(item.index, item.data, "no gold answers", error)
+            return InvalidRow(item.index, item.data, "no gold answers", error)
         if self._passages.own and not (item.question and item.question.passages):
             error = str(item.row.error("no passages: name a knowledge base with --kb"))
-            return Bad(item.index, item.data, "no passages", error)
+            return InvalidRow(item.index, item.data, "no passages", error)
         if self._measure == "gold" and not holds_choice(item):
             error = str(
                 item.row.error("has no human annotations of sentences: use strinc, lexical or cxmi")
             )
-            return Bad(item.index, item.data, "no human annotations of sentences", error)
+            return InvalidRow(item.index, item.data, "no human annotations of sentences", error)
         return None
 
-    async def make(self, item: Item, once: Once) -> Made | Dropped:
+    async def make(self, item: Item, call: CachedCall) -> LabelledRow | DroppedRow:
         """Make the row; where nothing helps, its spans are empty."""
-        del once  # scoring is repeated after a crash: it costs no money and keeps no reply
+        del call  # scoring is repeated after a crash: it costs no money and keeps no reply
         return await asyncio.to_thread(self._make, item)
 
-    def surplus(self, marks: Sequence[Mark]) -> Mapping[int, str]:
+    def rows_to_drop(self, labels: Sequence[RowLabel]) -> Mapping[int, str]:
         """Leave nothing out."""
-        del marks
+        del labels
         return {}
 
     def count(self, row: Mapping[str, Any]) -> Mapping[str, int]:
@@ -218,17 +218,17 @@ class SilverLabeler:
             "characters kept": kept,
         }
 
-    def _make(self, item: Item) -> Made | Dropped:
+    def _make(self, item: Item) -> LabelledRow | DroppedRow:
         answers = _answers(item)
         passages = self._passages.of(item)
         if not passages:
-            return Dropped("no passage was found")
+            return DroppedRow("no passage was found")
         if self._measure == "strinc" and only_yes_or_no(answers):
-            return Dropped("a yes or no answer, which strinc cannot look for")
+            return DroppedRow("a yes or no answer, which strinc cannot look for")
         spans: list[Span]
         if self._answers is None:
             if not chosen_spans(item, self._passages.all_own(item)):
-                return Dropped("no sentence is annotated")
+                return DroppedRow("no sentence is annotated")
             spans = chosen_spans(item, passages) or []
             if self._unit == "passage":
                 spans = whole_passages(spans, passages)
@@ -250,7 +250,7 @@ class SilverLabeler:
         how = {**self._how, **self._passages.described}
         if self._measure == "lexical":
             how["target"] = "question" if self._by_question(item) else "answer"
-        return Made(row, how)
+        return LabelledRow(row, how)
 
     def _by_question(self, item: Item) -> bool:
         """Tell whether lexical compares with the question: in fact verification it does."""
