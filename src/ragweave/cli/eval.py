@@ -81,8 +81,8 @@ def evaluate(
     else:
         if dataset is None or out is None:
             raise UsageError("give a data set and --out DIR, or --resume DIR")
-        roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
-        models, texts = options.with_named({"model": model, **roles}, option or [])
+        model = _answering(model, dataset)
+        models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
         directory = plan_run(
             out,
             dataset,
@@ -106,6 +106,16 @@ def evaluate(
             price=price,
         )
     conclude(directory, follow(directory, config, workers))
+
+
+def _answering(model: str, dataset: str) -> str:
+    """Return the answering model: a recording is replayed where no other model is named.
+
+    The default, `extractive`, would find no passage to quote there.
+    """
+    name, _, path = dataset.partition(":")
+    replayed = model == "extractive" and name == "recorded"
+    return f"recorded:{Path(path).resolve()}" if replayed else model
 
 
 def report(

@@ -29,7 +29,7 @@ _LABELS = ("strinc", "lexical", "cxmi")
 
 def published_for(settings: RunSettings, system: System) -> list[PublishedResult]:
     """Return the results published for this data set and method, under the same options."""
-    if not system.known:
+    if system.known_options() is None:
         return []
     return [
         one
