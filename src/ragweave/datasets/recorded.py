@@ -13,18 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, get_args
 
 from ragweave.datasets.question import Format, Question, has
 from ragweave.datasets.rows import Row, rows_of
 from ragweave.errors import UsageError
+from ragweave.state.records import ROUTES, RouteName
 from ragweave.tools.text.normalize import normalize_answer
-
-RouteName = Literal["none", "one", "many"]
-"""How a question is answered: without retrieval, after one round, after as many as it takes."""
-
-ROUTES: tuple[RouteName, ...] = get_args(RouteName)
-"""The routes, the cheapest first."""
 
 _FIELDS: Mapping[RouteName, str] = MappingProxyType(
     {"none": "no_retrieval", "one": "one_round", "many": "ircot"}
