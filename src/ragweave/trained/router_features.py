@@ -25,6 +25,8 @@ from ragweave.trained.judge_features import flag, log_count, share, telling, wor
 
 _CONCLUSION = re.compile(r"\bso,? the (?:final )?answer is:?\s*", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_PLAIN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+"""A word, its capitals kept."""
 _MARKS = " \t\n.,;:!?\"'"
 
 
@@ -126,7 +128,7 @@ def draft_features(question: str, draft: str) -> list[float]:
 
 
 def _of_question(asked: str, kinds: Sequence[float]) -> list[float]:
-    lowered, said = asked.lower(), asked.split()
+    lowered, said = asked.lower(), _PLAIN.findall(asked)
     named = [word for word in said[1:] if word[:1].isupper()]
     hops = len(_HOP.findall(lowered))
     return [
@@ -144,11 +146,12 @@ def _of_question(asked: str, kinds: Sequence[float]) -> list[float]:
 
 def _of_answer(asked: str, answer: str) -> list[float]:
     said, known = words(answer), set(words(asked))
-    capitals = [word for word in answer.split() if word[:1].isupper()]
+    plain = _PLAIN.findall(answer)
+    capitals = [word for word in plain if word[:1].isupper()]
     return [
         log_count(said),
         flag(len(said) > _LONG_ANSWER),
-        len(capitals) / max(len(answer.split()), 1),
+        len(capitals) / max(len(plain), 1),
         flag(_YEAR.search(answer)),
         flag(_DIGIT.search(answer)),
         flag(_YES_NO.match(answer)),
@@ -177,7 +180,7 @@ def _agreement(kinds: Sequence[float], answer: Sequence[float]) -> list[float]:
 
 def _of_reasoning(asked: str, draft: Draft, concludes: float) -> list[float]:
     text = draft.reasoning
-    said, plain = words(text), text.split()
+    said, plain = words(text), _PLAIN.findall(text)
     lowered = text.lower()
     return [
         log_count([one for one in _SENTENCE.split(text) if one]),
