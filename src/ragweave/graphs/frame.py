@@ -217,10 +217,10 @@ def _closest(key: str, fields: Iterable[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-class CompiledGraph(CompiledStateGraph[Any, Any, Any, Any]):
-    """A compiled graph over the ragweave state: a LangChain Runnable from input to output.
+class DrawnGraph(CompiledStateGraph[Any, Any, Any, Any]):
+    """A compiled graph whose picture leaves out the handlers of failed nodes.
 
-    Its picture leaves out the handlers of failed nodes, which LangGraph draws unconnected.
+    LangGraph draws them unconnected.
     """
 
     def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
@@ -232,6 +232,15 @@ class CompiledGraph(CompiledStateGraph[Any, Any, Any, Any]):
     ) -> Graph:
         """Return the graph to draw."""
         return _without_handlers(await super().aget_graph(config, xray=xray))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        """Show the graph in a notebook; LangGraph's own picture is drawn by a server far away."""
+        picture = draw_svg(shape_of(self.get_graph()), title=f"The graph of {self.get_name()}")
+        return {"text/plain": repr(self), "image/svg+xml": picture}
+
+
+class CompiledGraph(DrawnGraph):
+    """A compiled graph over the ragweave state: a LangChain Runnable from input to output."""
 
     def as_tool(
         self,
@@ -260,11 +269,6 @@ class CompiledGraph(CompiledStateGraph[Any, Any, Any, Any]):
     def as_retriever(self) -> BaseRetriever:
         """Return a retriever of the passages that this graph keeps for a question."""
         return GraphRetriever(graph=self)
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        """Show the graph in a notebook; LangGraph's own picture is drawn by a server far away."""
-        picture = draw_svg(shape_of(self.get_graph()), title=f"The graph of {self.get_name()}")
-        return {"text/plain": repr(self), "image/svg+xml": picture}
 
 
 MAX_CONCURRENCY = 1024

@@ -28,6 +28,7 @@ TaskName = Literal[
     "grade",
     "need",
     "step",
+    "restate",
 ]
 """What a model is asked for.
 
@@ -41,6 +42,8 @@ TaskName = Literal[
 * `filter`: the ids (positions, from 0) of the `passages` that help with `question`.
 * `grade`: do the `passages` answer `question`? Correct, Ambiguous or Incorrect.
 * `need`: does `question` need retrieval? Yes or No.
+* `restate`: `question`, a follow-up to the `candidates` (earlier questions, the last one first),
+  so that it stands alone.
 * `step`: the next step of a multi-step agent (Self-Ask, ReAct).
 """
 
