@@ -31,7 +31,7 @@ from ragweave.errors import MissingExtraError, UsageError
 from ragweave.state.passages import with_id
 from ragweave.tools.filters.oracles import checked_top, top_spans
 from ragweave.tools.filters.spans import Granularity, Span, spans_of, with_score
-from ragweave.tools.retrieval.embedding import BiEncoderScorer, PairScorer
+from ragweave.tools.retrieval.reranking import BiEncoderScorer, PairScorer
 
 PROVENCE_THRESHOLD = 0.1
 """Probability above which a token counts as relevant."""
