@@ -25,7 +25,7 @@ from ragweave.state import Note
 from ragweave.tools.text.secrets import without_secrets
 
 if TYPE_CHECKING:
-    from ragweave.graphs import CompiledGraph
+    from ragweave.graphs.frame import DrawnGraph
 
 
 class Said(TypedDict):
@@ -265,7 +265,7 @@ class Watch:
         sys.stdout.flush()
 
 
-async def follow(graph: CompiledGraph, given: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
+async def follow(graph: DrawnGraph, given: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
     """Run `graph` on `given` with `watch` looking on, and return its output.
 
     Async, so that Ctrl-C ends it at once.

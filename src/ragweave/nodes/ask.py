@@ -66,7 +66,7 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedPrompt:
     """A prompt as it is sent, and the passages that had to go."""
 
     messages: list[BaseMessage]
@@ -76,7 +76,7 @@ class Fitted:
 
 def fit(
     prompt: Prompt, budget: int | None, count: Callable[[Sequence[BaseMessage]], int]
-) -> Fitted:
+) -> FittedPrompt:
     """Render `prompt` within `budget` tokens, dropping passages from the lowest rank up.
 
     Passages keep their order. Where even one passage does not fit, none is left and the caller
@@ -95,7 +95,7 @@ def fit(
     while True:
         messages = prompt.messages(kept)
         if budget is None or (size := count(messages)) <= budget:
-            return Fitted(messages, kept, dropped)
+            return FittedPrompt(messages, kept, dropped)
         if not kept:
             raise UsageError(
                 f"the prompt takes about {size} tokens without any passage, and {budget} fit: "
@@ -129,7 +129,9 @@ def with_overrides(
         extra = set(template.input_variables) - set(own[name].input_variables)
         if extra:
             has = ", ".join(sorted(own[name].input_variables))
-            raise UsageError(f"prompt {name!r} asks for {{{sorted(extra)[0]}}}, and has only {has}")
+            raise UsageError(
+                f"prompt {name!r} uses {{{sorted(extra)[0]}}}, but only {has} can be used"
+            )
         templates[name] = template
     return templates
 
@@ -278,7 +280,7 @@ def _labelled(
     }
 
 
-def _usage(question: Question[Any, Any], fitted: Fitted, message: BaseMessage) -> Usage:
+def _usage(question: Question[Any, Any], fitted: FittedPrompt, message: BaseMessage) -> Usage:
     reported = reported_tokens(message)
     spent = reported or (
         estimate_message_tokens(fitted.messages),

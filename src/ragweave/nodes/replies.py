@@ -80,7 +80,7 @@ _TEX = re.compile(r"\\(?:text|mathrm|textbf)\{([^{}]*)\}")
 _TAG = re.compile(r"</?(?:b|i|u|em|strong|p|span|code|br)\s*/?>", re.IGNORECASE)
 _YES_NO = re.compile(r"(?i)^\W*(yes|no|true|false)\b")
 _LONGEST = 400
-"""Characters of a short answer; what is longer is no short answer, and its first sentence shows."""
+"""Most characters of a short answer; of a longer one the first sentence is shown."""
 _ALONE = 4
 """Words of a first line that is an answer by itself."""
 _GOES_ON = 3

@@ -53,7 +53,7 @@ class Values:
         return bootstrap(self.values, aggregate=self.aggregate)
 
 
-COSTS = ("calls", "api_calls", "input_tokens", "output_tokens", "seconds", "cost")
+COSTS = ("calls", "api_calls", "retrievals", "input_tokens", "output_tokens", "seconds", "cost")
 """What each answered question cost the method, whoever answered (model or cache); `api_calls` are
 those of the large model alone (SlimPLM, table 1: #API)."""
 
@@ -174,7 +174,7 @@ def read_runs(paths: Sequence[Path]) -> list[Experiment]:
     """Read runs; shards of one experiment become one.
 
     Raises:
-        UsageError: A path is not a run, a shard is named twice, or nothing is finished yet.
+        UsageError: A path is not a run, a shard is named twice, or no question is finished yet.
     """
     found: dict[str, Experiment] = {}
     shards: set[tuple[str, tuple[int, int]]] = set()
@@ -194,7 +194,7 @@ def read_runs(paths: Sequence[Path]) -> list[Experiment]:
         for record in records(experiment):
             experiment.columns[record["system"]].add(record)
         if not any(column.answered or column.failed for column in experiment.columns.values()):
-            raise UsageError(f"{experiment.directories[0]}: nothing is finished yet")
+            raise UsageError(f"{experiment.directories[0]}: no question is finished yet")
     return list(found.values())
 
 

@@ -20,7 +20,7 @@ from ragweave.trained.encoders import ONNX, model_run
 from ragweave.trained.pairs import PairScorer, form_of
 from ragweave.training.encoders.base import Base, Measured, chosen_on, encoder_base, measure
 from ragweave.training.encoders.pairs import NAMES, Pair, SmallSettings, balanced, pairs_of
-from ragweave.training.job import CHECKPOINTS, Fitted, Job, Settings, Shown
+from ragweave.training.job import CHECKPOINTS, InputPreview, Job, Settings, TrainingResult
 from ragweave.training.measures import Platt, calibrate
 from ragweave.training.trainer.arguments import (
     TrainingCallbacks,
@@ -178,9 +178,9 @@ class CrossEncoderRecipe:
 
     def check(self, job: Job) -> None:
         """Check that the base is available, by its first row."""
-        next(iter(self.show(job)), None)
+        next(iter(self.preview(job)), None)
 
-    def show(self, job: Job) -> Iterator[Shown]:
+    def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield the training pairs as the model will see them; only the tokenizer is loaded."""
         settings = _settings(job)
         base = encoder_base(settings.base, settings.max_input)
@@ -189,9 +189,9 @@ class CrossEncoderRecipe:
                 [pair.first], [pair.second], truncation="longest_first", max_length=base.limit
             )
             read = base.tokenizer.decode(encoded["input_ids"][0])
-            yield Shown(read, NAMES[job.role][int(pair.label)])
+            yield InputPreview(read, NAMES[job.role][int(pair.label)])
 
-    def fit(self, job: Job) -> Fitted:
+    def fit(self, job: Job) -> TrainingResult:
         """Train, calibrate, choose the threshold, and write the part into `job.folder`."""
         with quiet():
             return _fit(job, _settings(job))
@@ -207,7 +207,7 @@ def _settings(job: Job) -> SmallSettings:
     return SmallSettings(**vars(job.settings))
 
 
-def _fit(job: Job, settings: SmallSettings) -> Fitted:
+def _fit(job: Job, settings: SmallSettings) -> TrainingResult:
     from transformers import set_seed
 
     checkpoints = job.folder / CHECKPOINTS
@@ -239,7 +239,7 @@ def _fit(job: Job, settings: SmallSettings) -> Fitted:
             raise KeyboardInterrupt
         final = _finished(job, model, held_out, logits, settings)
     epochs = history(trainer.state)
-    return Fitted(
+    return TrainingResult(
         threshold=final.threshold,
         threshold_from=chosen_on(held_out),
         metrics={**final.metrics, "epochs": epochs} if len(epochs) > 1 else final.metrics,
