@@ -36,7 +36,8 @@ def reply_text(message: BaseMessage) -> str:
 
     Lone surrogates, which break JSON, become question marks.
     """
-    text = message.text if isinstance(message.content, (str, list)) else ""
+    content: object = message.content  # a model of one's own may set it to None
+    text = message.text if isinstance(content, (str, list)) else ""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
