@@ -169,6 +169,7 @@ def test_a_reply_cannot_steer_the_terminal(ragweave: Run) -> None:
 
 @pytest.mark.loopback
 def test_ctrl_c_ends_at_once_with_a_line() -> None:
+    pytest.importorskip("langchain_openai")
     with OpenAIServer([Hang()]) as server:
         spec = f"openai:m?base_url={server.base_url}"
         process = subprocess.Popen(

@@ -148,6 +148,7 @@ def test_a_refused_key_is_one_line_with_workers_too(
 def test_ctrl_c_says_how_to_go_on_and_nothing_is_paid_twice(
     workers: int, data: Path, ragweave: Run, tmp_path: Path
 ) -> None:
+    pytest.importorskip("langchain_openai")
     out = tmp_path / "run"
     with OpenAIServer(lambda _body: Reply("1900", delay=0.15 * workers)) as server:
         model = f"openai:m?base_url={server.base_url}&max_retries=0"

@@ -184,6 +184,7 @@ def test_a_refused_key_is_told_at_once(ragweave: Run, tmp_path: Path) -> None:
 def test_stopped_at_some_moment_it_goes_on(
     tmp_path: Path, ragweave: Run, how: signal.Signals
 ) -> None:
+    pytest.importorskip("langchain_openai")
     write(tmp_path / "qa.jsonl", *numbered(60))
     with OpenAIServer(says) as server:
         spec = f"openai:m?base_url={server.base_url}&max_retries=0"
