@@ -82,7 +82,9 @@ class PlannedRun:
         Raises:
             UsageError: The data set or a setting is bad.
         """
-        dropped = {"drop_answered": out / self.base} if out is not None and self.base else {}
+        dropped: dict[str, Any] = (
+            {"drop_answered": out / self.base} if out is not None and self.base else {}
+        )
         return plan(
             f"{self.data.dataset}:{self.path}",
             list(self.systems.values()),
@@ -296,7 +298,7 @@ def _brings_gold(run: PlannedRun) -> bool:
 
 def _unfit(run: PlannedRun, made: RunSettings) -> Iterator[tuple[str, str]]:
     """Yield the rows that cannot be run, each with the reason."""
-    models = {
+    models: dict[str, Any] = {
         "model" if role == "answer" else role: _opened(spec) for role, spec in run.models.items()
     }
     nowhere = Bm25Retriever.from_documents([])
