@@ -43,6 +43,7 @@ class Scores:
 
 MARGIN = {"margin": OptionCase(5.0, Setting(parts={"judge_scorer": Scores()}))}
 LEAD = {
+    "encoder": OptionCase("nobody/nothing-here", Setting(options={"filter": "provence"})),
     "lead": OptionCase(
         " Thus: ",
         Setting(

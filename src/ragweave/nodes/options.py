@@ -161,11 +161,14 @@ class Options(_Named):
     reply_tokens: int = 512
     """Most tokens of any reply; also kept free where the model's context bounds the prompt."""
     constrain: Literal["auto"] | bool = "auto"
-    """Whether ids, verdicts and Yes or No are held to their form by a grammar or a JSON schema,
-    without a thinking block, then; auto and true: wherever the model offers that."""
+    """Whether ids, verdicts and Yes or No are held to their form by a grammar or a JSON schema, and
+    the steps of ReAct and Self-Ask and rewrites by a grammar, without a thinking block, then; auto
+    and true: wherever the model offers that."""
     ask_again: bool = True
     """Whether a reply that is no answer (an echo of its prompt, a reasoning without its end) is
     asked again, once, in short form; an answer may then cost a second call."""
+    citations: bool = False
+    """Whether the output says which sentences of the passages support which part of the answer."""
     timeout: float | None = None
     """Seconds that a whole run may take; None: no limit."""
 

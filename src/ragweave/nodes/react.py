@@ -33,6 +33,7 @@ from ragweave.nodes.rounds import (
     search_for,
 )
 from ragweave.nodes.step import Context, Step
+from ragweave.nodes.step_grammars import react_form
 from ragweave.nodes.wording import worded
 from ragweave.state import AnswerType, Hop, RAGState, Update
 from ragweave.state.passages import INPUT
@@ -131,7 +132,8 @@ class ReactOptions(Options):
     """Most calls; the last one must finish (Yao et al. 2022, section 3.2: 7 for HotpotQA)."""
     second_look: bool = True
     """Whether an answer before anything was read is asked for again over what the question finds,
-    and Concat answers over the passages read where the limit is reached without an answer."""
+    and Concat answers over the passages read where the limit is reached without an answer, or two
+    replies in a row bring no new search."""
     stop_sequences: bool = True
     """Whether to send stop sequences; some reasoning models refuse them, and none is needed."""
 
@@ -198,7 +200,8 @@ def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTem
         all_found(state, _searched(hops), options.order),
         {"stop": ["\nObservation"]} if options.stop_sequences else {},
         render,
-        reply_tokens=QUERY_TOKENS,
+        lambda _shown: react_form(len(hops) + 1, state["resolved_answer_type"], last=last),
+        QUERY_TOKENS,
     )
 
 
@@ -275,6 +278,18 @@ def react_update(
         unknown = said.argument == UNKNOWN
         event = "unknown_before_search" if unknown else "answered_before_search"
         context.note(event if gives_up else "step_unparsed")
+    if options.second_look and hops and not hops[-1]["query"] and (repeated or not query):
+        context.note("no_progress")
+        return conclude_chain(
+            state,
+            options,
+            pool=NAME,
+            answer=UNKNOWN,
+            reply=reply.text,
+            keys=_searched(hops),
+            read=ids_of(reply.passages),
+            truncated=True,
+        )
     number = len(hops)
     hop: Hop = {
         "key": round_key(number),

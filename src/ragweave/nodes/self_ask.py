@@ -35,6 +35,7 @@ from ragweave.nodes.rounds import (
     search_for,
 )
 from ragweave.nodes.step import Context, Step, Work, pure
+from ragweave.nodes.step_grammars import self_ask_form
 from ragweave.nodes.wording import worded
 from ragweave.state import AnswerType, Hop, RAGState, Update
 from ragweave.tools.models import Models
@@ -266,23 +267,20 @@ def chain_prompt(state: RAGState, options: SelfAskOptions, template: ChatPromptT
 
     Intermediate answers count as passages, so that a dialogue that is too long loses some.
     """
-    last = is_last(state, options)
+    last, kind = is_last(state, options), state["resolved_answer_type"]
 
     def render(kept: Sequence[Document]) -> str:
         return dialogue(kept, last=last)
 
     return Prompt(
         template,
-        {
-            "task": "step",
-            "question": state["question"],
-            "answer_type": state["resolved_answer_type"],
-        },
+        {"task": "step", "question": state["question"], "answer_type": kind},
         {"question": state["question"]},
         [_as_document(hop, index) for index, hop in enumerate(state["hops"])],
         {"stop": ["\nIntermediate answer:"]} if options.stop_sequences and not last else {},
         render,
-        reply_tokens=QUERY_TOKENS,
+        None if last else lambda _shown: self_ask_form(kind, first=not state["hops"]),
+        QUERY_TOKENS,
     )
 
 

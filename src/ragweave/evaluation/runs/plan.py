@@ -224,4 +224,4 @@ def open_scorer(spec: str) -> LogprobScorer | None:
 
 def scores_itself(model: str) -> bool:
     """Say whether a chat model of this spec brings its scorer along."""
-    return model.strip().startswith("llamacpp:")
+    return model.strip().partition("?")[0].partition(":")[0] in ("llamacpp", "smollm2")

@@ -284,7 +284,8 @@ def _check(
         raise UsageError(f"--measure must be one of {', '.join(MEASURES)}, not {measure!r}")
     if measure == "cxmi" and scorer is None:
         raise UsageError(
-            "--measure cxmi needs --scorer: hf:FOLDER, llamacpp:FILE.gguf or openai:NAME?base_url=…"
+            "--measure cxmi needs --scorer: hf:FOLDER, llamacpp:FILE.gguf, smollm2 or "
+            "openai:NAME?base_url=…"
         )
     if measure != "cxmi" and scorer is not None:
         raise UsageError(f"--scorer is for --measure cxmi; {measure} scores with no model")
