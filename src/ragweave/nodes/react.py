@@ -34,6 +34,7 @@ from ragweave.nodes.rounds import (
 )
 from ragweave.nodes.step import Context, Step
 from ragweave.nodes.step_grammars import react_form
+from ragweave.nodes.wording import worded
 from ragweave.state import AnswerType, Hop, RAGState, Update
 from ragweave.state.passages import INPUT
 from ragweave.tools.models import Models
@@ -166,7 +167,7 @@ def react_step(
     """
 
     def prompt(state: RAGState, opts: ReactOptions) -> Prompt:
-        return react_prompt(state, opts, templates["react"])
+        return react_prompt(state, opts, worded(templates, "react", opts))
 
     def update(state: RAGState, reply: Reply, context: Context[ReactOptions]) -> Update:
         return react_update(state, reply, context, retrieves=retrieves)
@@ -186,7 +187,7 @@ def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTem
     last = is_last(state, options)
 
     def render(kept: Sequence[Document]) -> str:
-        return transcript(hops, kept, last=last)
+        return transcript(hops, kept, last=last, unknown=options.unknown is not False)
 
     return Prompt(
         template,
@@ -204,7 +205,9 @@ def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTem
     )
 
 
-def transcript(hops: Sequence[Hop], passages: Sequence[Document], *, last: bool) -> str:
+def transcript(
+    hops: Sequence[Hop], passages: Sequence[Document], *, last: bool, unknown: bool = True
+) -> str:
     """Write thoughts, actions and observations, and the start of the next thought.
 
     A passage stands in the observation of the first search that found it. Passages that the caller
@@ -217,8 +220,9 @@ def transcript(hops: Sequence[Hop], passages: Sequence[Document], *, last: bool)
         seen = [doc for doc in passages if doc.metadata.get("query") in names]
         blocks.append(_block(number, hop, seen))
     if last:
+        otherwise = ", or Finish[Unknown]" if unknown else ""
         blocks.append(
-            "No search is left: write Finish with the answer in square brackets, or Finish[Unknown]."
+            f"No search is left: write Finish with the answer in square brackets{otherwise}."
         )
     return "\n".join([*blocks, f"Thought {len(hops) + 1}:"])
 

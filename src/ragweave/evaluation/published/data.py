@@ -40,20 +40,19 @@ FILES = {
     ),
     "nq": DataFile(
         words=("nq",),
-        files=("biencoder-nq-{}.json.gz", "biencoder-nq-{}.json", "NQ-open.{}.jsonl"),
-        where="github.com/facebookresearch/DPR: data.retriever.nq-{} (gold passages), or "
-        "github.com/google-research-datasets/natural-questions: NQ-open",
+        files=("biencoder-nq-{}.json.gz", "biencoder-nq-{}.json"),
+        where="github.com/facebookresearch/DPR: data.retriever.nq-{} (with gold passages)",
     ),
     "triviaqa": DataFile(
         words=("trivia",),
-        files=("biencoder-trivia-{}.json.gz", "biencoder-trivia-{}.json", "wikipedia-{}.json"),
-        where="github.com/facebookresearch/DPR: data.retriever.trivia-{} (gold passages), or "
-        "nlp.cs.washington.edu/triviaqa: unfiltered-web-{}.json",
+        files=("biencoder-trivia-{}.json.gz", "biencoder-trivia-{}.json"),
+        where="github.com/facebookresearch/DPR: data.retriever.trivia-{} (with gold passages)",
     ),
     "squad": DataFile(
         words=("squad",),
         files=("biencoder-squad1-{}.json.gz", "biencoder-squad1-{}.json", "{}-v1.1.json"),
-        where="rajpurkar.github.io/SQuAD-explorer: {}-v1.1.json",
+        where="github.com/facebookresearch/DPR: data.retriever.squad1-{} (with gold passages), or "
+        "rajpurkar.github.io/SQuAD-explorer: {}-v1.1.json",
     ),
     "asqa": DataFile(
         words=("asqa",),
@@ -83,6 +82,26 @@ FILES = {
 }
 """The data sets of the papers, by our name."""
 
+TESTS = {
+    "nq": DataFile(
+        words=("nq",),
+        files=("NQ-open.dev.jsonl", "biencoder-nq-test.json.gz", "biencoder-nq-test.json"),
+        where="github.com/google-research-datasets/natural-questions, nq_open: its dev file holds "
+        "the questions that are the open test set",
+    ),
+    "triviaqa": DataFile(
+        words=("trivia",),
+        files=(
+            "unfiltered-web-dev.json",
+            "biencoder-trivia-test.json.gz",
+            "biencoder-trivia-test.json",
+        ),
+        where="nlp.cs.washington.edu/triviaqa, triviaqa-unfiltered: its dev file holds the "
+        "questions that are the open test set",
+    ),
+}
+"""The open-domain test sets, which are the authors' development sets (Lee et al. 2019)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperData:
@@ -111,12 +130,17 @@ class PaperData:
     @property
     def file(self) -> str:
         """The name that the file is published under."""
-        return FILES[self.dataset].files[0].replace("{}", self.split)
+        return self.published.files[0].replace("{}", self.split)
 
     @property
     def where(self) -> str:
         """Where to get the file."""
-        return FILES[self.dataset].where.replace("{}", self.split)
+        return self.published.where.replace("{}", self.split)
+
+    @property
+    def published(self) -> DataFile:
+        """The data set's file for this split."""
+        return (TESTS if self.split == "test" else FILES)[self.dataset]
 
 
 def _kilt(dataset: str) -> PaperData:
@@ -131,8 +155,8 @@ _DATA = {
     ),
     "slimplm": (
         PaperData(dataset="asqa", split="dev", drawn=400),
-        PaperData(dataset="nq", split="dev", drawn=400),
-        PaperData(dataset="triviaqa", split="dev", drawn=400),
+        PaperData(dataset="nq", split="test", drawn=400),
+        PaperData(dataset="triviaqa", split="test", drawn=400),
         PaperData(dataset="musique", split="dev", drawn=400),
         PaperData(dataset="eli5", split="dev", drawn=400),
     ),
@@ -160,7 +184,7 @@ def find_file(wanted: PaperData, folder: Path) -> Path | None:
     The published name comes first, then a file of the right split, then any that can be read as
     this data set.
     """
-    named = [one.replace("{}", wanted.split) for one in FILES[wanted.dataset].files]
+    named = [one.replace("{}", wanted.split) for one in wanted.published.files]
     for name in named:
         for pattern in (name, f"{name}.gz"):
             if found := sorted(folder.rglob(pattern)):
@@ -169,7 +193,7 @@ def find_file(wanted: PaperData, folder: Path) -> Path | None:
 
 
 def _readable(wanted: PaperData, folder: Path) -> Iterator[Path]:
-    words = FILES[wanted.dataset].words
+    words = wanted.published.words
 
     def rank(path: Path) -> tuple[bool, bool, str]:
         name = path.name.lower()

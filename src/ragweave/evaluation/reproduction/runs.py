@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.datasets import open_dataset
-from ragweave.errors import MissingExtraError, UsageError
+from ragweave.errors import MissingExtraError, ModelError, UsageError
 from ragweave.evaluation.metrics import read_prices
 from ragweave.evaluation.published.data import PaperData, data_of, find_file
 from ragweave.evaluation.published.tables import PaperTable, TableRow
@@ -93,7 +93,7 @@ class PlannedRun:
 
 
 def check_request(request: Request) -> None:
-    """Check what does not depend on a table.
+    """Check what does not depend on a table; a model's missing key is `missing_of`'s to tell.
 
     Raises:
         UsageError: A model spec, the prices, a file or the knowledge base is wrong.
@@ -321,6 +321,23 @@ def _needs_scorer(one: System, made: RunSettings) -> bool:
     return measured and not made.scorer and not scores_itself(made.models["answer"])
 
 
+def missing_of(spec: str) -> str:
+    """Return what a model still needs before it can answer, such as a key; "": nothing."""
+    try:
+        _client(spec)
+    except ModelError as error:
+        return str(error)
+    return ""
+
+
 def _opened(spec: str) -> ChatModel:
-    """Return a model to build graphs with; a GGUF file is not loaded for that."""
+    """Return a model to build graphs with; a key may be missing until it has to answer."""
+    try:
+        return _client(spec)
+    except ModelError:
+        return AnyModel()
+
+
+def _client(spec: str) -> ChatModel:
+    """Return the model of a spec; a GGUF file is not loaded before it has to answer."""
     return AnyModel() if spec.startswith("llamacpp:") else chat_model(spec)
