@@ -110,10 +110,13 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
 """Files with generated blocks: what stands between `<!-- NAME: begin -->` and its end."""
 
 
+CHAT = "A conversation over a method: follow-ups are restated, answers quote their sources."
+
+
 def langgraph_json(text: str) -> str:
-    """Return `langgraph.json` with our methods as its graphs; all else in it stays."""
+    """Return `langgraph.json` with the conversation and our methods as its graphs; all else stays."""
     settings = json.loads(text)
-    settings["graphs"] = {
+    settings["graphs"] = {"chat": {"path": "ragweave.serving.studio:chat", "description": CHAT}} | {
         one.name: {"path": f"ragweave.serving.studio:{one.name}", "description": one.summary}
         for one in METHODS.ours()
     }

@@ -30,6 +30,9 @@ BLENDING = {
 }
 
 
+STRATEGYQA = Setting(options={"profile": "strategyqa"})
+
+
 class Scores:
     """Scores one verdict above the other by one, and any other output by its text."""
 
@@ -61,6 +64,7 @@ class TestBlendFilter(MethodTests):
     option_cases = {
         "ask_again": OptionCase(False, Setting(replies={**replies, "short_answer": "<passage 1>"}))
     }
+    more_settings = [STRATEGYQA]
 
 
 class TestSlimPlm(MethodTests):
@@ -105,6 +109,7 @@ class TestAdaptive(MethodTests):
         knowing,
         doubting,
         Setting(replies={**replies, "judge": "<Known(True)>", "direct": "Ada Brenner"}),
+        STRATEGYQA,
     ]
 
 

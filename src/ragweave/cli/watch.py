@@ -24,7 +24,7 @@ from ragweave.cli.screen import plain
 from ragweave.state import Note
 
 if TYPE_CHECKING:
-    from ragweave.graphs import CompiledGraph
+    from ragweave.graphs.frame import DrawnGraph
 
 
 class Said(TypedDict):
@@ -264,7 +264,7 @@ class Watch:
         sys.stdout.flush()
 
 
-async def follow(graph: CompiledGraph, given: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
+async def follow(graph: DrawnGraph, given: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
     """Run `graph` on `given` with `watch` looking on, and return its output.
 
     Async, so that Ctrl-C ends it at once.

@@ -28,6 +28,7 @@ from ragweave.datasets.long_form import ASQA, CLAPNQ, ELI5
 from ragweave.datasets.open_qa import DPR, NQ_OPEN, POPQA, TRIVIAQA, WEBQUESTIONS
 from ragweave.datasets.paragraph_qa import HOTPOTQA, MUSIQUE, QED, SKR, SQUAD, STRATEGYQA
 from ragweave.datasets.question import Format, Question, passage
+from ragweave.datasets.recorded import RECORDED
 from ragweave.datasets.rows import NO_GOLD, Row, Rows, file_hash
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.registry import Registry
@@ -48,6 +49,7 @@ _OURS = (
     SKR,
     CLAPNQ,
     ELI5,
+    RECORDED,
     DPR,
     NQ_OPEN,
     KILT,

@@ -34,6 +34,7 @@ from ragweave.nodes.rounds import (
 )
 from ragweave.nodes.step import Context, Step
 from ragweave.nodes.step_grammars import react_form
+from ragweave.nodes.wording import worded
 from ragweave.state import AnswerType, Hop, RAGState, Update
 from ragweave.state.passages import INPUT
 from ragweave.tools.models import Models
@@ -170,7 +171,7 @@ def react_step(
     """
 
     def prompt(state: RAGState, opts: ReactOptions) -> Prompt:
-        return react_prompt(state, opts, templates["react"])
+        return react_prompt(state, opts, worded(templates, "react", opts))
 
     def update(state: RAGState, reply: Reply, context: Context[ReactOptions]) -> Update:
         return react_update(state, reply, context, retrieves=retrieves)
@@ -192,7 +193,7 @@ def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTem
     def render(kept: Sequence[Document]) -> str:
         cue = THOUGHT_CUE if options.paper else STEP_CUE
         begin = cue.format(number=len(hops) + 1, question=one_line(state["question"]))
-        return transcript(hops, kept, begin, last=last)
+        return transcript(hops, kept, begin, last=last, unknown=options.unknown is not False)
 
     return Prompt(
         template,
@@ -210,7 +211,9 @@ def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTem
     )
 
 
-def transcript(hops: Sequence[Hop], passages: Sequence[Document], cue: str, *, last: bool) -> str:
+def transcript(
+    hops: Sequence[Hop], passages: Sequence[Document], cue: str, *, last: bool, unknown: bool = True
+) -> str:
     """Write thoughts, actions and observations, and the cue of the next step.
 
     A passage stands in the observation of the first search that found it. Passages that the caller
@@ -223,8 +226,9 @@ def transcript(hops: Sequence[Hop], passages: Sequence[Document], cue: str, *, l
         seen = [doc for doc in passages if doc.metadata.get("query") in names]
         blocks.append(_block(number, hop, seen))
     if last:
+        otherwise = ", or Finish[Unknown]" if unknown else ""
         blocks.append(
-            "No search is left: write Finish with the answer in square brackets, or Finish[Unknown]."
+            f"No search is left: write Finish with the answer in square brackets{otherwise}."
         )
     return "\n".join([*blocks, cue])
 

@@ -14,6 +14,7 @@ from ragweave.nodes.proxy import EXAMPLE_QUESTION, EXAMPLE_REWRITE
 from ragweave.nodes.replies import cut_off
 from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.nodes.step_grammars import rewrite_form
+from ragweave.nodes.wording import worded
 from ragweave.state import Claim, RAGState, Update
 from ragweave.tools.claims import (
     MAX_CHARACTERS,
@@ -38,8 +39,9 @@ def rewrite_step(
         task: Task = {"task": "rewrite", "question": state["question"], "draft": draft}
         values = {"question": state["question"], "draft": untrusted(draft)}
         if opts.proxy_profile == "released":
-            return Prompt(templates["rewrite_released"], task, values)
-        return Prompt(templates["rewrite"], task, values, form=lambda _shown: rewrite_form())
+            return Prompt(worded(templates, "rewrite_released", opts, answers=False), task, values)
+        template = worded(templates, "rewrite", opts, answers=False)
+        return Prompt(template, task, values, form=lambda _shown: rewrite_form())
 
     def update(state: RAGState, reply: Reply, context: Context[NecessityOptions]) -> Update:
         read = parse_rewrite(reply.text, state["question"], _examples())

@@ -69,6 +69,11 @@ TrainingRow = JudgeRow | RewriteRow | SilverRow
 RowT = TypeVar("RowT", JudgeRow, RewriteRow, SilverRow)
 
 
+def by_passage(row: SilverRow) -> bool:
+    """Say whether passages were kept or dropped whole (FILCO's PSG), so that none may be left."""
+    return (row.get("source") or {}).get("unit") == "passage"
+
+
 def silver_text(row: SilverRow) -> str:
     """Return the silver context t: the kept spans' texts, joined by spaces; "" where none is kept."""
     return " ".join(" ".join(span["text"].split()) for span in row["spans"])

@@ -124,6 +124,8 @@ class Plan:
         }
         if self.role in ("filter", "generator"):
             described["passages"] = max(len(_passages(row)) for row in self.rows.train)
+            if _unit_of(self.rows.train) == "passage":
+                described["unit"] = "passage"
         return described
 
 
@@ -270,8 +272,26 @@ def _check_labels(role: PartRole, rows: Sequence[TrainingRow], where: str | Path
     if role == "judge" and not (found.get("known") and found.get("unknown")):
         only = "known" if found.get("known") else "unknown"
         raise UsageError(f"{where}: all {found['rows']} rows are {only}; a judge needs both")
+    if role in ("filter", "generator") and _unit_of(rows) == "mixed":
+        raise UsageError(
+            f"{where}: some rows keep sentences and some whole passages (--unit): train on one kind"
+        )
+    if role == "filter" and all(_source(row).get("measure") == "full" for row in rows):
+        raise UsageError(
+            f"{where}: all rows keep everything (--measure full): they train a generator, and no filter"
+        )
     if role == "filter" and not found.get("with_spans"):
         raise UsageError(f"{where}: no row keeps a span; a filter has nothing to learn from")
+
+
+def _unit_of(rows: Sequence[TrainingRow]) -> str:
+    """Return what the oracle kept or dropped: sentences, or passages whole; or mixed."""
+    units = {str(_source(row).get("unit") or "sentence") for row in rows}
+    return units.pop() if len(units) == 1 else "mixed"
+
+
+def _source(row: TrainingRow) -> Mapping[str, Any]:
+    return row.get("source") or {}
 
 
 def _versions() -> Iterator[tuple[str, str]]:

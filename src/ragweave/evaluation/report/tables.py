@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from ragweave.evaluation.metrics import Comparison, Interval, MetricInfo, bootstrap
+from ragweave.evaluation.report.ceilings import ceilings_table
 from ragweave.evaluation.report.published import published_table
 from ragweave.evaluation.report.summary import Column, Experiment, Table, holm, paired, pairs
 
@@ -130,6 +131,7 @@ def _cell(found: Interval | None) -> str:
 _COSTS = {
     "calls": "Calls",
     "api_calls": "#API",
+    "retrievals": "Retrievals",
     "input_tokens": "Tokens in",
     "output_tokens": "Tokens out",
     "seconds": "Seconds",
@@ -141,6 +143,7 @@ def tables_of(experiment: Experiment) -> list[Table]:
     """Return every table of an experiment; those without content are left out."""
     found = [
         answers_table(experiment),
+        ceilings_table(experiment),
         best_of_table(experiment),
         passages_table(experiment),
         costs_table(experiment),
@@ -189,9 +192,9 @@ def _unequal(experiment: Experiment) -> Iterator[str]:
         by: dict[str, list[str]] = {}
         left_to_defaults = False
         for one in experiment.settings.systems:
-            if not one.known:
+            chosen = one.known_options()
+            if chosen is None:
                 continue
-            chosen = one.resolved()
             value = getattr(chosen, name, None)
             if value is None or (name == "k" and not getattr(chosen, "retrieve", True)):
                 continue
