@@ -49,6 +49,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the long forms of the attacks")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep what commands remember of a user's questions out of the user's own folder."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 def pytest_configure() -> None:
     """Take Ctrl-C: a shell starts what runs in the background with it ignored, children too."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -19,6 +19,15 @@ def test_answers_with_its_sources(ragweave: Run, kb: Path) -> None:
     assert "1 call ·" in done.stdout
 
 
+def test_citations_are_footnotes(ragweave: Run, kb: Path) -> None:
+    asked = ("ask", "When was the Old Bridge opened?", "--kb", str(kb), *LEXICAL, "--citations")
+    done = ragweave(*asked)
+    assert "Answer: 1932 [1]" in done.stdout
+    assert "[1] “The Old Bridge of Varn was opened in 1932.” (The Old Bridge — " in done.stdout
+    (cited,) = json.loads(ragweave(*asked, "--json").stdout)["citations"]
+    assert cited["quotes"][0]["text"] == "The Old Bridge of Varn was opened in 1932."
+
+
 def test_json_is_one_object_with_everything(ragweave: Run, kb: Path) -> None:
     done = ragweave(
         *("ask", "Who is the director of the museum?", "--kb", str(kb), *LEXICAL),

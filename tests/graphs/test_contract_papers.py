@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 from tests.hash_embeddings import HashEmbeddings
 
-from ragweave.testing import MethodTests, OptionCase, Setting
+from ragweave.testing import MethodTests, OptionCase, Setting, unsure
 
 PROXY = {
     "draft": "An engineer from Norhaven put it up.",
@@ -30,6 +30,9 @@ BLENDING = {
 }
 
 
+STRATEGYQA = Setting(options={"profile": "strategyqa"})
+
+
 class Scores:
     """Scores one verdict above the other by one, and any other output by its text."""
 
@@ -40,6 +43,7 @@ class Scores:
 
 MARGIN = {"margin": OptionCase(5.0, Setting(parts={"judge_scorer": Scores()}))}
 LEAD = {
+    "encoder": OptionCase("nobody/nothing-here", Setting(options={"filter": "provence"})),
     "lead": OptionCase(
         " Thus: ",
         Setting(
@@ -49,6 +53,21 @@ LEAD = {
         ),
     )
 }
+
+
+DOUBTING_WORD = unsure("Ada built it and nobody else did so here", Ada=0.1)
+"""Sure on the whole, and of one word not at all."""
+IDLE_ROUTER = {"router": "needs a trained part: tests/training/encoders/test_router.py shows it"}
+
+
+def gated(replies: dict[str, str]) -> dict[str, OptionCase]:
+    """Return cases of the options that the uncertainty gate has."""
+    setting = Setting(options={"route": "uncertainty"}, replies={**replies, "judge": DOUBTING_WORD})
+    return {
+        "route": OptionCase("uncertainty", Setting(replies=setting.replies)),
+        "gate": OptionCase("least", setting),
+        "route_threshold": OptionCase(0.01, setting),
+    }
 
 
 class TestBlendFilter(MethodTests):
@@ -61,6 +80,7 @@ class TestBlendFilter(MethodTests):
     option_cases = {
         "ask_again": OptionCase(False, Setting(replies={**replies, "short_answer": "<passage 1>"}))
     }
+    more_settings = [STRATEGYQA]
 
 
 class TestSlimPlm(MethodTests):
@@ -68,8 +88,10 @@ class TestSlimPlm(MethodTests):
     replies = {**PROXY, "answer": "Ada Brenner", "direct": "Ada Brenner"}
     knowing = Setting(replies={**replies, "judge": "<Known(True)>", "direct": "Unknown"})
     echoing = Setting(replies={**replies, "answer": "Who built the bridge at Alden?"})
+    idle_options = IDLE_ROUTER
     option_cases = {
         **MARGIN,
+        **gated(replies),
         "second_look": OptionCase(False, knowing),
         "ask_again": OptionCase(False, echoing),
     }
@@ -95,9 +117,11 @@ class TestAdaptive(MethodTests):
     }
     knowing = Setting(replies={**replies, "judge": "<Known(True)>"})
     doubting = Setting(replies={**replies, "answer": "Unknown"})
+    idle_options = IDLE_ROUTER
     option_cases = {
         **MARGIN,
         **LEAD,
+        **gated(replies),
         "second_look": OptionCase(False, knowing),
         "fallback": OptionCase(False, doubting),
     }
@@ -105,6 +129,7 @@ class TestAdaptive(MethodTests):
         knowing,
         doubting,
         Setting(replies={**replies, "judge": "<Known(True)>", "direct": "Ada Brenner"}),
+        STRATEGYQA,
     ]
 
 

@@ -21,6 +21,7 @@ Dataset = Annotated[
     typer.Argument(help="NAME:FILE (hotpotqa:dev.json), a file alone, or hf:NAME."),
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run.")]
+Method = Annotated[str, typer.Option("--method", "-m", help="The method (see `ragweave methods`).")]
 Methods = Annotated[
     str,
     typer.Option(

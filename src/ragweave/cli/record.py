@@ -13,7 +13,8 @@ from typing_extensions import TypedDict
 
 from ragweave.cli.watch import Asked, Searched, Visit, Watch
 from ragweave.errors import UsageError
-from ragweave.graphs import CompiledGraph
+from ragweave.graphs.frame import DrawnGraph
+from ragweave.state import Citation
 from ragweave.state.passages import whole
 from ragweave.tools.drawing import Edge, PathTaken, Shape, shape_of
 
@@ -64,6 +65,8 @@ class RunRecord(TypedDict):
     answer: NotRequired[str]
     status: NotRequired[str]
     truncated: NotRequired[bool]
+    passages: NotRequired[list[dict[str, Any]]]
+    citations: NotRequired[list[Citation]]
     usage: NotRequired[dict[str, Any]]
     trace: list[StepRecord]
     notes: list[dict[str, Any]]
@@ -75,7 +78,7 @@ class _StoredRecord(RunRecord):
     """What an earlier version wrote for `truncated`: `rounds`, or ""."""
 
 
-def run_record(graph: CompiledGraph, question: str, watch: Watch) -> dict[str, Any]:
+def run_record(graph: DrawnGraph, question: str, watch: Watch) -> dict[str, Any]:
     """Return the record of a run that `watch` has seen, even of one that failed midway."""
     shape = shape_of(graph.get_graph())
     return {

@@ -19,6 +19,7 @@ from typing import Literal
 from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.errors import UsageError
+from ragweave.nodes import printed
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.expand_query import LONGEST, expand_query
@@ -28,9 +29,11 @@ from ragweave.nodes.profile import Paper
 from ragweave.nodes.reply_form import PASSAGE_TOKENS, REASONING_TOKENS
 from ragweave.nodes.retrieve import searches
 from ragweave.nodes.step import Context, Goto, Step, Work, pure
+from ragweave.nodes.wording import style_of, worded
 from ragweave.state import AnswerType, Branch, RAGState, Update, ranked
 from ragweave.tools.models import Models
 from ragweave.tools.models.tasks import Task, TaskName
+from ragweave.tools.text.untrusted import render_passages
 
 _READER = (
     "You answer questions step by step from the knowledge that you are given. The knowledge is "
@@ -148,6 +151,7 @@ AUGMENT_PROMPTS = MappingProxyType(
                 )
             ]
         ),
+        **printed.BLENDING,
     }
 )
 """The templates by name."""
@@ -175,6 +179,7 @@ SHOT_PROMPTS = MappingProxyType(
         ),
         "cot_shots": _REASON,
         "cot_shots_closed": AUGMENT_PROMPTS["reason_closed"],
+        **printed.SHOTS,
     }
 )
 """The templates with examples of the baselines that take `shots`."""
@@ -220,6 +225,7 @@ class BlendingOptions(Options):
 def to_first_search(state: RAGState, options: BlendingOptions) -> Goto:
     """Route: the question is retrieved, once, where its own set or the external one needs it."""
     wanted = {"question", "external"} & set(options.queries) or len(state["queries"]) > 1
+    wanted = wanted or state["route"] == "one"
     if state["passages"] or not wanted:
         return "nothing to retrieve"
     return searches(state, state["queries"])
@@ -231,7 +237,7 @@ def to_augmentation(state: RAGState, options: BlendingOptions) -> list[str]:
     The topic serves the filter alone: where the first search found nothing it is not asked for.
     """
     asked: list[str] = [one for one in options.queries if one != "question"]
-    if state["passages"]:
+    if state["passages"] or state["route"] == "one":
         asked = []
     found = state["passages"] or not state["retrieved"] or any(state["retrieved"].values())
     if options.knowledge_filter and not _strategyqa(state, options) and found:
@@ -282,8 +288,14 @@ def external_step(
         found = state["retrieved"].get("external" if state["hop"] else "question", [])
         values = {"question": state["question"], **shown(state["resolved_answer_type"], opts)}
         name = "external" if found else "reason_closed"
-        task = _task("reason", state)
-        return Prompt(templates[name], task, values, found, reply_tokens=REASONING_TOKENS)
+        return Prompt(
+            worded(templates, name, opts, answers=False),
+            _task("reason", state),
+            values,
+            found,
+            render=style.render if (style := style_of(opts)) else render_passages,
+            reply_tokens=REASONING_TOKENS,
+        )
 
     def update(state: RAGState, reply: Reply, _context: Context[BlendingOptions]) -> Update:
         return {"augmented": {"external": reply.text}, "hop": state["hop"] + 1}
@@ -354,7 +366,7 @@ def blend(state: RAGState, context: Context[BlendingOptions]) -> Update:
         return {}
     question = state["question"]
     queries = dict(state["queries"])
-    if "question" not in context.options.queries:
+    if "question" not in context.options.queries and state["route"] != "one":
         queries.pop("question", None)
     for key in written_now(state):
         query, length = expand_query(question, state["augmented"][key])

@@ -165,5 +165,7 @@ def conclude_chain(
         "sample": 0,
         "passages": shown,
     }
-    end = conclude({**state, "passages": passages}, answer, [candidate], truncated=truncated)
+    read_state: RAGState = {**state, "passages": passages}
+    cited = options.citations
+    end = conclude(read_state, answer, [candidate], truncated=truncated, citations=cited)
     return {**end, "candidates": {f"{pool}:0": candidate}}

@@ -12,9 +12,11 @@ from typing_extensions import TypedDict
 
 from ragweave.state.records import (
     Candidate,
+    Citation,
     Claim,
     Hop,
     Note,
+    RouteName,
     Status,
     Usage,
     add_usage,
@@ -60,6 +62,9 @@ class RAGOutput(TypedDict):
     passages: Passages
     """The passages that the candidates behind the answer read, in prompt order; where none gave
     an answer, those that the last ones asked had read."""
+    citations: list[Citation]
+    """Which sentences of `passages` support which part of `answer`, where the option `citations`
+    asks for them; a part without quotes is not supported."""
     candidates: Annotated[dict[str, Candidate], merge_candidates]
     """Every answer that a model gave, by key, in order of round, rank and sample."""
     usage: Annotated[Usage, add_usage]
@@ -79,6 +84,8 @@ class RAGState(RAGInput, RAGOutput):  # type: ignore[misc]
     """A proxy model's draft answer (SlimPLM section 3.1)."""
     known: bool | None
     """Whether the model is judged to know the answer without retrieval; None: not judged."""
+    route: RouteName | None
+    """How a router said to answer the question; None: none was asked."""
     claims: list[Claim]
     """Claims of the heuristic answer that need a search, in order (SlimPLM section 3.3)."""
     verdicts: Annotated[dict[str, bool], merge_by_key]
@@ -167,6 +174,7 @@ class Update(TypedDict, total=False):
     truncated: bool
     passages: Overwrite
     """Nodes replace the passages; what is merged counts as handed in by the caller."""
+    citations: list[Citation]
     candidates: dict[str, Candidate] | Overwrite
     usage: Usage | Overwrite
     resolved_answer_type: AnswerType
@@ -174,6 +182,7 @@ class Update(TypedDict, total=False):
     retrieved: dict[str, list[Document]] | Overwrite
     heuristic_answer: str
     known: bool | None
+    route: RouteName | None
     claims: list[Claim]
     verdicts: dict[str, bool] | Overwrite
     topic: str

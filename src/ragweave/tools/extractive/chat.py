@@ -211,6 +211,38 @@ def _filter(task: Task, reader: Reader) -> str:
     return ", ".join(map(str, kept)) or "none"
 
 
+_PRONOUN = re.compile(
+    r"\b(?:(its|their|his)|it|they|them|he|she|him|her|this|that|these|those)\b(?!['’])", re.I
+)
+
+
+def _restate(task: Task, reader: Reader) -> str:
+    """Put the topic of the last question in the place of a pronoun, or behind a bare follow-up."""
+    question = task["question"]
+    for earlier in task.get("candidates", []):
+        topic = _topic({"task": "topic", "question": earlier}, reader)
+        if is_unknown(topic):
+            continue
+        found = _PRONOUN.search(question)
+        if found:
+            named = f"{topic}'s" if found.group(1) else topic
+            return question[: found.start()] + named + question[found.end() :]
+        if len(terms(question)) < _BARE:
+            return f"{question.rstrip(' ?')} ({topic})?"
+        break
+    return question
+
+
+_BARE = 2
+"""Content words below which a question without a pronoun is taken for a follow-up."""
+
+
+def _grade(task: Task, reader: Reader) -> str:
+    """Say whether a passage holds a sentence above the threshold."""
+    found = reader.evidence(task["question"], task.get("passages", []))
+    return "Correct" if found else "Incorrect"
+
+
 _REPLIES: dict[TaskName, Callable[[Task, Reader], str]] = {
     "answer": _answer,
     "reason": _reason,
@@ -220,8 +252,10 @@ _REPLIES: dict[TaskName, Callable[[Task, Reader], str]] = {
     "rewrite": _rewrite,
     "topic": _topic,
     "filter": _filter,
+    "grade": _grade,
     "need": _retrieval_decision,
     "step": _next_step,
+    "restate": _restate,
 }
 
 

@@ -156,9 +156,7 @@ class Store:
 
 def _document(key: str, text: str, metadata: str, place: int) -> Document:
     """Return a passage; its place within the source is `metadata["position"]`."""
-    return Document(
-        id=key, page_content=text, metadata={"position": place, **json.loads(metadata)}
-    )
+    return Document(id=key, page_content=text, metadata={"position": place, **json.loads(metadata)})
 
 
 def _parts(values: Sequence[Any]) -> Iterator[list[Any]]:
