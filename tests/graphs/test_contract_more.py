@@ -126,6 +126,7 @@ class TestSure(MethodTests):
     idle_options = {
         "wording": "the prompt asks for candidates",
         "ask_again": "a reply without a candidate is Unknown",
+        "sufficient_context": "each summary's validity is asked instead",
     }
 
     def reply(self, call: ModelCall) -> str:
