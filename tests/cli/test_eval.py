@@ -132,10 +132,11 @@ def test_a_mistake_is_one_line_and_exit_code_2(ragweave: Run, tmp_path: Path) ->
 
 @pytest.mark.loopback
 def test_a_refused_key_is_one_line_with_workers_too(
-    data: Path, ragweave: Run, tmp_path: Path
+    data: Path, ragweave: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "wrong")
     with OpenAIServer("1900", key="right") as server:
-        model = f"openai:m?base_url={server.base_url}&max_retries=0&api_key=wrong"
+        model = f"openai:m?base_url={server.base_url}&max_retries=0"
         args = (f"jsonl:{data}", "--methods", "direct", "--model", model, "--workers", "2")
         told = ragweave("eval", *args, "--out", str(tmp_path / "run"))
     assert (told.returncode, told.stderr.count("\n")) == (1, 1)

@@ -51,7 +51,7 @@ LEAD = {
             parts={"scorer": Scores()},
             input={"gold_answers": ["Ada Brenner"]},
         ),
-    )
+    ),
 }
 
 
