@@ -1,7 +1,7 @@
 """The small filter on sentences that people chose: which sentence of a passage answers?
 
     python benchmarks/trained_filter.py [--folds 3] [--run 0,1] [--silver squad,nq]
-        [--only silver,further,gold] [--cross-encoder] [--fresh]
+        [--only silver,distilled,further,gold] [--cross-encoder] [--fresh]
 
 Measures on `filter/qed-dev` and `filter/clapnq-answerable` (in `../shared/data`), by
 cross-validation over questions. All rows are made by `ragweave label filter`'s own code: people's
@@ -13,7 +13,8 @@ be wrong there.
 
 Ways: word F1 with the question, the lead sentence, cosine of untrained MiniLM, and span encoders
 trained on silver rows alone, on `filter/*` alone, and on silver rows first and `filter/*` after;
-`--cross-encoder` adds the plain cross-encoder on `filter/*`. `first`: the best sentence is one that
+`--cross-encoder` adds the plain cross-encoder on `filter/*`, `--only silver,distilled,further` a
+stage between the two on rows that a language model scored (`cxmi_scores.py`). `first`: the best sentence is one that
 people chose; `in two`: one of the best two is. The threshold of each fold is chosen on the other
 folds' scores to keep 0.9 of the chosen sentences; recall and share of words kept are measured at
 it. Where one fold alone was run, its threshold is chosen on itself, which flatters it a little.
@@ -57,6 +58,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"
 RESULTS = ROOT / "benchmarks" / "results" / "trained_filter.json"
 KEPT = ROOT / "benchmarks" / ".trained_filter"
+CXMI_ROWS, CXMI_SCORES = KEPT / "cxmi-rows.jsonl", KEPT / "cxmi-scores.jsonl"
 GOLD = {
     "qed": "qed:filter/qed-dev.jsonl.gz",
     "clapnq": "clapnq:filter/clapnq-answerable.jsonl.gz",
@@ -69,6 +71,7 @@ SILVER = {
 GOAL, RECALL, SHINGLE, SHARED = 0.75, 0.9, 8, 3
 TRAINED = {
     "silver": "span encoder: silver",
+    "distilled": "span encoder: silver, then CXMI",
     "gold": "span encoder: filter/*",
     "further": "span encoder: silver, then filter/*",
     "cross-encoder": "cross-encoder: filter/*",
@@ -142,6 +145,26 @@ def silver(names: Sequence[str], held: Sequence[Passage]) -> tuple[list[SilverRo
             if apart:
                 rows.append(row)
     return rows, counts
+
+
+def distilled() -> list[SilverRow]:
+    """Return rows that keep, of the sentences with an answer, the one with the highest CXMI.
+
+    The others that hold the answer's words are hard negatives; a row is left out where no such
+    sentence makes the answer likelier. What scored them is `cxmi_scores.py`.
+    """
+    rows = [cast("SilverRow", row) for row in read_rows(CXMI_ROWS, "filter")]
+    lines = CXMI_SCORES.read_text("utf-8").splitlines()
+    made: list[SilverRow] = []
+    for row, line in zip(rows, map(json.loads, lines), strict=False):
+        if line["id"] != row["id"]:
+            raise SystemExit(f"{CXMI_SCORES}: {line['id']} is not {row['id']}: score them again")
+        found = list(zip(line["cxmi"], sentences_of(row), strict=True))
+        best = max((one for one in found if one[1].keep), key=lambda one: one[0], default=None)
+        if best is not None and best[0] > 0:
+            source = {**row.get("source", {}), "measure": "cxmi"}
+            made.append({**row, "spans": [{**best[1].span, "score": 1.0}], "source": source})
+    return made
 
 
 def shingles(row: SilverRow) -> set[str]:
@@ -250,11 +273,15 @@ def trained(
     """Yield the ways that are trained, each after each of its folds."""
     ways = options.only.split(",") + (["cross-encoder"] if options.cross_encoder else [])
     base, rows = "minilm", silver(options.silver.split(","), found)[0]
-    if {"silver", "further"} & set(ways):
+    if {"silver", "further", "distilled"} & set(ways):
         folder, took = train("silver", rows, "span-encoder", epochs=1.0)
         base = str(folder)
         if "silver" in ways:
             yield "silver", list(part_scores("silver", folder, found)), {"training": took}
+    if "distilled" in ways:
+        folder, took = train("distilled", distilled(), "span-encoder", epochs=2.0, base=base)
+        base = str(folder)  # and so of what is trained further
+        yield "distilled", list(part_scores("distilled", folder, found)), {"training": took}
     for way in [one for one in ("further", "gold", "cross-encoder") if one in ways]:
         scores: Scores = [None] * len(found)
         minutes = []

@@ -36,7 +36,12 @@ from ragweave.tools.text.normalize import estimate_tokens, normalize_answer, wor
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import is_unknown
 from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
-from ragweave.trained.judge_features import asking, candidates, draft_shape, hedging
+from ragweave.trained.judge_features import (
+    candidates,
+    draft_features,
+    hedging_features,
+    question_features,
+)
 
 Parser = Callable[[str], Any]
 
@@ -113,11 +118,11 @@ TEXTS: dict[str, Parser] = {
     "lexical": lambda text: lexical(text, QUESTION),
     "strinc": lambda text: strinc(text, [QUESTION]),
     "match_ratio": lambda text: match_ratio(text, [QUESTION, "x"]),
-    "judge draft_shape": lambda text: draft_shape(QUESTION, text),
-    "judge draft_shape question": lambda text: draft_shape(text, "It is Eastport."),
-    "judge draft_shape both": lambda text: draft_shape(text, text),
-    "judge asking": asking,
-    "judge hedging": hedging,
+    "judge draft_shape": lambda text: draft_features(QUESTION, text),
+    "judge draft_shape question": lambda text: draft_features(text, "It is Eastport."),
+    "judge draft_shape both": lambda text: draft_features(text, text),
+    "judge asking": question_features,
+    "judge hedging": hedging_features,
     "judge candidates": lambda text: candidates(QUESTION, text),
     "extractive analyse": analyse,
     "extractive terms": terms,

@@ -30,7 +30,6 @@ class TestIterRetgen(MethodTests):
 
 class TestSelfAsk(MethodTests):
     method = "self_ask"
-    idle_options = FREE_TEXT
     cut_short = Setting(options={"rounds": 1})
     asking = {
         "self_ask": "Follow up: Whose work is the bridge at Alden?",
@@ -56,7 +55,6 @@ class TestSelfAsk(MethodTests):
 
 class TestReact(MethodTests):
     method = "react"
-    idle_options = FREE_TEXT
     cut_short = Setting(options={"max_steps": 2})
     searching = {"react": "Action 1: Search[the bridge at Alden]", "concat": "Ada Brenner"}
     option_cases = in_the_fallback(

@@ -280,3 +280,30 @@ def test_a_statement_answers_once_something_was_observed() -> None:
     state = final_state(graph, question)
     assert retriever.queries == [question]
     assert (state["answer"], len(model.seen)) == ("CXMI", 2)
+
+
+def test_two_replies_in_a_row_without_a_new_search_are_the_end() -> None:
+    copied = (
+        "Thought 1: I need the length of both ferries.\nAction 1: Search[length of both ferries]"
+    )
+    replies = (SEARCH, SEARCH, copied.replace("Action 1: Search", "I need"), "Norland")
+    graph, model, retriever = built(*replies)
+    out = graph.invoke({"question": "Where?"})
+    assert (out["answer"], out["truncated"]) == ("Norland", True)
+    assert (len(model.seen), len(retriever.queries)) == (4, 1)
+    assert model.seen[-1].passages == [doc.page_content for doc in DOCS]
+
+
+def test_one_reply_without_a_search_is_told_and_the_run_goes_on() -> None:
+    graph, model, retriever = built(SEARCH, "Well.", "Action 3: Search[place]", "Well.", FINISH)
+    out = graph.invoke({"question": "Where?"})
+    assert (out["answer"], out["truncated"]) == ("Norland", False)
+    assert (len(model.seen), len(retriever.queries)) == (5, 2)
+
+
+def test_the_papers_chain_goes_on_to_its_limit() -> None:
+    graph, model, _ = built(SEARCH, *["Well."] * 5, second_look=False, max_steps=6)
+    out = graph.invoke({"question": "Where?"})
+    assert len(model.seen) == 6
+    assert "No search is left" in model.seen[-1].text
+    assert out["answer"] == "Well"

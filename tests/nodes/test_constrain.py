@@ -16,6 +16,7 @@ from tests.scripted import OwnListRetriever, ScriptedChat, Seen, documents
 from ragweave import build_graph
 from ragweave.llamacpp.gbnf import id_list, one_of
 from ragweave.nodes.judge import VERDICTS
+from ragweave.nodes.step_grammars import react_form, rewrite_form, self_ask_form
 
 FACTS = documents("Ada built the bridge in 1934.", "The river is wide.", "Rain fell.")
 DRAFT = "Ada built it in 1934."
@@ -65,7 +66,7 @@ ANSWER = one_of(("Yes", "No", "Unknown"))
     ("method", "options", "forms"),
     [
         ("self_eval", {}, {("need", one_of(("Yes", "No")))}),
-        ("slimplm", {}, {("judge", VERDICT)}),
+        ("slimplm", {}, {("judge", VERDICT), ("rewrite", rewrite_form().grammar)}),
         ("blendfilter", {}, {("filter", IDS)}),
         ("filco", {"filter": "llm"}, {("filter", IDS)}),
         ("concat", {"answer_type": "yes_no"}, {("answer", ANSWER)}),
@@ -78,6 +79,27 @@ def test_the_calls_that_need_a_form_carry_it(
     method: str, options: dict[str, Any], forms: set[tuple[str, str]]
 ) -> None:
     assert set(grammars(Constrained(replies=said), method, constrain=True, **options)) == forms
+
+
+def said_in_steps(*steps: str) -> Constrained:
+    """A model that says these steps and then answers."""
+    left = list(steps)
+    return Constrained(replies=lambda seen: left.pop(0) if left else "Yes")
+
+
+def test_each_step_of_react_is_held_and_the_last_one_finishes() -> None:
+    model = said_in_steps("Action 1: Search[bridge]", "Action 2: Search[river]", "Finish[Ada]")
+    found = grammars(model, "react", max_steps=3)
+    forms = [react_form(number, "short", last=number == 3).grammar for number in (1, 2, 3)]
+    assert found == [("step", form) for form in forms]
+    assert len(set(forms)) == 3
+
+
+def test_each_step_of_self_ask_is_held_but_for_the_one_that_must_answer() -> None:
+    model = said_in_steps("Yes.\nFollow up: Who?", "Ada.", "Follow up: When?", "1934.", "Ada")
+    found = grammars(model, "self_ask", rounds=2)
+    forms = [self_ask_form("short", first=first).grammar for first in (True, False)]
+    assert found == [("step", form) for form in forms]
 
 
 def test_only_the_last_turn_of_the_knowledge_filter_names_ids() -> None:
@@ -191,6 +213,14 @@ def test_a_server_without_it_is_asked_in_free_text_and_that_is_said_once(
     said = [one.getMessage() for one in caplog.records if one.name == "ragweave.models"]
     assert len(said) == 1
     assert "JSON schema" in said[0]
+
+
+@pytest.mark.loopback
+def test_no_schema_is_asked_of_a_step_that_has_none() -> None:
+    with OpenAIServer(["Action 1: Search[bridge]", "Action 2: Finish[Ada]"]) as server:
+        graph = build_graph("react", model=client(server), retriever=FOUND)
+        assert graph.invoke({"question": "Who built it?"})["answer"] == "Ada"
+    assert all("response_format" not in one.body for one in server.requests)
 
 
 @pytest.mark.loopback

@@ -70,8 +70,7 @@ def ask(
     _check(question)
     if trace_file is not None and not trace_file.parent.is_dir():
         raise UsageError(f"no such folder: {trace_file.parent}")
-    roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
-    models, texts = options.with_named({"model": model, **roles}, option or [])
+    models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
     texts += ["citations=true"] if citations else []
     graph = method_graph(method, models, k, texts, options.open_retriever(kb, retriever, rerank))
     watch = Watch(live=stream and not json)
@@ -151,8 +150,7 @@ def compare(
     from ragweave.tools.models import chat_model
 
     _check(question)
-    flags = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
-    models, texts = options.with_named({"model": model, **flags}, option or [])
+    models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
     texts += [f"k={k}"] if k is not None else []
     systems = parse_systems(methods, options.shared_options(texts, methods))
     found = options.open_retriever(kb, retriever, rerank)

@@ -49,8 +49,7 @@ def chat(
     from ragweave.cli.conversation import conversation, read_conversation
     from ragweave.tools.models import chat_model
 
-    roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
-    models, texts = options.with_named({"model": model, **roles}, option or [])
+    models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
     found = options.open_retriever(kb, retriever, rerank)
     loaded: dict[str, Any] = {name: chat_model(spec) for name, spec in models.items()}
 

@@ -10,7 +10,19 @@ from typing import Annotated, NoReturn
 import typer
 
 import ragweave
-from ragweave.cli import ask, chat, doctor, index, label, methods, serve, study, trace, train
+from ragweave.cli import (
+    ask,
+    chat,
+    doctor,
+    index,
+    label,
+    methods,
+    reproduce,
+    serve,
+    study,
+    trace,
+    train,
+)
 from ragweave.cli import eval as eval_
 from ragweave.cli.screen import explain, plain, refused
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
@@ -33,6 +45,7 @@ app.command("draw")(methods.draw)
 app.command("trace")(trace.trace)
 app.command("eval")(eval_.evaluate)
 app.command("report")(eval_.report)
+app.command("reproduce")(reproduce.reproduce)
 app.command("compare")(ask.compare)
 app.command("doctor")(doctor.doctor)
 app.command("train")(train.train)

@@ -153,6 +153,25 @@ def with_named(
     return {**models, **named}, rest
 
 
+def read_models(
+    model: str,
+    proxy: str | None,
+    judge: str | None,
+    rewriter: str | None,
+    filter_model: str | None,
+    texts: Iterable[str] | None,
+) -> tuple[dict[str, str], list[str]]:
+    """Return the models of a command's flags and `--option` texts, and the method's own options."""
+    flags = {
+        "model": model,
+        "proxy": proxy,
+        "judge": judge,
+        "rewriter": rewriter,
+        "filter_model": filter_model,
+    }
+    return with_named(flags, texts or ())
+
+
 def by_role(models: Mapping[str, str]) -> dict[str, str]:
     """Return a run's models by role: what `build_graph` calls `model` plays `answer`."""
     return {"answer" if name == "model" else name: spec for name, spec in models.items()}

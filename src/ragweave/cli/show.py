@@ -84,6 +84,7 @@ _MESSAGES = {
     "reply_cut": "A reply was too long to read in full; only its beginning and end were read.",
     "answer_rejected": "A reply was rejected: it echoed the prompt or drew no conclusion.",
     "search_repeated": "The model repeated a search; it was not run again.",
+    "no_progress": "Two replies in a row brought no new search; the passages found were read.",
     "filter_unparsed": "A filter's reply named no passage; all passages were kept.",
     "asked_again": "A reply that was not an answer was asked for again.",
     "answered_before_search": "The model answered before it searched; the question was searched.",

@@ -210,6 +210,7 @@ def build_graph(
     scorer: LogprobScorer | None = None,
     judge_scorer: LogprobScorer | None = None,
     embeddings: Embeddings | None = None,
+    second_retriever: Retriever | None = None,
     prompts: Mapping[str, ChatPromptTemplate | str] | None = None,
     checkpointer: Checkpointer = None,
     retry_policy: RetryPolicy | None = None,
@@ -238,6 +239,7 @@ def build_graph(
             can, else its text is read.
         embeddings: What finds the nearest training questions of `skr_knn`; None: the model that
             its option `embedding` names.
+        second_retriever: Where `crag` looks again, such as a web search; None: `retriever`.
         prompts: Prompt templates that replace the method's own, by name.
         checkpointer: Where LangGraph keeps the state of each thread.
         retry_policy: Which errors are tried again; None: 429, 5xx, timeouts and dropped
@@ -285,6 +287,7 @@ def build_graph(
         scorer=_checked_scorer("scorer", scorer),
         judge_scorer=_checked_scorer("judge_scorer", judge_scorer),
         embeddings=_checked_embeddings(embeddings),
+        second_retriever=_checked_retriever(second_retriever),
         state=_checked_state(state),
     )
     return method.build(parts)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, cast, get_type_hints
 
 from langchain_core.callbacks import (
@@ -26,6 +26,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 from langgraph.types import Checkpointer, Command, Overwrite, RetryPolicy
 from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
 
 from ragweave.errors import StateError, UsageError
 from ragweave.nodes.answer import AnswerStep
@@ -297,6 +298,9 @@ class Parts(Generic[OptionsT]):
     judge_scorer: LogprobScorer | None = None
     """What reads the judge by score (SlimPLM); None: the judge itself where it can."""
 
+    second_retriever: Retriever | None = None
+    """Where CRAG looks again, such as a web search; None: where it looked first."""
+
     state: type[RAGState] = RAGState
     """The graph's state: `RAGState`, or a class of the caller's own that extends it."""
 
@@ -309,6 +313,18 @@ class Parts(Generic[OptionsT]):
     def retry(self) -> RetryPolicy:
         """The retry policy of every node that calls a model or a retriever."""
         return self.models.retry
+
+    def extended(self, state: type[RAGState]) -> Parts[OptionsT]:
+        """Return these parts with a method's own state, joined to the caller's where there is one.
+
+        Args:
+            state: A class that extends `RAGState` by the method's fields.
+        """
+        if self.state is RAGState:
+            return replace(self, state=state)
+        fields = [get_type_hints(one, include_extras=True) for one in (state, self.state)]
+        joined = TypedDict(self.state.__name__, fields[0] | fields[1])  # type: ignore[operator]
+        return replace(self, state=joined)
 
     def answers(self, answer: AnswerStep) -> Step[Branch, OptionsT]:
         """Return the node for an answer step."""

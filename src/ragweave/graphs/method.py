@@ -23,6 +23,7 @@ from ragweave.errors import UsageError
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.nodes.answer import PROMPTS
 from ragweave.nodes.options import Options
+from ragweave.nodes.wording import variants
 
 FUSION = "Liu et al. 2024, Post-fusion as Fallback"
 
@@ -67,9 +68,14 @@ class Method:
             raise UsageError(f"the options of {self.name} must be a dataclass derived from Options")
 
 
-def answer_prompts(*names: str) -> Mapping[str, ChatPromptTemplate]:
-    """Return the answer step's templates of these names."""
-    return {name: PROMPTS[name] for name in names}
+def answer_prompts(*names: str, printed: bool = True) -> Mapping[str, ChatPromptTemplate]:
+    """Return the answer step's templates of these names.
+
+    Args:
+        names: Their names.
+        printed: Whether each comes in its papers' words too (`NAME@PAPER`).
+    """
+    return variants(PROMPTS, *names) if printed else {name: PROMPTS[name] for name in names}
 
 
 def parse_options(texts: Iterable[str], method: Method) -> dict[str, Any]:

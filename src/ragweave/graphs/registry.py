@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from ragweave.graphs import (
     adaptive,
+    astute,
     blendfilter,
+    chain_of_note,
     concat,
     concat_pf,
     cot,
+    crag,
     direct,
     dos_rag,
     filco,
@@ -23,6 +26,7 @@ from ragweave.graphs import (
     skr_knn,
     slimplm,
     summary,
+    sure,
 )
 from ragweave.graphs.method import Method
 from ragweave.registry import Registry
@@ -48,6 +52,10 @@ _MODULES = (
     skr_knn,
     dos_rag,
     ircot,
+    chain_of_note,
+    crag,
+    sure,
+    astute,
 )
 
 METHODS: Registry[Method] = Registry(

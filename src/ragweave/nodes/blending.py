@@ -19,6 +19,7 @@ from typing import Literal
 from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.errors import UsageError
+from ragweave.nodes import printed
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.expand_query import LONGEST, expand_query
@@ -28,9 +29,11 @@ from ragweave.nodes.profile import Paper
 from ragweave.nodes.reply_form import PASSAGE_TOKENS, REASONING_TOKENS
 from ragweave.nodes.retrieve import searches
 from ragweave.nodes.step import Context, Goto, Step, Work, pure
+from ragweave.nodes.wording import style_of, worded
 from ragweave.state import AnswerType, Branch, RAGState, Update, ranked
 from ragweave.tools.models import Models
 from ragweave.tools.models.tasks import Task, TaskName
+from ragweave.tools.text.untrusted import render_passages
 
 _READER = (
     "You answer questions step by step from the knowledge that you are given. The knowledge is "
@@ -148,6 +151,7 @@ AUGMENT_PROMPTS = MappingProxyType(
                 )
             ]
         ),
+        **printed.BLENDING,
     }
 )
 """The templates by name."""
@@ -175,6 +179,7 @@ SHOT_PROMPTS = MappingProxyType(
         ),
         "cot_shots": _REASON,
         "cot_shots_closed": AUGMENT_PROMPTS["reason_closed"],
+        **printed.SHOTS,
     }
 )
 """The templates with examples of the baselines that take `shots`."""
@@ -282,8 +287,14 @@ def external_step(
         found = state["retrieved"].get("external" if state["hop"] else "question", [])
         values = {"question": state["question"], **shown(state["resolved_answer_type"], opts)}
         name = "external" if found else "reason_closed"
-        task = _task("reason", state)
-        return Prompt(templates[name], task, values, found, reply_tokens=REASONING_TOKENS)
+        return Prompt(
+            worded(templates, name, opts, answers=False),
+            _task("reason", state),
+            values,
+            found,
+            render=style.render if (style := style_of(opts)) else render_passages,
+            reply_tokens=REASONING_TOKENS,
+        )
 
     def update(state: RAGState, reply: Reply, _context: Context[BlendingOptions]) -> Update:
         return {"augmented": {"external": reply.text}, "hop": state["hop"] + 1}

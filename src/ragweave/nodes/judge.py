@@ -28,6 +28,7 @@ from ragweave.nodes.options import Options, at_least, current
 from ragweave.nodes.profile import Paper
 from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
 from ragweave.nodes.step import Call, Context, Goto, StateT, Step, Work
+from ragweave.nodes.wording import worded
 from ragweave.state import ClaimBranch, RAGState, Tokens, Update, Usage
 from ragweave.tools.claims import parse_judgement
 from ragweave.tools.models import ChatModel, Models
@@ -235,7 +236,7 @@ def judge_prompt(
     name = "judge_released" if options.proxy_profile == "released" else "judge"
     values = {"question": question, "draft": untrusted(draft)}
     return Prompt(
-        templates[name],
+        worded(templates, name, options, answers=False),
         task,
         values,
         form=lambda _shown: Choice(VERDICTS),

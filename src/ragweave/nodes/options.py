@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import (
     Any,
-    ClassVar,
     Literal,
     Self,
     TypeVar,
@@ -105,10 +104,14 @@ _SAMPLES_TEMPERATURE = 0.7
 class _Named:
     """Base of dataclasses that name their fields where they are given another."""
 
-    given_at_build: ClassVar[frozenset[str]] = frozenset()
+    given_at_build = frozenset[str]()
     """The options that the build was given, where the class stands for a build's values."""
-    given: frozenset[str]
-    """The names of the options that the caller set; a paper's profile leaves them alone."""
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The names of the options that the caller set; a paper's profile leaves them alone."""
+        names: frozenset[str] = self.__dict__["given_names"]
+        return names
 
     def __new__(cls, *_: Any, **values: Any) -> Self:
         """Refuse names that are no options: a run's context reaches this class unchecked.
@@ -121,7 +124,7 @@ class _Named:
             if name not in known:
                 raise UsageError(f"no option {name!r}; options: {', '.join(known)}")
         made = super().__new__(cls)
-        object.__setattr__(made, "given", cls.given_at_build | values.keys())
+        object.__setattr__(made, "given_names", cls.given_at_build | values.keys())
         return made
 
 
@@ -129,11 +132,6 @@ class _Named:
 class Options(_Named):
     """What a caller may set for any method; a method's own options add to these."""
 
-    profile: Profile = "ours"
-    """Whose prompts and settings: ours; ours in the form for StrategyQA's Yes/No questions; those
-    that the method's own paper prints (`paper`), or a named paper's for the rows of its tables. A
-    paper's settings (k, shots, the clause on Unknown, sampling, nothing asked again) hold where
-    they are not set."""
     k: int = 5
     """Passages per query (Liu et al. 2024, section 4.1; BlendFilter, section 4.1)."""
     answer_type: AnswerType = "short"
@@ -141,6 +139,11 @@ class Options(_Named):
     wording: Literal["method", "phrase", "many"] = "method"
     """What short answers are asked to look like: as the method's own prompt says, or for all
     methods alike, the shortest phrase, or as many answers as are possible (SlimPLM, table 9)."""
+    profile: Profile = "ours"
+    """Whose prompts and settings: ours; ours in the form for StrategyQA's Yes/No questions; those
+    that the method's own paper prints (`paper`), or a named paper's for the rows of its tables. A
+    paper's settings (k, shots, the clause on Unknown, sampling, nothing asked again) hold where
+    they are not set."""
     unknown: Literal["method"] | bool = "method"
     """Whether prompts ask to say Unknown where the answer is not known: as the method's own
     prompts do, or all of them, or none."""
@@ -158,8 +161,9 @@ class Options(_Named):
     reply_tokens: int = 512
     """Most tokens of any reply; also kept free where the model's context bounds the prompt."""
     constrain: Literal["auto"] | bool = "auto"
-    """Whether ids, verdicts and Yes or No are held to their form by a grammar or a JSON schema,
-    without a thinking block, then; auto and true: wherever the model offers that."""
+    """Whether ids, verdicts and Yes or No are held to their form by a grammar or a JSON schema, and
+    the steps of ReAct and Self-Ask and rewrites by a grammar, without a thinking block, then; auto
+    and true: wherever the model offers that."""
     ask_again: bool = True
     """Whether a reply that is no answer (an echo of its prompt, a reasoning without its end) is
     asked again, once, in short form; an answer may then cost a second call."""

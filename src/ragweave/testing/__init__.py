@@ -9,6 +9,7 @@ Subclass one in your tests and pytest runs it. Besides ragweave they need only `
         replies = ["Ada Brenner"]
 """
 
+from ragweave.evaluation.replay import ReplayChat, ReplayRetriever
 from ragweave.testing.cases import CARDS, OptionCase, Setting
 from ragweave.testing.chat_model import ChatModelSpecTests
 from ragweave.testing.method import MethodTests
@@ -33,6 +34,9 @@ __all__ = [
     # how a method's suite is set up
     "OptionCase",
     "Setting",
+    # recorded replies
+    "ReplayChat",
+    "ReplayRetriever",
     # scripts
     "ModelCall",
     "RecordingRetriever",

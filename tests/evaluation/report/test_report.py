@@ -14,13 +14,9 @@ from tests.evaluation.towns import planned, reader, records, run, towns
 from tests.scripted import ScriptedChat, Seen
 
 from ragweave.errors import UsageError
+from ragweave.evaluation.published import all_published
 from ragweave.evaluation.report import between_table, read_runs, tables_of, write_report
-from ragweave.evaluation.report.published import (
-    all_published,
-    differences,
-    published_for,
-    published_table,
-)
+from ragweave.evaluation.report.published import differences, published_for, published_table
 from ragweave.evaluation.report.summary import Experiment, holm, paired
 from ragweave.evaluation.runs import (
     RunDirectory,
@@ -145,7 +141,7 @@ def test_printed_values_are_of_methods_and_scores_that_we_have() -> None:
     for one in all_published():
         made = system(one.method, **one.options)
         assert made.method in METHODS
-        assert 0 <= one.value <= 100
+        assert 0 <= one.value <= 100 or one.metric.startswith("tokens_")
 
 
 def test_printed_values_stand_beside_what_matches_in_name(tmp_path: Path) -> None:

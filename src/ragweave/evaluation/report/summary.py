@@ -53,7 +53,7 @@ class Values:
         return bootstrap(self.values, aggregate=self.aggregate)
 
 
-COSTS = ("calls", "api_calls", "input_tokens", "output_tokens", "seconds", "cost")
+COSTS = ("calls", "api_calls", "retrievals", "input_tokens", "output_tokens", "seconds", "cost")
 """What each answered question cost the method, whoever answered (model or cache); `api_calls` are
 those of the large model alone (SlimPLM, table 1: #API)."""
 

@@ -17,14 +17,16 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
 from ragweave.datasets import Dataset, Question
+from ragweave.datasets.recorded import RECORDED
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics.retrieval import GoldPassages
+from ragweave.evaluation.replay import replay_retriever
 from ragweave.evaluation.runs.settings import Gold, RunSettings
 from ragweave.tools.knowledge import KnowledgeBase, retriever_of
 from ragweave.tools.knowledge.retrievers import needs_kb
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.tools.retrieval.base import find_with
-from ragweave.tools.retrieval.embedding import RerankRetriever
+from ragweave.tools.retrieval.reranking import RerankRetriever
 
 
 def with_gold(
@@ -136,6 +138,8 @@ def retriever_for(settings: RunSettings, dataset: Dataset) -> PassageRetriever |
         return _of_knowledge_base(settings)
     if settings.passages == "given":
         return None
+    if dataset.form is RECORDED and settings.corpus == "none":
+        return replay_retriever(dataset)
     if settings.corpus != "given" and not needs_kb(settings.retriever):
         return retriever_of(settings.retriever, None, reranker=settings.rerank or None)
     if settings.corpus == "none":

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ragweave.datasets import Dataset, open_dataset
-from ragweave.datasets.dataset import parse_spec
+from ragweave.datasets.dataset import PLAIN, parse_spec
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.runs.directory import RunDirectory, records_of
@@ -186,6 +186,8 @@ def _absolute(spec: str) -> str:
     name, path, settings = parse_spec(spec)
     if name == "hf":
         return spec
+    if "ids" in settings and name not in PLAIN:
+        settings["ids"] = str(Path(settings["ids"]).resolve())
     query = f"?{urlencode(settings)}" if settings else ""
     return f"{name}{':' if name else ''}{Path(path).resolve()}{query}"
 
@@ -222,4 +224,4 @@ def open_scorer(spec: str) -> LogprobScorer | None:
 
 def scores_itself(model: str) -> bool:
     """Say whether a chat model of this spec brings its scorer along."""
-    return model.strip().startswith("llamacpp:")
+    return model.strip().partition("?")[0].partition(":")[0] in ("llamacpp", "smollm2")

@@ -237,6 +237,12 @@ _BARE = 2
 """Content words below which a question without a pronoun is taken for a follow-up."""
 
 
+def _grade(task: Task, reader: Reader) -> str:
+    """Say whether a passage holds a sentence above the threshold."""
+    found = reader.evidence(task["question"], task.get("passages", []))
+    return "Correct" if found else "Incorrect"
+
+
 _REPLIES: dict[TaskName, Callable[[Task, Reader], str]] = {
     "answer": _answer,
     "reason": _reason,
@@ -246,6 +252,7 @@ _REPLIES: dict[TaskName, Callable[[Task, Reader], str]] = {
     "rewrite": _rewrite,
     "topic": _topic,
     "filter": _filter,
+    "grade": _grade,
     "need": _retrieval_decision,
     "step": _next_step,
     "restate": _restate,

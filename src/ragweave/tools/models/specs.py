@@ -49,6 +49,7 @@ def _ours() -> Iterable[ModelProvider]:
     yield from import_module("ragweave.tools.models.specs").PROVIDERS
     yield from import_module("ragweave.llamacpp.provider").PROVIDERS
     yield import_module("ragweave.trained.chat").PART
+    yield import_module("ragweave.evaluation.replay").PROVIDER
 
 
 MODELS: Registry[ModelProvider] = Registry(

@@ -25,6 +25,7 @@ TaskName = Literal[
     "rewrite",
     "topic",
     "filter",
+    "grade",
     "need",
     "step",
     "restate",
@@ -39,6 +40,7 @@ TaskName = Literal[
 * `rewrite`: claims of `draft` with a search query each.
 * `topic`: the general topic of `question`.
 * `filter`: the ids (positions, from 0) of the `passages` that help with `question`.
+* `grade`: do the `passages` answer `question`? Correct, Ambiguous or Incorrect.
 * `need`: does `question` need retrieval? Yes or No.
 * `restate`: `question`, a follow-up to the `candidates` (earlier questions, the last one first),
   so that it stands alone.

@@ -86,10 +86,21 @@ def _trainer() -> Any:
             """Add none: the part's own card says more."""
 
         def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ARG002
-            folder = str(output_dir or self.args.output_dir)
-            self.model.save_pretrained(folder, create_model_card=False)
+            _write(self.model, str(output_dir or self.args.output_dir))
 
     return Trainer
+
+
+def _write(model: Any, folder: str) -> None:
+    """Write a model, its tokenizer without the truncation and padding of the last batch.
+
+    So a training that was resumed gives the same files as one that was not.
+    """
+    backend = getattr(model.tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_truncation()
+        backend.no_padding()
+    model.save_pretrained(folder, create_model_card=False)
 
 
 def _weighted_loss(model: Any) -> Any:
@@ -271,7 +282,7 @@ def _finished(
         write_calibration(model.model, platt)
     if is_main():
         (job.folder / ONNX).unlink(missing_ok=True)
-        model.save_pretrained(str(job.folder), create_model_card=False)
+        _write(model, str(job.folder))
     return measure(job.role, held_out, platt.probabilities(logits), settings.recall)
 
 
