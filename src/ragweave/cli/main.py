@@ -115,8 +115,11 @@ def _explain_or_raise(error: Exception) -> NoReturn:
 
 def _leave(line: str, code: int) -> NoReturn:
     """Print one line and exit at once, without waiting for calls still running in threads."""
+    from ragweave.tools.text.secrets import without_secrets
+
     with suppress(OSError):  # a full disk, or a pipe that was closed
         sys.stdout.flush()
-    sys.stderr.write(f"ragweave: {plain(line)}\n")
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stderr.write(f"ragweave: {plain(without_secrets(line))}\n")
+        sys.stderr.flush()
     os._exit(code)
