@@ -389,12 +389,11 @@ def choose_step(options: SureOptions) -> Step[SureState, SureOptions]:
 
     def body(state: SureState, context: Context[SureOptions]) -> Work:
         proposed, made = state["proposed"], state["candidates"]
-        cited = context.options.citations
         if not proposed:
-            return pure(conclude(state, UNKNOWN, made.values(), citations=cited))
+            return pure(conclude(state, UNKNOWN, made.values(), context.options))
         points = scores(len(proposed), state["valid"], state["preferred"])
         best = points.index(max(points))
         winner = made.get(f"summarise:{best}") or made[f"propose:{best}"]
-        return pure(conclude(state, proposed[best], [winner], citations=cited))
+        return pure(conclude(state, proposed[best], [winner], context.options))
 
     return Step("choose", body, options)
