@@ -71,7 +71,8 @@ def _differences(
         yield f"shots {one.shots}, here {shots}"
     if others := _other_options(one, system):
         yield f"options {', '.join(others)}"
-    yield "prompts: wording ours"
+    whose = f"{chosen.paper}'s where it prints them, else ours" if chosen.paper else "wording ours"
+    yield f"prompts: {whose}"
 
 
 def _searched(settings: RunSettings) -> str:
@@ -121,7 +122,7 @@ def _other_options(one: PublishedResult, system: System) -> list[str]:
         f"{name}={getattr(chosen, name)}"
         for name in system.options
         if name not in _VARIANTS
-        and name not in ("k", "shots")
+        and name not in ("k", "shots", "profile")
         and getattr(chosen, name) not in (getattr(plain, name), one.options.get(name))
     ]
 
