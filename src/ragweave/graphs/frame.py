@@ -35,6 +35,7 @@ from ragweave.nodes.judge import scorer_of
 from ragweave.nodes.options import OptionsT, specialised
 from ragweave.nodes.retrieve import Retriever
 from ragweave.nodes.step import Step, note
+from ragweave.nodes.sufficiency import answer_step
 from ragweave.state import Branch, RAGInput, RAGOutput, RAGState
 from ragweave.tools.drawing import draw_svg, shape_of
 from ragweave.tools.filters import ContextFilter
@@ -323,12 +324,13 @@ class Parts(Generic[OptionsT]):
         if self.state is RAGState:
             return replace(self, state=state)
         fields = [get_type_hints(one, include_extras=True) for one in (state, self.state)]
-        joined = TypedDict(self.state.__name__, fields[0] | fields[1])  # type: ignore[operator]
+        made: Any = TypedDict  # the functional form, whose names are known only here
+        joined: type[RAGState] = made(self.state.__name__, fields[0] | fields[1])
         return replace(self, state=joined)
 
     def answers(self, answer: AnswerStep) -> Step[Branch, OptionsT]:
         """Return the node for an answer step."""
-        return answer.step(self.models, self.prompts, self.options)
+        return answer_step(answer, self.models, self.prompts, self.options)
 
 
 def draft(parts: Parts[Any]) -> Draft:

@@ -387,13 +387,14 @@ def rank_step(
 def choose_step(options: SureOptions) -> Step[SureState, SureOptions]:
     """Return the node `choose`: the candidate with the highest score answers; of equals the first."""
 
-    def body(state: SureState, _context: Context[SureOptions]) -> Work:
+    def body(state: SureState, context: Context[SureOptions]) -> Work:
         proposed, made = state["proposed"], state["candidates"]
+        cited = context.options.citations
         if not proposed:
-            return pure(conclude(state, UNKNOWN, made.values()))
+            return pure(conclude(state, UNKNOWN, made.values(), citations=cited))
         points = scores(len(proposed), state["valid"], state["preferred"])
         best = points.index(max(points))
         winner = made.get(f"summarise:{best}") or made[f"propose:{best}"]
-        return pure(conclude(state, proposed[best], [winner]))
+        return pure(conclude(state, proposed[best], [winner], citations=cited))
 
     return Step("choose", body, options)
