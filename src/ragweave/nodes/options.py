@@ -68,6 +68,12 @@ def _optional(name: str, value: Any, hint: Any) -> Any:
     return value
 
 
+def _takes(hint: Any, value: Any) -> bool:
+    """Say whether an option of this hint can have `value`."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return any(_fits(value, kind) for kind in kinds if kind is not NoneType)
+
+
 def _several(name: str, value: Any, kind: Any) -> tuple[Any, ...]:
     parts = () if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
     if not parts or not all(_fits(part, kind) for part in parts):
@@ -201,14 +207,7 @@ class Options(_Named):
         Raises:
             UsageError: A value is of the wrong type or out of its range.
         """
-        hints = get_type_hints(type(self))
-        names = [field.name for field in dataclasses.fields(self)]
-        for name in names:
-            object.__setattr__(self, name, typed(name, getattr(self, name), hints[name]))
-        if self.paper:
-            settled = settings_of(self.paper, self.given)
-            for name in settled.keys() & set(names):
-                object.__setattr__(self, name, settled[name])
+        self._settle()
         for name in ("k", "samples", "reply_tokens", "prompt_tokens"):
             at_least(name, getattr(self, name), 1)
         if self.timeout is not None and self.timeout <= 0:
@@ -217,6 +216,17 @@ class Options(_Named):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= most:
                 raise UsageError(f"{name} must be between 0 and {most}, not {value!r}")
+
+    def _settle(self) -> None:
+        """Check the values' types, and take a paper's settings where the caller set none."""
+        hints = get_type_hints(type(self))
+        names = [field.name for field in dataclasses.fields(self)]
+        for name in names:
+            object.__setattr__(self, name, typed(name, getattr(self, name), hints[name]))
+        settled = settings_of(self.paper, self.given) if self.paper else {}
+        for name in settled.keys() & set(names):
+            if _takes(hints[name], settled[name]):
+                object.__setattr__(self, name, settled[name])
 
     @property
     def nucleus(self) -> dict[str, float]:

@@ -259,6 +259,10 @@ def test_correct_set_ups_meet_their_printed_rows(tmp_path: Path) -> None:
     strategy = _named(tmp_path, "strategyqa")
     blend = system("blendfilter", profile="strategyqa")
     assert ("accuracy", 74.4) in {(one.metric, one.value) for one in published_for(strategy, blend)}
+    printed = system("blendfilter", profile="paper")
+    told = differences(published_for(strategy, printed)[0], strategy, printed, 500)
+    assert "prompts: printed ones where the paper has them, examples ours" in told
+    assert not any(one.startswith(("k ", "shots ", "options ")) for one in told)
     nq = RunSettings(**{**vars(strategy), "dataset_name": "nq"})
     own = system("filco", filter="own")
     rows = published_for(nq, own)

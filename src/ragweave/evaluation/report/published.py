@@ -135,7 +135,7 @@ def _other_options(one: PublishedResult, system: System) -> list[str]:
         f"{name}={getattr(chosen, name)}"
         for name in system.options
         if name not in _VARIANTS
-        and name not in ("k", "shots")
+        and name not in ("k", "shots", "profile")
         and getattr(chosen, name) not in (getattr(plain, name), one.options.get(name))
     ]
 
