@@ -33,6 +33,7 @@ from ragweave.tools.knowledge.markup import UnreadableError
 from ragweave.tools.models.tasks import Task, TaskName
 from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.text.normalize import estimate_tokens, normalize_answer, words
+from ragweave.tools.text.secrets import without_secrets
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import is_unknown
 from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
@@ -107,6 +108,7 @@ TEXTS: dict[str, Parser] = {
     "estimate_tokens": estimate_tokens,
     "untrusted": untrusted,
     "one_line": one_line,
+    "without_secrets": without_secrets,
     "render_passages": lambda text: render_passages([_document(text)]),
     "reference_text": lambda text: reference_text([_document(text)]),
     "numbered": lambda text: numbered("Knowledge")([_document(text)]),

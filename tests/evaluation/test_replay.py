@@ -132,6 +132,17 @@ def test_a_reasoning_recorded_as_json_is_read_and_a_number_is_left_alone(tmp_pat
     assert second.replies["none"].reasoning == "1931"
 
 
+def test_an_answer_cut_out_of_a_json_string_is_read_as_it_was_said(tmp_path: Path) -> None:
+    answers = {"no_retrieval": r"Li\u00e8ge", "one_round": r"the \"Osk\"", "ircot": r"C:\new"}
+    row = {**ROWS[0], **{name: {"answer": said} for name, said in answers.items()}}
+    (one,) = read_recordings(written(tmp_path / "rows.jsonl", [row]))
+    assert [one.replies[name].answer for name in ("none", "one", "many")] == [
+        "Liège",
+        'the "Osk"',
+        r"C:\new",
+    ]
+
+
 def test_an_answer_counts_where_it_contains_a_gold_answer_as_whole_words() -> None:
     assert contains_answer("It was built by the Ada Brenner company", ["Ada Brenner"])
     assert not contains_answer("Adaline", ["Ada"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from ragweave.evaluation.published import PaperTable
     from ragweave.evaluation.reproduction import Estimate, PlannedRun, Request
     from ragweave.evaluation.runs import RunConfig
+
+_NOTHING = 1e-9
+"""A budget of which nothing is left: no question is begun."""
 
 _AGAIN = "the same command (what is answered is kept, and paid for once)"
 
@@ -133,6 +137,7 @@ def reproduce(
     _show_plan(tables, runs, request)
     if plan or not _agreed(runs, yes=yes):
         return
+    _check_keys((request.model, *request.proxies, *request.models.values()))
     if not _run(_to_run(runs), folder, config, workers):
         return
     _conclude(tables, runs, request, folder)
@@ -218,9 +223,9 @@ def _show_plan(
 def _needs(runs: dict[str, list[PlannedRun]], request: Request) -> Any:
     from ragweave.evaluation.report import Table
 
-    rows = [["model", "answer", request.model]]
-    rows += [["model", "proxy", one] for one in request.proxies]
-    rows += [["model", role, spec] for role, spec in request.models.items()]
+    specs = [("answer", request.model), *(("proxy", one) for one in request.proxies)]
+    specs += request.models.items()
+    rows = [["model", role, _with_missing(spec)] for role, spec in specs]
     listed = [one for each in runs.values() for one in each]
     papers = list(dict.fromkeys(row.model for one in listed for row in _rows(one) if row.model))
     rows[0][2] += f" (in the paper: {', '.join(papers)})" if papers else ""
@@ -236,6 +241,13 @@ def _needs(runs: dict[str, list[PlannedRun]], request: Request) -> Any:
     )
     rows += [["not run", dataset, problem] for dataset, problem in reasons]
     return Table("What it needs", ["what", "which", "here"], rows)
+
+
+def _with_missing(spec: str) -> str:
+    from ragweave.evaluation.reproduction import missing_of
+
+    missing = missing_of(spec)
+    return f"{spec}; missing: {missing}" if missing else spec
 
 
 def _source(one: PlannedRun) -> str:
@@ -284,25 +296,47 @@ def _agreed(runs: dict[str, list[PlannedRun]], *, yes: bool) -> bool:
     return typer.confirm("Run it?")
 
 
+def _check_keys(specs: Sequence[str]) -> None:
+    from ragweave.evaluation.reproduction import missing_of
+
+    for spec in specs:
+        if missing := missing_of(spec):
+            raise UsageError(missing)
+
+
 def _run(runs: Sequence[PlannedRun], folder: Path, config: RunConfig, workers: int) -> bool:
-    """Run what is left; return whether all is finished."""
+    """Run what is left; return whether all is finished. Budgets hold for all runs together."""
     from ragweave.cli.eval import follow
     from ragweave.evaluation.runs import claim_directory
 
-    screen = progress_console()
+    screen, complete = progress_console(), True
+    left: dict[str, Any] = {name: getattr(config, name) for name in ("budget_tokens", "budget_usd")}
     for run in runs:
         directory = claim_directory(folder / run.folder, run.plan(folder))
         _line(screen, f"{run.folder}: {', '.join(run.systems)}")
-        result = follow(directory, config, workers, resume=_AGAIN)
+        result = follow(directory, replace(config, **left), workers, resume=_AGAIN)
         progress = result.progress
         spent = f"{progress.spent.paid_calls} calls, {progress.spent.paid_tokens} tokens"
         dollars = f", ${progress.cost:.4f}" if progress.cost else ""
         failed = f", {progress.failed} failed (--retry-failed)" if progress.failed else ""
         _line(screen, f"  {progress.answered} answered{failed}; {spent}{dollars}")
-        if not result.complete:
-            _line(screen, f"The budget is spent. Go on with a larger one and {_AGAIN}.")
-            return False
-    return True
+        complete = result.complete
+        if not complete:
+            break
+        if progress.failed and not run.rows:
+            raise UsageError(
+                f"{run.folder}: {progress.failed} questions failed, and the next run leaves out what "
+                "was answered right there: give the same command again with --retry-failed"
+            )
+        for name, spent_now in (
+            ("budget_tokens", progress.spent.paid_tokens),
+            ("budget_usd", progress.cost),
+        ):
+            if left.get(name):
+                left[name] = max(left[name] - spent_now, _NOTHING)
+    if not complete:
+        _line(screen, f"The budget is spent. Go on with a larger one and {_AGAIN}.")
+    return complete
 
 
 def _conclude(

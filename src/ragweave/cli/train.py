@@ -129,13 +129,13 @@ _SHOWN = 3
 
 
 def train(
-    role: Annotated[str, typer.Argument(help="judge, rewriter, filter or generator.")],
+    role: Annotated[str, typer.Argument(help="judge, rewriter, filter, generator or router.")],
     rows: Annotated[Path, typer.Argument(help="Training rows, as written by `ragweave label`.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the part.")],
     kind: Annotated[
         str | None,
         typer.Option(
-            help="linear, span-encoder, cross-encoder, seq2seq or causal-lora (default: the role's "
+            help="linear, linear-router, span-encoder, cross-encoder, seq2seq or causal-lora (default: the role's "
             "smallest)."
         ),
     ] = None,
@@ -167,7 +167,7 @@ def train(
     ] = False,
     show: Annotated[int, typer.Option(help="Number of rows that --dry-run shows.")] = _SHOWN,
 ) -> None:
-    """Train a judge, rewriter, filter or generator. Ctrl-C saves; --resume continues."""
+    """Train a judge, rewriter, filter, generator or router. Ctrl-C saves; --resume continues."""
     from ragweave.trained import PartRole
     from ragweave.training.train import plan_training, train_part
 
@@ -235,6 +235,10 @@ def _report(plan: Plan, card: ModelCard) -> None:
                 f"(--set max_{'output' if what == 'targets' else 'input'}=…)",
                 err=True,
             )
+    if card.role == "router":
+        use = f"--method adaptive --option route=classifier --option router={plan.folder}"
+        typer.echo(f"use it: ragweave ask … {use}", err=True)
+        return
     method = "slimplm" if card.role in ("judge", "rewriter") else "filco"
     typer.echo(
         f"use it: ragweave ask … --method {method} --option {card.role}={plan.folder}", err=True

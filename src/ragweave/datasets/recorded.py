@@ -9,22 +9,17 @@ Self-Knowledge?" (arXiv 2501.12835) published such replies of Llama-3.1-8B-Instr
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, get_args
 
 from ragweave.datasets.question import Format, Question, has
 from ragweave.datasets.rows import Row, rows_of
 from ragweave.errors import UsageError
+from ragweave.state.records import ROUTES, RouteName
 from ragweave.tools.text.normalize import normalize_answer
-
-RouteName = Literal["none", "one", "many"]
-"""How a question is answered: without retrieval, after one round, after as many as it takes."""
-
-ROUTES: tuple[RouteName, ...] = get_args(RouteName)
-"""The routes, the cheapest first."""
 
 _FIELDS: Mapping[RouteName, str] = MappingProxyType(
     {"none": "no_retrieval", "one": "one_round", "many": "ircot"}
@@ -94,7 +89,17 @@ def _reply(row: Row, field: str) -> RecordedReply:
     said = value.get("said") or ()
     if not isinstance(said, list | tuple) or not all(isinstance(one, str) for one in said):
         raise row.error(f"'said' of {field!r} must be a list of texts")
-    return RecordedReply(value["answer"].strip(), _unquoted(said[0]) if len(said) > 1 else "")
+    reasoning = _unquoted(said[0]) if len(said) > 1 else ""
+    return RecordedReply(_unescaped(value["answer"]), reasoning)
+
+
+_ESCAPE = re.compile(r'\\u[0-9a-fA-F]{4}|\\["/]')
+
+
+def _unescaped(text: str) -> str:
+    """Return an answer that was cut out of a JSON string, its escapes kept, as it was said."""
+    plain = _ESCAPE.sub(lambda found: str(json.loads(f'"{found.group()}"')), text)
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace").strip()
 
 
 def _unquoted(text: str) -> str:

@@ -29,8 +29,9 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
 from ragweave.datasets import Dataset
-from ragweave.datasets.recorded import Recording, RouteName, read_recordings
+from ragweave.datasets.recorded import Recording, read_recordings
 from ragweave.errors import ModelError, UsageError
+from ragweave.state.records import RouteName
 from ragweave.tools.models import ModelProvider
 from ragweave.tools.models.tasks import Task, task_of
 from ragweave.tools.retrieval import PassageRetriever

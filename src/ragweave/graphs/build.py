@@ -22,6 +22,7 @@ from ragweave.nodes.context_filter import FilterName
 from ragweave.nodes.judge import NecessityOptions
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Retriever
+from ragweave.nodes.route import check_gate
 from ragweave.registry import closest
 from ragweave.state import RAGState
 from ragweave.tools.extractive import ExtractiveChat
@@ -277,6 +278,7 @@ def build_graph(
     check_drafts(models, chosen)
     check_decides(models, chosen)
     check_scorer(models, judge_scorer, chosen)
+    check_gate(models, chosen)
     parts = Parts[Any](
         models=models if retry_policy is None else replace(models, retry=retry_policy),
         retriever=retriever,

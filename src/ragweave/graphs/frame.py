@@ -323,7 +323,8 @@ class Parts(Generic[OptionsT]):
         if self.state is RAGState:
             return replace(self, state=state)
         fields = [get_type_hints(one, include_extras=True) for one in (state, self.state)]
-        joined = TypedDict(self.state.__name__, fields[0] | fields[1])  # type: ignore[operator]
+        made: Any = TypedDict  # the functional form, whose names are known only here
+        joined: type[RAGState] = made(self.state.__name__, fields[0] | fields[1])
         return replace(self, state=joined)
 
     def answers(self, answer: AnswerStep) -> Step[Branch, OptionsT]:

@@ -177,7 +177,7 @@ def generated_answer(name: str) -> AnswerStep:
 
 NAME = "filter_context"
 
-FilterName = Literal["lexical", "strinc", "cxmi", "llm", "full", "own"]
+FilterName = Literal["lexical", "strinc", "cxmi", "recomp", "provence", "llm", "full", "own"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +186,8 @@ class ContextFilterOptions(Options):
 
     filter: FilterName = "lexical"
     """The measure (lexical: words shared; strinc: contains an answer; cxmi: raises the output's
-    probability), a model that names sentence ids (llm), everything (full), or the trained filter or
+    probability), an encoder (recomp: nearest to the question; provence: tokens found relevant), a
+    model that names sentence ids (llm), everything (full), or the trained filter or
     `ContextFilter` object that the graph was built with (own)."""
     granularity: Literal["sentence", "passage"] = "sentence"
     """What is kept or dropped; `passage` is the paper's PSG baseline. All but `full` and
@@ -199,6 +200,9 @@ class ContextFilterOptions(Options):
     None: the measure's or the part's own (see `ragweave.tools.filters`)."""
     unit: Literal["words", "characters"] = "words"
     """What `lexical`, alone, counts; the released code counts characters."""
+    encoder: str = ""
+    """Bi-encoder of `recomp` (`minilm`, a local path or a hub name; empty: `minilm`), or checkpoint
+    of `provence` (a local path, or a name in the hub's cache)."""
     lead: str | None = None
     """Text between question and output where `cxmi` scores; None: a new line and `answer: ` for a
     causal scorer, nothing for a sequence-to-sequence one (the released code's form)."""
@@ -251,6 +255,7 @@ class Filters:
             threshold=options.threshold,
             unit=options.unit,
             lead=options.lead,
+            encoder=options.encoder,
         )
 
 

@@ -180,9 +180,10 @@ class Options(_Named):
     @property
     def paper(self) -> Paper | Literal[""]:
         """The paper whose wording and settings hold; "" where they are ours."""
-        if self.profile in ("ours", "strategyqa"):
+        profile = self.profile
+        if profile == "ours" or profile == "strategyqa":
             return ""
-        return self.own_paper if self.profile == "paper" else self.profile
+        return self.own_paper if profile == "paper" else profile
 
     @property
     def default_answer_type(self) -> AnswerType:

@@ -36,6 +36,7 @@ from ragweave.nodes.wording import MANY_ANSWERS, reference_text
 from ragweave.state import AnswerType, RAGState, Update
 from ragweave.tools.models import Models
 from ragweave.tools.models.tasks import Task
+from ragweave.tools.text.secrets import without_secrets
 
 _JUDGE = """\
 You judge whether a question can be answered well without looking anything up. You are given the \
@@ -132,7 +133,7 @@ def proxy_down(then: str | Callable[[], str]) -> Any:
         cause = error.error
         if isinstance(cause, _NOT_THE_PROXY):
             raise cause
-        message = f"{type(cause).__name__}: {' '.join(str(cause).split())[:200]}"
+        message = f"{type(cause).__name__}: {without_secrets(' '.join(str(cause).split()))[:200]}"
         update: Update = {"notes": [note(config, error.node, "proxy_failed", fault=message)]}
         return Command(update=update, goto=then() if callable(then) else then)
 

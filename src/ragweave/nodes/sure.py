@@ -32,7 +32,6 @@ from langchain_core.prompts import ChatPromptTemplate
 from langgraph.types import Send
 from typing_extensions import TypedDict
 
-from ragweave.nodes.answer import UNKNOWN_CLAUSE
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.replies import bare_text
@@ -46,6 +45,7 @@ from ragweave.nodes.sure_reply import (
     scores,
 )
 from ragweave.nodes.vote import conclude
+from ragweave.nodes.wording import UNKNOWN_CLAUSE
 from ragweave.state import AnswerType, Candidate, RAGState, Update, merge_by_key
 from ragweave.tools.models import Models
 from ragweave.tools.text.reply import Examples, PromptParts

@@ -87,7 +87,8 @@ def studio_options(method: Method) -> Options:
 
 
 OPERATOR = frozenset(
-    {"training", "embedding"} | {field.name for field in dataclasses.fields(Sources)} - {"search"}
+    {"training", "embedding", "encoder"}
+    | {field.name for field in dataclasses.fields(Sources)} - {"search"}
 )
 """Settings that open files or models: only the environment of the server sets them."""
 

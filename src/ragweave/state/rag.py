@@ -16,6 +16,7 @@ from ragweave.state.records import (
     Claim,
     Hop,
     Note,
+    RouteName,
     Status,
     Usage,
     add_usage,
@@ -83,6 +84,8 @@ class RAGState(RAGInput, RAGOutput):  # type: ignore[misc]
     """A proxy model's draft answer (SlimPLM section 3.1)."""
     known: bool | None
     """Whether the model is judged to know the answer without retrieval; None: not judged."""
+    route: RouteName | None
+    """How a router said to answer the question; None: none was asked."""
     claims: list[Claim]
     """Claims of the heuristic answer that need a search, in order (SlimPLM section 3.3)."""
     verdicts: Annotated[dict[str, bool], merge_by_key]
@@ -179,6 +182,7 @@ class Update(TypedDict, total=False):
     retrieved: dict[str, list[Document]] | Overwrite
     heuristic_answer: str
     known: bool | None
+    route: RouteName | None
     claims: list[Claim]
     verdicts: dict[str, bool] | Overwrite
     topic: str

@@ -20,6 +20,13 @@ Status = Literal["answered", "unknown"]
 """`unknown` when the method has no answer; `answer` is then the literal `Unknown`."""
 
 
+RouteName = Literal["none", "one", "many"]
+"""How a question is answered: without retrieval, after one round, after as many as it takes."""
+
+ROUTES: tuple[RouteName, ...] = ("none", "one", "many")
+"""The routes, the cheapest first."""
+
+
 class Hop(TypedDict):
     """One step of a method that alternates reasoning and search (Self-Ask, ReAct)."""
 

@@ -30,8 +30,9 @@ FORMAT = 1
 
 CARD = "part.json"
 
-PartRole = Literal["judge", "rewriter", "filter", "generator"]
-"""What a part does: SlimPLM's judge and rewriter, FILCO's M_ctx (filter) and M_gen (generator)."""
+PartRole = Literal["judge", "rewriter", "filter", "generator", "router"]
+"""What a part does: SlimPLM's judge and rewriter, FILCO's M_ctx (filter) and M_gen (generator), and
+a router, which chooses none, one or many rounds of retrieval."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,8 +210,13 @@ JUDGES = ("linear",)
 """Those of them that read only a question and its draft answer."""
 READS = ("span-encoder",)
 """Kinds that read whole passages and score their sentences: filters only."""
+CHOOSES = ("linear-router",)
+"""Kinds that choose a route: routers only."""
 WRITES = ("seq2seq", "causal-lora")
 """Kinds that generate text."""
+
+
+_KINDS = (*SCORES, *READS, *CHOOSES, *WRITES)
 
 
 class Scoring(Protocol):
@@ -234,11 +240,31 @@ def card_of(folder: str | Path) -> ModelCard:
     """
     path = existing(Path(folder).expanduser())
     card = read_card(path)
-    if card.kind not in (*SCORES, *READS, *WRITES):
-        known = ", ".join((*SCORES, *READS, *WRITES))
+    if card.kind not in _KINDS:
+        known = ", ".join(_KINDS)
         raise UsageError(f"{path}: is of kind {card.kind!r}, but this ragweave knows {known}")
     if card.kind in JUDGES and card.role != "judge":
         raise UsageError(f"{path}: is damaged (a {card.kind} part is a judge, not a {card.role})")
     if card.kind in READS and card.role != "filter":
         raise UsageError(f"{path}: is damaged (a {card.kind} part is a filter, not a {card.role})")
+    if (card.kind in CHOOSES) != (card.role == "router"):
+        raise UsageError(f"{path}: is damaged (a {card.kind} part is no {card.role})")
     return card
+
+
+def check_router(folder: str) -> Path:
+    """Return the folder of a trained router; nothing is loaded.
+
+    Raises:
+        UsageError: No folder is named, it is not a finished router, or it is unsafe.
+    """
+    if not folder:
+        raise UsageError(
+            "route=classifier needs a trained router: router=FOLDER, from `ragweave train router`"
+        )
+    card = card_of(folder)
+    if card.kind not in CHOOSES:
+        raise UsageError(f"{folder}: was trained as a {card.role}, but a router is needed here")
+    path = Path(folder).expanduser().resolve()
+    check_safe(path)
+    return path

@@ -25,12 +25,15 @@ _DOES = {
     "rewriter": "turns a draft answer into claims and search queries (SlimPLM, section 3.3)",
     "filter": "keeps the sentences of passages that help to answer a question (FILCO, M_ctx)",
     "generator": "answers a question from filtered context (FILCO, M_gen)",
+    "router": "chooses by a draft answer whether a question needs none, one or many rounds of "
+    "retrieval",
 }
 _USE = {
     "judge": "ragweave ask … --method slimplm --option judge={folder}",
     "rewriter": "ragweave ask … --method slimplm --option rewriter={folder}",
     "filter": "ragweave ask … --method filco --option filter={folder}",
     "generator": "ragweave ask … --method filco --option generator={folder}",
+    "router": "ragweave ask … --method adaptive --option route=classifier --option router={folder}",
 }
 
 

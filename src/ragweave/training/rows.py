@@ -19,8 +19,10 @@ from typing import Any, NamedTuple, NotRequired, TypeVar
 
 from typing_extensions import TypedDict
 
+from ragweave.datasets.recorded import RECORDED, recording_of
 from ragweave.datasets.rows import Row, rows_of
 from ragweave.errors import UsageError
+from ragweave.state.records import ROUTES, RouteName
 from ragweave.tools.files import write_atomic
 from ragweave.tools.filters import Span
 from ragweave.tools.models.tasks import TaskPassage
@@ -65,8 +67,19 @@ class SilverRow(TypedDict):
     source: NotRequired[dict[str, Any]]
 
 
-TrainingRow = JudgeRow | RewriteRow | SilverRow
-RowT = TypeVar("RowT", JudgeRow, RewriteRow, SilverRow)
+class RouterRow(TypedDict):
+    """A draft answer, and which routes came to a right answer."""
+
+    id: str
+    question: str
+    draft: str
+    right: dict[RouteName, bool]
+    """By route, whether its answer was right; the gold answers themselves are not kept."""
+    source: NotRequired[dict[str, Any]]
+
+
+TrainingRow = JudgeRow | RewriteRow | SilverRow | RouterRow
+RowT = TypeVar("RowT", JudgeRow, RewriteRow, SilverRow, RouterRow)
 
 
 def by_passage(row: SilverRow) -> bool:
@@ -141,6 +154,24 @@ def _silver(row: Row) -> TrainingRow:
     return made
 
 
+def _router(row: Row) -> TrainingRow:
+    """Read a row of outcomes, or what was recorded of a question by each route."""
+    if RECORDED.fits(row.fields):
+        one = recording_of(row)
+        reply = one.replies["none"]
+        said = reply.reasoning or reply.answer
+        return {"id": one.id, "question": one.question, "draft": said, "right": one.right()}
+    right = row.value("right")
+    if not isinstance(right, Mapping) or any(type(right.get(name)) is not bool for name in ROUTES):
+        raise row.error(f"'right' must say true or false of each of {', '.join(ROUTES)}")
+    return {
+        "id": row.id("id"),
+        "question": row.text("question"),
+        "draft": _draft(row),
+        "right": {name: right[name] for name in ROUTES},
+    }
+
+
 def _draft(row: Row) -> str:
     """Return the draft; an empty one (the proxy said nothing) is a draft too."""
     draft = row.fields.get("draft")
@@ -181,7 +212,13 @@ def _span(row: Row, texts: Mapping[str, str]) -> Span:
     }
 
 
-_READERS = {"judge": _judge, "rewriter": _rewrite, "filter": _silver, "generator": _silver}
+_READERS = {
+    "judge": _judge,
+    "rewriter": _rewrite,
+    "filter": _silver,
+    "generator": _silver,
+    "router": _router,
+}
 
 
 _NAMED = 5

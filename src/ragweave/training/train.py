@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from ragweave.datasets.rows import file_hash
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
+from ragweave.state.records import ROUTES
 from ragweave.trained import ModelCard, PartRole, is_part
 from ragweave.training.folder import abandon_folder, begin_folder, finish_folder, only_training
 from ragweave.training.job import (
@@ -45,6 +46,7 @@ from ragweave.training.trainer.checkpoints import room_needed
 
 KINDS = {
     "linear": "ragweave.training.encoders.linear",
+    "linear-router": "ragweave.training.encoders.router",
     "cross-encoder": "ragweave.training.encoders.cross_encoder",
     "span-encoder": "ragweave.training.encoders.span_encoder",
     "seq2seq": "ragweave.training.writers.seq2seq",
@@ -52,7 +54,7 @@ KINDS = {
 }
 """Module of each kind."""
 
-ONE_PROCESS = ("linear", "span-encoder")
+ONE_PROCESS = ("linear", "linear-router", "span-encoder")
 """Kinds that are trained by one process alone."""
 
 DEFAULT_KIND: dict[PartRole, str] = {
@@ -60,6 +62,7 @@ DEFAULT_KIND: dict[PartRole, str] = {
     "filter": "span-encoder",
     "rewriter": "seq2seq",
     "generator": "seq2seq",
+    "router": "linear-router",
 }
 """The kind that is trained where none is named: the smallest that does the role well."""
 
@@ -185,7 +188,7 @@ def _resolve_base(kind: str, settings: Settings) -> tuple[Settings, frozenset[st
     whole.
     """
     folder = Path(settings.base).expanduser()
-    if kind in ("causal-lora", "linear") and folder.is_dir():
+    if kind in ("causal-lora", "linear", "linear-router") and folder.is_dir():
         return changed(settings, {"base": str(folder.resolve())}), frozenset()
     return settings, read_question_hashes(folder) if is_part(folder) else frozenset()
 
@@ -265,6 +268,8 @@ def _labels(role: PartRole, row: Mapping[str, Any]) -> Iterator[str]:
         yield "known" if row["known"] else "unknown"
     elif role in ("filter", "generator"):
         yield "with_spans" if row["spans"] else "empty"
+    elif role == "router":
+        yield from (f"right_{name}" for name, right in row["right"].items() if right)
 
 
 def _check_labels(role: PartRole, rows: Sequence[TrainingRow], where: str | Path) -> None:
@@ -279,6 +284,10 @@ def _check_labels(role: PartRole, rows: Sequence[TrainingRow], where: str | Path
     if role == "filter" and all(_source(row).get("measure") == "full" for row in rows):
         raise UsageError(
             f"{where}: all rows keep everything (--measure full): they train a generator, and no filter"
+        )
+    if role == "router" and any(found.get(f"right_{n}", 0) in (0, found["rows"]) for n in ROUTES):
+        raise UsageError(
+            f"{where}: a route is right in all rows or in none: a router has nothing to choose by"
         )
     if role == "filter" and not found.get("with_spans"):
         raise UsageError(f"{where}: no row keeps a span; a filter has nothing to learn from")

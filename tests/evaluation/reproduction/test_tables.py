@@ -184,7 +184,10 @@ def test_what_differs_is_named_row_by_row(data: Path) -> None:
     assert "filter trained" not in nq["FULL"] + nq["SILVER"]
     assert "filter trained, here untrained" in nq["FILCO"]
     assert "corpus KILT Wikipedia, DPR, here the data set's own passages, BM25" in nq["FILCO"]
-    assert "test split, here first 3 of biencoder-nq-test.json (5 questions)" in nq["FILCO"]
+    assert (
+        "the split test of NQ-open, here first 3 of biencoder-nq-test.json (5 questions)"
+        in nq["FILCO"]
+    )
     assert "name --scorer" in rows["hotpotqa", "SILVER"].why_not
     told = difference_tables(table, list(rows.values()))[0]
     assert [row[2] for row in told.rows if "generator trained" in row[1]] == ["all"]
@@ -205,6 +208,19 @@ def test_a_proxy_that_is_missing_is_asked_for(data: Path) -> None:
         one.folder: one.problem for one in runs_of_table(figure, request_of(data, proxies=()))
     }
     assert "the proxy answers here" in reasons["figure3/asqa-answer-proxy"]
+
+
+def test_the_authors_own_questions_are_asked_where_their_ids_are_there(tmp_path: Path) -> None:
+    folder = data_folder(tmp_path / "islands")
+    (table,) = tables_of_paper("slimplm", "table2")
+    request = request_of(folder, limit=None)
+    drawn = next(run.made for run in runs_of_table(on(table, "asqa"), request))
+    assert drawn is not None
+    assert (drawn.sample, drawn.dataset.partition("?")[2]) == (400, "")
+    ids = folder / "asqa-test-datasetid.json"
+    ids.write_text('["a0", "a1"]', "utf-8")
+    listed = next(iter(runs_of_table(on(table, "asqa"), request)))
+    assert listed.problem.startswith("the file holds 2 of 400 questions: slimplm asks a listed 400")
 
 
 def test_missing_data_says_where_to_get_it(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ragweave.datasets import open_dataset
+from ragweave.datasets.subsets import SUBSETS, PaperSubset
 from ragweave.errors import UsageError
 
 
@@ -20,6 +21,11 @@ class DataFile:
     """The published names of the file, the split in the place of `{}`."""
     where: str
     """Where to get it."""
+
+
+def _kilt(word: str, *files: str) -> DataFile:
+    where = f"github.com/facebookresearch/KILT: {files[0]}"
+    return DataFile(words=(word,), files=files, where=where)
 
 
 FILES = {
@@ -40,20 +46,19 @@ FILES = {
     ),
     "nq": DataFile(
         words=("nq",),
-        files=("biencoder-nq-{}.json.gz", "biencoder-nq-{}.json", "NQ-open.{}.jsonl"),
-        where="github.com/facebookresearch/DPR: data.retriever.nq-{} (gold passages), or "
-        "github.com/google-research-datasets/natural-questions: NQ-open",
+        files=("biencoder-nq-{}.json.gz", "biencoder-nq-{}.json"),
+        where="github.com/facebookresearch/DPR: data.retriever.nq-{} (with gold passages)",
     ),
     "triviaqa": DataFile(
         words=("trivia",),
-        files=("biencoder-trivia-{}.json.gz", "biencoder-trivia-{}.json", "wikipedia-{}.json"),
-        where="github.com/facebookresearch/DPR: data.retriever.trivia-{} (gold passages), or "
-        "nlp.cs.washington.edu/triviaqa: unfiltered-web-{}.json",
+        files=("biencoder-trivia-{}.json.gz", "biencoder-trivia-{}.json"),
+        where="github.com/facebookresearch/DPR: data.retriever.trivia-{} (with gold passages)",
     ),
     "squad": DataFile(
         words=("squad",),
         files=("biencoder-squad1-{}.json.gz", "biencoder-squad1-{}.json", "{}-v1.1.json"),
-        where="rajpurkar.github.io/SQuAD-explorer: {}-v1.1.json",
+        where="github.com/facebookresearch/DPR: data.retriever.squad1-{} (with gold passages), or "
+        "rajpurkar.github.io/SQuAD-explorer: {}-v1.1.json",
     ),
     "asqa": DataFile(
         words=("asqa",),
@@ -83,75 +88,124 @@ FILES = {
 }
 """The data sets of the papers, by our name."""
 
+TESTS = {
+    "nq": DataFile(
+        words=("nq",),
+        files=("NQ-open.dev.jsonl", "biencoder-nq-test.json.gz", "biencoder-nq-test.json"),
+        where="github.com/google-research-datasets/natural-questions, nq_open: its dev file holds "
+        "the questions that are the open test set",
+    ),
+    "triviaqa": DataFile(
+        words=("trivia",),
+        files=(
+            "unfiltered-web-dev.json",
+            "biencoder-trivia-test.json.gz",
+            "biencoder-trivia-test.json",
+        ),
+        where="nlp.cs.washington.edu/triviaqa, triviaqa-unfiltered: its dev file holds the "
+        "questions that are the open test set",
+    ),
+}
+"""The open-domain test sets, which are the authors' development sets (Lee et al. 2019)."""
+
+
+KILT_FILES = {
+    "nq": _kilt("nq", "nq-{}-kilt.jsonl", "biencoder-nq-{}.json.gz", "biencoder-nq-{}.json"),
+    "triviaqa": _kilt(
+        "trivia",
+        "triviaqa-{}-kilt.jsonl",
+        "biencoder-trivia-{}.json.gz",
+        "biencoder-trivia-{}.json",
+    ),
+    "hotpotqa": _kilt("hotpot", "hotpotqa-{}-kilt.jsonl", "hotpot_{}_distractor_v1.json"),
+}
+"""Where a paper took KILT's form of a data set that has another; a file without passages serves
+with `--kb`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperData:
-    """The questions of a data set that a paper asked."""
+    """The questions of a data set that a paper asked, as `ragweave.datasets.subsets` has them."""
 
+    paper: str
     dataset: str
-    split: str
-    """`dev`, `train` or `test`."""
-    first: int | None = None
-    """Only the first so many."""
-    drawn: int | None = None
-    """A random sample of so many."""
-    filtered: bool = False
-    """Whether questions that the model answers without context are left out."""
+
+    @property
+    def subset(self) -> PaperSubset:
+        """The paper's choice of questions."""
+        return SUBSETS[self.paper.replace("-", "_"), self.dataset]
+
+    @property
+    def split(self) -> str:
+        """`dev`, `train` or `test`, as files are named."""
+        return self.subset.split.split()[0]
+
+    @property
+    def first(self) -> int | None:
+        """How many of the file's first questions were asked; None: not the first ones."""
+        return self.subset.size if self.subset.first else None
+
+    @property
+    def drawn(self) -> int | None:
+        """How many questions the authors drew at random; None: none."""
+        return self.subset.size if self.subset.ids else None
+
+    @property
+    def filtered(self) -> bool:
+        """Whether questions that the model answers without context are left out."""
+        return self.paper == "post-fusion"
 
     @property
     def about(self) -> str:
         """Which questions these are, in words."""
-        part = f"{self.split} split"
+        part = f"the split {self.subset.split}"
         if self.first:
-            return f"first {self.first} of the {part}"
+            return f"first {self.first} of {part}"
         if self.drawn:
-            return f"{self.drawn} drawn from the {part}"
-        return f"{part}, less what is answered without context" if self.filtered else part
+            return f"{self.drawn} drawn from {part}"
+        size = f"{self.subset.size:,} of {part}"
+        return f"{size}, less what is answered without context" if self.filtered else size
+
+    @property
+    def published(self) -> DataFile:
+        """The data set's file for this split."""
+        if self.subset.split.endswith("of KILT") and self.dataset in KILT_FILES:
+            return KILT_FILES[self.dataset]
+        return (TESTS if self.split == "test" else FILES)[self.dataset]
 
     @property
     def file(self) -> str:
         """The name that the file is published under."""
-        return FILES[self.dataset].files[0].replace("{}", self.split)
+        return self.published.files[0].replace("{}", self.split)
 
     @property
     def where(self) -> str:
-        """Where to get the file."""
-        return FILES[self.dataset].where.replace("{}", self.split)
+        """Where to get the file, and the list of ids where the authors publish one."""
+        ids = f"; ids: {self.subset.ids}" if self.subset.ids else ""
+        return self.published.where.replace("{}", self.split) + ids
 
+    def spec(self, path: Path, folder: Path | None) -> str:
+        """Return the data set's spec: the authors' own questions where their list of ids is there.
 
-def _kilt(dataset: str) -> PaperData:
-    return PaperData(dataset=dataset, split="dev")
+        Args:
+            path: The data set's file.
+            folder: Where the list of ids is looked for; None: nowhere.
+        """
+        ids = self.ids_file(folder)
+        named = f"?subset={self.paper}&ids={ids}" if ids else ""
+        return f"{self.dataset}:{path}{named}"
 
-
-_DATA = {
-    "blendfilter": (
-        PaperData(dataset="hotpotqa", split="dev", first=500),
-        PaperData(dataset="2wiki", split="dev", first=500),
-        PaperData(dataset="strategyqa", split="train", first=500),
-    ),
-    "slimplm": (
-        PaperData(dataset="asqa", split="dev", drawn=400),
-        PaperData(dataset="nq", split="dev", drawn=400),
-        PaperData(dataset="triviaqa", split="dev", drawn=400),
-        PaperData(dataset="musique", split="dev", drawn=400),
-        PaperData(dataset="eli5", split="dev", drawn=400),
-    ),
-    "filco": (
-        PaperData(dataset="nq", split="test"),
-        PaperData(dataset="triviaqa", split="test"),
-        *map(_kilt, ("hotpotqa", "eli5", "fever", "wow")),
-    ),
-    "post-fusion": (
-        PaperData(dataset="nq", split="dev", filtered=True),
-        PaperData(dataset="triviaqa", split="dev", filtered=True),
-        PaperData(dataset="squad", split="dev", filtered=True),
-    ),
-}
+    def ids_file(self, folder: Path | None) -> Path | None:
+        """Return the authors' list of ids in a folder or below it; None where there is none."""
+        if folder is None or not self.subset.ids:
+            return None
+        name = self.subset.ids.partition(" ")[0].rpartition("/")[2]
+        return next(iter(sorted(folder.rglob(name))), None)
 
 
 def data_of(paper: str, dataset: str) -> PaperData:
     """Return which questions of a data set a paper asked."""
-    return next(one for one in _DATA[paper] if one.dataset == dataset)
+    return PaperData(paper=paper, dataset=dataset)
 
 
 def find_file(wanted: PaperData, folder: Path) -> Path | None:
@@ -160,7 +214,7 @@ def find_file(wanted: PaperData, folder: Path) -> Path | None:
     The published name comes first, then a file of the right split, then any that can be read as
     this data set.
     """
-    named = [one.replace("{}", wanted.split) for one in FILES[wanted.dataset].files]
+    named = [one.replace("{}", wanted.split) for one in wanted.published.files]
     for name in named:
         for pattern in (name, f"{name}.gz"):
             if found := sorted(folder.rglob(pattern)):
@@ -169,7 +223,7 @@ def find_file(wanted: PaperData, folder: Path) -> Path | None:
 
 
 def _readable(wanted: PaperData, folder: Path) -> Iterator[Path]:
-    words = FILES[wanted.dataset].words
+    words = wanted.published.words
 
     def rank(path: Path) -> tuple[bool, bool, str]:
         name = path.name.lower()

@@ -8,18 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ragweave.datasets import open_dataset
-from ragweave.datasets.recorded import (
-    RECORDED,
-    ROUTES,
-    Recording,
-    RouteName,
-    ideal_route,
-    read_recordings,
-)
+from ragweave.datasets.recorded import RECORDED, Recording, ideal_route, read_recordings
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import bootstrap
 from ragweave.evaluation.metrics.answers import exact_match, f1
 from ragweave.evaluation.report.summary import Experiment, Table
+from ragweave.state.records import ROUTES, RouteName
 
 _POLICIES: dict[str, tuple[RouteName, ...]] = {
     "never": ("none",),

@@ -13,6 +13,7 @@ from ragweave.evaluation.reproduction.runs import (
     PlannedRun,
     Request,
     check_request,
+    missing_of,
     runs_of_table,
 )
 
@@ -21,6 +22,7 @@ __all__ = [
     "PlannedRun",
     "Request",
     "check_request",
+    "missing_of",
     "runs_of_table",
     "HOW",
     "Estimate",

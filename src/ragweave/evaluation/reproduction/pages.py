@@ -136,7 +136,10 @@ def _ours(found: Interval | None, metric: str) -> str:
 
 
 def _value(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
+    """Return a printed value as the paper prints it: with one decimal or two."""
+    if value is None:
+        return "–"
+    return f"{value:.2f}" if round(value, 1) != value else f"{value:.1f}"
 
 
 def about_lines(table: PaperTable) -> list[str]:

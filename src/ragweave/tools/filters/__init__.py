@@ -1,5 +1,6 @@
 """Context filters (FILCO): spans of passages, measures of them, and what keeps the best."""
 
+from ragweave.tools.filters.encoders import ProvenceFilter, RecompFilter
 from ragweave.tools.filters.named import (
     FILTERS,
     FilteredPassages,
@@ -49,6 +50,8 @@ __all__ = [
     "StrincFilter",
     "LexicalFilter",
     "CxmiFilter",
+    "RecompFilter",
+    "ProvenceFilter",
     "scorer_lead",
     "FILTERS",
     "FilterKind",

@@ -20,6 +20,7 @@ from langchain_core.documents import Document
 from ragweave.errors import UsageError
 from ragweave.registry import Registry
 from ragweave.state.passages import with_id
+from ragweave.tools.filters.encoders import ProvenceFilter, RecompFilter
 from ragweave.tools.filters.oracles import (
     CXMI_THRESHOLD,
     CxmiFilter,
@@ -117,6 +118,8 @@ class FilterSettings:
     """What a span's score must exceed; None: the filter's own."""
     unit: Unit = "words"
     """What `lexical` counts."""
+    encoder: str = ""
+    """Bi-encoder of `recomp` (empty: the packaged MiniLM), checkpoint of `provence`."""
     lead: str | None = None
     """Text between question and output for `cxmi`; None takes the scorer's (`scorer_lead`)."""
 
@@ -165,6 +168,18 @@ _OURS = (
         summary="Spans that raise the output's probability (CXMI); needs a scorer.",
         make=_cxmi,
     ),
+    FilterKind(
+        name="recomp",
+        summary="Sentences that a bi-encoder finds nearest to the question (RECOMP, extractive).",
+        make=lambda settings: RecompFilter(
+            settings.encoder or "minilm", settings.threshold, settings.top, settings.granularity
+        ),
+    ),
+    FilterKind(
+        name="provence",
+        summary="Sentences whose tokens a pruning checkpoint finds relevant (Provence).",
+        make=lambda settings: ProvenceFilter(settings.encoder, settings.threshold),
+    ),
 )
 
 FILTERS: Registry[FilterKind] = Registry(
@@ -204,6 +219,7 @@ def context_filter(
     threshold: float | None = None,
     unit: Unit = "words",
     lead: str | None = None,
+    encoder: str = "",
 ) -> ContextFilter:
     """Return the filter called `name`; options that it does not have are left aside.
 
@@ -215,6 +231,7 @@ def context_filter(
         threshold: None takes the measure's own.
         unit: What `lexical` counts.
         lead: Text between question and output for `cxmi`; None takes the scorer's (`scorer_lead`).
+        encoder: Bi-encoder of `recomp` (empty: the packaged MiniLM), checkpoint of `provence`.
 
     Raises:
         UsageError: No such filter, an option out of range, or `cxmi` without a scorer.
@@ -226,5 +243,6 @@ def context_filter(
         threshold=threshold,
         unit=unit,
         lead=lead,
+        encoder=encoder,
     )
     return FILTERS.named(name).make(settings)

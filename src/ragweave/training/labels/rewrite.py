@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from ragweave.errors import UsageError
 from ragweave.tools.claims import ClaimQuery, QuestionQuery, Rewrite, parse_rewrite
 from ragweave.tools.models import ChatModel
+from ragweave.tools.text.secrets import redacted
 from ragweave.trained import PartRole
 from ragweave.training.labels.labeler import CachedCall, DroppedRow, LabelledRow, RowLabel
-from ragweave.training.labels.models import Drafts, Teacher, redacted
+from ragweave.training.labels.models import Drafts, Teacher
 from ragweave.training.labels.rules import (
     BrokenRule,
     annotation,

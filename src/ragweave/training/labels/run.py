@@ -18,6 +18,7 @@ from typing import Any
 from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UsageError
 from ragweave.tools.journal import REFUSED, Slot, run_bounded
 from ragweave.tools.models import is_transient, status_of
+from ragweave.tools.text.secrets import without_secrets
 from ragweave.training.job import TrainingStoppedError
 from ragweave.training.labels.journal import LabelJournal, Labelled, finished, write_out
 from ragweave.training.labels.labeler import (
@@ -150,7 +151,8 @@ class LabelRun:
         return {**made.row, "source": {**origin, **made.how}}
 
     def _fail(self, item: Item, journal: LabelJournal, error: Exception) -> None:
-        message = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        text = without_secrets(" ".join(str(error).split())[:300])
+        message = f"{type(error).__name__}: {text}"
         journal.add(item.index, item.data, "failed", f"{item.row.where}: {message}")
         self._failed += 1
         self._in_a_row += 1

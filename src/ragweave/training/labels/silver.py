@@ -23,9 +23,9 @@ from ragweave.tools.filters import ContextFilter, Granularity, Span, context_fil
 from ragweave.tools.filters.oracles import CXMI_THRESHOLD, LEXICAL_THRESHOLD, LexicalFilter
 from ragweave.tools.models.tasks import TaskPassage, task_passages
 from ragweave.tools.scorers.specs import LogprobScorer
+from ragweave.tools.text.secrets import redacted
 from ragweave.trained import PartRole
 from ragweave.training.labels.labeler import CachedCall, DroppedRow, LabelledRow, RowLabel
-from ragweave.training.labels.models import redacted
 from ragweave.training.labels.source import InvalidRow, Item, Passages, only_yes_or_no
 
 

@@ -1,0 +1,233 @@
+"""Kind `linear-router`: a router trained on outcomes, which routes were right on which questions.
+
+Each route's probability of a right answer is fitted on two blocks as the linear judge's is
+(`linear`): features, and vectors with a penalty of their own. The threshold, what a dearer route
+must add, is chosen on rows that were not fitted on: the one that gives the most right answers
+while no more than `retrieve_at_most` of the questions are retrieved for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragweave.errors import UsageError
+from ragweave.state.records import ROUTES, RouteName
+from ragweave.tools.scorers.huggingface import quiet
+from ragweave.tools.statistics import Interval, bootstrap
+from ragweave.trained import PartRole
+from ragweave.trained.judge_reading import Array, load_encoder
+from ragweave.trained.router import (
+    RouterRead,
+    RouterWeights,
+    chosen_route,
+    read_drafts,
+    write_router,
+)
+from ragweave.trained.router_features import DRAFT_NAMES
+from ragweave.training.encoders.linear import LinearSettings, fit_block
+from ragweave.training.job import InputPreview, Job, Settings, TrainingResult
+from ragweave.training.measures import as_json, auc_interval
+from ragweave.training.rows import RouterRow, TrainingRow, question_key
+
+Labels = NDArray[np.bool_]
+"""(n, 3): whether each route was right."""
+
+_AT_ONCE = 64
+_GRID = np.round(np.arange(0.0, 0.401, 0.005), 3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouterSettings(LinearSettings):
+    """Settings of a router."""
+
+    surface_strength: float = 0.02
+    """Inverse of the L2 penalty on the weights of the features."""
+    meaning_strength: float = 0.001
+    """Inverse of the L2 penalty on the weights of the vectors."""
+    folds: int = 5
+    """Parts that the questions are dealt into to choose the threshold on rows not fitted on."""
+    repeats: int = 1
+    """Times that they are dealt again; a router uses one."""
+    retrieve_at_most: float = 0.6
+    """Greatest share of the questions that the threshold may retrieve for."""
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: A value is of the wrong type or out of its range.
+        """
+        super().__post_init__()
+        if not 0 < self.retrieve_at_most <= 1:
+            raise UsageError(
+                f"retrieve_at_most must be above 0, up to 1, not {self.retrieve_at_most}"
+            )
+
+
+def fit_router(read: RouterRead, labels: Labels, settings: RouterSettings) -> RouterWeights:
+    """Fit a regression for each route, each calibrated by its own training rows' prior alone."""
+    made = [_line(read, labels[:, at], settings) for at in range(len(ROUTES))]
+    return RouterWeights(
+        np.vstack([one[0] for one in made]),
+        np.vstack([one[1] for one in made]),
+        np.asarray([one[2] for one in made]),
+    )
+
+
+def _line(
+    read: RouterRead, right: NDArray[np.bool_], settings: RouterSettings
+) -> tuple[Array, Array, float]:
+    if right.all() or not right.any():
+        sure = 6.0 if right.all() else -6.0
+        return np.zeros(read.surface.shape[1]), np.zeros(read.meaning.shape[1]), sure
+    surface, first = fit_block(read.surface, right, settings.surface_strength)
+    meaning, second = fit_block(read.meaning, right, settings.meaning_strength)
+    prior = float(np.log(right.mean() / (1 - right.mean())))
+    return surface, meaning, first + second - prior  # both blocks' biases hold it
+
+
+def folds_of(groups: Sequence[str], count: int, seed: int) -> NDArray[np.intp]:
+    """Deal questions out to folds: (n,) numbers; rows of one group are in one fold."""
+    names = np.random.default_rng(seed).permutation(sorted(set(groups)))
+    place = {str(name): at % count for at, name in enumerate(names)}
+    return np.asarray([place[one] for one in groups], dtype=np.intp)
+
+
+def out_of_fold(
+    read: RouterRead, labels: Labels, groups: Sequence[str], settings: RouterSettings
+) -> Array:
+    """Return (n, 3): probabilities by regressions that were not fitted on the row's question."""
+    found = np.zeros(labels.shape)
+    fold = folds_of(groups, settings.folds, settings.seed)
+    for number in range(settings.folds):
+        rest = fold == number
+        if rest.any() and not rest.all():
+            train = RouterRead(read.surface[~rest], read.meaning[~rest])
+            weights = fit_router(train, labels[~rest], settings)
+            found[rest] = weights.probabilities(RouterRead(read.surface[rest], read.meaning[rest]))
+    return found
+
+
+def routes_of(chances: Array, threshold: float) -> NDArray[np.intp]:
+    """Return (n,): the number of each row's route, in the order of `ROUTES`."""
+    return np.asarray(
+        [
+            ROUTES.index(chosen_route(dict(zip(ROUTES, map(float, row), strict=True)), threshold))
+            for row in chances
+        ],
+        dtype=np.intp,
+    )
+
+
+def best_threshold(chances: Array, labels: Labels, retrieve_at_most: float) -> float:
+    """Return the threshold with the most right answers within the share; the highest of equals."""
+    best, most = float(_GRID[-1]), -1.0
+    for threshold in _GRID[::-1]:
+        routes = routes_of(chances, float(threshold))
+        right = float(labels[np.arange(len(labels)), routes].mean())
+        if float((routes > 0).mean()) <= retrieve_at_most and right > most + 1e-12:
+            best, most = float(threshold), right
+    return best
+
+
+def router_measures(chances: Array, labels: Labels, threshold: float) -> dict[str, Interval]:
+    """Return accuracy and share retrieved of the router, and of fixed and ideal routes beside.
+
+    `auc`: how well it tells what is right without retrieval.
+    """
+    routes = routes_of(chances, threshold)
+    hits = labels[np.arange(len(labels)), routes]
+    values: dict[str, Any] = {
+        "accuracy": hits,
+        "retrieved": routes > 0,
+        "many": routes > 1,
+        "never": labels[:, 0],
+        "always_one": labels[:, 1],
+        "always_many": labels[:, 2],
+        "ideal": labels.any(axis=1),
+    }
+    found = {name: bootstrap(one.astype(float).tolist()) for name, one in values.items()}
+    known = labels[:, 0]
+    if known.any() and not known.all():
+        found["auc"] = auc_interval(chances[:, 0].tolist(), known.tolist())
+    return found
+
+
+class RouterRecipe:
+    """How a router is trained (`training.job.Recipe`)."""
+
+    roles: tuple[PartRole, ...] = ("router",)
+    extra = "train"
+    modules = ("torch", "sentence_transformers", "safetensors", "sklearn")
+
+    def defaults(self, role: PartRole) -> Settings:  # noqa: ARG002 - one role alone
+        """Return the defaults."""
+        return RouterSettings()
+
+    def check(self, job: Job) -> None:
+        """Check that the base is available."""
+        load_encoder(job.settings.base, device=job.settings.device)
+
+    def preview(self, job: Job) -> Iterator[InputPreview]:
+        """Yield each row as the router reads it: features by name, and what was right."""
+        encoder = load_encoder(job.settings.base, device=job.settings.device)
+        for row in _router_rows(job.rows.train):
+            (values,) = read_drafts([(row["question"], row["draft"])], encoder).surface
+            lines = [f"{name} = {one:.3f}" for name, one in zip(DRAFT_NAMES, values, strict=True)]
+            right = [name for name in ROUTES if row["right"][name]]
+            yield InputPreview("\n".join(lines), f"right: {', '.join(right) or 'no route'}")
+
+    def fit(self, job: Job) -> TrainingResult:
+        """Read the rows, fit, choose the threshold, measure, and write `job.folder`."""
+        settings = job.settings
+        if not isinstance(settings, RouterSettings):
+            raise UsageError(f"a router takes RouterSettings, not {type(settings).__name__}")
+        rows = _router_rows([*job.rows.train, *job.rows.held_out])
+        read, labels = _read(job, rows), labels_of(rows)
+        count = len(job.rows.train)
+        train = RouterRead(read.surface[:count], read.meaning[:count])
+        groups = [question_key(row) for row in rows[:count]]
+        free = out_of_fold(train, labels[:count], groups, settings)
+        threshold = best_threshold(free, labels[:count], settings.retrieve_at_most)
+        inner = as_json(router_measures(free, labels[:count], threshold))
+        metrics: dict[str, Any] = {f"out_of_fold_{name}": one for name, one in inner.items()}
+        weights = fit_router(train, labels[:count], settings)
+        if len(rows) > count:
+            chances = weights.probabilities(RouterRead(read.surface[count:], read.meaning[count:]))
+            metrics = {**as_json(router_measures(chances, labels[count:], threshold)), **metrics}
+        write_router(job.folder, weights)
+        shown = "training rows, out of fold"
+        return TrainingResult(threshold=threshold, threshold_from=shown, metrics=metrics)
+
+
+RECIPE = RouterRecipe()
+
+
+def _router_rows(rows: Sequence[TrainingRow]) -> list[RouterRow]:
+    return [cast("RouterRow", row) for row in rows]
+
+
+def labels_of(rows: Sequence[Mapping[str, Any]]) -> Labels:
+    """Return (n, 3): which routes were right."""
+    names: tuple[RouteName, ...] = ROUTES
+    return np.asarray([[row["right"][name] for name in names] for row in rows], dtype=np.bool_)
+
+
+def _read(job: Job, rows: Sequence[RouterRow]) -> RouterRead:
+    with quiet():
+        encoder = load_encoder(job.settings.base, device=job.settings.device)
+        parts = []
+        for first in range(0, len(rows), _AT_ONCE):
+            if job.watch.stop_wanted:
+                raise KeyboardInterrupt
+            some = rows[first : first + _AT_ONCE]
+            parts.append(read_drafts([(one["question"], one["draft"]) for one in some], encoder))
+            job.watch.step(first + len(some), len(rows), None)
+    return RouterRead(
+        np.vstack([one.surface for one in parts]), np.vstack([one.meaning for one in parts])
+    )
