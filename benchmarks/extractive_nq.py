@@ -29,9 +29,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ragweave.tools.extractive import ExtractiveChat
-from ragweave.tools.extractive.evidence import gather
+from ragweave.tools.extractive.evidence import rank_sentences
 from ragweave.tools.extractive.question import analyse
-from ragweave.tools.extractive.ranking import SENTENCES, Features, Scene, rank_spans
+from ragweave.tools.extractive.ranking import SENTENCES, FeatureExtractor, Features, rank_spans
 from ragweave.tools.extractive.spans import spans
 from ragweave.tools.models.tasks import Task, TaskPassage, attach
 from ragweave.tools.text.normalize import normalize_answer
@@ -128,9 +128,11 @@ def evaluate(rows: list[Row], setting: str, model: ExtractiveChat) -> dict[str, 
     for row in rows:
         question = analyse(row.question)
         given = passages_of(row, setting, draw)
-        found = gather(question, given, use_minilm=model.similarity == "minilm")
-        picks = rank_spans(question, found)
-        total["sentence"] += bool(picks) and holds(picks[0].evidence.text, row.answers)
+        found = rank_sentences(question, given, use_minilm=model.similarity == "minilm")
+        ranked_spans = rank_spans(question, found)
+        total["sentence"] += bool(ranked_spans) and holds(
+            ranked_spans[0].evidence.text, row.answers
+        )
     scores = {name: round(100 * total[name] / len(rows), 1) for name in ("em", "f1", "unknown")}
     scores["answer_in_sentence"] = round(100 * total["sentence"] / len(rows), 1)
     return {**scores, "questions_per_second": round(len(rows) / seconds, 1)}
@@ -142,13 +144,13 @@ def candidates(rows: list[Row], setting: str) -> list[list[tuple[Features, bool]
     lists = []
     for row in rows:
         question = analyse(row.question)
-        found = gather(question, passages_of(row, setting, draw), use_minilm=False)
+        found = rank_sentences(question, passages_of(row, setting, draw), use_minilm=False)
         right = {normalize_answer(one) for one in row.answers}
         spans_of: list[tuple[Features, bool]] = []
         for order, one in enumerate(found[:SENTENCES]):
-            scene = Scene(question, one, found[0].score, order)
+            extractor = FeatureExtractor(question, one, found[0].score, order)
             spans_of += [
-                (scene.features(span), normalize_answer(span.text) in right)
+                (extractor.features(span), normalize_answer(span.text) in right)
                 for span in spans(one.text)
             ]
         if any(good for _, good in spans_of):

@@ -1,126 +1,342 @@
-"""Record what a real model replies at every step, for the parsers' tests.
+"""Record what real models reply at every step of every method, and how many replies were read.
 
-    python benchmarks/record_replies.py --model llamacpp:model.gguf --out replies.jsonl
-    python benchmarks/record_replies.py --model openai:NAME --methods react,rewrite --questions 10
+    python benchmarks/record_replies.py --prepare .demo/questions.jsonl.gz
+    python benchmarks/record_replies.py --questions .demo/questions.jsonl.gz --out replies \\
+        --model "llamacpp:model.gguf?n_gpu_layers=-1&n_parallel=16&n_ctx=65536" --constrain both
+    python benchmarks/record_replies.py --table replies-calls.jsonl.gz
 
-Runs methods over questions of the bundled articles and appends a JSON line for each model call:
-method, node, role, question, prompt messages, reply, and what the step's parser reads off it (`read`).
-Whoever checks a record by hand adds `meant`, what a person reads off the reply; `tests/recorded`
-holds such records, and the tests compare. The file grows call by call, so that it may be stopped at any
-time; replies that a stop cut short are not in it.
+The first command makes the questions' file where the data sets are (`../shared/data`); the second
+needs the core install and the models' packages only. Many questions run at once, so that an engine
+or a server batches their calls; on a small CPU use `n_parallel=2&n_threads=1`, `--in-flight 2
+--k 2 --reply-tokens 160`. A prompt that several methods send is sent once. `--constrain both` records every method with grammars where the
+model offers them (`auto`), and the methods whose steps have a form in free text as well.
+
+`OUT-calls.jsonl.gz` has a line for each model call: the step, the prompt, the reply, what the
+step's parser reads off it (`read`), and the notes of the step. `OUT-questions.jsonl.gz` has a line
+for each question and method: the answer, the gold answers, the notes, or the error. In the prompts
+`⟦ID⟧` stands for the text of a passage of the questions' file. A question that fails is recorded
+and the others go on; when `--minutes` are over, what has not begun is left out, and the table says
+so. The table shows, for each step, how many replies the step could read; whether they were read as
+they were meant takes a reader: `tests/recorded`.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import gzip
 import json
 import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 from uuid import UUID
 
-from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.globals import set_llm_cache
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
-from langchain_core.outputs import LLMResult
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.runnables import RunnableConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.reply_readers import read_record
 
 from ragweave import build_graph
-from ragweave.corpus import corpus_documents
 from ragweave.errors import RagweaveError
-from ragweave.graphs.registry import METHODS
-from ragweave.tools.models.specs import chat_model
+from ragweave.graphs import METHODS, CompiledGraph
+from ragweave.tools.models import chat_model
 from ragweave.tools.models.tasks import task_of
-from ragweave.tools.retrieval import Bm25Retriever
+from reply_questions import Asked, Material, WordEmbeddings, prepare, read
+from reply_table import print_table, read_lines
 
-QUESTIONS = Path(__file__).parents[1] / "tests" / "corpus_questions.jsonl"
-UNFIT = ("skr_knn",)
-"""Methods that need more than a model: their steps are those of others."""
-OPTIONS: dict[str, dict[str, Any]] = {
-    "filco": {"filter": "llm"},
-    "react": {"max_steps": 3},
-    "self_ask": {"rounds": 2},
-    "iter_retgen": {"rounds": 2},
-    "flare": {"rounds": 1},
-}
+FORMED = ("blendfilter", "slimplm", "filco", "self_eval", "adaptive")
+"""Methods with steps whose replies have a form that a grammar can hold."""
+OPTIONS: dict[str, dict[str, Any]] = {"filco": {"filter": "llm"}}
+PATIENCE = 20
+"""Seconds that what has begun may still take when the time is over."""
 
 
-class Recorder(BaseCallbackHandler):
-    """Appends a record for each reply."""
+class Calls(AsyncCallbackHandler):
+    """The model calls of one run."""
 
     run_inline = True
 
-    def __init__(self, out: Path, model: str) -> None:
-        self.out, self.model = out, model
-        self.method = ""
+    def __init__(self, passages: Mapping[str, str]) -> None:
+        self.passages = passages
         self.open: dict[UUID, dict[str, Any]] = {}
-        self.count = 0
+        self.done: list[dict[str, Any]] = []
 
-    def on_chat_model_start(
+    async def on_chat_model_start(
         self,
         serialized: dict[str, Any],  # noqa: ARG002
         messages: list[list[BaseMessage]],
         *,
         run_id: UUID,
         metadata: dict[str, Any] | None = None,
-        **kwargs: Any,  # noqa: ARG002
+        **kwargs: Any,
     ) -> None:
         """Take the prompt."""
-        known = metadata or {}
-        task = task_of(messages[0])
+        known, asked = metadata or {}, kwargs.get("invocation_params") or {}
+        task = task_of(messages[0]) or cast("Any", {})
+        names = [one["id"] for one in task.get("passages", ())]
         self.open[run_id] = {
-            "model": self.model,
-            "method": self.method,
             "node": known.get("ragweave_node", ""),
             "role": known.get("ragweave_role", ""),
-            "question": task["question"] if task else "",
-            "answer_type": (task or {}).get("answer_type", "short"),
-            "titles": [one["title"] for one in (task or {}).get("passages", ())],
+            "execution": known.get("langgraph_checkpoint_ns", "").rpartition(":")[2],
+            "grammar": bool(asked.get("grammar")),
+            "max_tokens": asked.get("max_tokens"),
+            "question": task.get("question", ""),
+            "answer_type": task.get("answer_type", "short"),
+            "titles": [one["title"] for one in task.get("passages", ())],
+            "passages": names,
             "prompt": [[one.type, str(one.text)] for one in messages[0]],
+            "began": time.perf_counter(),
         }
 
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
-        """Write the record."""
+    async def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
+        """Read the reply."""
+        record = self._closed(run_id)
+        generation = response.generations[0][0]
+        record["reply"] = generation.text
+        message = generation.message if isinstance(generation, ChatGeneration) else None
+        record["finish"] = (message.response_metadata if message else {}).get("finish_reason")
+        spent = getattr(message, "usage_metadata", None) or {}
+        record["tokens"] = [spent.get("input_tokens"), spent.get("output_tokens")]
+        try:
+            record["read"] = read_record(record)
+        except Exception as error:  # noqa: BLE001 - a parser that fails is what is looked for
+            record["parser_failed"] = f"{type(error).__name__}: {error}"
+
+    async def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
+        """Take down that the call failed."""
+        if run_id in self.open:
+            self._closed(run_id)["error"] = f"{type(error).__name__}: {error}"
+
+    def _closed(self, run_id: UUID) -> dict[str, Any]:
         record = self.open.pop(run_id)
-        record["reply"] = response.generations[0][0].text
-        record["read"] = read_record(record)
-        with self.out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
-        self.count += 1
+        record["seconds"] = round(time.perf_counter() - record.pop("began"), 3)
+        self.done.append(record)
+        return record
+
+    def lines(self, notes: Mapping[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+        """Yield the calls, each with its step's notes and its number in the step."""
+        numbers: dict[str, int] = {}
+        for record in self.done:
+            name = record.pop("execution")
+            record["turn"] = numbers[name] = numbers.get(name, -1) + 1
+            record["notes"] = notes.get(name, [])
+            record["prompt"] = [
+                [kind, self._short(text, record)] for kind, text in record["prompt"]
+            ]
+            yield record
+
+    def _short(self, text: str, record: dict[str, Any]) -> str:
+        for name in record["passages"]:
+            passage = self.passages.get(name, "")
+            text = text.replace(passage, f"⟦{name}⟧") if passage else text
+        return text
+
+
+@dataclass
+class Recording:
+    """What all runs share: the material, the files, and the end of the time."""
+
+    material: Material
+    calls: TextIO
+    questions: TextIO
+    until: float
+    """When no further run begins, on the monotonic clock."""
+    made: int = 0
+    runs: int = 0
+    failed: int = 0
+    missed: int = 0
+
+    def __post_init__(self) -> None:
+        """Know each passage's text as prompts show it."""
+        found = (doc for docs in self.material.passages.values() for doc in docs)
+        self.texts = {str(doc.id): doc.page_content for doc in found}
+
+    def told(self, label: str) -> None:
+        """Say how far it is."""
+        print(
+            f"{label}: {self.runs} runs, {self.failed} failed, {self.missed} out of time, "
+            f"{self.made} calls",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    async def run(self, graph: CompiledGraph, one: Asked, about: Mapping[str, Any]) -> None:
+        """Put a question to a method, and write what was said."""
+        left = self.until - time.monotonic()
+        if left <= 0:
+            self.missed += 1
+            return
+        seen, began = Calls(self.texts), time.perf_counter()
+        notes: dict[str, list[dict[str, Any]]] = {}
+        line: dict[str, Any] = {**about, "dataset": one.dataset, "id": one.id}
+        try:
+            async with asyncio.timeout(left + PATIENCE):
+                line |= await _followed(graph, one, seen, notes)
+        except Exception as error:  # noqa: BLE001 - one question must not end the others
+            self.failed += 1
+            line["error"] = f"{type(error).__name__}: {error}"
+        line |= {"question": one.question, "gold": one.answers, "calls": len(seen.done)}
+        line["unfinished"] = [record["node"] for record in seen.open.values()]
+        line["seconds"] = round(time.perf_counter() - began, 2)
+        line["notes"] = [note for found in notes.values() for note in found]
+        key = {**about, "dataset": one.dataset, "id": one.id}
+        for record in seen.lines(notes):
+            self.calls.write(json.dumps({**key, **record}, ensure_ascii=False) + "\n")
+        self.questions.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self.made += len(seen.done)
+        self.runs += 1
+
+
+async def _followed(
+    graph: CompiledGraph, one: Asked, seen: Calls, notes: dict[str, list[dict[str, Any]]]
+) -> dict[str, Any]:
+    """Run a graph to its end, and collect the notes of its steps by their executions."""
+    given = {"question": one.question, "answer_type": one.answer_type}
+    config: RunnableConfig = {"callbacks": [seen]}
+    output: dict[str, Any] = {}
+    async for mode, event in graph.astream(given, config, stream_mode=["values", "tasks"]):
+        if mode == "values":
+            output = cast("dict[str, Any]", event)
+            continue
+        ended = cast("dict[str, Any]", event)
+        result = ended.get("result")
+        said = result.get("notes") if isinstance(result, dict) else None
+        if isinstance(said, list) and said:
+            notes[str(ended["id"])] = [
+                {"event": one["event"], **{key: _plain(v) for key, v in one["detail"].items()}}
+                for one in said
+            ]
+    return {name: output.get(name) for name in ("answer", "status", "truncated")}
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, bool | int | float | str) else str(value)[:300]
+
+
+def graphs_of(
+    model: BaseChatModel, name: str, material: Material, training: Path, options: Mapping[str, Any]
+) -> dict[str, CompiledGraph]:
+    """Return a method's graph for each data set.
+
+    Raises:
+        RagweaveError: The method can't run with this model.
+    """
+    more: dict[str, Any] = {**options, **OPTIONS.get(name, {})}
+    if name == "skr_knn":
+        more |= {"training": str(training), "embeddings": WordEmbeddings()}
+    return {
+        dataset: build_graph(name, model=model, retriever=found, **more)
+        for dataset, found in material.retrievers.items()
+    }
+
+
+async def record(
+    given: argparse.Namespace, recording: Recording, spec: str, constrain: str, names: Sequence[str]
+) -> None:
+    """Put the questions to a model by all methods, many at once, question by question."""
+    model = cast("BaseChatModel", chat_model(spec))
+    label = spec.partition("?")[0].rpartition(":")[2].rpartition("/")[2].removesuffix(".gguf")
+    about = {"model": label, "constrain": constrain}
+    set_llm_cache(InMemoryCache())
+    options = {
+        "k": given.k,
+        "constrain": "auto" if constrain == "auto" else False,
+        "reply_tokens": given.reply_tokens,
+    }
+    material, gate = recording.material, asyncio.Semaphore(given.in_flight)
+    graphs: dict[str, dict[str, CompiledGraph]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        training = Path(folder) / "training.jsonl"
+        training.write_text("".join(json.dumps(row) + "\n" for row in material.training), "utf-8")
+        for name in names:
+            try:
+                graphs[name] = graphs_of(model, name, material, training, options)
+            except RagweaveError as error:
+                print(f"{name} is left out: {error}", file=sys.stderr)
+
+        async def one_run(name: str, one: Asked) -> None:
+            async with gate:
+                await recording.run(graphs[name][one.dataset], one, {**about, "method": name})
+
+        progress = asyncio.create_task(_progress(recording, f"{label}, constrain={constrain}"))
+        asked = material.taken(given.first, given.count)
+        await asyncio.gather(*(one_run(name, one) for one in asked for name in graphs))
+        progress.cancel()
+    recording.told(f"{label}, constrain={constrain}: done")
+    close = getattr(model, "close", None)
+    if close is not None:
+        close()
+
+
+async def _progress(recording: Recording, label: str) -> None:
+    while True:
+        await asyncio.sleep(20)
+        recording.told(label)
+        recording.calls.flush()
+        recording.questions.flush()
+
+
+def record_all(given: argparse.Namespace) -> None:
+    """Record every model, with and without grammars as wanted; each gets its share of the time."""
+    material = read(given.questions)
+    kinds = ("auto", "off") if given.constrain == "both" else (given.constrain,)
+    plan = [(spec, kind) for spec in given.model for kind in kinds]
+    begun, seconds = time.monotonic(), given.minutes * 60
+    paths = [Path(f"{given.out}-{name}.jsonl.gz") for name in ("calls", "questions")]
+    with (
+        gzip.open(paths[0], "wt", encoding="utf-8") as calls,
+        gzip.open(paths[1], "wt", encoding="utf-8") as questions,
+    ):
+        recording = Recording(material, calls, questions, begun)
+        for number, (spec, kind) in enumerate(plan):
+            left = begun + seconds - time.monotonic()
+            recording.until = time.monotonic() + max(0.0, left) / (len(plan) - number)
+            formed = [name for name in METHODS if kind == "auto" or name in FORMED]
+            names = given.methods.split(",") if given.methods else formed
+            asyncio.run(record(given, recording, spec, kind, names))
+    for path in paths:
+        print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
+    print_table(read_lines(paths[0]))
 
 
 def main() -> None:
-    """Record."""
-    parser = argparse.ArgumentParser(description="Record a real model's replies at every step.")
-    parser.add_argument("--model", required=True, help="a model spec")
-    parser.add_argument("--out", type=Path, required=True, help="a JSON lines file to append to")
-    parser.add_argument("--methods", default="", help="comma-separated; all by default")
-    parser.add_argument("--questions", type=int, default=5, help="how many questions")
-    parser.add_argument("--first", type=int, default=0, help="the first question")
-    parser.add_argument("--stride", type=int, default=7, help="take every STRIDE-th question")
-    parser.add_argument("--k", type=int, default=2, help="passages a query")
-    parser.add_argument("--tokens", type=int, default=120, help="longest reply of a draft")
+    """Prepare questions, record replies, or print the table of what was recorded."""
+    parser = argparse.ArgumentParser(
+        description="Record real models' replies at every step.", epilog=__doc__
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--prepare", type=Path, help="write the questions' file and end")
+    parser.add_argument("--table", type=Path, nargs="*", help="print the table of calls and end")
+    parser.add_argument("--questions", type=Path, help="the questions' file")
+    parser.add_argument("--out", default="replies", help="beginning of the two files' names")
+    parser.add_argument("--model", action="append", default=[], help="a model spec; may repeat")
+    parser.add_argument("--methods", default="", help="comma-separated; all that can run")
+    parser.add_argument("--constrain", choices=("auto", "off", "both"), default="auto")
+    parser.add_argument("--count", type=int, default=40, help="questions a data set")
+    parser.add_argument("--first", type=int, default=0, help="the first question of each")
+    parser.add_argument("--k", type=int, default=5, help="passages a query")
+    parser.add_argument("--reply-tokens", type=int, default=512, help="longest reply")
+    parser.add_argument("--minutes", type=float, default=8, help="most time, for all models")
+    parser.add_argument("--in-flight", type=int, default=48, help="runs at the same time")
     given = parser.parse_args()
-    names = given.methods.split(",") if given.methods else [m for m in METHODS if m not in UNFIT]
-    rows = [json.loads(line) for line in QUESTIONS.read_text("utf-8").splitlines()]
-    retriever = Bm25Retriever.from_documents(corpus_documents())
-    model = chat_model(given.model)
-    recorder = Recorder(given.out, given.model.partition("?")[0].rpartition("/")[2])
-    for row in rows[given.first :: given.stride][: given.questions]:
-        for name in names:
-            options = {"k": given.k, **OPTIONS.get(name, {})}
-            if hasattr(METHODS[name].options, "proxy_tokens"):
-                options["proxy_tokens"] = given.tokens
-            recorder.method = name
-            graph = build_graph(name, model=model, retriever=retriever, **options)
-            asked = {"question": row["question"], "answer_type": row.get("type", "short")}
-            config = {"callbacks": [recorder], "max_concurrency": 1}
-            try:
-                graph.invoke(asked, config)
-            except RagweaveError as error:
-                print(f"{name}: {error}", file=sys.stderr)
-        print(f"{recorder.count} replies, {row['question']}", file=sys.stderr, flush=True)
+    if given.prepare:
+        print(f"{given.prepare}: {prepare(given.prepare, given.count)}")
+    elif given.table:
+        print_table(line for path in given.table for line in read_lines(path))
+    elif given.questions and given.model:
+        record_all(given)
+    else:
+        print("nothing recorded: name --questions and --model (see --help)")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from ragweave.cli.methods import diagrams, stale, write
 from ragweave.datasets.dataset import FORMATS
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import METRICS
+from ragweave.evaluation.published import PaperTable, data_of, paper_tables
 from ragweave.graphs import METHODS, Method
 from ragweave.tools.filters import FILTERS
 from ragweave.tools.knowledge import RETRIEVERS
@@ -101,19 +102,56 @@ def filters_table() -> str:
     return table(["name", "what it keeps"], [[f"`{o.name}`", o.summary] for o in FILTERS.ours()])
 
 
+def reproductions() -> str:
+    """Return every table and figure of the papers, a list a paper."""
+    parts = []
+    for paper, tables in paper_tables().items():
+        rows = [[f"`{one.name}`", one.title, *_reproduction(one)] for one in tables]
+        head = ["name", "what it shows", "rows", "data sets", "the paper's model and passages"]
+        parts += [f"### {tables[0].source}", "", f"`ragweave reproduce {paper} NAME`", ""]
+        parts += [table(head, rows), ""]
+        parts += [f"`{one.name}`: {note}.  " for one in tables for note in one.notes] + [""]
+    return "\n".join(parts).strip()
+
+
+def _reproduction(one: PaperTable) -> list[str]:
+    if one.listed:
+        return [f"not run: {one.listed}", "", ""]
+    names = dict.fromkeys(row.row for row in one.rows)
+    about = dict.fromkeys([*one.models, *(row.corpus for row in one.rows)])
+    return ["; ".join(names), ", ".join(f"`{name}`" for name in one.datasets), "; ".join(about)]
+
+
+def reproduction_data() -> str:
+    """Return which questions each paper asked, and where their files are published."""
+    rows = []
+    for paper, tables in paper_tables().items():
+        for dataset in dict.fromkeys(name for one in tables for name in one.datasets):
+            data = data_of(paper, dataset)
+            rows.append([f"`{paper}`", f"`{dataset}`", data.about, f"`{data.file}`", data.where])
+    return table(["paper", "data set", "questions", "file", "where"], rows)
+
+
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"methods": methods_table},
     "docs/evaluation.md": {"metrics": metrics_table, "formats": formats_table},
     "docs/models.md": {"models": models_table},
+    "docs/reproduce.md": {
+        "reproductions": reproductions,
+        "reproduction-data": reproduction_data,
+    },
     "docs/howto/retriever.md": {"retrievers": retrievers_table, "filters": filters_table},
 }
 """Files with generated blocks: what stands between `<!-- NAME: begin -->` and its end."""
 
 
+CHAT = "A conversation over a method: follow-ups are restated, answers quote their sources."
+
+
 def langgraph_json(text: str) -> str:
-    """Return `langgraph.json` with our methods as its graphs; all else in it stays."""
+    """Return `langgraph.json` with the conversation and our methods as its graphs; all else stays."""
     settings = json.loads(text)
-    settings["graphs"] = {
+    settings["graphs"] = {"chat": {"path": "ragweave.serving.studio:chat", "description": CHAT}} | {
         one.name: {"path": f"ragweave.serving.studio:{one.name}", "description": one.summary}
         for one in METHODS.ours()
     }

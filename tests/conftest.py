@@ -19,9 +19,13 @@ for _name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON"):
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 LOOPBACK = ["127.0.0.1"]
 SLOW = (
-    "training/writers/test_going_on.py",
+    "test_typing.py",
+    "training/writers/test_resuming.py",
+    "evaluation/runs/test_workers.py",
+    "evaluation/runs/test_kill.py",
     "notebooks",
     "cli/test_eval.py",
+    "cli/test_label.py",
     "training",
     "cli",
     "trained",
@@ -31,7 +35,6 @@ SLOW = (
     "nodes/test_reply_growth.py",
     "evaluation/runs",
     "llamacpp",
-    "test_typing.py",
     "extend",
 )
 """What takes longest, first: with several workers, what begins last should end soon."""
@@ -44,6 +47,12 @@ settings.load_profile(os.environ.get("RAGWEAVE_EXAMPLES", "usual"))
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let `make attack` ask for the long forms."""
     parser.addoption("--long", action="store_true", help="run the long forms of the attacks")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep what commands remember of a user's questions out of the user's own folder."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
 def pytest_configure() -> None:

@@ -74,7 +74,7 @@ def test_ours_come_first_and_others_are_loaded_when_asked_for(site: Path) -> Non
     ("source", "said"),
     [
         ("raise RuntimeError('no engine\\nhere')", "RuntimeError: no engine here"),
-        ("ONE = 5", "a thing is declared as a Thing, not int"),
+        ("ONE = 5", "a thing must be declared as a Thing, not int"),
         (GOOD.replace("'one'", "'other'"), "it is declared as 'other'"),
         ("", "AttributeError"),
         ("def", "SyntaxError"),

@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ragweave.graphs import METHODS, build_graph
+    from ragweave.graphs import METHODS, build_chat, build_graph
     from ragweave.state import RAGInput, RAGOutput, RAGState
     from ragweave.tools.knowledge import KnowledgeBase
     from ragweave.tools.models import chat_model
@@ -26,12 +26,14 @@ __all__ = [
     "RAGInput",
     "RAGOutput",
     "RAGState",
+    "build_chat",
     "build_graph",
     "chat_model",
 ]
 
 _HOMES = {
     "METHODS": "ragweave.graphs",
+    "build_chat": "ragweave.graphs",
     "build_graph": "ragweave.graphs",
     "KnowledgeBase": "ragweave.tools.knowledge",
     "RAGInput": "ragweave.state",

@@ -223,7 +223,7 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
     def _check_kind(self, thing: object) -> None:
         if not isinstance(thing, self._kind):
             raise UsageError(
-                f"a {self.word} is declared as a {self._kind.__name__}, not {type(thing).__name__}"
+                f"a {self.word} must be declared as a {self._kind.__name__}, not {type(thing).__name__}"
             )
 
 

@@ -22,7 +22,7 @@ from ragweave.tools.claims.events import breaks_off, json_breaks_off
 from ragweave.tools.claims.ids import parse_ids
 from ragweave.tools.claims.judgement import match_ratio, parse_judgement
 from ragweave.tools.claims.rewrite import parse_rewrite
-from ragweave.tools.extractive.chat import reader, reply
+from ragweave.tools.extractive.chat import reader_for, reply
 from ragweave.tools.extractive.question import analyse, terms
 from ragweave.tools.filters.oracles import lexical, strinc
 from ragweave.tools.filters.spans import spans_of
@@ -33,10 +33,16 @@ from ragweave.tools.knowledge.markup import UnreadableError
 from ragweave.tools.models.tasks import Task, TaskName
 from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.text.normalize import estimate_tokens, normalize_answer, words
+from ragweave.tools.text.secrets import without_secrets
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import is_unknown
 from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
-from ragweave.trained.judge_features import asking, candidates, draft_shape, hedging
+from ragweave.trained.judge_features import (
+    candidates,
+    draft_features,
+    hedging_features,
+    question_features,
+)
 
 Parser = Callable[[str], Any]
 
@@ -78,7 +84,7 @@ def _task(name: TaskName, text: str, place: str) -> str:
     if place == "candidates":
         given["candidates"] = [text, "Eastport"]
     given["passages"] = passages  # type: ignore[typeddict-item]
-    return reply(given, reader("lexical", 0.0))
+    return reply(given, reader_for("lexical", 0.0))
 
 
 def _extractive(name: TaskName, place: str) -> Parser:
@@ -102,6 +108,7 @@ TEXTS: dict[str, Parser] = {
     "estimate_tokens": estimate_tokens,
     "untrusted": untrusted,
     "one_line": one_line,
+    "without_secrets": without_secrets,
     "render_passages": lambda text: render_passages([_document(text)]),
     "reference_text": lambda text: reference_text([_document(text)]),
     "numbered": lambda text: numbered("Knowledge")([_document(text)]),
@@ -113,11 +120,11 @@ TEXTS: dict[str, Parser] = {
     "lexical": lambda text: lexical(text, QUESTION),
     "strinc": lambda text: strinc(text, [QUESTION]),
     "match_ratio": lambda text: match_ratio(text, [QUESTION, "x"]),
-    "judge draft_shape": lambda text: draft_shape(QUESTION, text),
-    "judge draft_shape question": lambda text: draft_shape(text, "It is Eastport."),
-    "judge draft_shape both": lambda text: draft_shape(text, text),
-    "judge asking": asking,
-    "judge hedging": hedging,
+    "judge draft_shape": lambda text: draft_features(QUESTION, text),
+    "judge draft_shape question": lambda text: draft_features(text, "It is Eastport."),
+    "judge draft_shape both": lambda text: draft_features(text, text),
+    "judge asking": question_features,
+    "judge hedging": hedging_features,
     "judge candidates": lambda text: candidates(QUESTION, text),
     "extractive analyse": analyse,
     "extractive terms": terms,

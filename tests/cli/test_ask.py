@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from tests.command import COMMAND, LEXICAL, Run
+from tests.command import LEXICAL, Run, started
 from tests.openai_server import BrokenJson, Hang, HttpFault, OpenAIServer, Reply
 
 
@@ -18,6 +17,15 @@ def test_answers_with_its_sources(ragweave: Run, kb: Path) -> None:
     assert "Answer: 1932" in done.stdout
     assert "bridge.md" in done.stdout
     assert "1 call ·" in done.stdout
+
+
+def test_citations_are_footnotes(ragweave: Run, kb: Path) -> None:
+    asked = ("ask", "When was the Old Bridge opened?", "--kb", str(kb), *LEXICAL, "--citations")
+    done = ragweave(*asked)
+    assert "Answer: 1932 [1]" in done.stdout
+    assert "[1] “The Old Bridge of Varn was opened in 1932.” (The Old Bridge — " in done.stdout
+    (cited,) = json.loads(ragweave(*asked, "--json").stdout)["citations"]
+    assert cited["quotes"][0]["text"] == "The Old Bridge of Varn was opened in 1932."
 
 
 def test_json_is_one_object_with_everything(ragweave: Run, kb: Path) -> None:
@@ -168,18 +176,14 @@ def test_a_reply_cannot_steer_the_terminal(ragweave: Run) -> None:
 
 
 @pytest.mark.loopback
-def test_ctrl_c_ends_at_once_with_a_line() -> None:
+def test_ctrl_c_ends_at_once_with_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("langchain_openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
     with OpenAIServer([Hang()]) as server:
         spec = f"openai:m?base_url={server.base_url}"
-        process = subprocess.Popen(
-            [*COMMAND, "ask", "q", "-m", "direct", "--model", spec],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OPENAI_API_KEY": "x"},
-        )
-        while server.count == 0 and process.poll() is None:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
-    assert (process.returncode, said.strip()) == (130, "ragweave: stopped")
+        with started("ask", "q", "-m", "direct", "--model", spec, timeout=30) as process:
+            while server.count == 0 and process.running:
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            said = process.ended()
+    assert (said.returncode, said.stderr.strip()) == (130, "ragweave: stopped")

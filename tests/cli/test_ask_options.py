@@ -30,4 +30,4 @@ def test_a_text_that_looks_like_a_number_stays_a_text(ragweave: Run, kb: Path) -
     done = ragweave("ask", "Who?", *options)
     assert done.returncode == 2
     assert "1932" in done.stderr
-    assert "must be a text" not in done.stderr
+    assert "must be a string" not in done.stderr

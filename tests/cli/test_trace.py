@@ -35,10 +35,12 @@ def second_knows(seen: Seen) -> str:
 def recorded(tmp_path: Path) -> Record:
     """Run a method and read its record back from a file."""
 
-    async def run(question: str, texts: tuple[str, ...], replies: Any, method: str) -> Any:
+    async def run(
+        question: str, texts: tuple[str, ...], replies: Any, method: str, options: Any
+    ) -> Any:
         model = ScriptedChat(replies=replies, usage=(7, 2))
         graph = build_graph(
-            method, model=model, retriever=ListRetriever(documents=documents(*texts))
+            method, model=model, retriever=ListRetriever(documents=documents(*texts)), **options
         )
         watch = Watch(live=False)
         try:
@@ -52,11 +54,12 @@ def recorded(tmp_path: Path) -> Record:
         texts: tuple[str, ...] = ("A river.", "Varn has a bridge."),
         replies: Any = second_knows,
         method: str = "concat_pf",
+        **options: Any,
     ) -> Any:
         import asyncio
 
         try:
-            asyncio.run(run(question, texts, replies, method))
+            asyncio.run(run(question, texts, replies, method, options))
         except ValueError as error:
             assert "out of order" in str(error)
         return read_run(tmp_path / "run.json")
@@ -89,14 +92,14 @@ def test_each_step_has_its_prompts_replies_and_passages(recorded: Record) -> Non
 def test_the_path_taken(recorded: Record) -> None:
     shape, taken = taken_of(recorded())
     assert taken.nodes["post_fusion"] == 2
-    not_taken = {line[:2] for line in shape.lines} - taken.lines
+    not_taken = {line[:2] for line in shape.edges} - taken.edges
     assert not_taken == {
         ("begin", "collect"),
         ("collect", "concat_vote"),
         ("concat_vote", "__end__"),
     }
     _, straight = taken_of(recorded(replies=["Varn"]))
-    assert ("concat_vote", "__end__") in straight.lines
+    assert ("concat_vote", "__end__") in straight.edges
     assert "post_fusion" not in straight.nodes
 
 
@@ -234,3 +237,15 @@ def test_a_record_of_an_earlier_version_is_read(
     record = read_run(tmp_path / "run.json")
     assert (record["truncated"], "stopped" in record) == (truncated, False)
     assert ("stopped by a limit on rounds" in trace_page(record)) is truncated
+
+
+def test_the_page_shows_what_supports_the_answer(recorded: Record) -> None:
+    texts = ("A river.", f"It is old. Varn has a bridge, {EVIL}. It rains.")
+    reply = "Varn has a bridge. Elephants dance there."
+    given = {"replies": [reply], "method": "concat", "answer_type": "long", "citations": True}
+    page = trace_page(recorded(texts=texts, **given))
+    assert 'Varn has a bridge.<sup><a href="#quote-1">[1]</a></sup>' in page
+    assert '<mark class="unsupported"' in page.split("Elephants dance there.")[0][-120:]
+    assert '<mark id="quote-1"><b>1</b> Varn has a bridge, &lt;script&gt;' in page
+    assert EVIL not in page
+    assert "<b>Citations</b>" not in trace_page(recorded(texts=texts))

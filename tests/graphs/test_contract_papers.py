@@ -30,6 +30,9 @@ BLENDING = {
 }
 
 
+STRATEGYQA = Setting(options={"profile": "strategyqa"})
+
+
 class Scores:
     """Scores one verdict above the other by one, and any other output by its text."""
 
@@ -40,6 +43,7 @@ class Scores:
 
 MARGIN = {"margin": OptionCase(5.0, Setting(parts={"judge_scorer": Scores()}))}
 LEAD = {
+    "encoder": OptionCase("nobody/nothing-here", Setting(options={"filter": "provence"})),
     "lead": OptionCase(
         " Thus: ",
         Setting(
@@ -47,7 +51,7 @@ LEAD = {
             parts={"scorer": Scores()},
             input={"gold_answers": ["Ada Brenner"]},
         ),
-    )
+    ),
 }
 
 
@@ -76,6 +80,7 @@ class TestBlendFilter(MethodTests):
     option_cases = {
         "ask_again": OptionCase(False, Setting(replies={**replies, "short_answer": "<passage 1>"}))
     }
+    more_settings = [STRATEGYQA]
 
 
 class TestSlimPlm(MethodTests):
@@ -124,6 +129,7 @@ class TestAdaptive(MethodTests):
         knowing,
         doubting,
         Setting(replies={**replies, "judge": "<Known(True)>", "direct": "Ada Brenner"}),
+        STRATEGYQA,
     ]
 
 

@@ -15,6 +15,7 @@ def in_the_fallback(setting: Setting, echoing: Setting) -> dict[str, OptionCase]
         "wording": OptionCase("many", setting),
         "top_p": OptionCase(0.5, setting),
         "second_look": OptionCase(False, setting),
+        "sufficient_context": OptionCase(True, setting),
         "ask_again": OptionCase(False, echoing),
     }
 
@@ -30,7 +31,6 @@ class TestIterRetgen(MethodTests):
 
 class TestSelfAsk(MethodTests):
     method = "self_ask"
-    idle_options = FREE_TEXT
     cut_short = Setting(options={"rounds": 1})
     asking = {
         "self_ask": "Follow up: Whose work is the bridge at Alden?",
@@ -56,7 +56,6 @@ class TestSelfAsk(MethodTests):
 
 class TestReact(MethodTests):
     method = "react"
-    idle_options = FREE_TEXT
     cut_short = Setting(options={"max_steps": 2})
     searching = {"react": "Action 1: Search[the bridge at Alden]", "concat": "Ada Brenner"}
     option_cases = in_the_fallback(
@@ -79,6 +78,7 @@ class TestFlare(MethodTests):
     idle_options = {
         **FREE_TEXT,
         "ask_again": "what is written is looked up, not asked again",
+        "sufficient_context": "sentences are written before anything is looked up",
         "wording": "its prompts ask for sentences",
     }
     cut_short = Setting(options={"rounds": 1})

@@ -185,8 +185,8 @@ def test_a_reply_without_log_probabilities_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"threshold": 1.5}, "threshold must be 0 to 1"),
-        ({"mask_below": -1}, "mask_below must be 0 to 1"),
+        ({"threshold": 1.5}, "threshold must be between 0 and 1"),
+        ({"mask_below": -1}, "mask_below must be between 0 and 1"),
         ({"rounds": 0}, "rounds must be a whole number of at least 1"),
         ({"samples": 3}, "flare takes no samples"),
     ],

@@ -45,7 +45,7 @@ def test_direct_examples_have_answers_and_no_reasoning() -> None:
 
 
 def test_more_examples_than_there_are_is_a_mistake() -> None:
-    with pytest.raises(UsageError, match="shots must be 0 to 3"):
+    with pytest.raises(UsageError, match="shots must be between 0 and 3"):
         build_graph("cot", shots=4)
 
 

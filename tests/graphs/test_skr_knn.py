@@ -137,7 +137,7 @@ def test_errors_show_when_the_graph_is_built(tmp_path: Path) -> None:
         build_graph("skr_knn", training=str(tmp_path / "none.jsonl"))
     with pytest.raises(UsageError, match="neighbours must be a whole number of at least 1"):
         build_graph("skr_knn", neighbours=0)
-    with pytest.raises(UsageError, match="prior must be 0 to 1, or None, not 2"):
+    with pytest.raises(UsageError, match="prior must be between 0 and 1, or None, not 2"):
         build_graph("skr_knn", prior=2)
     with pytest.raises(UsageError, match="embeddings must be LangChain embeddings, not str"):
         build_graph("skr_knn", embeddings="minilm")  # type: ignore[arg-type]

@@ -247,10 +247,10 @@ def test_a_trained_judge_needs_no_scorer_and_no_margin(parts: Path, tmp_path: Pa
 
     with pytest.raises(UsageError, match="judges by itself: leave judge_scorer out"):
         build_graph("slimplm", judge=f"{parts}/judge", judge_scorer=Scorer())
-    with pytest.raises(UsageError, match=r"leave margin out, or set judge=.*/judge\?threshold="):
+    with pytest.raises(UsageError, match=r"leave out margin, or set judge=.*/judge\?threshold="):
         build_graph("slimplm", judge=f"{parts}/judge", margin=5.0)
     make_writer(tmp_path / "judge", "judge", {judge_input(QUESTION, KNOWN).text: "<Known(True)>"})
-    with pytest.raises(UsageError, match=r"leave margin out$"):
+    with pytest.raises(UsageError, match=r"leave out margin$"):
         build_graph("slimplm", judge=f"{tmp_path}/judge", margin=5.0)
     build_graph("slimplm", judge=f"{parts}/judge", margin=0.0)
     build_graph("slimplm", judge="extractive", margin=5.0)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ragweave.errors import UsageError
 from ragweave.llamacpp.gbnf import id_list, one_of
+from ragweave.llamacpp.sampling import Grammar
+from ragweave.nodes.proxy import EXAMPLE_REWRITE
+from ragweave.nodes.step_grammars import react_form, rewrite_form, self_ask_form
 
 texts = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=4)
 
@@ -41,3 +45,35 @@ def test_nothing_to_choose_from_is_the_callers_mistake() -> None:
             one_of(wrong)
         with pytest.raises(UsageError):
             id_list(wrong)
+
+
+REACT = "Thought 2: It is 62 metres long. Now Blue Heron (the ferry).\nAction 2: "
+
+
+@pytest.mark.parametrize(
+    ("form", "reply", "allowed"),
+    [
+        (react_form(2, "short", last=False), REACT + "Search[length of Blue Heron]", True),
+        (react_form(2, "short", last=False), REACT + "Finish[Blue Heron (85 m)]", True),
+        (react_form(2, "short", last=True), REACT + "Search[length of Blue Heron]", False),
+        (react_form(2, "yes_no", last=True), REACT + "Finish[Yes]", True),
+        (react_form(2, "yes_no", last=True), REACT + "Finish[Perhaps]", False),
+        (self_ask_form("short", first=True), "Yes.\nFollow up: How long is it?", True),
+        (self_ask_form("short", first=True), "No.\nSo the final answer is: 72", True),
+        (self_ask_form("short", first=True), "The answer is 72", False),
+        (self_ask_form("yes_no", first=False), "So the final answer is: Unknown", True),
+        (self_ask_form("short", first=False), "Follow up: When was it built?", True),
+        (rewrite_form(), EXAMPLE_REWRITE, True),
+        (rewrite_form(), EXAMPLE_REWRITE.replace("True", "Perhaps", 1), False),
+    ],
+)
+def test_a_step_is_held_to_its_format(make_chat, form, reply: str, allowed: bool) -> None:
+    vocabulary = make_chat().engine.vocabulary
+    grammar = Grammar(vocabulary, form.grammar)
+    fits = True
+    for token in vocabulary.encode(reply):
+        fits = fits and bool(grammar.allows(np.array([token]))[0])
+        if fits:
+            grammar.accept(token)
+    grammar.close()
+    assert fits is allowed

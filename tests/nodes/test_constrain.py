@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, ClassVar
 
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
+from tests.openai_server import HttpFault, OpenAIServer
 from tests.scripted import OwnListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
 from ragweave.llamacpp.gbnf import id_list, one_of
 from ragweave.nodes.judge import VERDICTS
+from ragweave.nodes.step_grammars import react_form, rewrite_form, self_ask_form
 
 FACTS = documents("Ada built the bridge in 1934.", "The river is wide.", "Rain fell.")
 DRAFT = "Ada built it in 1934."
@@ -61,7 +66,7 @@ ANSWER = one_of(("Yes", "No", "Unknown"))
     ("method", "options", "forms"),
     [
         ("self_eval", {}, {("need", one_of(("Yes", "No")))}),
-        ("slimplm", {}, {("judge", VERDICT)}),
+        ("slimplm", {}, {("judge", VERDICT), ("rewrite", rewrite_form().grammar)}),
         ("blendfilter", {}, {("filter", IDS)}),
         ("filco", {"filter": "llm"}, {("filter", IDS)}),
         ("concat", {"answer_type": "yes_no"}, {("answer", ANSWER)}),
@@ -74,6 +79,27 @@ def test_the_calls_that_need_a_form_carry_it(
     method: str, options: dict[str, Any], forms: set[tuple[str, str]]
 ) -> None:
     assert set(grammars(Constrained(replies=said), method, constrain=True, **options)) == forms
+
+
+def said_in_steps(*steps: str) -> Constrained:
+    """A model that says these steps and then answers."""
+    left = list(steps)
+    return Constrained(replies=lambda seen: left.pop(0) if left else "Yes")
+
+
+def test_each_step_of_react_is_held_and_the_last_one_finishes() -> None:
+    model = said_in_steps("Action 1: Search[bridge]", "Action 2: Search[river]", "Finish[Ada]")
+    found = grammars(model, "react", max_steps=3)
+    forms = [react_form(number, "short", last=number == 3).grammar for number in (1, 2, 3)]
+    assert found == [("step", form) for form in forms]
+    assert len(set(forms)) == 3
+
+
+def test_each_step_of_self_ask_is_held_but_for_the_one_that_must_answer() -> None:
+    model = said_in_steps("Yes.\nFollow up: Who?", "Ada.", "Follow up: When?", "1934.", "Ada")
+    found = grammars(model, "self_ask", rounds=2)
+    forms = [self_ask_form("short", first=first).grammar for first in (True, False)]
+    assert found == [("step", form) for form in forms]
 
 
 def test_only_the_last_turn_of_the_knowledge_filter_names_ids() -> None:
@@ -129,3 +155,77 @@ def test_a_prompt_of_ones_own_keeps_the_form() -> None:
     graph.invoke({"question": "Who?"})
     assert model.seen[0].messages[-1].text == HumanMessage("Look Who? up? Yes or No.").text
     assert model.seen[0].settings["grammar"] == one_of(("Yes", "No"))
+
+
+def spoken(body: dict[str, Any]) -> str:
+    """Reply as a server with structured output does: in the schema that the request names."""
+    schema = body["response_format"]["json_schema"]["schema"]["properties"]["reply"]
+    said = [0, 2] if schema["type"] == "array" else schema["enum"][0]
+    return json.dumps({"reply": said})
+
+
+def client(server: OpenAIServer) -> ChatOpenAI:
+    return ChatOpenAI(model="m", base_url=server.base_url, api_key=SecretStr("none"), max_retries=0)
+
+
+def ask_for_ids(model: ChatOpenAI, **options: Any) -> dict[str, Any]:
+    """Filter three passages by the model's word, twice; return the last output."""
+    graph = build_graph("filco", model=model, filter="llm", answer_type="yes_no", **options)
+    out: dict[str, Any] = {}
+    for question in ("Did Ada build the bridge?", "Is the river wide?"):
+        out = graph.invoke({"question": question, "passages": FACTS})
+    return out
+
+
+@pytest.mark.loopback
+def test_a_server_with_structured_output_is_tried_once_and_held_to_schemas() -> None:
+    with OpenAIServer(spoken) as server:
+        out = ask_for_ids(client(server))
+    forms = [one.body["response_format"]["json_schema"] for one in server.requests]
+    values = [form["schema"]["properties"]["reply"] for form in forms]
+    ids = {"type": "array", "items": {"type": "integer", "enum": [0, 1, 2]}}
+    choice = {"type": "string", "enum": ["Yes", "No", "Unknown"]}
+    assert values[1:] == [ids, choice] * 2
+    assert values[0]["enum"] == ["violet"]
+    assert all(form["strict"] for form in forms)
+    assert out["answer"] == "Yes"
+    assert [doc.page_content for doc in out["passages"]] == [
+        FACTS[0].page_content,
+        FACTS[2].page_content,
+    ]
+    assert out["usage"]["calls"] == 2
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("refusal", [HttpFault(400, message="response_format?"), "A colour: red."])
+def test_a_server_without_it_is_asked_in_free_text_and_that_is_said_once(
+    refusal: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def script(body: dict[str, Any]) -> Any:
+        if "response_format" in body:
+            return refusal
+        return "0" if "ids" in body["messages"][-1]["content"] else "Yes"
+
+    with OpenAIServer(script) as server:
+        out = ask_for_ids(client(server))
+    assert ["response_format" in one.body for one in server.requests] == [True] + [False] * 4
+    assert out["answer"] == "Yes"
+    said = [one.getMessage() for one in caplog.records if one.name == "ragweave.models"]
+    assert len(said) == 1
+    assert "JSON schema" in said[0]
+
+
+@pytest.mark.loopback
+def test_no_schema_is_asked_of_a_step_that_has_none() -> None:
+    with OpenAIServer(["Action 1: Search[bridge]", "Action 2: Finish[Ada]"]) as server:
+        graph = build_graph("react", model=client(server), retriever=FOUND)
+        assert graph.invoke({"question": "Who built it?"})["answer"] == "Ada"
+    assert all("response_format" not in one.body for one in server.requests)
+
+
+@pytest.mark.loopback
+def test_a_server_is_not_tried_where_nothing_is_to_be_held() -> None:
+    with OpenAIServer(["0", "Yes"]) as server:
+        ask_for_ids(client(server), constrain=False)
+    assert all("response_format" not in one.body for one in server.requests)
+    assert server.count == 4

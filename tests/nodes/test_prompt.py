@@ -92,7 +92,7 @@ def test_an_unknown_prompt_name() -> None:
 
 
 def test_a_variable_that_the_original_lacks() -> None:
-    with pytest.raises(UsageError, match=r"prompt 'concat' asks for \{gold\}"):
+    with pytest.raises(UsageError, match=r"prompt 'concat' uses \{gold\}"):
         with_overrides({"concat": TEMPLATE}, {"concat": "{gold} {question}"})
 
 
@@ -134,6 +134,6 @@ def test_a_passage_changes_no_other_part_of_the_prompt(name: str, attack: str) -
             assert got == expected
 
 
-@pytest.mark.parametrize("name", PROMPTS)
-def test_every_prompt_says_what_to_do_when_the_answer_is_not_known(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in PROMPTS if "@" not in name])
+def test_every_prompt_of_ours_says_what_to_do_when_the_answer_is_not_known(name: str) -> None:
     assert "just say Unknown" in str(PROMPTS[name].messages[-1].prompt.template)  # type: ignore[union-attr]

@@ -83,6 +83,11 @@ SIZE = 2500
 FLOOR = 0.1
 """Seconds below which a reading is fast whatever its growth."""
 
+RUNAWAY = (
+    *("(" * 100_000, "[" * 100_000, "x\n" * 300_000, "🙂" * 100_000),
+    *("a" + " " * 100_000 + '"', "~~~\n" * 50_000, '{"a":' * 50_000, '{"claims": [' * 20_000),
+)
+
 
 def seconds(read: Callable[[str], Any], text: str, repeats: int = 3) -> float:
     taken = []
@@ -130,7 +135,7 @@ def test_generated_replies(name: str, prefix: str, body: list[str], suffix: str)
 
 
 @pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize("text", ["(" * 100_000, "[" * 100_000, "x\n" * 300_000, "🙂" * 100_000])
+@pytest.mark.parametrize("text", RUNAWAY)
 def test_a_runaway_reply_is_read_at_once(name: str, text: str) -> None:
     if name not in ("doubtful", "masked"):
         assert seconds(READERS[name], text) < 1

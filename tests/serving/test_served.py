@@ -13,6 +13,7 @@ from ragweave.serving.studio import (
     OPERATOR,
     check_context,
     served,
+    studio_chat,
     studio_graph,
     studio_options,
     studio_picture,
@@ -34,6 +35,20 @@ def test_the_schemas_are_slim(graph: Any) -> None:
     settings = set(graph.get_context_jsonschema()["properties"])
     assert {"k", "search", "timeout"} <= settings
     assert not settings & OPERATOR
+
+
+def test_a_conversation_takes_messages_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGWEAVE_MODEL", "extractive?similarity=lexical")
+    chat = studio_chat("concat", {"k": 3})
+    assert set(chat.get_input_jsonschema()["properties"]) == {"messages"}
+    assert not set(chat.get_context_jsonschema()["properties"]) & OPERATOR
+    out = chat.invoke({"messages": [("user", QUESTION["question"])]})
+    assert out["citations"]
+    assert len(out["passages"]) == 3
+    with pytest.raises(UsageError, match="input is its messages; 'question' cannot be"):
+        chat.invoke({**QUESTION, "messages": []})
+    with pytest.raises(UsageError, match="kb cannot be chosen by a run"):
+        chat.invoke({"messages": [], "kb": "/etc"})
 
 
 def test_a_question_is_answered_sync_and_async(graph: Any) -> None:

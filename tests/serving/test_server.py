@@ -85,16 +85,60 @@ def ids(client: SyncLangGraphClient) -> dict[str, str]:
 
 def test_assistants_forms_and_pictures(client: SyncLangGraphClient) -> None:
     assistants = ids(client)
-    assert set(assistants) == set(METHODS)
+    assert set(assistants) == {"chat", *METHODS}
     for name, assistant in assistants.items():
         schemas = client.assistants.get_schemas(assistant)
         form = (schemas["context_schema"] or {})["properties"]
         assert form["k"]["default"] == 4, name
         assert "search" in form
         assert not OPERATOR & set(form)
-        assert set((schemas["input_schema"] or {})["properties"]) == {"question"}
+        taken = (schemas["input_schema"] or {})["properties"]
+        assert set(taken) == {"messages" if name == "chat" else "question"}
+        assert all(one["description"] for one in taken.values())
         nodes = [str(node["id"]) for node in client.assistants.get_graph(assistant)["nodes"]]
-        assert "begin" in nodes
+        assert ("concat_pf" if name == "chat" else "begin") in nodes
+
+
+def test_a_conversation_streams_its_answer_and_takes_follow_ups(
+    client: SyncLangGraphClient,
+) -> None:
+    thread = client.threads.create()["thread_id"]
+    asked = {"messages": [{"role": "user", "content": QUESTION["question"]}]}
+    parts = list(
+        client.runs.stream(thread, "chat", input=asked, stream_mode=["messages-tuple", "values"])
+    )
+    shown = [part.data[0] for part in parts if part.event == "messages"]
+    final = [part.data for part in parts if part.event == "values"][-1]
+    text = "".join(block["text"] for one in shown for block in one["content"])
+    assert text == final["answer"]
+    (block,) = final["messages"][-1]["content"]
+    assert block["annotations"][0]["cited_text"].startswith("BlendFilter blends")
+    more = {"messages": [{"role": "user", "content": "How many calls does it take?"}]}
+    out: Any = client.runs.wait(thread, "chat", input=more)
+    assert "BlendFilter" in out["question"]
+    assert len(out["messages"]) == 4
+
+
+def test_agents_talk_to_the_conversation(client: SyncLangGraphClient) -> None:
+    """The A2A endpoint takes text parts, and refuses graphs without messages."""
+    part = {"kind": "text", "text": QUESTION["question"]}
+    message = {"role": "user", "parts": [part], "messageId": "1"}
+    body = {"jsonrpc": "2.0", "id": "1", "method": "message/send", "params": {"message": message}}
+    url = f"{client.http.client.base_url}/a2a/{ids(client)['chat']}"
+    said = httpx.post(url, json=body, timeout=60).json()
+    assert "error" not in said, said
+    assert "augmented query" in json.dumps(said["result"])
+
+
+def test_tools_of_the_server_are_slim(client: SyncLangGraphClient) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    headers = {"accept": "application/json, text/event-stream"}
+    url = f"{client.http.client.base_url}/mcp"
+    said = httpx.post(url, json=body, headers=headers, timeout=60, follow_redirects=True)
+    tools = said.json()["result"]["tools"]
+    assert len(tools) == len(METHODS) + 1
+    for tool in tools:
+        assert len(json.dumps(tool)) < 700, tool
 
 
 @pytest.mark.parametrize("name", list(METHODS))

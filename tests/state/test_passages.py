@@ -83,11 +83,11 @@ def test_lone_surrogates_are_replaced_and_what_is_whole_stays_itself() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"page_content": 5}, "page_content of a passage must be a text, not int"),
-        ({"page_content": None, "metadata": 3}, "page_content of a passage must be a text, not No"),
+        ({"page_content": 5}, "page_content of a passage must be a string, not int"),
+        ({"page_content": None, "metadata": 3}, "page_content of a passage must be a string, not "),
         ({"page_content": "a", "metadata": 3}, "metadata of a passage must be a mapping, not int"),
         ({"page_content": "a", "metadata": ["x"]}, "must be a mapping, not list"),
-        ({"page_content": "a", "id": [1]}, "id of a passage must be a text, not list"),
+        ({"page_content": "a", "id": [1]}, "id of a passage must be a string, not list"),
         ({"text": "a"}, "not dict with text"),
         (7, "not int"),
     ],

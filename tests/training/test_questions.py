@@ -9,7 +9,14 @@ import pytest
 
 from ragweave.errors import UsageError
 from ragweave.trained import ModelCard, write_card
-from ragweave.training.rows import QUESTIONS, SilverRow, mark_of, read_marks, read_rows, write_marks
+from ragweave.training.rows import (
+    QUESTIONS,
+    SilverRow,
+    question_hash,
+    read_question_hashes,
+    read_rows,
+    write_question_hashes,
+)
 from ragweave.training.train import plan_training
 
 
@@ -34,17 +41,20 @@ def base(tmp_path: Path) -> Path:
     """A part that has learnt from the bridges 1900 to 1904."""
     folder = tmp_path / "first"
     folder.mkdir()
-    write_marks(folder, [row(year) for year in range(1900, 1905)], {"ffff"})
+    write_question_hashes(folder, [row(year) for year in range(1900, 1905)], {"ffff"})
     write_card(folder, ModelCard(role="filter", kind="span-encoder", base="minilm"))
     return folder
 
 
 def test_marks_hold_no_question_and_come_back(base: Path) -> None:
-    assert read_marks(base) == {*(mark_of(row(year)) for year in range(1900, 1905)), "ffff"}
+    assert read_question_hashes(base) == {
+        *(question_hash(row(year)) for year in range(1900, 1905)),
+        "ffff",
+    }
     assert "bridge" not in (base / QUESTIONS).read_text("utf-8")
     (base / QUESTIONS).write_text("{}", "utf-8")
     with pytest.raises(UsageError, match="is not a list of question hashes"):
-        read_marks(base)
+        read_question_hashes(base)
 
 
 def test_only_unseen_questions_are_held_out(tmp_path: Path, base: Path) -> None:

@@ -21,10 +21,12 @@ Question = Annotated[str, typer.Argument(help="The question.")]
 
 def ask(
     question: Question,
+    follow_up: Annotated[
+        bool,
+        typer.Option("--continue", "-c", help="Follow up on the last question and its answer."),
+    ] = False,
     kb: options.Kb = None,
-    method: Annotated[
-        str, typer.Option("--method", "-m", help="The method (see `ragweave methods`).")
-    ] = "concat_pf",
+    method: options.Method = "concat_pf",
     model: options.Model = "extractive",
     proxy: options.Proxy = None,
     judge: options.Judge = None,
@@ -34,6 +36,9 @@ def ask(
     retriever: options.Retriever = "auto",
     rerank: options.Rerank = "",
     option: options.OptionTexts = None,
+    citations: Annotated[
+        bool, typer.Option("--citations", help="Quote the sentences that support the answer.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     stream: Annotated[
         bool, typer.Option("--stream", help="Show replies as they are written.")
@@ -49,6 +54,14 @@ def ask(
     """Answer a question. Prints the answer, its sources and what it cost."""
     import asyncio
 
+    from langchain_core.messages import HumanMessage
+
+    from ragweave.cli.conversation import (
+        conversation,
+        keep_conversation,
+        message_of,
+        read_conversation,
+    )
     from ragweave.cli.record import plain_output, run_record, to_json
     from ragweave.cli.screen import write_file
     from ragweave.cli.show import show_result
@@ -57,23 +70,32 @@ def ask(
     _check(question)
     if trace_file is not None and not trace_file.parent.is_dir():
         raise UsageError(f"no such folder: {trace_file.parent}")
-    roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
-    models, texts = options.with_named({"model": model, **roles}, option or [])
-    graph = _graph(method, models, k, texts, options.open_retriever(kb, retriever, rerank))
+    models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
+    texts += ["citations=true"] if citations else []
+    graph = method_graph(method, models, k, texts, options.open_retriever(kb, retriever, rerank))
     watch = Watch(live=stream and not json)
+    earlier = read_conversation() if follow_up else []
+    asked = HumanMessage(question)
+    run, given = (
+        (conversation(graph, models), {"messages": [*earlier, asked]})
+        if follow_up
+        else (graph, {"question": question})
+    )
     write_error: UsageError | None = None
     try:
-        result = asyncio.run(follow(graph, {"question": question}, watch))
+        result = asyncio.run(follow(run, given, watch))
+        said = result.pop("messages", None) or [asked, message_of(result)]
     finally:
         if trace_file is not None:
             try:
-                write_file(trace_file, to_json(run_record(graph, question, watch)))
+                write_file(trace_file, to_json(run_record(run, question, watch)))
             except UsageError as error:
                 write_error = error  # show the answer, which was paid for, first
     if json:
-        typer.echo(to_json(run_record(graph, question, watch) if trace else plain_output(result)))
+        typer.echo(to_json(run_record(run, question, watch) if trace else plain_output(result)))
     else:
         show_result(result, watch, trace=trace)
+    keep_conversation(said)
     if write_error is not None:
         raise write_error
 
@@ -83,9 +105,14 @@ def _check(question: str) -> None:
         raise UsageError("the question is empty")
 
 
-def _graph(
+def method_graph(
     name: str, models: dict[str, Any], k: int | None, texts: list[str], retriever: Any
 ) -> CompiledGraph:
+    """Return the graph of a method, with the options that a command was given.
+
+    Raises:
+        UsageError: A name or an option is unknown, or a model cannot be opened.
+    """
     from ragweave.graphs import build_graph
     from ragweave.graphs.build import method_named
     from ragweave.graphs.method import parse_options
@@ -123,8 +150,7 @@ def compare(
     from ragweave.tools.models import chat_model
 
     _check(question)
-    flags = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
-    models, texts = options.with_named({"model": model, **flags}, option or [])
+    models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
     texts += [f"k={k}"] if k is not None else []
     systems = parse_systems(methods, options.shared_options(texts, methods))
     found = options.open_retriever(kb, retriever, rerank)

@@ -81,9 +81,8 @@ def evaluate(
     else:
         if dataset is None or out is None:
             raise UsageError("give a data set and --out DIR, or --resume DIR")
-        roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
         model = _answering(model, dataset)
-        models, texts = options.with_named({"model": model, **roles}, option or [])
+        models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
         directory = plan_run(
             out,
             dataset,
@@ -200,8 +199,16 @@ def _open_run(path: Path) -> RunDirectory:
     return directory
 
 
-def follow(directory: RunDirectory, config: RunConfig, workers: int = 1) -> RunResult:
+def follow(
+    directory: RunDirectory, config: RunConfig, workers: int = 1, *, resume: str = ""
+) -> RunResult:
     """Run, showing progress on a terminal; on Ctrl-C say how to resume.
+
+    Args:
+        directory: The run.
+        config: Concurrency, cache, budgets.
+        workers: Processes that share the questions.
+        resume: How to resume, as it is told; "": by `ragweave eval --resume`.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; what is recorded stands.
@@ -220,7 +227,9 @@ def follow(directory: RunDirectory, config: RunConfig, workers: int = 1) -> RunR
             raise error if line is None else ModelError(line) from error
         except KeyboardInterrupt:
             progress_console().print(
-                f"Resume with: {_resume_command(directory)}", markup=False, soft_wrap=True
+                f"Resume with: {resume or _resume_command(directory)}",
+                markup=False,
+                soft_wrap=True,
             )
             raise
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -13,6 +13,7 @@ from ragweave.cli.screen import console, marked_up, progress_bar, progress_conso
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
+    from ragweave.tools.filters import Granularity
     from ragweave.tools.models import ChatModel
     from ragweave.training.labels import LabelConfig, Labeler, Labelled
     from ragweave.training.labels.labeler import OnProgress
@@ -162,24 +163,25 @@ def filter_(
     source: Source,
     out: Out,
     measure: Annotated[
-        str, typer.Option(help="strinc, lexical, cxmi, or gold (sentences that annotators chose).")
+        str,
+        typer.Option(help="strinc, lexical, cxmi, gold (what annotators chose), or full (all)."),
     ],
     kb: Annotated[
         Path | None,
-        typer.Option(
-            "--kb", help="Knowledge base to search (default: the data set's own passages)."
-        ),
+        typer.Option("--kb", help="Knowledge base to search (default: the file's own)."),
     ] = None,
     passages: Annotated[int, typer.Option(help="Passages per question (1 or 5 in the paper).")] = 1,
     order: Annotated[
-        str,
-        typer.Option(
-            help="Order of the data set's own passages: gold-first, given, or retrieved (by score)."
-        ),
+        str, typer.Option(help="Of the file's own: gold-first, given, or retrieved (by score).")
     ] = "gold-first",
+    unit: Annotated[
+        str,
+        typer.Option(help="What is kept or dropped: sentence, or passage (whole: FILCO's PSG)."),
+    ] = "sentence",
     top: Annotated[
-        str, typer.Option(help="Sentences to keep: a number, or all that pass the threshold.")
-    ] = "1",
+        str | None,
+        typer.Option(help="What to keep: a number (of sentences: 1), or all above the threshold."),
+    ] = None,
     threshold: Annotated[
         float | None, typer.Option(help="Score that a sentence must reach (lexical 0.5, cxmi 0).")
     ] = None,
@@ -203,20 +205,26 @@ def filter_(
     from ragweave.training.labels import LabelConfig, Passages, SilverLabeler, scorer_of_spec
 
     found = Passages(kb, passages, order)
+    kept = top or ("all" if unit == "passage" else "1")
     labeler = SilverLabeler(
         measure,
         found,
         scorer=scorer_of_spec(scorer) if scorer else None,
         scorer_spec=scorer or "",
-        top=_read_top(top),
+        top=_read_top(kept),
         threshold=threshold,
         target=target,
+        unit=cast("Granularity", unit),
     )
     config = LabelConfig(
         concurrency=concurrency, retry_failed=retry_failed, drop_failed=drop_failed
     )
     done = _run(source, labeler, out, config, limit=limit, skip_bad=skip_bad)
-    _show_filter(done, found.described["passages"])
+    if measure == "full":
+        _table(done, "Generator", {"rows": "Rows", "spans": "Passages"})
+        _end(done, f"{done.rows} rows, every passage whole", "train generator")
+    else:
+        _show_filter(done, found.described["passages"], unit)
 
 
 @app.command("needed")
@@ -322,9 +330,10 @@ def _show_rewrite(done: Labelled) -> None:
     _end(done, f"{done.total('claims')} claims in {done.rows} rows", "train rewriter")
 
 
-def _show_filter(done: Labelled, passages: str) -> None:
+def _show_filter(done: Labelled, passages: str, unit: str) -> None:
     """Print rows, empty targets and the share of the passages that is kept."""
-    _table(done, "Context filter", {"rows": "Rows", "spans": "Sentences kept", "empty": "Empty"})
+    kept = f"{unit.capitalize()}s kept"
+    _table(done, "Context filter", {"rows": "Rows", "spans": kept, "empty": "Empty"})
     before, after = done.total("characters"), done.total("characters kept")
     _remark(f"passages: {passages}; {after / max(before, 1):.1%} of their text is kept")
     if after > _NEARLY_ALL * before:

@@ -10,7 +10,19 @@ from typing import Annotated, NoReturn
 import typer
 
 import ragweave
-from ragweave.cli import ask, doctor, index, label, methods, study, trace, train
+from ragweave.cli import (
+    ask,
+    chat,
+    doctor,
+    index,
+    label,
+    methods,
+    reproduce,
+    serve,
+    study,
+    trace,
+    train,
+)
 from ragweave.cli import eval as eval_
 from ragweave.cli.screen import explain, plain, refused
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
@@ -25,11 +37,15 @@ app = typer.Typer(
 )
 app.command("index")(index.index)
 app.command("ask")(ask.ask)
+app.command("chat")(chat.chat)
+app.command("serve")(serve.serve)
+app.command("mcp")(serve.mcp)
 app.command("methods")(methods.methods)
 app.command("draw")(methods.draw)
 app.command("trace")(trace.trace)
 app.command("eval")(eval_.evaluate)
 app.command("report")(eval_.report)
+app.command("reproduce")(reproduce.reproduce)
 app.command("compare")(ask.compare)
 app.command("doctor")(doctor.doctor)
 app.command("train")(train.train)
@@ -99,8 +115,11 @@ def _explain_or_raise(error: Exception) -> NoReturn:
 
 def _leave(line: str, code: int) -> NoReturn:
     """Print one line and exit at once, without waiting for calls still running in threads."""
+    from ragweave.tools.text.secrets import without_secrets
+
     with suppress(OSError):  # a full disk, or a pipe that was closed
         sys.stdout.flush()
-    sys.stderr.write(f"ragweave: {plain(line)}\n")
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stderr.write(f"ragweave: {plain(without_secrets(line))}\n")
+        sys.stderr.flush()
     os._exit(code)

@@ -21,6 +21,7 @@ Dataset = Annotated[
     typer.Argument(help="NAME:FILE (hotpotqa:dev.json), a file alone, or hf:NAME."),
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run.")]
+Method = Annotated[str, typer.Option("--method", "-m", help="The method (see `ragweave methods`).")]
 Methods = Annotated[
     str,
     typer.Option(
@@ -150,6 +151,25 @@ def with_named(
             raise UsageError(f"--option {text}: {NAMED[name.strip()]} is given twice; give it once")
         named[key] = value.strip()
     return {**models, **named}, rest
+
+
+def read_models(
+    model: str,
+    proxy: str | None,
+    judge: str | None,
+    rewriter: str | None,
+    filter_model: str | None,
+    texts: Iterable[str] | None,
+) -> tuple[dict[str, str], list[str]]:
+    """Return the models of a command's flags and `--option` texts, and the method's own options."""
+    flags = {
+        "model": model,
+        "proxy": proxy,
+        "judge": judge,
+        "rewriter": rewriter,
+        "filter_model": filter_model,
+    }
+    return with_named(flags, texts or ())
 
 
 def by_role(models: Mapping[str, str]) -> dict[str, str]:

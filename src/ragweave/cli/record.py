@@ -13,9 +13,10 @@ from typing_extensions import TypedDict
 
 from ragweave.cli.watch import Asked, Searched, Visit, Watch
 from ragweave.errors import UsageError
-from ragweave.graphs import CompiledGraph
+from ragweave.graphs.frame import DrawnGraph
+from ragweave.state import Citation
 from ragweave.state.passages import whole
-from ragweave.tools.drawing import Line, Shape, Taken, shape_of
+from ragweave.tools.drawing import Edge, PathTaken, Shape, shape_of
 
 START, END = "__start__", "__end__"
 
@@ -64,6 +65,8 @@ class RunRecord(TypedDict):
     answer: NotRequired[str]
     status: NotRequired[str]
     truncated: NotRequired[bool]
+    passages: NotRequired[list[dict[str, Any]]]
+    citations: NotRequired[list[Citation]]
     usage: NotRequired[dict[str, Any]]
     trace: list[StepRecord]
     notes: list[dict[str, Any]]
@@ -75,7 +78,7 @@ class _StoredRecord(RunRecord):
     """What an earlier version wrote for `truncated`: `rounds`, or ""."""
 
 
-def run_record(graph: CompiledGraph, question: str, watch: Watch) -> dict[str, Any]:
+def run_record(graph: DrawnGraph, question: str, watch: Watch) -> dict[str, Any]:
     """Return the record of a run that `watch` has seen, even of one that failed midway."""
     shape = shape_of(graph.get_graph())
     return {
@@ -86,7 +89,7 @@ def run_record(graph: CompiledGraph, question: str, watch: Watch) -> dict[str, A
         "notes": watch.notes,
         "graph": {
             "nodes": list(shape.nodes),
-            "edges": [line._asdict() for line in shape.lines],
+            "edges": [edge._asdict() for edge in shape.edges],
         },
     }
 
@@ -141,13 +144,15 @@ def _not_a_run(path: Path, why: str) -> UsageError:
     )
 
 
-def taken_of(record: RunRecord) -> tuple[Shape, Taken]:
+def taken_of(record: RunRecord) -> tuple[Shape, PathTaken]:
     """Return the graph of a run and the path that it took.
 
     An edge counts as taken where its two nodes ran in consecutive supersteps.
     """
-    edges = record["graph"]["edges"]
-    lines = tuple(Line(e["source"], e["target"], e["label"], e["conditional"]) for e in edges)
+    edges = tuple(
+        Edge(one["source"], one["target"], one["label"], one["conditional"])
+        for one in record["graph"]["edges"]
+    )
     steps: dict[int, set[str]] = {-1: {START}}
     times = {START: 1}
     for step in record["trace"]:
@@ -158,12 +163,12 @@ def taken_of(record: RunRecord) -> tuple[Shape, Taken]:
         steps[last + 1] = {END}
         times[END] = 1
     pairs = {
-        (line.source, line.target)
-        for line in lines
+        (edge.source, edge.target)
+        for edge in edges
         for index, nodes in steps.items()
-        if line.source in nodes and line.target in steps.get(index + 1, ())
+        if edge.source in nodes and edge.target in steps.get(index + 1, ())
     }
-    return Shape(tuple(record["graph"]["nodes"]), lines), Taken(times, frozenset(pairs))
+    return Shape(tuple(record["graph"]["nodes"]), edges), PathTaken(times, frozenset(pairs))
 
 
 def _step(visit: Visit) -> StepRecord:

@@ -97,8 +97,9 @@ def _in_a_client(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    lines = str(error).split()
-    text = " ".join(lines) or type(error).__name__
+    from ragweave.tools.text.secrets import without_secrets
+
+    text = without_secrets(" ".join(str(error).split())) or type(error).__name__
     return text if len(text) <= 200 else text[:197] + "…"
 
 

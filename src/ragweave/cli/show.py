@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from rich.markup import escape
 from ragweave.cli.record import StepRecord, run_steps
 from ragweave.cli.screen import console, marked_up, plain
 from ragweave.cli.watch import Watch
+from ragweave.state import Citation
+from ragweave.tools.footnotes import footnotes, with_marks
 from ragweave.tools.text.normalize import normalize_answer
 
 
@@ -45,7 +47,10 @@ def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None
     screen = console()
     if trace:
         screen.print(tree(run_steps(watch)))
-    screen.print(f"[bold]Answer:[/bold] {escape(plain(result['answer']))}", soft_wrap=True)
+    cited: list[Citation] = result.get("citations") or []
+    answer = with_marks(result["answer"], cited)
+    screen.print(f"[bold]Answer:[/bold] {escape(plain(answer))}", soft_wrap=True)
+    show_footnotes(screen, cited, result["passages"])
     for event in dict.fromkeys(note["event"] for note in watch.notes):
         if event in _MESSAGES:
             screen.print(_MESSAGES[event], style="yellow")
@@ -55,8 +60,21 @@ def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None
             screen.print(f"Answered without your documents: {why}", style="yellow")
     if result["truncated"]:
         screen.print("A limit on rounds stopped the method before it was done.", style="yellow")
-    _show_sources(screen, result)
+    show_sources(screen, result)
     screen.print(_cost(result, watch), style="dim")
+
+
+def show_footnotes(
+    screen: Any, citations: Sequence[Citation], passages: Sequence[Document]
+) -> None:
+    """Print the quotes behind an answer's marks, and what an unsupported part is."""
+    for one in footnotes(citations, passages):
+        where = " — ".join(part for part in (one.title, _near(one.source)) if part)
+        quote = f"“{one.quote['text']}”"
+        line = marked_up(f"[{one.number}] {quote}" + (f" ({where})" if where else ""))
+        screen.print(f" {line}", soft_wrap=True)
+    if any(not one["quotes"] for one in citations):
+        screen.print(r" \[?] no passage supports this", style="yellow")
 
 
 _MESSAGES = {
@@ -66,6 +84,7 @@ _MESSAGES = {
     "reply_cut": "A reply was too long to read in full; only its beginning and end were read.",
     "answer_rejected": "A reply was rejected: it echoed the prompt or drew no conclusion.",
     "search_repeated": "The model repeated a search; it was not run again.",
+    "no_progress": "Two replies in a row brought no new search; the passages found were read.",
     "filter_unparsed": "A filter's reply named no passage; all passages were kept.",
     "asked_again": "A reply that was not an answer was asked for again.",
     "answered_before_search": "The model answered before it searched; the question was searched.",
@@ -77,7 +96,8 @@ _MESSAGES = {
 }
 
 
-def _show_sources(screen: Any, result: Mapping[str, Any]) -> None:
+def show_sources(screen: Any, result: Mapping[str, Any]) -> None:
+    """Print the passages of a result, those marked that gave the answer."""
     if not result["passages"]:
         return
     used = _behind_answer(result)

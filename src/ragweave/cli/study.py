@@ -63,8 +63,7 @@ def _command(name: str) -> Callable[..., None]:
     ) -> None:
         from ragweave.evaluation.runs import RunConfig
 
-        roles = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
-        models, texts = options.with_named({"model": model, **roles}, option or [])
+        models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
         _run(
             name,
             dataset,

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragweave.cli.cited import answer_html, quoted_html
+
 if TYPE_CHECKING:
     from ragweave.cli.record import RunRecord, StepRecord
     from ragweave.cli.watch import Asked, Searched
@@ -63,6 +65,8 @@ details details{border-color:#e6e9f1}summary{cursor:pointer;padding:5px 0}
 summary b{font-weight:600}details:target{border-color:#b86a00;box-shadow:0 0 0 2px #ffe3b8}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f6f7fb;border-radius:5px;padding:9px;
 margin:5px 0;font:13px/1.45 ui-monospace,monospace}
+mark{background:#ffe9a8;padding:0 1px}mark b{font-size:11px;vertical-align:super}
+.unsupported{background:none;border-bottom:2px dotted #b04141}
 .reply{background:#fff5e6}.error{color:#a12020}.role{font-size:12px;color:#626a80}
 </style>
 </head>
@@ -71,6 +75,7 @@ margin:5px 0;font:13px/1.45 ui-monospace,monospace}
 <p class="dim">$method</p>
 <p class="answer $kind">$answer</p>
 <p class="dim">$cost</p>
+$cited
 <div class="run">
 <div class="picture">$picture</div>
 <div class="steps"><h2>Steps</h2>
@@ -96,13 +101,15 @@ def trace_page(record: RunRecord) -> str:
     links = {step["node"]: f"#{_anchor(step['node'])}" for step in record["trace"]}
     picture = draw_svg(shape, title=f"The path taken through {method}", taken=taken, links=links)
     answer, kind = _outcome(record)
+    citations = record.get("citations") or []
     seen: set[str] = set()
     steps = [_step(step, seen) for step in record["trace"]]
     return _PAGE.substitute(
         title=escape(f"{method}: {record['question']}"),
         question=escape(record["question"]),
         method=escape(method),
-        answer=escape(answer),
+        answer=answer_html(answer, citations),
+        cited=quoted_html(citations, record.get("passages") or []),
         kind=kind,
         cost=escape(_cost(record)),
         picture=picture,

@@ -217,7 +217,7 @@ def _settings(texts: list[str]) -> dict[str, Any]:
 
 def _show(plan: Plan, limit: int) -> None:
     """Print rows as the model sees them, on standard output and unwrapped."""
-    for shown in plan.show(limit):
+    for shown in plan.preview(limit):
         typer.echo(f"--- input\n{plain(shown.input)}\n--- target\n{plain(shown.target)}")
     sizes = f"{len(plan.rows.train)} rows to train on, {len(plan.rows.held_out)} held out"
     typer.echo(f"{sizes}; {plan.kind} from {plan.settings.base}; nothing was trained", err=True)

@@ -22,9 +22,10 @@ from typing_extensions import TypedDict
 
 from ragweave.cli.screen import plain
 from ragweave.state import Note
+from ragweave.tools.text.secrets import without_secrets
 
 if TYPE_CHECKING:
-    from ragweave.graphs import CompiledGraph
+    from ragweave.graphs.frame import DrawnGraph
 
 
 class Said(TypedDict):
@@ -127,7 +128,7 @@ def _task(metadata: dict[str, Any]) -> str:
 
 
 def _line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    return without_secrets(" ".join(f"{type(error).__name__}: {error}".split()))
 
 
 @dataclass
@@ -234,7 +235,7 @@ class Watch:
         if visit is None:
             return
         visit.seconds = time.perf_counter() - visit.started
-        visit.error = str(event.get("error") or "")
+        visit.error = without_secrets(str(event.get("error") or ""))
         self._called(event["id"], visit)
         writes = dict(event.get("result") or ())
         visit.update = {
@@ -264,7 +265,7 @@ class Watch:
         sys.stdout.flush()
 
 
-async def follow(graph: CompiledGraph, given: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
+async def follow(graph: DrawnGraph, given: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
     """Run `graph` on `given` with `watch` looking on, and return its output.
 
     Async, so that Ctrl-C ends it at once.

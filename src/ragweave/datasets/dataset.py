@@ -1,6 +1,7 @@
 """Opening a data set by its spec.
 
-* `hotpotqa:dev.json`: a named data set (`DATASETS`), in any of the formats it is published in.
+* `hotpotqa:dev.json`: a named data set (`DATASETS`), in any of the formats it is published in;
+  `?subset=blendfilter` or `?random=500&seed=1` selects questions of it (`subsets`).
 * `dev.json`: a path alone; the fields of the first row show the format.
 * `jsonl:my.jsonl?question=q&answers=gold&id=key&passages=docs`: plain JSON lines, a JSON array or
   CSV. Fields that are not named are `question`, `answers` (or `answer`), `id` and `passages`.
@@ -30,6 +31,7 @@ from ragweave.datasets.paragraph_qa import HOTPOTQA, MUSIQUE, QED, SKR, SQUAD, S
 from ragweave.datasets.question import Format, Question, passage
 from ragweave.datasets.recorded import RECORDED
 from ragweave.datasets.rows import NO_GOLD, Row, Rows, file_hash
+from ragweave.datasets.subsets import NAMES, Selection, selection
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.registry import Registry
 from ragweave.state import AnswerType, unique
@@ -216,13 +218,19 @@ class Dataset:
     form: Format
     settings: dict[str, str] = field(default_factory=dict)
     """What followed the `?` of a hub data set's spec."""
+    selection: Selection | None = None
+    """Which of the file's questions are asked; None: all."""
 
     def __iter__(self) -> Iterator[Question]:
         """Yield the questions in file order.
 
         Raises:
-            UsageError: A row is bad (the text names file and line), or two questions have one id.
+            UsageError: A row is bad (the text names file and line), two questions have one id, or
+                the file does not hold the questions that are selected.
         """
+        yield from self._read() if self.selection is None else self.selection.of(self._read)
+
+    def _read(self) -> Iterator[Question]:
         seen: set[int] = set()
         for row in self.rows():
             for question in self.form.read(row):
@@ -251,7 +259,7 @@ class Dataset:
         """
         if self.form.corpus is not None:
             return list(self.form.corpus(self.path))
-        passages = chain.from_iterable(question.passages for question in self)
+        passages = chain.from_iterable(question.passages for question in self._read())
         return unique(_unmarked(doc) for doc in passages)
 
     def sample(self, size: int, seed: int, among: Sequence[int] | None = None) -> frozenset[int]:
@@ -294,10 +302,11 @@ def open_dataset(spec: str) -> Dataset:
     if name in PLAIN:
         form = plain(name, settings)
         return _opened(name, Path(path), (form,), settings)
+    if name and settings.keys() <= set(NAMES):
+        opened = _opened(name, Path(path), DATASETS[name], {})
+        return replace(opened, selection=selection(name, settings))
     if settings:
         raise UsageError(f"{spec!r}: field names after '?' only apply to jsonl: and csv: files")
-    if name:
-        return _opened(name, Path(path), DATASETS[name], settings)
     if Path(path).is_dir():
         return _opened("beir", Path(path), (BEIR,), settings)
     return _opened("", Path(path), file_formats(), settings)

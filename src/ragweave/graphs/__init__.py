@@ -1,6 +1,7 @@
 """The methods: one file each, wiring and nothing else."""
 
 from ragweave.graphs.build import build_graph
+from ragweave.graphs.chat import ChatGraph, build_chat, chat_over
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.graphs.registry import METHODS, register_method
@@ -10,6 +11,10 @@ __all__ = [
     "METHODS",
     "build_graph",
     "CompiledGraph",
+    # a conversation over one
+    "ChatGraph",
+    "build_chat",
+    "chat_over",
     # a method of one's own
     "Method",
     "Parts",

@@ -8,6 +8,7 @@ Post-Fusion does (Liu et al. 2024). With parts off it makes the calls of each pa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,6 +40,7 @@ from ragweave.nodes.context_filter import (
 )
 from ragweave.nodes.judge import NecessityOptions, to_second_look
 from ragweave.nodes.knowledge_filter import KNOWLEDGE_PROMPTS
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.proxy import PROXY_PROMPTS, REFERENCE_PROMPTS, reference_answer
 from ragweave.nodes.retrieve import BudgetOptions, MergeStrategy, join_step, trim_step
 from ragweave.nodes.step import Context, Goto, Route, Step, Work
@@ -57,6 +59,14 @@ POOLS = ("direct", "answer", "short_answer")
 POST_FUSION = AnswerStep("post_fusion", "post_fusion", one_passage=True, round=2)
 
 
+_ASKED_BY: Mapping[str, Paper] = {
+    "concat": "post_fusion",
+    "reason": "blendfilter",
+    "reference": "slimplm",
+    "generate": "filco",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveOptions(BlendingOptions, NecessityOptions, BudgetOptions, ContextFilterOptions):
     """Options of `adaptive`."""
@@ -69,6 +79,11 @@ class AdaptiveOptions(BlendingOptions, NecessityOptions, BudgetOptions, ContextF
     """How the answer is asked for: Concat, BlendFilter's two turns, SlimPLM's or FILCO's prompt."""
     fallback: bool = True
     """Whether Post-Fusion asks each passage alone where the answer is Unknown."""
+
+    @property
+    def own_paper(self) -> Paper:
+        """The paper whose way to ask for the answer is chosen."""
+        return _ASKED_BY[self.answer]
 
 
 def merge_strategy(options: AdaptiveOptions) -> MergeStrategy:

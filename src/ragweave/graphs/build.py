@@ -78,7 +78,7 @@ def context_filter_of(given: object) -> ContextFilter | None:
     A trained filter's folder becomes a filter that follows the options `top` and `threshold`.
 
     Raises:
-        UsageError: It is no filter and names none, or the part was trained for another role.
+        UsageError: It is not a filter and names none, or the part was trained for another role.
         MissingExtraError: The part's packages are not installed.
     """
     if given is None or isinstance(given, ContextFilter):
@@ -152,7 +152,7 @@ def check_decides(models: Models, options: Options) -> None:
     part = part_of(models.by_role("judge"))
     if part is not None and getattr(options, "decided_by", "answer") == "judge":
         raise UsageError(
-            f"{part.folder}: judges drafts and has none here: leave decided_by=judge out"
+            f"{part.folder}: judges drafts, and there is none here: leave out decided_by=judge"
         )
 
 
@@ -169,7 +169,7 @@ def check_scorer(models: Models, judge_scorer: object, options: Options) -> None
         raise UsageError(f"{part.folder}: judges by itself: leave judge_scorer out")
     if isinstance(options, NecessityOptions) and options.margin:
         raise UsageError(
-            f"{part.folder}: judges by itself, without a margin: leave margin out"
+            f"{part.folder}: judges by itself, without a margin: leave out margin"
             + (f", or set judge={part.folder}?threshold=…" if part.card.kind in SCORES else "")
         )
 
@@ -211,6 +211,7 @@ def build_graph(
     scorer: LogprobScorer | None = None,
     judge_scorer: LogprobScorer | None = None,
     embeddings: Embeddings | None = None,
+    second_retriever: Retriever | None = None,
     prompts: Mapping[str, ChatPromptTemplate | str] | None = None,
     checkpointer: Checkpointer = None,
     retry_policy: RetryPolicy | None = None,
@@ -239,6 +240,7 @@ def build_graph(
             can, else its text is read.
         embeddings: What finds the nearest training questions of `skr_knn`; None: the model that
             its option `embedding` names.
+        second_retriever: Where `crag` looks again, such as a web search; None: `retriever`.
         prompts: Prompt templates that replace the method's own, by name.
         checkpointer: Where LangGraph keeps the state of each thread.
         retry_policy: Which errors are tried again; None: 429, 5xx, timeouts and dropped
@@ -249,7 +251,7 @@ def build_graph(
 
     Raises:
         UsageError: Unknown method, option, prompt or model, a value out of range, or a trained
-            part that is not to be had or was trained for another role.
+            part that is missing or was trained for another role.
         MissingExtraError: A model's packages are not installed.
 
     Example:
@@ -287,6 +289,7 @@ def build_graph(
         scorer=_checked_scorer("scorer", scorer),
         judge_scorer=_checked_scorer("judge_scorer", judge_scorer),
         embeddings=_checked_embeddings(embeddings),
+        second_retriever=_checked_retriever(second_retriever),
         state=_checked_state(state),
     )
     return method.build(parts)

@@ -10,6 +10,7 @@ from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.blending import SHOT_PROMPTS
 from ragweave.nodes.shots import ShotOptions, reasoned
+from ragweave.nodes.wording import variants
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,6 @@ METHOD = Method(
     build=build,
     prompts={
         **answer_prompts("cot", "cot_passages"),
-        **{name: SHOT_PROMPTS[name] for name in ("cot_shots", "cot_shots_closed")},
+        **variants(SHOT_PROMPTS, "cot_shots", "cot_shots_closed"),
     },
 )

@@ -10,6 +10,7 @@ from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.blending import SHOT_PROMPTS
 from ragweave.nodes.shots import ShotOptions, unreasoned
+from ragweave.nodes.wording import variants
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,6 @@ METHOD = Method(
     build=build,
     prompts={
         **answer_prompts("direct", "direct_passages"),
-        **{name: SHOT_PROMPTS[name] for name in ("direct_shots", "direct_shots_closed")},
+        **variants(SHOT_PROMPTS, "direct_shots", "direct_shots_closed"),
     },
 )

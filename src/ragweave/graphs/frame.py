@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, cast, get_type_hints
 
 from langchain_core.callbacks import (
@@ -26,6 +26,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 from langgraph.types import Checkpointer, Command, Overwrite, RetryPolicy
 from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
 
 from ragweave.errors import StateError, UsageError
 from ragweave.nodes.answer import AnswerStep
@@ -34,6 +35,7 @@ from ragweave.nodes.judge import scorer_of
 from ragweave.nodes.options import OptionsT, specialised
 from ragweave.nodes.retrieve import Retriever
 from ragweave.nodes.step import Step, note
+from ragweave.nodes.sufficiency import answer_step
 from ragweave.state import Branch, RAGInput, RAGOutput, RAGState
 from ragweave.tools.drawing import draw_svg, shape_of
 from ragweave.tools.filters import ContextFilter
@@ -216,10 +218,10 @@ def _closest(key: str, fields: Iterable[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-class CompiledGraph(CompiledStateGraph[Any, Any, Any, Any]):
-    """A compiled graph over the ragweave state: a LangChain Runnable from input to output.
+class DrawnGraph(CompiledStateGraph[Any, Any, Any, Any]):
+    """A compiled graph whose picture leaves out the handlers of failed nodes.
 
-    Its picture leaves out the handlers of failed nodes, which LangGraph draws unconnected.
+    LangGraph draws them unconnected.
     """
 
     def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
@@ -231,6 +233,15 @@ class CompiledGraph(CompiledStateGraph[Any, Any, Any, Any]):
     ) -> Graph:
         """Return the graph to draw."""
         return _without_handlers(await super().aget_graph(config, xray=xray))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        """Show the graph in a notebook; LangGraph's own picture is drawn by a server far away."""
+        picture = draw_svg(shape_of(self.get_graph()), title=f"The graph of {self.get_name()}")
+        return {"text/plain": repr(self), "image/svg+xml": picture}
+
+
+class CompiledGraph(DrawnGraph):
+    """A compiled graph over the ragweave state: a LangChain Runnable from input to output."""
 
     def as_tool(
         self,
@@ -260,11 +271,6 @@ class CompiledGraph(CompiledStateGraph[Any, Any, Any, Any]):
         """Return a retriever of the passages that this graph keeps for a question."""
         return GraphRetriever(graph=self)
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        """Show the graph in a notebook; LangGraph's own picture is drawn by a server far away."""
-        picture = draw_svg(shape_of(self.get_graph()), title=f"The graph of {self.get_name()}")
-        return {"text/plain": repr(self), "image/svg+xml": picture}
-
 
 MAX_CONCURRENCY = 1024
 """Branches at once unless the caller's config says less; LangGraph alone runs 6 on two cores."""
@@ -293,6 +299,9 @@ class Parts(Generic[OptionsT]):
     judge_scorer: LogprobScorer | None = None
     """What reads the judge by score (SlimPLM); None: the judge itself where it can."""
 
+    second_retriever: Retriever | None = None
+    """Where CRAG looks again, such as a web search; None: where it looked first."""
+
     state: type[RAGState] = RAGState
     """The graph's state: `RAGState`, or a class of the caller's own that extends it."""
 
@@ -306,9 +315,22 @@ class Parts(Generic[OptionsT]):
         """The retry policy of every node that calls a model or a retriever."""
         return self.models.retry
 
+    def extended(self, state: type[RAGState]) -> Parts[OptionsT]:
+        """Return these parts with a method's own state, joined to the caller's where there is one.
+
+        Args:
+            state: A class that extends `RAGState` by the method's fields.
+        """
+        if self.state is RAGState:
+            return replace(self, state=state)
+        fields = [get_type_hints(one, include_extras=True) for one in (state, self.state)]
+        made: Any = TypedDict  # the functional form, whose names are known only here
+        joined: type[RAGState] = made(self.state.__name__, fields[0] | fields[1])
+        return replace(self, state=joined)
+
     def answers(self, answer: AnswerStep) -> Step[Branch, OptionsT]:
         """Return the node for an answer step."""
-        return answer.step(self.models, self.prompts, self.options)
+        return answer_step(answer, self.models, self.prompts, self.options)
 
 
 def draft(parts: Parts[Any]) -> Draft:

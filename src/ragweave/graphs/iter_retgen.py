@@ -17,11 +17,14 @@ from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.blending import SHOT_PROMPTS
 from ragweave.nodes.expand_query import requery_step
+from ragweave.nodes.printed import REFERRED
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.retrieve import to_retrieval
 from ragweave.nodes.rounds import Loop, RoundOptions
 from ragweave.nodes.shots import ShotOptions, reasoned
 from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
+from ragweave.nodes.wording import variants
 from ragweave.state import RAGState
 
 LOOP = Loop(node="answer", round=("requery", "retrieve", "collect"), ending=("vote",))
@@ -30,6 +33,11 @@ LOOP = Loop(node="answer", round=("requery", "retrieve", "collect"), ending=("vo
 @dataclass(frozen=True, kw_only=True)
 class IterRetgenOptions(RoundOptions, ShotOptions):
     """Options of `iter_retgen`."""
+
+    @property
+    def own_paper(self) -> Paper:
+        """BlendFilter."""
+        return "blendfilter"
 
 
 def to_answers(state: RAGState, options: IterRetgenOptions) -> Goto:
@@ -90,6 +98,7 @@ METHOD = Method(
     build=build,
     prompts={
         **answer_prompts("cot", "cot_passages"),
-        **{name: SHOT_PROMPTS[name] for name in ("cot_shots", "cot_shots_closed")},
+        **variants(SHOT_PROMPTS, "cot_shots", "cot_shots_closed"),
+        "cot_passages@slimplm": REFERRED,
     },
 )

@@ -23,6 +23,7 @@ from ragweave.errors import UsageError
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.nodes.answer import PROMPTS
 from ragweave.nodes.options import Options
+from ragweave.nodes.wording import variants
 
 FUSION = "Liu et al. 2024, Post-fusion as Fallback"
 
@@ -60,15 +61,21 @@ class Method:
         """
         if not _NAME.fullmatch(self.name):
             raise UsageError(
-                f"a method's name has lower-case letters, digits and underscores, not {self.name!r}"
+                "a method's name must consist of lower-case letters, digits and underscores, "
+                f"not {self.name!r}"
             )
         if not issubclass(self.options, Options):
             raise UsageError(f"the options of {self.name} must be a dataclass derived from Options")
 
 
-def answer_prompts(*names: str) -> Mapping[str, ChatPromptTemplate]:
-    """Return the answer step's templates of these names."""
-    return {name: PROMPTS[name] for name in names}
+def answer_prompts(*names: str, printed: bool = True) -> Mapping[str, ChatPromptTemplate]:
+    """Return the answer step's templates of these names.
+
+    Args:
+        names: Their names.
+        printed: Whether each comes in its papers' words too (`NAME@PAPER`).
+    """
+    return variants(PROMPTS, *names) if printed else {name: PROMPTS[name] for name in names}
 
 
 def parse_options(texts: Iterable[str], method: Method) -> dict[str, Any]:

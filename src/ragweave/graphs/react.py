@@ -70,5 +70,5 @@ METHOD = Method(
     worst="max_steps + 2",
     options=ReactOptions,
     build=build,
-    prompts={**PROMPTS, **answer_prompts("concat")},
+    prompts={**PROMPTS, **answer_prompts("concat", printed=False)},
 )

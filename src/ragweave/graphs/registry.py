@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from ragweave.graphs import (
     adaptive,
+    astute,
     blendfilter,
+    chain_of_note,
     concat,
     concat_pf,
     cot,
+    crag,
     direct,
+    dos_rag,
     filco,
     flare,
+    ircot,
     iter_retgen,
     pf_concat,
     post_fusion,
@@ -21,6 +26,7 @@ from ragweave.graphs import (
     skr_knn,
     slimplm,
     summary,
+    sure,
 )
 from ragweave.graphs.method import Method
 from ragweave.registry import Registry
@@ -44,6 +50,12 @@ _MODULES = (
     flare,
     self_eval,
     skr_knn,
+    dos_rag,
+    ircot,
+    chain_of_note,
+    crag,
+    sure,
+    astute,
 )
 
 METHODS: Registry[Method] = Registry(

@@ -72,5 +72,5 @@ METHOD = Method(
     worst="2·rounds + 3",
     options=SelfAskOptions,
     build=build,
-    prompts={**PROMPTS, **answer_prompts("concat")},
+    prompts={**PROMPTS, **answer_prompts("concat", printed=False)},
 )

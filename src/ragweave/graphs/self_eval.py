@@ -14,6 +14,7 @@ from ragweave.graphs.fragments import with_retrieval_decision
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.options import Options
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.retrieval_decision import PROMPTS, retrieval_decision_step
 
 
@@ -23,6 +24,11 @@ class SelfEvalOptions(Options):
 
     decided_by: Literal["answer", "judge"] = "answer"
     """Whether the large model itself decides (the paper's way), or the judge's role."""
+
+    @property
+    def own_paper(self) -> Paper:
+        """SlimPLM."""
+        return "slimplm"
 
 
 def build(parts: Parts[SelfEvalOptions]) -> CompiledGraph:

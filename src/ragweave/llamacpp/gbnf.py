@@ -18,7 +18,7 @@ def one_of(texts: Sequence[str]) -> str:
     """
     if not texts or not all(texts):
         raise UsageError("a choice needs at least one text, and no text may be empty")
-    return f"root ::= {' | '.join(map(_literal, dict.fromkeys(texts)))}"
+    return f"root ::= {' | '.join(map(literal, dict.fromkeys(texts)))}"
 
 
 def id_list(ids: Sequence[str], *, none: str = "none") -> str:
@@ -31,17 +31,17 @@ def id_list(ids: Sequence[str], *, none: str = "none") -> str:
     """
     if not ids or not all(ids):
         raise UsageError("a list of ids needs at least one id, and no id may be empty")
-    rules = [f"root ::= {_literal(none)} | " + " | ".join(f"from{i}" for i in range(len(ids)))]
+    rules = [f"root ::= {literal(none)} | " + " | ".join(f"from{i}" for i in range(len(ids)))]
     for i, name in enumerate(ids):
         later = " | ".join(f"from{j}" for j in range(i + 1, len(ids)))
         rest = f' (", " ({later}))?' if later else ""
-        rules.append(f"from{i} ::= {_literal(name)}{rest}")
+        rules.append(f"from{i} ::= {literal(name)}{rest}")
     return "\n".join(rules)
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """Quote a text, every character by its code point, so that none has a special meaning."""
     return '"' + "".join(f"\\U{ord(letter):08X}" for letter in text) + '"'
 
 
-__all__ = ["id_list", "one_of"]
+__all__ = ["id_list", "literal", "one_of"]

@@ -14,7 +14,7 @@ from typing import Any, Generic, cast
 
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
 
@@ -33,7 +33,7 @@ from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.tasks import Task, attach, task_passages
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
-from ragweave.tools.text.reply import bounded
+from ragweave.tools.text.reply import bounded, reply_text, reported_tokens
 from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
 
 Templates = Mapping[str, ChatPromptTemplate]
@@ -66,7 +66,7 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedPrompt:
     """A prompt as it is sent, and the passages that had to go."""
 
     messages: list[BaseMessage]
@@ -76,7 +76,7 @@ class Fitted:
 
 def fit(
     prompt: Prompt, budget: int | None, count: Callable[[Sequence[BaseMessage]], int]
-) -> Fitted:
+) -> FittedPrompt:
     """Render `prompt` within `budget` tokens, dropping passages from the lowest rank up.
 
     Passages keep their order. Where even one passage does not fit, none is left and the caller
@@ -95,7 +95,7 @@ def fit(
     while True:
         messages = prompt.messages(kept)
         if budget is None or (size := count(messages)) <= budget:
-            return Fitted(messages, kept, dropped)
+            return FittedPrompt(messages, kept, dropped)
         if not kept:
             raise UsageError(
                 f"the prompt takes about {size} tokens without any passage, and {budget} fit: "
@@ -129,7 +129,9 @@ def with_overrides(
         extra = set(template.input_variables) - set(own[name].input_variables)
         if extra:
             has = ", ".join(sorted(own[name].input_variables))
-            raise UsageError(f"prompt {name!r} asks for {{{sorted(extra)[0]}}}, and has only {has}")
+            raise UsageError(
+                f"prompt {name!r} uses {{{sorted(extra)[0]}}}, but only {has} can be used"
+            )
         templates[name] = template
     return templates
 
@@ -236,7 +238,7 @@ def reply_to(
     settings |= length_settings(model, prompt.reply_tokens, settings, context.options)
     call = Call(model, fitted.messages, settings, _labelled(question, state, context.config))
     message = cast("BaseMessage", (yield call))
-    text = message.text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates break JSON
+    text = reply_text(message)
     if was_cut(model, message, text):
         context.note("reply_limit_reached")
     text = read_form(text, form, settings)
@@ -278,18 +280,18 @@ def _labelled(
     }
 
 
-def _usage(question: Question[Any, Any], fitted: Fitted, message: BaseMessage) -> Usage:
-    reported = message.usage_metadata if isinstance(message, AIMessage) else None
-    if reported:
-        spent = reported["input_tokens"], reported["output_tokens"]
-    else:
-        spent = estimate_message_tokens(fitted.messages), estimate_tokens(message.text)
+def _usage(question: Question[Any, Any], fitted: FittedPrompt, message: BaseMessage) -> Usage:
+    reported = reported_tokens(message)
+    spent = reported or (
+        estimate_message_tokens(fitted.messages),
+        estimate_tokens(reply_text(message)),
+    )
     tokens = {"calls": 1, "input_tokens": spent[0], "output_tokens": spent[1]}
     return cast(
         "Usage",
         {
             **tokens,
-            "estimated": not reported,
+            "estimated": reported is None,
             "retrievals": 0,
             "by_role": {question.role: tokens},
             "by_node": {question.name: tokens},

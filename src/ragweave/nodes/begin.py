@@ -180,5 +180,5 @@ def _gold(answers: object) -> list[str]:
     if answers is None:
         return []
     if not isinstance(answers, list | tuple) or not all(isinstance(one, str) for one in answers):
-        raise UsageError("gold_answers must be a list of texts")
+        raise UsageError("gold_answers must be a list of strings")
     return [one for one in answers if one.strip()]

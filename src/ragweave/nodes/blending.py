@@ -19,17 +19,21 @@ from typing import Literal
 from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.errors import UsageError
+from ragweave.nodes import printed
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.expand_query import LONGEST, expand_query
 from ragweave.nodes.knowledge_filter import filter_branches
 from ragweave.nodes.options import Options, OptionsT, at_least
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.reply_form import PASSAGE_TOKENS, REASONING_TOKENS
 from ragweave.nodes.retrieve import searches
 from ragweave.nodes.step import Context, Goto, Step, Work, pure
+from ragweave.nodes.wording import style_of, worded
 from ragweave.state import AnswerType, Branch, RAGState, Update, ranked
 from ragweave.tools.models import Models
 from ragweave.tools.models.tasks import Task, TaskName
+from ragweave.tools.text.untrusted import render_passages
 
 _READER = (
     "You answer questions step by step from the knowledge that you are given. The knowledge is "
@@ -147,6 +151,7 @@ AUGMENT_PROMPTS = MappingProxyType(
                 )
             ]
         ),
+        **printed.BLENDING,
     }
 )
 """The templates by name."""
@@ -174,6 +179,7 @@ SHOT_PROMPTS = MappingProxyType(
         ),
         "cot_shots": _REASON,
         "cot_shots_closed": AUGMENT_PROMPTS["reason_closed"],
+        **printed.SHOTS,
     }
 )
 """The templates with examples of the baselines that take `shots`."""
@@ -196,13 +202,11 @@ class BlendingOptions(Options):
     """Whether the model itself drops the passages that don't bear on the question."""
     shots: int = 3
     """Examples in the reasoning prompts, 0 to 3 (appendix: three)."""
-    profile: Literal["multi_hop", "strategyqa"] = "multi_hop"
-    """Prompts for HotPotQA and 2WikiMultihopQA, or for the Yes/No questions of StrategyQA."""
 
     @property
-    def default_answer_type(self) -> AnswerType:
-        """Yes or No under the StrategyQA profile."""
-        return "yes_no" if self.profile == "strategyqa" else self.answer_type
+    def own_paper(self) -> Paper:
+        """BlendFilter."""
+        return "blendfilter"
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -215,7 +219,7 @@ class BlendingOptions(Options):
         at_least("hops", self.hops, 1)
         at_least("shots", self.shots, 0)
         if self.shots > 3:
-            raise UsageError(f"shots must be 0 to 3, not {self.shots}")
+            raise UsageError(f"shots must be between 0 and 3, not {self.shots}")
 
 
 def to_first_search(state: RAGState, options: BlendingOptions) -> Goto:
@@ -236,9 +240,15 @@ def to_augmentation(state: RAGState, options: BlendingOptions) -> list[str]:
     if state["passages"] or state["route"] == "one":
         asked = []
     found = state["passages"] or not state["retrieved"] or any(state["retrieved"].values())
-    if options.knowledge_filter and options.profile == "multi_hop" and found:
+    if options.knowledge_filter and not _strategyqa(state, options) and found:
         asked.append("topic")
     return asked or ["blend"]
+
+
+def _strategyqa(state: RAGState, options: BlendingOptions) -> bool:
+    """Say whether the question has StrategyQA's form: as asked for, or Yes or No in a paper's row."""
+    yes_no = state["resolved_answer_type"] == "yes_no"
+    return options.profile == "strategyqa" or (bool(options.paper) and yes_no)
 
 
 def written_now(state: RAGState) -> list[str]:
@@ -278,8 +288,14 @@ def external_step(
         found = state["retrieved"].get("external" if state["hop"] else "question", [])
         values = {"question": state["question"], **shown(state["resolved_answer_type"], opts)}
         name = "external" if found else "reason_closed"
-        task = _task("reason", state)
-        return Prompt(templates[name], task, values, found, reply_tokens=REASONING_TOKENS)
+        return Prompt(
+            worded(templates, name, opts, answers=False),
+            _task("reason", state),
+            values,
+            found,
+            render=style.render if (style := style_of(opts)) else render_passages,
+            reply_tokens=REASONING_TOKENS,
+        )
 
     def update(state: RAGState, reply: Reply, _context: Context[BlendingOptions]) -> Update:
         return {"augmented": {"external": reply.text}, "hop": state["hop"] + 1}

@@ -7,8 +7,7 @@ paper's trained filter, not that filter. Any trained filter fits through `Contex
 Here too: the answer over a filtered context, FILCO's generator (section 2.3 and released code: a
 `context:` line, then a `question:` line), and `sift`, which selects whole passages by the answers
 that they gave (Liu et al. 2024, section 3.3). The generator's system message tells any chat model
-what a trained one knows; give `prompts={"generate": "context: {passages}\nquestion: {question}"}`
-for a trained one.
+what a trained one knows; under `profile="paper"` the two lines stand alone, as for a trained one.
 """
 
 from __future__ import annotations
@@ -24,12 +23,15 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.types import Overwrite
 
 from ragweave.errors import UsageError
-from ragweave.nodes.answer import UNKNOWN_CLAUSE, AnswerStep
+from ragweave.nodes import printed
+from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.ask import Prompt, Question, Templates, numbered, reply_to
 from ragweave.nodes.options import Options, OptionsT, at_least
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.reply_form import id_tokens, numbers_form
 from ragweave.nodes.step import Call, Context, Step, Work, pure
 from ragweave.nodes.vote import pool_of
+from ragweave.nodes.wording import UNKNOWN_CLAUSE
 from ragweave.state import RAGState, Update, no_usage
 from ragweave.state.passages import with_id
 from ragweave.tools.claims import parse_ids
@@ -162,6 +164,7 @@ GENERATE_PROMPTS = MappingProxyType(
         "generate": ChatPromptTemplate(
             [("system", _INSTRUCTION), ("human", "context: {passages}\nquestion: {question}")]
         ),
+        **printed.GENERATE,
     }
 )
 """The templates by name."""
@@ -174,7 +177,7 @@ def generated_answer(name: str) -> AnswerStep:
 
 NAME = "filter_context"
 
-FilterName = Literal["lexical", "strinc", "cxmi", "llm", "full", "own"]
+FilterName = Literal["lexical", "strinc", "cxmi", "recomp", "provence", "llm", "full", "own"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +186,8 @@ class ContextFilterOptions(Options):
 
     filter: FilterName = "lexical"
     """The measure (lexical: words shared; strinc: contains an answer; cxmi: raises the output's
-    probability), a model that names sentence ids (llm), everything (full), or the trained filter or
+    probability), an encoder (recomp: nearest to the question; provence: tokens found relevant), a
+    model that names sentence ids (llm), everything (full), or the trained filter or
     `ContextFilter` object that the graph was built with (own)."""
     granularity: Literal["sentence", "passage"] = "sentence"
     """What is kept or dropped; `passage` is the paper's PSG baseline. All but `full` and
@@ -196,9 +200,17 @@ class ContextFilterOptions(Options):
     None: the measure's or the part's own (see `ragweave.tools.filters`)."""
     unit: Literal["words", "characters"] = "words"
     """What `lexical`, alone, counts; the released code counts characters."""
+    encoder: str = ""
+    """Bi-encoder of `recomp` (`minilm`, a local path or a hub name; empty: `minilm`), or checkpoint
+    of `provence` (a local path, or a name in the hub's cache)."""
     lead: str | None = None
     """Text between question and output where `cxmi` scores; None: a new line and `answer: ` for a
     causal scorer, nothing for a sequence-to-sequence one (the released code's form)."""
+
+    @property
+    def own_paper(self) -> Paper:
+        """FILCO."""
+        return "filco"
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -209,7 +221,7 @@ class ContextFilterOptions(Options):
         super().__post_init__()
         at_least("top", self.top, 1)
         if self.filter == "lexical" and self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise UsageError(f"threshold must be 0 to 1 for lexical, not {self.threshold}")
+            raise UsageError(f"threshold must be between 0 and 1 for lexical, not {self.threshold}")
 
 
 @dataclass(frozen=True)
@@ -230,9 +242,9 @@ class Filters:
         if self.own is None:
             raise UsageError("filter='own' needs a filter object: build_graph(…, filter=my_filter)")
         if isinstance(self.own, TrainedFilter):
-            return self.own.followed(top=options.top, threshold=options.threshold)
+            return self.own.with_settings(top=options.top, threshold=options.threshold)
         if isinstance(self.own, RegisteredFilter):
-            return self.own.followed(self._settings(options))
+            return self.own.with_settings(self._settings(options))
         return self.own
 
     def _settings(self, options: ContextFilterOptions) -> FilterSettings:
@@ -243,6 +255,7 @@ class Filters:
             threshold=options.threshold,
             unit=options.unit,
             lead=options.lead,
+            encoder=options.encoder,
         )
 
 
@@ -265,24 +278,35 @@ def context_filter_step(
             spans = yield from sentence_ids(models, templates, state, opts.granularity, context)
         else:
             spans = yield from _by_measure(filters, state, context)
-        return kept_update(state["passages"], spans, context)
+        drops = opts.filter == "own" and drops_passages(filters.own)
+        return kept_update(state["passages"], spans, context, may_be_none=drops)
 
     return Step(NAME, body, options)
 
 
+def drops_passages(chosen: ContextFilter | None) -> bool:
+    """Say whether a filter was trained to drop passages whole, so that none may be left (PSG)."""
+    return isinstance(chosen, TrainedFilter) and chosen.unit == "passage"
+
+
 def kept_update(
-    passages: Sequence[Document], spans: Sequence[Span], context: Context[Any]
+    passages: Sequence[Document],
+    spans: Sequence[Span],
+    context: Context[Any],
+    *,
+    may_be_none: bool = False,
 ) -> Update:
     """Return the filtered passages and count the tokens saved.
 
-    Nothing kept means everything kept, noted `filter_kept_nothing`.
+    Nothing kept means everything kept (released code), or nothing where that may be; noted
+    `filter_kept_nothing`.
     """
     filtered = apply_spans(passages, spans)
     if filtered.full:
         context.note("filter_kept_nothing")
-    saved = saved_tokens(passages, filtered.passages)
-    context.spend({**no_usage(), "saved_tokens": saved})
-    return {"passages": Overwrite(filtered.passages)}
+    kept = [] if filtered.full and may_be_none else filtered.passages
+    context.spend({**no_usage(), "saved_tokens": saved_tokens(passages, kept)})
+    return {"passages": Overwrite(kept)}
 
 
 def _by_measure(
@@ -327,7 +351,7 @@ def checked_spans(spans: object, chosen: ContextFilter) -> list[Span]:
     """Return what a filter kept.
 
     Raises:
-        UsageError: It is no list of spans; the text names the filter.
+        UsageError: It is not a list of spans; the text names the filter.
     """
     if isinstance(spans, list | tuple) and all(map(_is_span, spans)):
         return list(spans)

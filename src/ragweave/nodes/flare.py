@@ -18,7 +18,7 @@ from types import MappingProxyType
 from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.errors import ModelError, UsageError
-from ragweave.nodes.answer import ANSWER_FORMS, UNKNOWN_CLAUSE
+from ragweave.nodes import printed
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.replies import read_answer
 from ragweave.nodes.reply_form import REASONING_TOKENS
@@ -32,12 +32,13 @@ from ragweave.nodes.rounds import (
     search_for,
 )
 from ragweave.nodes.step import Context, Step
+from ragweave.nodes.wording import ANSWER_FORMS, UNKNOWN_CLAUSE, search_results, style_of, worded
 from ragweave.state import AnswerType, RAGState, Update
 from ragweave.tools.models import ChatModel, Models
 from ragweave.tools.models.forms import Token, gives_logprobs, token_probabilities
 from ragweave.tools.text.reply import PromptParts
 from ragweave.tools.text.sentences import Sentence, split_sentences
-from ragweave.tools.text.untrusted import untrusted
+from ragweave.tools.text.untrusted import render_passages, untrusted
 
 _SENTENCES = (
     "Answer the question in complete sentences that give the facts it takes, one fact a sentence."
@@ -65,6 +66,7 @@ PROMPTS = MappingProxyType(
                 ("human", "Search results:\n{passages}\n\n" + _ASK),
             ]
         ),
+        **printed.FLARE,
     }
 )
 """The templates by name."""
@@ -152,7 +154,7 @@ class FlareOptions(RoundOptions):
         refuse_samples(self, NAME)
         for name in ("threshold", "mask_below"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"{name} must be 0 to 1, not {getattr(self, name)}")
+                raise UsageError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
 
 
 def flare_step(
@@ -188,15 +190,15 @@ def check_model(model: ChatModel) -> None:
         kind = getattr(model, "_llm_type", type(model).__name__)
         raise UsageError(
             f"flare needs the probability of each token, and the model {kind!r} reports none: "
-            f"take model='openai:NAME' (any OpenAI-compatible server) or model='llamacpp:PATH'"
+            f"use model='openai:NAME' (any OpenAI-compatible server) or model='llamacpp:PATH'"
         )
 
 
-def flare_prompt(state: RAGState, _options: FlareOptions, templates: Templates) -> Prompt:
+def flare_prompt(state: RAGState, options: FlareOptions, templates: Templates) -> Prompt:
     """Ask for the rest of the answer, from what the doubtful sentence found, if there is one."""
     passages = state["passages"] if state["round"] else []
     return Prompt(
-        templates["flare_passages" if passages else "flare"],
+        worded(templates, "flare_passages" if passages else "flare", options),
         {
             "task": "reason",
             "question": state["question"],
@@ -209,6 +211,7 @@ def flare_prompt(state: RAGState, _options: FlareOptions, templates: Templates) 
         },
         passages,
         {"logprobs": True},
+        search_results if options.paper == "slimplm" else render_passages,
         reply_tokens=REASONING_TOKENS,
     )
 
@@ -229,7 +232,9 @@ def flare_update(state: RAGState, reply: Reply, context: Context[FlareOptions]) 
         return {"written": kept, "round": number + 1, "read": read, **search}
     written = _joined(state["written"], text[begin:])
     parts = PromptParts(state["question"])
-    said = read_answer(written, state["resolved_answer_type"], parts, reasons=True)
+    kind, style = state["resolved_answer_type"], style_of(options)
+    reads = style.reads.get(kind, kind) if style else kind
+    said = read_answer(written, reads, parts, reasons=True)
     if said.rejected:
         context.note("answer_rejected", reason=said.rejected)
     end = conclude_chain(

@@ -25,8 +25,10 @@ from ragweave.errors import UsageError
 from ragweave.nodes.answer import branches
 from ragweave.nodes.ask import Prompt, Question, Templates, reply_to
 from ragweave.nodes.options import Options, at_least, current
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
 from ragweave.nodes.step import Call, Context, Goto, StateT, Step, Work
+from ragweave.nodes.wording import worded
 from ragweave.state import ClaimBranch, RAGState, Tokens, Update, Usage
 from ragweave.tools.claims import parse_judgement
 from ragweave.tools.models import ChatModel, Models
@@ -103,6 +105,11 @@ class NecessityOptions(Options):
         """Whether any part needs the proxy's draft answer."""
         return self.question_judge or self.rewrite
 
+    @property
+    def own_paper(self) -> Paper:
+        """SlimPLM."""
+        return "slimplm"
+
     def __post_init__(self) -> None:
         """Check the values.
 
@@ -120,9 +127,11 @@ class NecessityOptions(Options):
         at_least("max_rewrites", self.max_rewrites, 1)
         at_least("proxy_tokens", self.proxy_tokens, 1)
         if self.proxy_temperature is not None and not 0 <= self.proxy_temperature <= 2:
-            raise UsageError(f"proxy_temperature must be 0 to 2, not {self.proxy_temperature}")
+            raise UsageError(
+                f"proxy_temperature must be between 0 and 2, not {self.proxy_temperature}"
+            )
         if self.proxy_top_p is not None and not 0 < self.proxy_top_p <= 1:
-            raise UsageError(f"proxy_top_p must be above 0, up to 1, not {self.proxy_top_p}")
+            raise UsageError(f"proxy_top_p must be above 0 and at most 1, not {self.proxy_top_p}")
 
 
 def to_draft(state: RAGState, options: NecessityOptions) -> str:
@@ -248,7 +257,7 @@ def judge_prompt(
     name = "judge_released" if options.proxy_profile == "released" else "judge"
     values = {"question": question, "draft": untrusted(draft)}
     return Prompt(
-        templates[name],
+        worded(templates, name, options, answers=False),
         task,
         values,
         form=lambda _shown: Choice(VERDICTS),

@@ -7,7 +7,8 @@ as `knowledge 0`, `knowledge 1`, …, has them checked one by one, and then asks
 StrategyQA's form has no topic turn; that none is relevant is allowed in both, because a set may
 hold nothing that helps. The wording is ours.
 
-Variables: `question`, `topic`, `passages` (rendered) and `relevance` (the first turn's reply).
+Variables: `question`, `topic`, `passages` (rendered), `relevance` (the first turn's reply) and, in
+the words that the paper prints, `last` (the last passage's number).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.types import Send
 
+from ragweave.nodes import printed
 from ragweave.nodes.ask import (
     Ask,
     Prompt,
@@ -28,7 +30,7 @@ from ragweave.nodes.ask import (
     numbered,
     reply_to,
 )
-from ragweave.nodes.options import OptionsT
+from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import (
     PASSAGE_TOKENS,
@@ -39,6 +41,7 @@ from ragweave.nodes.reply_form import (
 )
 from ragweave.nodes.retrieve import passage_sets
 from ragweave.nodes.step import Context, Step, Work
+from ragweave.nodes.wording import worded
 from ragweave.state import PassageSet, RAGState, Update
 from ragweave.tools.claims import parse_ids
 from ragweave.tools.models import Models
@@ -74,6 +77,7 @@ KNOWLEDGE_PROMPTS = MappingProxyType(
         "relevance_any_topic": ChatPromptTemplate([_PLAIN]),
         "ids": ChatPromptTemplate([_TOPIC, _NAMED, _FORGET, _CHECKED, _IDS]),
         "ids_any_topic": ChatPromptTemplate([_PLAIN, _CHECKED, _IDS]),
+        **printed.KNOWLEDGE,
     }
 )
 """The templates by name."""
@@ -92,19 +96,20 @@ _LEAD = re.compile(
 """What models say before the topic itself."""
 
 _RESTATED = re.compile(r"(?:the|this) question (?:asks|is asking)\b", re.IGNORECASE)
-"""A restated question is no topic."""
+"""A restated question is not a topic."""
 
 TOPIC_LENGTH = 120
-"""Characters of a topic; what is longer is no topic."""
+"""Characters of a topic; what is longer is not a topic."""
 
 
 def topic_step(models: Models, templates: Templates, options: OptionsT) -> Step[RAGState, OptionsT]:
     """Return the node `topic`: asks once for the question's general topic."""
 
-    def prompt(state: RAGState, _options: OptionsT) -> Prompt:
+    def prompt(state: RAGState, opts: OptionsT) -> Prompt:
         task: Task = {"task": "topic", "question": state["question"]}
         values = {"question": state["question"]}
-        return Prompt(templates["topic"], task, values, reply_tokens=VERDICT_TOKENS)
+        template = worded(templates, "topic", opts, answers=False)
+        return Prompt(template, task, values, reply_tokens=VERDICT_TOKENS)
 
     def update(_state: RAGState, reply: Reply, context: Context[OptionsT]) -> Update:
         topic = read_topic(reply.text)
@@ -183,17 +188,18 @@ def knowledge_filter_step(
 
 
 def _check(templates: Templates) -> Question[PassageSet, Any]:
-    def prompt(branch: PassageSet, _options: object) -> Prompt:
+    def prompt(branch: PassageSet, options: Options) -> Prompt:
         name = "relevance" if branch["topic"] else "relevance_any_topic"
-        return _prompt(branch, "", templates[name])
+        return _prompt(branch, "", worded(templates, name, options, answers=False))
 
     return Question(name="knowledge_filter", role="filter", prompt=prompt)
 
 
 def _choose(templates: Templates) -> Question[CheckedSet, Any]:
-    def prompt(branch: CheckedSet, _options: object) -> Prompt:
+    def prompt(branch: CheckedSet, options: Options) -> Prompt:
         name = "ids" if branch["topic"] else "ids_any_topic"
-        return _prompt(branch, branch["relevance"], templates[name], numbers_form)
+        template = worded(templates, name, options, answers=False)
+        return _prompt(branch, branch["relevance"], template, numbers_form)
 
     return Question(name="knowledge_filter", role="filter", prompt=prompt)
 
@@ -209,6 +215,7 @@ def _prompt(
         "question": branch["question"],
         "topic": branch["topic"],
         "relevance": relevance,
+        "last": len(branch["passages"]) - 1,
     }
     render = numbered("knowledge")
     return Prompt(

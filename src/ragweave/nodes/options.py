@@ -11,18 +11,28 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from langgraph.runtime import Runtime, get_runtime
 
 from ragweave.errors import UsageError
+from ragweave.nodes.profile import Paper, Profile, settings_of
 from ragweave.state import AnswerType
 
 _WANTED: dict[Any, str] = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
-    str: "a text",
+    str: "a string",
 }
 
 
@@ -94,6 +104,15 @@ _SAMPLES_TEMPERATURE = 0.7
 class _Named:
     """Base of dataclasses that name their fields where they are given another."""
 
+    given_at_build = frozenset[str]()
+    """The options that the build was given, where the class stands for a build's values."""
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The names of the options that the caller set; a paper's profile leaves them alone."""
+        names: frozenset[str] = self.__dict__["given_names"]
+        return names
+
     def __new__(cls, *_: Any, **values: Any) -> Self:
         """Refuse names that are no options: a run's context reaches this class unchecked.
 
@@ -104,7 +123,9 @@ class _Named:
         for name in values:
             if name not in known:
                 raise UsageError(f"no option {name!r}; options: {', '.join(known)}")
-        return super().__new__(cls)
+        made = super().__new__(cls)
+        object.__setattr__(made, "given_names", cls.given_at_build | values.keys())
+        return made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +139,14 @@ class Options(_Named):
     wording: Literal["method", "phrase", "many"] = "method"
     """What short answers are asked to look like: as the method's own prompt says, or for all
     methods alike, the shortest phrase, or as many answers as are possible (SlimPLM, table 9)."""
+    profile: Profile = "ours"
+    """Whose prompts and settings: ours; ours in the form for StrategyQA's Yes/No questions; those
+    that the method's own paper prints (`paper`), or a named paper's for the rows of its tables. A
+    paper's settings (k, shots, the clause on Unknown, sampling, nothing asked again) hold where
+    they are not set."""
+    unknown: Literal["method"] | bool = "method"
+    """Whether prompts ask to say Unknown where the answer is not known: as the method's own
+    prompts do, or all of them, or none."""
     samples: int = 1
     """Self-consistency samples p of each answer call (Liu et al. 2024, section 4.4)."""
     sample_temperature: float | None = None
@@ -132,29 +161,54 @@ class Options(_Named):
     reply_tokens: int = 512
     """Most tokens of any reply; also kept free where the model's context bounds the prompt."""
     constrain: Literal["auto"] | bool = "auto"
-    """Whether ids, verdicts and Yes or No are held to their form by a grammar or a JSON schema,
-    without a thinking block, then; auto and true: wherever the model offers that."""
+    """Whether ids, verdicts and Yes or No are held to their form by a grammar or a JSON schema, and
+    the steps of ReAct and Self-Ask and rewrites by a grammar, without a thinking block, then; auto
+    and true: wherever the model offers that."""
     ask_again: bool = True
     """Whether a reply that is no answer (an echo of its prompt, a reasoning without its end) is
     asked again, once, in short form; an answer may then cost a second call."""
+    citations: bool = False
+    """Whether the output says which sentences of the passages support which part of the answer."""
+    sufficient_context: bool = False
+    """Whether the passages are rated before each answer, and the answer is Unknown where they hold
+    too little for one (Joren et al. 2025); a call more for each."""
     timeout: float | None = None
     """Seconds that a whole run may take; None: no limit."""
 
     @property
+    def own_paper(self) -> Paper:
+        """The paper that `profile="paper"` stands for."""
+        return "post_fusion"
+
+    @property
+    def paper(self) -> Paper | Literal[""]:
+        """The paper whose wording and settings hold; "" where they are ours."""
+        profile = self.profile
+        if profile == "ours" or profile == "strategyqa":
+            return ""
+        return self.own_paper if profile == "paper" else profile
+
+    @property
     def default_answer_type(self) -> AnswerType:
-        """The answer type of an input that names none; a method's profile may decide it."""
-        return self.answer_type
+        """The answer type of an input that names none: Yes or No under the StrategyQA profile."""
+        return "yes_no" if self.profile == "strategyqa" else self.answer_type
 
     def __post_init__(self) -> None:
-        """Check the values: first all fields by their type hints, then ranges.
+        """Set what the profile settles and check the values: first their types, then ranges.
 
         A subclass calls this first, so that its own checks never meet a value of the wrong type.
 
         Raises:
             UsageError: A value is of the wrong type or out of its range.
         """
-        for field, hint in get_type_hints(type(self)).items():
-            object.__setattr__(self, field, typed(field, getattr(self, field), hint))
+        hints = get_type_hints(type(self))
+        names = [field.name for field in dataclasses.fields(self)]
+        for name in names:
+            object.__setattr__(self, name, typed(name, getattr(self, name), hints[name]))
+        if self.paper:
+            settled = settings_of(self.paper, self.given)
+            for name in settled.keys() & set(names):
+                object.__setattr__(self, name, settled[name])
         for name in ("k", "samples", "reply_tokens", "prompt_tokens"):
             at_least(name, getattr(self, name), 1)
         if self.timeout is not None and self.timeout <= 0:
@@ -162,7 +216,7 @@ class Options(_Named):
         for name, most in (("sample_temperature", 2), ("top_p", 1)):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= most:
-                raise UsageError(f"{name} must be 0 to {most}, not {value!r}")
+                raise UsageError(f"{name} must be between 0 and {most}, not {value!r}")
 
     @property
     def nucleus(self) -> dict[str, float]:
@@ -211,7 +265,11 @@ def specialised(options: OptionsT) -> type[OptionsT]:
         bases=(kind,),
         frozen=True,
         kw_only=True,
-        namespace={"__doc__": kind.__doc__, "__module__": kind.__module__},
+        namespace={
+            "__doc__": kind.__doc__,
+            "__module__": kind.__module__,
+            "given_at_build": options.given,
+        },
     )
 
 

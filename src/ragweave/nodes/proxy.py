@@ -15,27 +15,28 @@ Variables: `question`, and `draft` (the draft answer, or a claim of it).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
-from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import NodeError
 from langgraph.types import Command
 
 from ragweave.errors import RunTimeoutError
-from ragweave.nodes.answer import MANY_ANSWERS, AnswerStep
+from ragweave.nodes import printed
+from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.expand_query import cut
 from ragweave.nodes.judge import NecessityOptions
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.step import Context, Step, note
+from ragweave.nodes.wording import MANY_ANSWERS, reference_text
 from ragweave.state import AnswerType, RAGState, Update
 from ragweave.tools.models import Models
 from ragweave.tools.models.tasks import Task
-from ragweave.tools.text.untrusted import one_line, untrusted
+from ragweave.tools.text.secrets import without_secrets
 
 _JUDGE = """\
 You judge whether a question can be answered well without looking anything up. You are given the \
@@ -97,6 +98,7 @@ PROXY_PROMPTS = MappingProxyType(
             ]
         ),
         "rewrite_released": _RELEASED,
+        **printed.PROXY,
     }
 )
 """The templates by name."""
@@ -131,7 +133,7 @@ def proxy_down(then: str | Callable[[], str]) -> Any:
         cause = error.error
         if isinstance(cause, _NOT_THE_PROXY):
             raise cause
-        message = f"{type(cause).__name__}: {' '.join(str(cause).split())[:200]}"
+        message = f"{type(cause).__name__}: {without_secrets(' '.join(str(cause).split()))[:200]}"
         update: Update = {"notes": [note(config, error.node, "proxy_failed", fault=message)]}
         return Command(update=update, goto=then() if callable(then) else then)
 
@@ -202,20 +204,10 @@ REFERENCE_PROMPTS = MappingProxyType(
                 ("human", "Reference: [[[\n{passages}\n]]], question: ((({question})))"),
             ]
         ),
+        **printed.REFERENCE,
     }
 )
 """The templates by name."""
-
-
-def reference_text(passages: Sequence[Document]) -> str:
-    """Write passages a paragraph each, so that none can close the brackets around them."""
-    return "\n".join(map(_paragraph, passages))
-
-
-def _paragraph(doc: Document) -> str:
-    title = one_line(str(doc.metadata.get("title") or ""))
-    text = untrusted(doc.page_content).strip()
-    return f"{title}: {text}" if title else text
 
 
 def reference_answer(name: str) -> AnswerStep:

@@ -18,6 +18,7 @@ from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.react_reply import last_answer, parse_react, read_last
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import QUERY_TOKENS
@@ -32,6 +33,8 @@ from ragweave.nodes.rounds import (
     search_for,
 )
 from ragweave.nodes.step import Context, Step
+from ragweave.nodes.step_grammars import react_form
+from ragweave.nodes.wording import worded
 from ragweave.state import AnswerType, Hop, RAGState, Update
 from ragweave.state.passages import INPUT
 from ragweave.tools.models import Models
@@ -112,6 +115,10 @@ PROMPTS = MappingProxyType(
 NAME = "react"
 
 NO_ACTION = "No action was read. Write Search or Finish, and behind it square brackets."
+THOUGHT_CUE = "Thought {number}:"
+"""How the next step begins where a model continues the text, as in the paper."""
+STEP_CUE = "Now write Thought {number} and Action {number} for the last question: {question}"
+"""What asks for the next step. Behind "Thought 2:", small chat models copy an example's thought."""
 REPEATED = (
     "{query} was searched before. Read the observations above; then search for something else, "
     "or write Finish with the answer in square brackets."
@@ -129,9 +136,15 @@ class ReactOptions(Options):
     """Most calls; the last one must finish (Yao et al. 2022, section 3.2: 7 for HotpotQA)."""
     second_look: bool = True
     """Whether an answer before anything was read is asked for again over what the question finds,
-    and Concat answers over the passages read where the limit is reached without an answer."""
+    and Concat answers over the passages read where the limit is reached without an answer, or two
+    replies in a row bring no new search."""
     stop_sequences: bool = True
     """Whether to send stop sequences; some reasoning models refuse them, and none is needed."""
+
+    @property
+    def own_paper(self) -> Paper:
+        """BlendFilter."""
+        return "blendfilter"
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -158,7 +171,7 @@ def react_step(
     """
 
     def prompt(state: RAGState, opts: ReactOptions) -> Prompt:
-        return react_prompt(state, opts, templates["react"])
+        return react_prompt(state, opts, worded(templates, "react", opts))
 
     def update(state: RAGState, reply: Reply, context: Context[ReactOptions]) -> Update:
         return react_update(state, reply, context, retrieves=retrieves)
@@ -178,7 +191,9 @@ def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTem
     last = is_last(state, options)
 
     def render(kept: Sequence[Document]) -> str:
-        return transcript(hops, kept, last=last)
+        cue = THOUGHT_CUE if options.paper else STEP_CUE
+        begin = cue.format(number=len(hops) + 1, question=one_line(state["question"]))
+        return transcript(hops, kept, begin, last=last, unknown=options.unknown is not False)
 
     return Prompt(
         template,
@@ -191,12 +206,15 @@ def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTem
         all_found(state, _searched(hops), options.order),
         {"stop": ["\nObservation"]} if options.stop_sequences else {},
         render,
-        reply_tokens=QUERY_TOKENS,
+        lambda _shown: react_form(len(hops) + 1, state["resolved_answer_type"], last=last),
+        QUERY_TOKENS,
     )
 
 
-def transcript(hops: Sequence[Hop], passages: Sequence[Document], *, last: bool) -> str:
-    """Write thoughts, actions and observations, and the start of the next thought.
+def transcript(
+    hops: Sequence[Hop], passages: Sequence[Document], cue: str, *, last: bool, unknown: bool = True
+) -> str:
+    """Write thoughts, actions and observations, and the cue of the next step.
 
     A passage stands in the observation of the first search that found it. Passages that the caller
     gave are what the first search observes.
@@ -208,10 +226,11 @@ def transcript(hops: Sequence[Hop], passages: Sequence[Document], *, last: bool)
         seen = [doc for doc in passages if doc.metadata.get("query") in names]
         blocks.append(_block(number, hop, seen))
     if last:
+        otherwise = ", or Finish[Unknown]" if unknown else ""
         blocks.append(
-            "No search is left: write Finish with the answer in square brackets, or Finish[Unknown]."
+            f"No search is left: write Finish with the answer in square brackets{otherwise}."
         )
-    return "\n".join([*blocks, f"Thought {len(hops) + 1}:"])
+    return "\n".join([*blocks, cue])
 
 
 def _block(number: int, hop: Hop, seen: Sequence[Document]) -> str:
@@ -265,6 +284,18 @@ def react_update(
         unknown = said.argument == UNKNOWN
         event = "unknown_before_search" if unknown else "answered_before_search"
         context.note(event if gives_up else "step_unparsed")
+    if options.second_look and hops and not hops[-1]["query"] and (repeated or not query):
+        context.note("no_progress")
+        return conclude_chain(
+            state,
+            options,
+            pool=NAME,
+            answer=UNKNOWN,
+            reply=reply.text,
+            keys=_searched(hops),
+            read=ids_of(reply.passages),
+            truncated=True,
+        )
     number = len(hops)
     hop: Hop = {
         "key": round_key(number),

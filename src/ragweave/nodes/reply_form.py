@@ -56,7 +56,7 @@ class ReplyForm(Protocol):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON schema of a reply `{"reply": …}`."""
+        """The JSON schema of a reply `{"reply": …}`; empty: there is none."""
 
     def text(self, value: Any) -> str:
         """Return what a JSON reply's value says, as the grammar has it."""
@@ -125,7 +125,7 @@ def form_settings(
         return {}
     if getattr(unbound(model), "offers_grammar", False) is True:
         return {"grammar": form.grammar}
-    if not _may_offer(model):
+    if not form.schema or not _may_offer(model):
         return {}
     ask = RunnableLambda(offered_forms, afunc=aoffered_forms, name="offered_forms")
     if "json_schema" not in (yield Call(ask, model, config={"callbacks": []})):

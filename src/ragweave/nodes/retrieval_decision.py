@@ -20,11 +20,14 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.types import Overwrite
 
 from ragweave.errors import UsageError
+from ragweave.nodes import printed
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates, ask
 from ragweave.nodes.options import Options, OptionsT, at_least
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.replies import bare_text, parse_answer
 from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
 from ragweave.nodes.step import Call, Context, Step, Work
+from ragweave.nodes.wording import worded
 from ragweave.state import RAGState, Update
 from ragweave.tools.claims import parse_judgement
 from ragweave.tools.models import Models, Role
@@ -100,7 +103,8 @@ PROMPTS = MappingProxyType(
                 ("ai", "No"),
                 ("human", _ASK),
             ]
-        )
+        ),
+        **printed.DECISION,
     }
 )
 """The template by name; its variable is `question`."""
@@ -120,10 +124,10 @@ def retrieval_decision_step(
         role: Who is asked, by the options in force.
     """
 
-    def prompt(state: RAGState, _options: OptionsT) -> Prompt:
+    def prompt(state: RAGState, opts: OptionsT) -> Prompt:
         asked = state["question"]
         return Prompt(
-            templates["self_eval"],
+            worded(templates, "self_eval", opts, answers=False),
             {"task": "need", "question": asked},
             {"question": asked},
             form=lambda _shown: Choice(("Yes", "No")),
@@ -164,12 +168,17 @@ class SkrKnnOptions(Options):
     embedding: str = "minilm"
     """Embedding model where the build gives no object: `minilm`, a local path or a hub name."""
 
+    @property
+    def own_paper(self) -> Paper:
+        """SlimPLM."""
+        return "slimplm"
+
     def __post_init__(self) -> None:
         """Check the values."""
         super().__post_init__()
         at_least("neighbours", self.neighbours, 1)
         if self.prior is not None and not 0 <= self.prior <= 1:
-            raise UsageError(f"prior must be 0 to 1, or None, not {self.prior}")
+            raise UsageError(f"prior must be between 0 and 1, or None, not {self.prior}")
 
 
 class Library:

@@ -13,6 +13,8 @@ from ragweave.nodes.judge import NecessityOptions
 from ragweave.nodes.proxy import EXAMPLE_QUESTION, EXAMPLE_REWRITE
 from ragweave.nodes.replies import cut_off
 from ragweave.nodes.step import Context, Step, Work, pure
+from ragweave.nodes.step_grammars import rewrite_form
+from ragweave.nodes.wording import worded
 from ragweave.state import Claim, RAGState, Update
 from ragweave.tools.claims import (
     MAX_CHARACTERS,
@@ -36,8 +38,10 @@ def rewrite_step(
         draft = state["heuristic_answer"]
         task: Task = {"task": "rewrite", "question": state["question"], "draft": draft}
         values = {"question": state["question"], "draft": untrusted(draft)}
-        name = "rewrite_released" if opts.proxy_profile == "released" else "rewrite"
-        return Prompt(templates[name], task, values)
+        if opts.proxy_profile == "released":
+            return Prompt(worded(templates, "rewrite_released", opts, answers=False), task, values)
+        template = worded(templates, "rewrite", opts, answers=False)
+        return Prompt(template, task, values, form=lambda _shown: rewrite_form())
 
     def update(state: RAGState, reply: Reply, context: Context[NecessityOptions]) -> Update:
         read = parse_rewrite(reply.text, state["question"], _examples())

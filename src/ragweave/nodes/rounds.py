@@ -14,6 +14,7 @@ from langgraph.types import Overwrite
 
 from ragweave.errors import UsageError
 from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.retrieve import arranged
 from ragweave.nodes.vote import conclude
 from ragweave.state import Candidate, RAGState, Update
@@ -27,6 +28,11 @@ class RoundOptions(Options):
 
     rounds: int = 3
     """Most retrieval rounds (SlimPLM, appendix B: three, for every method with rounds)."""
+
+    @property
+    def own_paper(self) -> Paper:
+        """SlimPLM."""
+        return "slimplm"
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -159,5 +165,7 @@ def conclude_chain(
         "sample": 0,
         "passages": shown,
     }
-    end = conclude({**state, "passages": passages}, answer, [candidate], truncated=truncated)
+    read_state: RAGState = {**state, "passages": passages}
+    cited = options.citations
+    end = conclude(read_state, answer, [candidate], truncated=truncated, citations=cited)
     return {**end, "candidates": {f"{pool}:0": candidate}}

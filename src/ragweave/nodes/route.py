@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from langchain_core.runnables import RunnableLambda
 
 from ragweave.errors import UsageError
-from ragweave.nodes.answer import ANSWER_FORMS
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates, ask
 from ragweave.nodes.judge import NecessityOptions, judge_step
 from ragweave.nodes.step import Call, Context, Step, Work
+from ragweave.nodes.wording import ANSWER_FORMS
 from ragweave.state import RAGState, Update
 from ragweave.tools.models import Models
 from ragweave.tools.models.forms import gives_logprobs

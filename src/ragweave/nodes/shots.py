@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ragweave.errors import UsageError
 from ragweave.nodes.blending import answered_examples, examples
 from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.profile import Paper
 from ragweave.state import Branch
 
 MOST_SHOTS = 3
@@ -23,6 +24,11 @@ class ShotOptions(Options):
     """Examples in the prompt, 0 to 3; BlendFilter's tables give all methods three. With examples
     the prompt has that paper's form, which does not ask to say Unknown."""
 
+    @property
+    def own_paper(self) -> Paper:
+        """BlendFilter."""
+        return "blendfilter"
+
     def __post_init__(self) -> None:
         """Check the values.
 
@@ -32,7 +38,7 @@ class ShotOptions(Options):
         super().__post_init__()
         at_least("shots", self.shots, 0)
         if self.shots > MOST_SHOTS:
-            raise UsageError(f"shots must be 0 to {MOST_SHOTS}, not {self.shots}")
+            raise UsageError(f"shots must be between 0 and {MOST_SHOTS}, not {self.shots}")
 
 
 def reasoned(branch: Branch, options: ShotOptions) -> dict[str, str]:

@@ -12,6 +12,7 @@ from ragweave.nodes.replies import bare_text
 from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.state import Candidate, RAGState, Update
 from ragweave.state.passages import as_input
+from ragweave.tools.citations import cite
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
@@ -22,6 +23,7 @@ def conclude(
     winners: Iterable[Candidate],
     *,
     truncated: bool = False,
+    citations: bool = False,
 ) -> Update:
     """Return the update that ends a run with `answer`.
 
@@ -35,14 +37,20 @@ def conclude(
         winners: The candidates that gave the answer, the best one first; where there is no answer,
             the candidates that the method asked last.
         truncated: Whether a limit on rounds ended the method.
+        citations: Whether the sentences that support the answer are cited (the option).
     """
     unknown = is_unknown(answer)
-    return {
+    passages = as_input(passages_read(state, winners))
+    update: Update = {
         "answer": UNKNOWN if unknown else answer,
         "status": "unknown" if unknown else "answered",
         "truncated": truncated,
-        "passages": Overwrite(as_input(passages_read(state, winners))),
+        "passages": Overwrite(passages),
     }
+    if citations:
+        kind = state["resolved_answer_type"]
+        update["citations"] = cite(state["question"], update["answer"], passages, kind)
+    return update
 
 
 def passages_read(state: RAGState, candidates: Iterable[Candidate]) -> list[Document]:
@@ -138,7 +146,11 @@ def vote_step(
         winners = elected(last)
         answer = winners[0]["answer"] if winners else UNKNOWN
         update = conclude(
-            state, answer, winners or last, truncated=truncated(state, context.options)
+            state,
+            answer,
+            winners or last,
+            truncated=truncated(state, context.options),
+            citations=context.options.citations,
         )
         if update["status"] == "unknown" and falls_back(context.options):
             del update["passages"]

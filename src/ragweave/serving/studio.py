@@ -13,16 +13,16 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, get_type_hints
+from typing import Any, ClassVar, Literal, get_type_hints
 
 from langchain_core.runnables import RunnableConfig
 from langgraph_sdk.runtime import ServerRuntime
 
 from ragweave.errors import UsageError
-from ragweave.graphs import METHODS, CompiledGraph, Parts
+from ragweave.graphs import METHODS, CompiledGraph, Parts, chat_over
 from ragweave.graphs.build import AnyModel, check_drafts, context_filter_of, role_models
 from ragweave.graphs.method import Method, read_option
 from ragweave.nodes.context_filter import ContextFilterOptions
@@ -76,7 +76,7 @@ def studio_options(method: Method) -> Options:
         namespace={"__doc__": method.summary, "__module__": method.options.__module__},
     )
     hints = get_type_hints(kind)
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {"citations": True}
     for field in dataclasses.fields(kind):
         text = os.environ.get(ENVIRONMENT_PREFIX + field.name.upper())
         if text is not None:
@@ -86,10 +86,9 @@ def studio_options(method: Method) -> Options:
     return made
 
 
-INPUT = ("question",)
-"""The fields of the state that a run's input may set."""
 OPERATOR = frozenset(
-    {"training", "embedding"} | {field.name for field in dataclasses.fields(Sources)} - {"search"}
+    {"training", "embedding", "encoder"}
+    | {field.name for field in dataclasses.fields(Sources)} - {"search"}
 )
 """Settings that open files or models: only the environment of the server sets them."""
 
@@ -100,9 +99,13 @@ class ServedGraph(CompiledGraph):
     Anything else that a caller gives is refused, not silently ignored.
     """
 
+    inputs: ClassVar[tuple[str, ...]] = ("question",)
+    """The fields of the state that a run's input may set."""
+
     def get_input_jsonschema(self, config: RunnableConfig | None = None) -> dict[str, Any]:
-        """Return the schema of the input: the question."""
-        return _only(super().get_input_jsonschema(config), lambda name: name in INPUT)
+        """Return the schema of the input, each field with what it means."""
+        schema = super().get_input_jsonschema(config)
+        return _described(_only(schema, lambda name: name in self.inputs), INPUTS)
 
     def get_context_jsonschema(self) -> dict[str, Any] | None:
         """Return the schema of a run's settings, without those of the operator."""
@@ -116,7 +119,7 @@ class ServedGraph(CompiledGraph):
         **more: Any,
     ) -> Iterator[Any]:
         """Check what the caller chooses, then run."""
-        _check_run(input, config)
+        _check_run(input, config, self.inputs)
         return super().stream(input, config, **more)
 
     def astream(
@@ -126,8 +129,20 @@ class ServedGraph(CompiledGraph):
         **more: Any,
     ) -> AsyncIterator[Any]:
         """Check what the caller chooses, then run."""
-        _check_run(input, config)
+        _check_run(input, config, self.inputs)
         return super().astream(input, config, **more)
+
+
+class ServedChat(ServedGraph):
+    """A conversation as it is served: it takes messages."""
+
+    inputs = ("messages",)
+
+
+INPUTS = {
+    "question": "The question to answer from the knowledge base.",
+    "messages": "The conversation so far; the last message of the user is the question.",
+}
 
 
 def served(graph: CompiledGraph) -> ServedGraph:
@@ -153,17 +168,18 @@ def check_context(method: Method, given: object) -> None:
             raise _refusal(name)
 
 
-def _check_run(given: object, config: RunnableConfig | None) -> None:
+def _check_run(given: object, config: RunnableConfig | None, inputs: Sequence[str]) -> None:
     """Refuse fields of the input and of `configurable` that a caller may not choose."""
     configurable = (config or {}).get("configurable") or {}
     for name in sorted(OPERATOR.intersection(configurable)):
         raise _refusal(name)
     if not isinstance(given, Mapping):
         return
-    for name in sorted(set(given) - set(INPUT)):
+    for name in sorted(set(given) - set(inputs)):
         if name in OPERATOR:
             raise _refusal(name)
-        raise UsageError(f"a run's input is its question; {name!r} cannot be given here")
+        only = " and ".join(inputs)
+        raise UsageError(f"a run's input is its {only}; {name!r} cannot be given here")
 
 
 def _refusal(name: str) -> UsageError:
@@ -181,6 +197,14 @@ def _only(schema: dict[str, Any], wanted: Any) -> dict[str, Any]:
     if "#/$defs/" not in repr(slim):
         made.pop("$defs", None)
     return made
+
+
+def _described(schema: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return an object's schema with a description for each property, in place of a type's own."""
+    properties = {
+        name: {**one, "description": texts[name]} for name, one in schema["properties"].items()
+    }
+    return {**schema, "properties": properties}
 
 
 Factory = Callable[[ServerRuntime[Any]], Awaitable[CompiledGraph]]
@@ -208,6 +232,44 @@ def factory(method: Method | str) -> Factory:
     return make
 
 
+DEFAULT_METHOD = "concat_pf"
+
+
+async def chat(runtime: ServerRuntime[Any]) -> CompiledGraph:
+    """Make the conversation over the method that `RAGWEAVE_METHOD` names (`concat_pf`).
+
+    Raises:
+        UsageError: No method has that name, or a run chooses what only the operator may.
+    """
+    method = METHODS.named(os.environ.get(f"{ENVIRONMENT_PREFIX}METHOD") or DEFAULT_METHOD)
+    running = runtime.execution_runtime
+    if running is None:
+        picture = await asyncio.to_thread(studio_picture, method.name)
+        return _served_chat(picture, Models(answer=AnyModel()))
+    check_context(method, running.context)
+    return await asyncio.to_thread(studio_chat, method.name, running.context)
+
+
+def studio_chat(name: str, given: Any = None) -> CompiledGraph:
+    """Build a conversation over a method for the server; answers are cited unless it says not to.
+
+    Args:
+        name: Name of the method.
+        given: The run's context, as for `studio_graph`.
+
+    Raises:
+        UsageError: A value is out of its range, or a name unknown.
+    """
+    graph = studio_graph(name, given)
+    sources = graph.builder.context_schema
+    assert sources is not None  # noqa: S101 - every method has options
+    return _served_chat(graph, _models_of(sources()))
+
+
+def _served_chat(graph: CompiledGraph, models: Models) -> CompiledGraph:
+    return ServedChat(**vars(chat_over(graph, models.answer)))
+
+
 def studio_graph(name: str, given: Any = None) -> CompiledGraph:
     """Build a method for the server.
 
@@ -224,7 +286,7 @@ def studio_graph(name: str, given: Any = None) -> CompiledGraph:
     try:
         chosen = dataclasses.replace(options, **(given or {}))
     except TypeError as error:
-        raise UsageError(f"{name} does not know a setting of this run: {error}") from error
+        raise UsageError(f"{name} cannot take a setting of this run: {error}") from error
     return _with_sources(name, chosen)
 
 
@@ -235,14 +297,18 @@ def studio_picture(name: str) -> CompiledGraph:
 
 def _with_sources(name: str, options: Any) -> CompiledGraph:
     sources: Sources = options
-    models = _models(
-        sources.model, sources.proxy, sources.judge, sources.rewriter, sources.filter_model
-    )
+    models = _models_of(sources)
     check_drafts(models, options)
     trained = _filter(sources.trained_filter) if isinstance(options, ContextFilterOptions) else None
     if trained is not None:
         options = dataclasses.replace(options, filter="own")
     return _built(name, options, models, _retriever(sources.kb, sources.search), trained)
+
+
+def _models_of(sources: Any) -> Models:
+    return _models(
+        sources.model, sources.proxy, sources.judge, sources.rewriter, sources.filter_model
+    )
 
 
 def _built(

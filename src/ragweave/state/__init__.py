@@ -23,9 +23,11 @@ from ragweave.state.rag import (
 )
 from ragweave.state.records import (
     Candidate,
+    Citation,
     Claim,
     Hop,
     Note,
+    Quote,
     Status,
     Tokens,
     Usage,
@@ -51,9 +53,11 @@ __all__ = [
     "Update",
     # records
     "Candidate",
+    "Citation",
     "Claim",
     "Hop",
     "Note",
+    "Quote",
     "Status",
     "Tokens",
     "Usage",

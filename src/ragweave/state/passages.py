@@ -60,14 +60,14 @@ def as_document(value: object) -> Document:
     fields = value.get("kwargs", value) if isinstance(value, Mapping) else {}
     if "page_content" not in fields:
         raise UsageError(
-            "a passage must be a LangChain Document, a mapping with page_content, or a text, "
+            "a passage must be a LangChain Document, a mapping with page_content, or a string, "
             f"not {type(value).__name__}"
             + (f" with {', '.join(map(str, fields))}" if fields else "")
         )
     metadata = fields.get("metadata") or {}
-    _check_field("page_content", fields["page_content"], str, "a text")
+    _check_field("page_content", fields["page_content"], str, "a string")
     _check_field("metadata", metadata, Mapping, "a mapping")
-    _check_field("id", fields.get("id"), str | int | None, "a text")
+    _check_field("id", fields.get("id"), str | int | None, "a string")
     return _whole_document(
         Document(
             page_content=fields["page_content"],

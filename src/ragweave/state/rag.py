@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 
 from ragweave.state.records import (
     Candidate,
+    Citation,
     Claim,
     Hop,
     Note,
@@ -61,6 +62,9 @@ class RAGOutput(TypedDict):
     passages: Passages
     """The passages that the candidates behind the answer read, in prompt order; where none gave
     an answer, those that the last ones asked had read."""
+    citations: list[Citation]
+    """Which sentences of `passages` support which part of `answer`, where the option `citations`
+    asks for them; a part without quotes is not supported."""
     candidates: Annotated[dict[str, Candidate], merge_candidates]
     """Every answer that a model gave, by key, in order of round, rank and sample."""
     usage: Annotated[Usage, add_usage]
@@ -170,6 +174,7 @@ class Update(TypedDict, total=False):
     truncated: bool
     passages: Overwrite
     """Nodes replace the passages; what is merged counts as handed in by the caller."""
+    citations: list[Citation]
     candidates: dict[str, Candidate] | Overwrite
     usage: Usage | Overwrite
     resolved_answer_type: AnswerType

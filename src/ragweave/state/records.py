@@ -69,6 +69,34 @@ class Claim(TypedDict):
     query: str
 
 
+class Quote(TypedDict):
+    """A sentence of a passage, word for word."""
+
+    passage: str
+    """The passage's id."""
+    start: int
+    """Where it begins in the passage's text, as the output shows it, in characters."""
+    end: int
+    """Where it ends."""
+    text: str
+    """The sentence: `page_content[start:end]`."""
+    score: float
+    """Share of the cited part's words that it holds, weighted by rarity, from 0 to 1."""
+
+
+class Citation(TypedDict):
+    """A part of an answer and what supports it."""
+
+    text: str
+    """The part: `answer[start:end]`."""
+    start: int
+    """Where it begins in the answer, in characters."""
+    end: int
+    """Where it ends."""
+    quotes: list[Quote]
+    """The sentences that support it, best first; empty: no passage does."""
+
+
 class Tokens(TypedDict):
     """Calls and tokens of one role or one node."""
 

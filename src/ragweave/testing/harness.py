@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -123,6 +123,19 @@ def sentences(text: str) -> list[str]:
 def folded(text: str) -> str:
     """Return `text` with each run of white space as one blank."""
     return " ".join(text.split())
+
+
+def asked_for(prompts: Set[str], settings: Callable[[], Iterator[Setting]]) -> Iterator[Setting]:
+    """Yield settings as long as some of `prompts` are left: ours, then those in papers' words.
+
+    Args:
+        prompts: Names of prompts; the caller removes those that it has met.
+        settings: The settings; for a prompt in a paper's words (`NAME@PAPER`) under its profile.
+    """
+    for paper in sorted({name.partition("@")[2] for name in prompts}):
+        for setting in settings():
+            if any(name.partition("@")[2] == paper for name in prompts):
+                yield setting.with_options(profile=paper) if paper else setting
 
 
 def misread(

@@ -15,7 +15,7 @@ from langgraph.errors import GraphRecursionError
 
 from ragweave.graphs import METHODS, Method
 from ragweave.testing.cases import CARDS, OptionCase, Setting, accepted, cases_of, declared_calls
-from ragweave.testing.harness import OUTPUTS, WAYS, Harness, Run, as_json, misread
+from ragweave.testing.harness import OUTPUTS, WAYS, Harness, Run, as_json, asked_for, misread
 from ragweave.testing.scripted import ForeignRetriever, ModelCall, Record, Said, Script
 from ragweave.tools.drawing import draw_svg, shape_of
 
@@ -181,12 +181,10 @@ class MethodTests:
             for name, template in self._method().prompts.items()
         }
         missing = set(marked)
-        for setting in self.settings():
-            if not missing:
-                break
+        for setting in asked_for(missing, self.settings):
             run = self.harness().run(setting, prompts=marked)
             texts = "\n".join(call.text for call in run.calls)
-            missing = {name for name in missing if f"{_MARK}-{name}-" not in texts}
+            missing -= {name for name in missing if f"{_MARK}-{name}-" in texts}
         assert not missing, f"prompts that no run used: {sorted(missing)}"
 
     # -- what goes wrong, and what comes along -------------------------------------------------

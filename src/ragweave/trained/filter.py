@@ -18,8 +18,8 @@ from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
 from ragweave.state.passages import with_id
-from ragweave.tools.filters.oracles import best, checked_top, lexical
-from ragweave.tools.filters.spans import Span, scored, spans_of
+from ragweave.tools.filters.oracles import checked_top, lexical, top_spans
+from ragweave.tools.filters.spans import Granularity, Span, spans_of, with_score
 from ragweave.tools.models.specs import part_spec, read_settings
 from ragweave.tools.models.tasks import task_passages
 from ragweave.tools.text.sentences import split_sentences
@@ -93,7 +93,7 @@ def _exact(piece: str, texts: Sequence[_Text]) -> Iterator[Span]:
 
 def _similar(piece: str, sentences: Sequence[Span]) -> Span | None:
     """Return the sentence most similar to `piece`, or None where none is similar enough."""
-    rated = [scored(one, lexical(one["text"], piece)) for one in sentences]
+    rated = [with_score(one, lexical(one["text"], piece)) for one in sentences]
     best = max(rated, key=lambda one: one["score"], default=None)
     return best if best is not None and best["score"] >= LEAST else None
 
@@ -118,7 +118,8 @@ class TrainedFilter:
     passages; of those whose share is at least the threshold times the best one's, the `top` best
     are kept, so the best always is. A part that generates text (seq2seq, causal-lora) writes what
     to keep, and the sentences of the passages that it quotes are kept. All but the span encoder
-    may keep nothing. No code in the folder is run. Safe under threads.
+    may keep nothing. A part trained on passages that were kept or dropped whole (PSG) keeps or drops
+    them whole, and may leave none. No code in the folder is run. Safe under threads.
 
     Source: FILCO, section 2.3.
 
@@ -146,6 +147,10 @@ class TrainedFilter:
                 f"{folder}: was trained as a {self.card.role}, but a filter is needed here"
             )
         self.top, self.threshold = checked_top(top), _checked(folder, self.card, threshold)
+        self.unit: Granularity = (
+            "passage" if self.card.data.get("unit") == "passage" else "sentence"
+        )
+        """What it keeps or drops, as it was trained."""
         self.follows: frozenset[str] = frozenset()
         """Which of `top` and `threshold` come from a run's options."""
         self._engine: Scoring | SpanScorer | TextWriter | None = None
@@ -161,7 +166,7 @@ class TrainedFilter:
         if self._engine is None:
             self._engine = engine_of(self.folder)
 
-    def followed(self, *, top: int | None, threshold: float | None) -> Self:
+    def with_settings(self, *, top: int | None, threshold: float | None) -> Self:
         """Return this filter with a run's options, as far as it follows them.
 
         Raises:
@@ -203,16 +208,16 @@ class TrainedFilter:
     def _scored(
         self, scorer: PairScorer, question: str, passages: Sequence[Document]
     ) -> list[Span]:
-        spans = spans_of(passages)
+        spans = spans_of(passages, self.unit)
         known = task_passages([with_id(one) for one in passages])
         chances = scorer.score(scorer.form.pairs(question, known, spans))
-        return best(map(scored, spans, chances), self._least(), self.top)
+        return top_spans(map(with_score, spans, chances), self._least(), self.top)
 
     def _read(self, scorer: SpanScorer, question: str, passages: Sequence[Document]) -> list[Span]:
         from ragweave.trained.span_reading import Sheet, Text
         from ragweave.trained.span_scorer import chosen
 
-        spans = spans_of(passages)
+        spans = spans_of(passages, self.unit)
         if not spans:
             return []
         known = task_passages([with_id(one) for one in passages])
@@ -233,11 +238,19 @@ class TrainedFilter:
         alone = self.card.data.get("passages") == 1
         groups = [[one] for one in passages] if alone else [list(passages)]
         written = writer.write([filter_input(question, group) for group in groups])
-        return [
+        found = [
             span
             for group, one in zip(groups, written, strict=True)
             for span in aligned(one.text, group)
         ]
+        return found if self.unit == "sentence" else _whole(found, passages)
+
+
+def _whole(spans: Sequence[Span], passages: Sequence[Document]) -> list[Span]:
+    """Return the passages that were quoted, whole, in the order in which they were quoted."""
+    whole = {one["passage_id"]: one for one in spans_of(passages, "passage")}
+    quoted = dict.fromkeys(span["passage_id"] for span in spans)
+    return [with_score(whole[name], 1.0) for name in quoted]
 
 
 def trained_filter(spec: str) -> TrainedFilter:

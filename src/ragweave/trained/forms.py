@@ -86,9 +86,18 @@ def filter_target(spans: Iterable[Span]) -> str:
     return " ".join(clean(span["text"]) for span in spans)
 
 
-def kept_passages(passages: Sequence[Document], spans: Iterable[Span]) -> list[Document]:
-    """Return the passages that the generator reads: their kept spans, or all where none is kept."""
-    return apply_spans(passages, spans).passages
+def kept_passages(
+    passages: Sequence[Document], spans: Iterable[Span], *, may_be_none: bool = False
+) -> list[Document]:
+    """Return the passages that the generator reads: their kept spans.
+
+    Args:
+        passages: Best first.
+        spans: What the oracle kept.
+        may_be_none: Whether none is left where no span is kept (PSG); else all are (released code).
+    """
+    filtered = apply_spans(passages, spans)
+    return [] if filtered.full and may_be_none else filtered.passages
 
 
 def documents(passages: Iterable[TaskPassage]) -> list[Document]:

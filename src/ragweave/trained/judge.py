@@ -21,16 +21,16 @@ from ragweave.trained.judge_reading import (
     COLUMNS,
     Array,
     Encoder,
-    Read,
-    Reference,
+    PairFeatures,
+    ReferenceMoments,
     load_encoder,
+    pair_texts,
     read_pairs,
-    texts_of,
 )
 
 WEIGHTS, ABOUT = "judge.safetensors", "judge.json"
 
-_MOMENTS = ("question_mean", "question_cov", "name_mean", "name_cov")
+_MOMENT_NAMES = ("question_mean", "question_cov", "name_mean", "name_cov")
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class LinearWeights:
     meaning: Array
     """(2d,)"""
     bias: float
-    reference: Reference
+    reference: ReferenceMoments
 
-    def logits(self, read: Read) -> Array:
+    def logits(self, read: PairFeatures) -> Array:
         """Return the logit of each row, calibrated: its sigmoid is the probability of known."""
         total: Array = read.surface @ self.surface + read.meaning @ self.meaning + self.bias
         return total
@@ -58,7 +58,7 @@ def write_weights(folder: Path, weights: LinearWeights) -> None:
         "surface": weights.surface,
         "meaning": weights.meaning,
         "bias": np.array([weights.bias]),
-        **{name: getattr(weights.reference, name) for name in _MOMENTS},
+        **{name: getattr(weights.reference, name) for name in _MOMENT_NAMES},
     }
     plain = {name: np.ascontiguousarray(one, dtype=np.float64) for name, one in arrays.items()}
     with replacing(folder / WEIGHTS) as draft:
@@ -101,7 +101,7 @@ def read_weights(folder: Path, dimension: int) -> LinearWeights:
         found["surface"],
         found["meaning"],
         float(found["bias"][0]),
-        Reference(*(found[name] for name in _MOMENTS)),
+        ReferenceMoments(*(found[name] for name in _MOMENT_NAMES)),
     )
 
 
@@ -146,7 +146,7 @@ class LinearScorer:
 
     def count(self, pairs: Sequence[tuple[str, str]]) -> list[int]:
         """Return the tokens that the encoder reads of each pair: drafts, sentences, candidates."""
-        return [self._encoder.count(list(dict.fromkeys(texts_of(*one).all()))) for one in pairs]
+        return [self._encoder.count(list(dict.fromkeys(pair_texts(*one).all()))) for one in pairs]
 
 
 def load_linear_scorer(folder: str | Path, device: str = "auto") -> LinearScorer:

@@ -1,9 +1,10 @@
 """The linear judge's surface features: one row of numbers from a question's and a draft's words.
 
-Four groups, joined by `features`: what the question asks for and its shape (`asking`); the shape
-of the draft, such as its length, candidates and overlap with the question (`draft_shape`); how the
-draft hedges: it refuses, denies, asks back, stays vague, warns, or dates itself (`hedging`); and
-how rare the words are (`rarity`). Counts are log(1 + n), flags 0 or 1.
+Four groups, joined by `features`: what the question asks for and its shape (`question_features`);
+the shape of the draft, such as its length, candidates and overlap with the question
+(`draft_features`); how the draft hedges: it refuses, denies, asks back, stays vague, warns, or
+dates itself (`hedging_features`); and how rare the words are (`rarity_features`). Counts are
+log(1 + n), flags 0 or 1.
 
 Deliberately plain: regular expressions that need no model, the same in training and in use, each
 linear in the length of the text. Rarity uses that BERT's vocabulary is ordered from frequent to
@@ -67,7 +68,7 @@ def words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 
-def telling(found: Iterable[str], asked: Iterable[str] = ()) -> list[str]:
+def content_words(found: Iterable[str], asked: Iterable[str] = ()) -> list[str]:
     """Return the words that are neither common nor among those of the question, in order."""
     known = asked if isinstance(asked, frozenset | set) else frozenset(asked)
     return [word for word in found if word not in COMMON and word not in known]
@@ -85,7 +86,7 @@ def asked_names(question: str) -> list[str]:
 
 def is_new(name: str, asked: Iterable[str]) -> bool:
     """Return whether a name contains something that the question's words do not."""
-    return bool(telling(words(name), asked))
+    return bool(content_words(words(name), asked))
 
 
 def sentences(text: str) -> list[str]:
@@ -106,7 +107,7 @@ def candidates(question: str, text: str) -> list[str]:
     return list(dict.fromkeys([*named, *figures]))
 
 
-_SHAPE = ("words", "names", "quoted", "commas", "year", "digit")
+_QUESTION_SHAPE = ("words", "names", "quoted", "commas", "year", "digit")
 _ASKS = {
     "who": r"\bwho\b|\bwhose\b|\bwhom\b",
     "when": r"\bwhen\b|\bwhat (?:year|date|day)|\bwhich year|what (?:\w+ )?(?:century|decade)",
@@ -135,11 +136,14 @@ _ASKS = {
 }
 _FORMS = tuple(re.compile(pattern) for pattern in _ASKS.values())
 
-QUESTION_NAMES = (*(f"question.{name}" for name in _SHAPE), *(f"asks.{name}" for name in _ASKS))
-"""Names of `asking`, in order."""
+QUESTION_NAMES = (
+    *(f"question.{name}" for name in _QUESTION_SHAPE),
+    *(f"asks.{name}" for name in _ASKS),
+)
+"""Names of `question_features`, in order."""
 
 
-def asking(question: str) -> list[float]:
+def question_features(question: str) -> list[float]:
     """Return the shape of a question and what it asks for."""
     lowered = question.lower()
     return [
@@ -177,10 +181,10 @@ _PHRASES = {
 _HEDGES = tuple(re.compile(pattern, re.IGNORECASE) for pattern in _PHRASES.values())
 
 HEDGE_NAMES = tuple(f"{part}.{name}" for name in _PHRASES for part in ("draft", "first"))
-"""Names of `hedging`, in order."""
+"""Names of `hedging_features`, in order."""
 
 
-def hedging(draft: str) -> list[float]:
+def hedging_features(draft: str) -> list[float]:
     """Return for each way to hedge how often the draft does, and whether its first sentence does."""
     first = first_sentence(draft)
     return [
@@ -200,14 +204,14 @@ _NAMES = (
 )
 
 SHAPE_NAMES = tuple(f"draft.{name}" for name in _NAMES)
-"""Names of `draft_shape`, in order."""
+"""Names of `draft_features`, in order."""
 
 _ITEM = re.compile(r"^[^\S\n]*+(?:\d+[.)]|[*•-])\s", re.MULTILINE)
-_ENDED = re.compile(r"[.!?)\"']$")
+_FULL_STOP = re.compile(r"[.!?)\"']$")
 _SHORT = 40
 
 
-def draft_shape(question: str, draft: str) -> list[float]:
+def draft_features(question: str, draft: str) -> list[float]:
     """Return the shape of a draft, in the order of `NAMES`."""
     first, said, asked = first_sentence(draft), words(draft), set(words(question))
     return [
@@ -215,7 +219,7 @@ def draft_shape(question: str, draft: str) -> list[float]:
         *_figures(question, draft, first, len(said)),
         flag(draft.lower().startswith("yes")),
         flag(draft.lower().startswith("no")),
-        log_count(telling(words(first), asked)),
+        log_count(content_words(words(first), asked)),
         *_overlap(question, draft, first),
         *_naming(asked, draft, first),
         share(set(said), said),
@@ -231,7 +235,7 @@ def _length(draft: str, first: str, said: list[str]) -> list[float]:
         log_count(_ITEM.findall(draft)),
         log_count(words(first)),
         flag(len(said) < _SHORT),
-        flag(not _ENDED.search(draft)),
+        flag(not _FULL_STOP.search(draft)),
     ]
 
 
@@ -248,7 +252,7 @@ def _figures(question: str, draft: str, first: str, length: int) -> list[float]:
 
 
 def _overlap(question: str, draft: str, first: str) -> list[float]:
-    asked, named = set(telling(words(question))), asked_names(question)
+    asked, named = set(content_words(words(question))), asked_names(question)
     lowered = draft.lower()
     return [
         share(asked & set(words(draft)), asked),
@@ -263,7 +267,7 @@ def _naming(asked: set[str], draft: str, first: str) -> list[float]:
     counts = Counter(said)
     said = [name for name in names(first) if is_new(name, asked)]
     named = [name for name in names(draft) if is_new(name, asked)]
-    again = [min(counts[word] for word in telling(words(name), asked)) for name in said]
+    again = [min(counts[word] for word in content_words(words(name), asked)) for name in said]
     return [
         log_count(said),
         log_count(set(named)),
@@ -280,7 +284,7 @@ _PARTS = ("question", "question_names", "first_new", "draft")
 _MEASURES = ("rank", "rarest", "pieces")
 
 RARITY_NAMES = tuple(f"rarity.{part}.{measure}" for part in _PARTS for measure in _MEASURES)
-"""Names of `rarity`: mean and greatest log-rank of the words, and pieces a word."""
+"""Names of `rarity_features`: mean and greatest log-rank of the words, and pieces a word."""
 
 _FIRST_WORD = 1996
 """The id of "the" in BERT's uncased vocabulary; marks and letters precede it."""
@@ -288,15 +292,15 @@ _NO_WORD = 8.0
 """Log-rank that stands for no word at all: that of a word in the middle."""
 
 
-def rarity(question: str, draft: str, pieces: Pieces) -> list[float]:
+def rarity_features(question: str, draft: str, pieces: Pieces) -> list[float]:
     """Return how rare the words of question and draft are, in the order of `NAMES`."""
     asked = words(question)
     named = [word for name in asked_names(question) for word in words(name)]
     parts = (
-        telling(asked),
-        telling(named),
-        telling(words(first_sentence(draft)), asked),
-        dict.fromkeys(telling(words(draft))),
+        content_words(asked),
+        content_words(named),
+        content_words(words(first_sentence(draft)), asked),
+        dict.fromkeys(content_words(words(draft))),
     )
     return [value for part in parts for value in _rare(part, pieces)]
 
@@ -325,8 +329,8 @@ def features(question: str, draft: str, pieces: Pieces) -> list[float]:
     """
     question, draft = (text.strip().replace("’", "'") for text in (question, draft))
     return [
-        *asking(question),
-        *draft_shape(question, draft),
-        *hedging(draft),
-        *rarity(question, draft, pieces),
+        *question_features(question),
+        *draft_features(question, draft),
+        *hedging_features(draft),
+        *rarity_features(question, draft, pieces),
     ]

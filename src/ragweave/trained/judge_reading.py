@@ -5,7 +5,7 @@ draft and candidates (`similarities`), which show what the embedding model itsel
 meaning row is the vectors. `Encoder` is that embedding model, loaded from this machine.
 
 A name may be similar to a question only because it is similar to every question, or the question
-to every name. The moments of the training rows' vectors (`Reference`) say how much similarity to
+to every name. The moments of the training rows' vectors (`ReferenceMoments`) say how much similarity to
 expect.
 """
 
@@ -27,12 +27,12 @@ from ragweave.trained.judge_features import NAMES, candidates, features, first_s
 
 Array = NDArray[np.float64]
 
-_LEAST = 1e-3
+_MIN_DEVIATION = 1e-3
 """Least deviation counted: a handful of rows has next to none."""
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceMoments:
     """Mean (d,) and covariance (d, d) of training questions' vectors and of candidates' vectors."""
 
     question_mean: Array
@@ -41,7 +41,7 @@ class Reference:
     name_cov: Array
 
     @classmethod
-    def of(cls, questions: Array, names: Array) -> Reference:
+    def of(cls, questions: Array, names: Array) -> ReferenceMoments:
         """Take the moments of vectors of unit length.
 
         Args:
@@ -56,11 +56,11 @@ class Reference:
             np.cov(sample.T, bias=True),
         )
 
-    def above(self, asked: Array, best: float) -> float:
+    def candidate_z_score(self, asked: Array, best: float) -> float:
         """Return how many deviations `best` lies above a usual candidate's cosine to a question."""
-        return float((best - self.name_mean @ asked) / _root(asked @ self.name_cov @ asked))
+        return float((best - self.name_mean @ asked) / _deviation(asked @ self.name_cov @ asked))
 
-    def specific(self, names: Array, asked: Array) -> float:
+    def specificity_z_score(self, names: Array, asked: Array) -> float:
         """Return how many deviations a name is nearer to this question than to others, at best.
 
         Args:
@@ -69,17 +69,17 @@ class Reference:
         """
         if not len(names):
             return 0.0
-        spread = _root(np.einsum("ij,jk,ik->i", names, self.question_cov, names))
+        spread = _deviation(np.einsum("ij,jk,ik->i", names, self.question_cov, names))
         return float(((names @ asked - names @ self.question_mean) / spread).max())
 
 
-def _root(variance: Array) -> Array:
-    return np.maximum(np.sqrt(np.maximum(variance, 0.0)), _LEAST)
+def _deviation(variance: Array) -> Array:
+    return np.maximum(np.sqrt(np.maximum(variance, 0.0)), _MIN_DEVIATION)
 
 
-_LONG = 300
+_LONG_TEXT = 300
 """Characters from which a text is computed apart: it would pad the short ones to its length."""
-_REMEMBERED = 50_000
+_MOST_CACHED_WORDS = 50_000
 """Words whose pieces are kept."""
 
 
@@ -101,7 +101,7 @@ class Encoder:
         found: dict[str, Array] = {}
         apart = dict.fromkeys(texts)
         for long in (False, True):
-            group = [text for text in apart if (len(text) > _LONG) == long]
+            group = [text for text in apart if (len(text) > _LONG_TEXT) == long]
             if group:
                 with self._lock:
                     made = self._model.encode(
@@ -114,7 +114,7 @@ class Encoder:
         """Return the ids of a word's pieces, without special tokens."""
         with self._lock:
             if word not in self._pieces:
-                if len(self._pieces) >= _REMEMBERED:
+                if len(self._pieces) >= _MOST_CACHED_WORDS:
                     self._pieces.clear()
                 ids = self._model.tokenizer(word, add_special_tokens=False, verbose=False)
                 self._pieces[word] = tuple(ids["input_ids"])
@@ -206,7 +206,7 @@ class Vectors(NamedTuple):
     """(e, d): of the candidates in the whole draft; may be none."""
 
 
-def similarities(vectors: Vectors, reference: Reference) -> list[float]:
+def similarities(vectors: Vectors, reference: ReferenceMoments) -> list[float]:
     """Return the cosines, in the order of `SIMILARITIES`; without candidates theirs are 0."""
     asked = vectors.question
     said = vectors.sentences if len(vectors.sentences) else np.zeros((1, len(asked)))
@@ -218,8 +218,8 @@ def similarities(vectors: Vectors, reference: Reference) -> list[float]:
         float(near.mean()),
         float(far.max()),
         float(far.mean()),
-        reference.above(asked, float(near.max())),
-        reference.specific(vectors.first, asked),
+        reference.candidate_z_score(asked, float(near.max())),
+        reference.specificity_z_score(vectors.first, asked),
         _coherence(said),
         float((said @ asked).mean()),
     ]
@@ -240,10 +240,10 @@ def _coherence(said: Array) -> float:
 COLUMNS: tuple[str, ...] = (*NAMES, *SIMILARITIES)
 """Names of the surface columns, in order."""
 
-_SENTENCES, _CANDIDATES = 12, 40
+_MAX_SENTENCES, _MAX_CANDIDATES = 12, 40
 
 
-class Read(NamedTuple):
+class PairFeatures(NamedTuple):
     """Rows of numbers, one a pair."""
 
     surface: Array
@@ -252,7 +252,7 @@ class Read(NamedTuple):
     """(n, 2d): the vectors of the question, and of the question with the first sentence."""
 
 
-class Texts(NamedTuple):
+class PairTexts(NamedTuple):
     """The texts of a pair that the encoder reads."""
 
     question: str
@@ -268,23 +268,25 @@ class Texts(NamedTuple):
         yield from (*self.sentences, *self.first, *self.every)
 
 
-def texts_of(question: str, draft: str) -> Texts:
+def pair_texts(question: str, draft: str) -> PairTexts:
     """Return what the encoder reads of a pair: at most 12 sentences and 40 candidates of a draft."""
     asked, said = question.strip(), draft.strip()
     first = first_sentence(said)
-    return Texts(
+    return PairTexts(
         asked,
         said,
         f"{asked} {first}".strip(),
-        sentences(said)[:_SENTENCES],
-        candidates(asked, first)[:_CANDIDATES],
-        candidates(asked, said)[:_CANDIDATES],
+        sentences(said)[:_MAX_SENTENCES],
+        candidates(asked, first)[:_MAX_CANDIDATES],
+        candidates(asked, said)[:_MAX_CANDIDATES],
     )
 
 
-def read_pairs(pairs: Sequence[tuple[str, str]], encoder: Encoder, reference: Reference) -> Read:
+def read_pairs(
+    pairs: Sequence[tuple[str, str]], encoder: Encoder, reference: ReferenceMoments
+) -> PairFeatures:
     """Read pairs of question and draft."""
-    texts = [texts_of(*pair) for pair in pairs]
+    texts = [pair_texts(*pair) for pair in pairs]
     known = encoder.vectors([text for one in texts for text in one.all()])
     found = [_vectors(one, known, encoder.dimension) for one in texts]
     surface = [
@@ -295,13 +297,13 @@ def read_pairs(pairs: Sequence[tuple[str, str]], encoder: Encoder, reference: Re
         for one, vectors in zip(texts, found, strict=True)
     ]
     meaning = [np.concatenate([one.question, one.opened]) for one in found]
-    return Read(
+    return PairFeatures(
         np.asarray(surface, dtype=np.float64).reshape(len(texts), len(COLUMNS)),
         np.asarray(meaning, dtype=np.float64).reshape(len(texts), 2 * encoder.dimension),
     )
 
 
-def _vectors(texts: Texts, known: dict[str, Array], size: int) -> Vectors:
+def _vectors(texts: PairTexts, known: dict[str, Array], size: int) -> Vectors:
     def rows(some: Sequence[str]) -> Array:
         return np.asarray([known[one] for one in some]).reshape(len(some), size)
 

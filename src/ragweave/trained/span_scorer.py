@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
-from ragweave.tools.filters.spans import Span, scored
+from ragweave.tools.filters.spans import Span, with_score
 from ragweave.tools.scorers.huggingface import quiet
 from ragweave.trained.encoders import (
     WEIGHTS,
@@ -168,4 +168,4 @@ def chosen(
     total = sum(shares)
     order = sorted(range(len(spans)), key=lambda i: -shares[i])
     least = threshold * (1 - 1e-9)  # a share at the threshold is kept, whatever its last bits
-    return [scored(spans[i], shares[i] / total) for i in order if shares[i] >= least][:top]
+    return [with_score(spans[i], shares[i] / total) for i in order if shares[i] >= least][:top]

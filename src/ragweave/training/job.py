@@ -144,15 +144,15 @@ class Job:
     watch: Watch = field(default_factory=Watch)
 
 
-class Shown(NamedTuple):
-    """A row exactly as the model will see it, marks of the tokenizer and all."""
+class InputPreview(NamedTuple):
+    """A row exactly as the model will see it, special tokens and all."""
 
     input: str
     target: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fitted:
+class TrainingResult:
     """What a training came to."""
 
     threshold: float | None = None
@@ -188,11 +188,11 @@ class Recipe(Protocol):
         """
         ...
 
-    def show(self, job: Job) -> Iterator[Shown]:
+    def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield the training rows as the model will see them, in order."""
         ...
 
-    def fit(self, job: Job) -> Fitted:
+    def fit(self, job: Job) -> TrainingResult:
         """Train, and write weights and tokenizer into `job.folder`.
 
         Raises:

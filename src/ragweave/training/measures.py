@@ -285,7 +285,7 @@ def filter_measures(
 
     `first` and `in_two`: a sentence to keep is the best, or among the best two (over questions
     that have one). `recall` and `precision`: of the sentences that are kept. `tokens_kept`:
-    share of the text that goes on, all of it where nothing is kept; `empty`: how often that is so.
+    share of the text passed on, all of it where nothing is kept; `empty`: how often that is so.
 
     Args:
         questions: Their sentences.

@@ -82,6 +82,11 @@ TrainingRow = JudgeRow | RewriteRow | SilverRow | RouterRow
 RowT = TypeVar("RowT", JudgeRow, RewriteRow, SilverRow, RouterRow)
 
 
+def by_passage(row: SilverRow) -> bool:
+    """Say whether passages were kept or dropped whole (FILCO's PSG), so that none may be left."""
+    return (row.get("source") or {}).get("unit") == "passage"
+
+
 def silver_text(row: SilverRow) -> str:
     """Return the silver context t: the kept spans' texts, joined by spaces; "" where none is kept."""
     return " ".join(" ".join(span["text"].split()) for span in row["spans"])
@@ -91,7 +96,7 @@ def read_rows(path: str | Path, role: PartRole) -> list[TrainingRow]:
     """Read the rows that train a part of this role.
 
     Raises:
-        UsageError: The file is missing, unreadable or empty, or a row is no row for this role;
+        UsageError: The file is missing, unreadable or empty, or a row is not one for this role;
             the text names file and line.
     """
     file = Path(path)
@@ -291,14 +296,14 @@ QUESTIONS = "questions.json"
 _BYTES = 8
 
 
-def mark_of(row: TrainingRow) -> str:
-    """Return the mark of a row's question: 16 hex digits of its normalised text's hash."""
+def question_hash(row: TrainingRow) -> str:
+    """Return the hash of a row's question: 16 hex digits, of its normalised text."""
     key = question_key(row).encode("utf-8", "replace")
     return hashlib.blake2b(key, digest_size=_BYTES).hexdigest()
 
 
-def read_marks(folder: Path) -> frozenset[str]:
-    """Return the marks of the questions that a part has learnt from; none where it keeps none.
+def read_question_hashes(folder: Path) -> frozenset[str]:
+    """Return the hashes of the questions that a part has learnt from; none where it keeps none.
 
     Raises:
         UsageError: The file is damaged.
@@ -307,18 +312,20 @@ def read_marks(folder: Path) -> frozenset[str]:
     if not path.is_file():
         return frozenset()
     try:
-        marks = json.loads(path.read_text(encoding="utf-8"))
+        hashes = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read ({type(error).__name__})") from error
-    if not isinstance(marks, list) or not all(isinstance(one, str) for one in marks):
+    if not isinstance(hashes, list) or not all(isinstance(one, str) for one in hashes):
         raise UsageError(f"{path}: is not a list of question hashes")
-    return frozenset(marks)
+    return frozenset(hashes)
 
 
-def write_marks(folder: Path, rows: Iterable[TrainingRow], before: Collection[str]) -> None:
-    """Write the marks of these rows' questions, and of those learnt before."""
-    marks = sorted({*map(mark_of, rows), *before})
-    write_atomic(folder / QUESTIONS, json.dumps(marks) + "\n")
+def write_question_hashes(
+    folder: Path, rows: Iterable[TrainingRow], before: Collection[str]
+) -> None:
+    """Write the hashes of these rows' questions, and those of the questions learnt before."""
+    hashes = sorted({*map(question_hash, rows), *before})
+    write_atomic(folder / QUESTIONS, json.dumps(hashes) + "\n")
 
 
 def check_unseen(held_out: Sequence[TrainingRow], seen: Collection[str], base: str) -> None:
@@ -327,7 +334,7 @@ def check_unseen(held_out: Sequence[TrainingRow], seen: Collection[str], base: s
     Raises:
         UsageError: It has; the text names the rows.
     """
-    learnt = [row for row in held_out if mark_of(row) in seen]
+    learnt = [row for row in held_out if question_hash(row) in seen]
     if learnt:
         named = "; ".join(f"{row['question']!r} (row {row['id']})" for row in learnt[:5])
         more = f"; and {len(learnt) - 5} more" if len(learnt) > 5 else ""

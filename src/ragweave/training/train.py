@@ -20,17 +20,26 @@ from ragweave.errors import MissingExtraError, RagweaveError, UsageError
 from ragweave.state.records import ROUTES
 from ragweave.trained import ModelCard, PartRole, is_part
 from ragweave.training.folder import abandon_folder, begin_folder, finish_folder, only_training
-from ragweave.training.job import CHECKPOINTS, Fitted, Job, Recipe, Settings, Shown, Watch, changed
+from ragweave.training.job import (
+    CHECKPOINTS,
+    InputPreview,
+    Job,
+    Recipe,
+    Settings,
+    TrainingResult,
+    Watch,
+    changed,
+)
 from ragweave.training.rows import (
     Split,
     TrainingRow,
     check_apart,
     check_unseen,
-    mark_of,
-    read_marks,
+    question_hash,
+    read_question_hashes,
     read_rows,
     split_rows,
-    write_marks,
+    write_question_hashes,
 )
 from ragweave.training.trainer.arguments import is_main, world_size
 from ragweave.training.trainer.checkpoints import room_needed
@@ -90,7 +99,7 @@ class Plan:
     files: tuple[Path, ...]
     folder: Path
     seen: frozenset[str] = frozenset()
-    """Marks of the questions that the base has learnt from (`training.questions`)."""
+    """Hashes of the questions that the base has learnt from (`training.rows`)."""
 
     def job(self, *, resume: bool = False, watch: Watch | None = None) -> Job:
         """Return the job that a recipe takes."""
@@ -104,9 +113,9 @@ class Plan:
             watch=watch or Watch(),
         )
 
-    def show(self, limit: int) -> list[Shown]:
+    def preview(self, limit: int) -> list[InputPreview]:
         """Return the first training rows exactly as the model will see them."""
-        return list(islice(recipe_of(self.kind, self.role).show(self.job()), limit))
+        return list(islice(recipe_of(self.kind, self.role).preview(self.job()), limit))
 
     def data(self) -> dict[str, Any]:
         """Return what the card says of the data: files, hashes, counts by label."""
@@ -118,6 +127,8 @@ class Plan:
         }
         if self.role in ("filter", "generator"):
             described["passages"] = max(len(_passages(row)) for row in self.rows.train)
+            if _unit_of(self.rows.train) == "passage":
+                described["unit"] = "passage"
         return described
 
 
@@ -148,10 +159,10 @@ def plan_training(
     chosen = kind or DEFAULT_KIND[role]
     recipe = recipe_of(chosen, role)
     settled = changed(recipe.defaults(role), settings or {})
-    settled, seen = _begun_from(chosen, settled)
+    settled, seen = _resolve_base(chosen, settled)
     read = read_rows(rows, role)
     if held_out is None:
-        unseen = lambda row: mark_of(row) not in seen  # noqa: E731
+        unseen = lambda row: question_hash(row) not in seen  # noqa: E731
         split = split_rows(read, settled.held_out, settled.seed, unseen)
     else:
         split = Split(read, read_rows(held_out, role))
@@ -170,8 +181,8 @@ def plan_training(
     )
 
 
-def _begun_from(kind: str, settings: Settings) -> tuple[Settings, frozenset[str]]:
-    """Return the settings, and the marks of the questions that the base has learnt from.
+def _resolve_base(kind: str, settings: Settings) -> tuple[Settings, frozenset[str]]:
+    """Return the settings, and the hashes of the questions that the base has learnt from.
 
     Adapters and linear judges need their base wherever they are used, so a folder's path is kept
     whole.
@@ -179,7 +190,7 @@ def _begun_from(kind: str, settings: Settings) -> tuple[Settings, frozenset[str]
     folder = Path(settings.base).expanduser()
     if kind in ("causal-lora", "linear", "linear-router") and folder.is_dir():
         return changed(settings, {"base": str(folder.resolve())}), frozenset()
-    return settings, read_marks(folder) if is_part(folder) else frozenset()
+    return settings, read_question_hashes(folder) if is_part(folder) else frozenset()
 
 
 def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) -> ModelCard:
@@ -217,7 +228,7 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
 def _trained(plan: Plan, recipe: Recipe, job: Job, data: Mapping[str, Any]) -> ModelCard:
     """Train, and finish the folder; what saved nothing leaves nothing."""
     try:
-        fitted: Fitted = recipe.fit(job)
+        fitted: TrainingResult = recipe.fit(job)
     except RagweaveError:
         if is_main():
             abandon_folder(plan.folder)
@@ -236,7 +247,7 @@ def _trained(plan: Plan, recipe: Recipe, job: Job, data: Mapping[str, Any]) -> M
     )
     if is_main():
         with room_needed(plan.folder / CHECKPOINTS):
-            write_marks(plan.folder, plan.rows.train, plan.seen)
+            write_question_hashes(plan.folder, plan.rows.train, plan.seen)
         finish_folder(plan.folder, card)
     return card
 
@@ -266,12 +277,30 @@ def _check_labels(role: PartRole, rows: Sequence[TrainingRow], where: str | Path
     if role == "judge" and not (found.get("known") and found.get("unknown")):
         only = "known" if found.get("known") else "unknown"
         raise UsageError(f"{where}: all {found['rows']} rows are {only}; a judge needs both")
+    if role in ("filter", "generator") and _unit_of(rows) == "mixed":
+        raise UsageError(
+            f"{where}: some rows keep sentences and some whole passages (--unit): train on one kind"
+        )
+    if role == "filter" and all(_source(row).get("measure") == "full" for row in rows):
+        raise UsageError(
+            f"{where}: all rows keep everything (--measure full): they train a generator, and no filter"
+        )
     if role == "router" and any(found.get(f"right_{n}", 0) in (0, found["rows"]) for n in ROUTES):
         raise UsageError(
             f"{where}: a route is right in all rows or in none: a router has nothing to choose by"
         )
     if role == "filter" and not found.get("with_spans"):
         raise UsageError(f"{where}: no row keeps a span; a filter has nothing to learn from")
+
+
+def _unit_of(rows: Sequence[TrainingRow]) -> str:
+    """Return what the oracle kept or dropped: sentences, or passages whole; or mixed."""
+    units = {str(_source(row).get("unit") or "sentence") for row in rows}
+    return units.pop() if len(units) == 1 else "mixed"
+
+
+def _source(row: TrainingRow) -> Mapping[str, Any]:
+    return row.get("source") or {}
 
 
 def _versions() -> Iterator[tuple[str, str]]:

@@ -14,13 +14,9 @@ from tests.evaluation.towns import planned, reader, records, run, towns
 from tests.scripted import ScriptedChat, Seen
 
 from ragweave.errors import UsageError
+from ragweave.evaluation.published import all_published
 from ragweave.evaluation.report import between_table, read_runs, tables_of, write_report
-from ragweave.evaluation.report.published import (
-    all_published,
-    differences,
-    published_for,
-    published_table,
-)
+from ragweave.evaluation.report.published import differences, published_for, published_table
 from ragweave.evaluation.report.summary import Experiment, holm, paired
 from ragweave.evaluation.runs import (
     RunDirectory,
@@ -88,7 +84,7 @@ def test_failures_and_unfinished_questions_are_told(tmp_path: Path) -> None:
 
 def test_nothing_finished_is_no_report(tmp_path: Path) -> None:
     directory = planned(tmp_path, "direct")
-    with pytest.raises(UsageError, match="nothing is finished yet"):
+    with pytest.raises(UsageError, match="no question is finished yet"):
         read_runs([directory.path])
     with pytest.raises(UsageError, match="is not a run"):
         read_runs([tmp_path])
@@ -145,7 +141,7 @@ def test_printed_values_are_of_methods_and_scores_that_we_have() -> None:
     for one in all_published():
         made = system(one.method, **one.options)
         assert made.method in METHODS
-        assert 0 <= one.value <= 100
+        assert 0 <= one.value <= 100 or one.metric.startswith("tokens_")
 
 
 def test_printed_values_stand_beside_what_matches_in_name(tmp_path: Path) -> None:
@@ -237,6 +233,26 @@ def test_what_differs_is_named_trained_or_not_and_oracle_or_not(tmp_path: Path) 
     told = differences(published_for(nq, released)[0], nq, released, 400)
     assert not any("trained" in one for one in told)
     assert "options proxy_profile=released" in told
+
+
+def test_whose_words_the_prompts_are_in_is_named(tmp_path: Path) -> None:
+    nq = _named(tmp_path, "nq")
+    for name, options, said in (
+        ("concat", {}, "prompts: wording ours"),
+        ("concat", {"profile": "paper"}, "wording ours, the clause on Unknown as printed"),
+        ("slimplm", {"profile": "paper"}, "prompts: printed ones where the paper has them"),
+    ):
+        one = system(name, **options)
+        (told,) = (
+            text for text in differences(published_for(nq, one)[0], nq, one, 6) if "prompts" in text
+        )
+        assert told.endswith(said)
+    hotpot = _named(tmp_path / "h", "hotpotqa")
+    cot = system("cot", profile="blendfilter")
+    told = differences(published_for(hotpot, cot)[0], hotpot, cot, 6)
+    assert "prompts: printed ones where the paper has them, examples ours" in told
+    react = system("react", profile="blendfilter")
+    assert "prompts: wording ours" in differences(published_for(hotpot, react)[0], hotpot, react, 6)
 
 
 def test_correct_set_ups_meet_their_printed_rows(tmp_path: Path) -> None:

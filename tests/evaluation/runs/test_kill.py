@@ -11,6 +11,7 @@ import itertools
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -113,30 +114,34 @@ def asked(server: OpenAIServer) -> Counter[str]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_killed_at_random_moments(
-    workers: int, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
-    count = max(4, 2 * KILLS // 3)
+def test_killed_at_random_moments(workers: int, tmp_path: Path) -> None:
+    killed_at_random_moments(tmp_path, workers, KILLS)
+
+
+def killed_at_random_moments(folder: Path, workers: int, kills: int) -> None:
+    """Kill a run so often, and compare what it comes to with an undisturbed one."""
+    count = max(4, 2 * kills // 3)
     with OpenAIServer(speaks(0.01)) as calm:
-        whole = run_plan(tmp_path / "whole", calm, count)
+        whole = run_plan(folder / "whole", calm, count)
         with worker(whole, 1) as pipes:
             assert sit(pipes, calm, None) == 0
-    drawn = random.Random(KILLS)
-    moments = sorted(drawn.sample(range(2, calm.count), KILLS))
+    drawn = random.Random(kills)
+    moments = sorted(drawn.sample(range(2, calm.count), kills))
     victims = [one_worker, parent_alone, everyone] if workers > 1 else [parent_alone]
     with OpenAIServer(speaks(0.01)) as server:
-        cut = run_plan(tmp_path / "cut", server, count)
+        cut = run_plan(folder / "cut", server, count)
         with worker(cut, workers) as pipes:
             turns = zip(moments, itertools.cycle(victims), strict=False)
             ends = [sit(pipes, server, moment, whom) for moment, whom in turns]
             assert sit(pipes, server, None) == 0
-    spared = KILLS // 3 if workers > 1 else 0  # a worker may be done when its turn to die comes
+    spared = kills // 3 if workers > 1 else 0  # a worker may be done when its turn to die comes
     assert ends.count(0) <= spared
     extra = asked(server) - asked(calm)
-    record_property("calls", calm.count)
-    record_property("asked_again", extra.total())
     in_flight = server.most_at_once + 2 * workers  # and replies on their way into the journal
-    assert extra.total() <= KILLS * in_flight
+    assert extra.total() <= kills * in_flight
     assert not asked(calm) - asked(server)
     assert records(cut) == records(whole)
     assert cut.results.read_bytes().count(b"\n") == len(records(whole))
+    with contextlib.closing(sqlite3.connect(cut.state)) as state:
+        for table in ("checkpoints", "replies"):
+            assert state.execute(f"SELECT COUNT(*) FROM {table}").fetchone() == (0,)

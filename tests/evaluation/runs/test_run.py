@@ -300,7 +300,7 @@ def test_a_trained_judge_stops_no_run_that_has_self_eval_in_it(tmp_path: Path) -
 
     ended = run(directory, ScriptedChat(replies=replies))
     assert (ended.complete, ended.progress.failed) == (True, 0)
-    with pytest.raises(UsageError, match="leave decided_by=judge out"):
+    with pytest.raises(UsageError, match="leave out decided_by=judge"):
         asked = planned(tmp_path / "b", "self_eval[decided_by=judge]", count=1, models=models)
         run(asked, ScriptedChat())
 

@@ -30,7 +30,7 @@ METHODS = "direct,concat[k=1]"
 
 
 def made(folder: Path, server: OpenAIServer, count: int = 6, **settings: Any) -> RunDirectory:
-    model = f"openai:m?base_url={server.base_url}&max_retries=0&api_key={settings.pop('key', 'k')}"
+    model = f"openai:m?base_url={server.base_url}&max_retries=0"
     return planned(folder, METHODS, count=count, models={"answer": model}, **settings)
 
 
@@ -89,9 +89,12 @@ def test_a_budget_holds_over_all_workers_and_a_larger_one_goes_on(tmp_path: Path
         assert server.count == 60
 
 
-def test_a_fault_that_ends_the_run_is_raised_as_in_one_process(tmp_path: Path) -> None:
+def test_a_fault_that_ends_the_run_is_raised_as_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with OpenAIServer("1900", key="right") as server:
-        directory = made(tmp_path, server, key="wrong")
+        monkeypatch.setenv("OPENAI_API_KEY", "wrong")
+        directory = made(tmp_path, server)
         with pytest.raises(WorkerError, match="401") as caught:
             work(directory, concurrency=4)
     assert caught.value.status_code == 401

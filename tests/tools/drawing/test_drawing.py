@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ragweave import METHODS
 from ragweave.graphs.build import drawable
-from ragweave.tools.drawing import Line, Shape, Taken, draw_svg, lay_out, shape_of
+from ragweave.tools.drawing import Edge, PathTaken, Shape, draw_svg, lay_out, shape_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 NAMES = [f"node_{at}" for at in range(9)]
@@ -23,7 +23,7 @@ labels = st.sampled_from(["", "a choice", "<b>"])
 def shapes(draw: st.DrawFn) -> Shape:
     pairs = draw(st.lists(ends, max_size=16, unique=True))
     return Shape(
-        tuple(NAMES), tuple(Line(*pair, draw(labels), draw(st.booleans())) for pair in pairs)
+        tuple(NAMES), tuple(Edge(*pair, draw(labels), draw(st.booleans())) for pair in pairs)
     )
 
 
@@ -43,8 +43,8 @@ def test_boxes_stand_apart_inside_the_frame(shape: Shape) -> None:
 @given(shapes())
 def test_every_edge_leads_from_its_source_to_its_target(shape: Shape) -> None:
     layout = lay_out(shape, dict.fromkeys(NAMES, 80.0))
-    drawn = {line[:2]: points for line, points in layout.paths}
-    assert set(drawn) == {line[:2] for line in shape.lines if line.source != line.target}
+    drawn = {edge[:2]: points for edge, points in layout.paths}
+    assert set(drawn) == {edge[:2] for edge in shape.edges if edge.source != edge.target}
     for (source, target), points in drawn.items():
         for end, point in ((source, points[0]), (target, points[-1])):
             x, y, _ = layout.boxes[end]
@@ -54,14 +54,14 @@ def test_every_edge_leads_from_its_source_to_its_target(shape: Shape) -> None:
 
 @given(shapes())
 def test_it_is_well_formed_with_a_mark_on_what_was_taken(shape: Shape) -> None:
-    taken = Taken(
-        {line.source: 2 for line in shape.lines}, frozenset(line[:2] for line in shape.lines)
+    taken = PathTaken(
+        {edge.source: 2 for edge in shape.edges}, frozenset(edge[:2] for edge in shape.edges)
     )
     root = ET.fromstring(draw_svg(shape, title="a & b", taken=taken))
     texts = [text.text or "" for text in root.iter(f"{SVG}text")]
     assert sum("×2" in text for text in texts) == len(taken.nodes)
     kinds = [path.get("class", "") for path in root.iter(f"{SVG}path")]
-    assert sum("line" in kind and " on" in kind for kind in kinds) == len(shape.lines)
+    assert sum("line" in kind and " on" in kind for kind in kinds) == len(shape.edges)
 
 
 @pytest.mark.parametrize("method", list(METHODS))
@@ -71,7 +71,7 @@ def test_every_method_can_be_drawn(method: str) -> None:
     root = ET.fromstring(draw_svg(shape, title=method))
     texts = {text.text for text in root.iter(f"{SVG}text")}
     assert {"start", "end", "begin"} <= texts
-    assert {line.label for line in shape.lines if line.label} <= texts
+    assert {edge.label for edge in shape.edges if edge.label} <= texts
 
 
 def test_edges_between_two_nodes_are_joined() -> None:
@@ -81,7 +81,7 @@ def test_edges_between_two_nodes_are_joined() -> None:
     one, other = (graph.add_node(_runnable(), id=name) for name in ("one", "other"))
     graph.add_edge(one, other, "left", conditional=True)
     graph.add_edge(one, other, "right", conditional=True)
-    assert shape_of(graph).lines == (Line("one", "other", "left / right", True),)
+    assert shape_of(graph).edges == (Edge("one", "other", "left / right", True),)
 
 
 def _runnable() -> object:

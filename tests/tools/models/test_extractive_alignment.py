@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.tools.extractive.evidence import Evidence, aligned
+from ragweave.tools.extractive.evidence import Evidence, fill_gap
 from ragweave.tools.extractive.question import analyse
 
 ALIGNED = [
@@ -36,19 +36,19 @@ def evidence(text: str) -> Evidence:
 
 @pytest.mark.parametrize(("question", "sentence", "answer"), ALIGNED)
 def test_the_gap_is_filled(question: str, sentence: str, answer: str) -> None:
-    assert aligned(analyse(question), [evidence(sentence)]) == answer
+    assert fill_gap(analyse(question), [evidence(sentence)]) == answer
 
 
 @pytest.mark.parametrize(("question", "sentence"), NOT_ALIGNED)
 def test_nothing_else_fills_it(question: str, sentence: str) -> None:
-    assert aligned(analyse(question), [evidence(sentence)]) == ""
+    assert fill_gap(analyse(question), [evidence(sentence)]) == ""
 
 
 def test_a_later_sentence_counts_where_the_first_says_nothing_of_the_kind() -> None:
     found = [evidence("The mill is old."), evidence("Lake Orrin feeds the mill.")]
-    assert aligned(analyse("Which lake feeds the mill?"), found) == "Lake Orrin"
+    assert fill_gap(analyse("Which lake feeds the mill?"), found) == "Lake Orrin"
 
 
 @given(st.text(max_size=80), st.text(max_size=200))
 def test_an_answer_is_always_a_piece_of_the_sentence(question: str, sentence: str) -> None:
-    assert aligned(analyse(question), [evidence(sentence)]) in sentence
+    assert fill_gap(analyse(question), [evidence(sentence)]) in sentence

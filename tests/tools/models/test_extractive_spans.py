@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.tools.extractive.evidence import gather
+from ragweave.tools.extractive.evidence import rank_sentences
 from ragweave.tools.extractive.question import analyse
 from ragweave.tools.extractive.ranking import rank_spans
 from ragweave.tools.extractive.spans import spans
@@ -46,12 +46,14 @@ def test_spans_stand_where_they_say(text: str) -> None:
 def test_ranking_is_a_distribution_over_spans_of_the_passages(asked: str, texts: list[str]) -> None:
     question = analyse(asked)
     passages = [{"id": "", "title": "", "text": text} for text in texts]
-    found = gather(question, passages, use_minilm=False)  # type: ignore[arg-type]
-    picks = rank_spans(question, found)
+    found = rank_sentences(question, passages, use_minilm=False)  # type: ignore[arg-type]
+    ranked_spans = rank_spans(question, found)
     assert all(0.0 <= one.score <= 1.0 for one in found)
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-    assert not picks or sum(pick.confidence for pick in picks) == pytest.approx(1.0)
-    assert all(any(pick.text in text for text in texts) for pick in picks)
+    assert not ranked_spans or sum(ranked.confidence for ranked in ranked_spans) == pytest.approx(
+        1.0
+    )
+    assert all(any(ranked.text in text for text in texts) for ranked in ranked_spans)
 
 
 def test_a_title_counts_as_context() -> None:
@@ -60,5 +62,5 @@ def test_a_title_counts_as_context() -> None:
         {"id": "a", "title": "Stone Mill", "text": "It was built in 1750."},
         {"id": "b", "title": "Harbour Light", "text": "It was built in 1874."},
     ]
-    found = gather(question, passages, use_minilm=False)  # type: ignore[arg-type]
+    found = rank_sentences(question, passages, use_minilm=False)  # type: ignore[arg-type]
     assert [one.passage for one in found] == [1, 0]

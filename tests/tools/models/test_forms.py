@@ -48,6 +48,7 @@ def server(said: Any = '{"reply": "violet"}') -> Server:
         ('{"reply": "violet"}', {"json_schema"}),
         ("A colour is red.", set()),
         ('{"reply": "red"}', set()),
+        ('{"a":' * 50_000, set()),
         (RefusedError(400), set()),
         (RefusedError(422), set()),
     ],

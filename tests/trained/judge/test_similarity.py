@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.trained.judge_reading import SIMILARITIES, Reference, Vectors, similarities
+from ragweave.trained.judge_reading import SIMILARITIES, ReferenceMoments, Vectors, similarities
 
 
 def unit(rows: int, seed: int, size: int = 8) -> np.ndarray:
@@ -17,7 +17,7 @@ def unit(rows: int, seed: int, size: int = 8) -> np.ndarray:
 
 @given(*(st.integers(0, 4) for _ in range(3)), st.integers(1, 5), st.integers(0, 5))
 def test_the_row_is_finite_whatever_there_is_none_of(sentences, first, every, questions, named):
-    reference = Reference.of(unit(questions, 1), unit(named, 2))
+    reference = ReferenceMoments.of(unit(questions, 1), unit(named, 2))
     one, two, three = unit(3, 3)
     vectors = Vectors(one, two, three, unit(sentences, 4), unit(first, 5), unit(every, 6))
     row = similarities(vectors, reference)
@@ -33,7 +33,7 @@ def test_the_cosines_are_those_of_their_texts():
             SIMILARITIES,
             similarities(
                 Vectors(question, draft, opened, told, near, np.vstack([near, question])),
-                Reference.of(unit(20, 3), unit(20, 4)),
+                ReferenceMoments.of(unit(20, 3), unit(20, 4)),
             ),
             strict=True,
         )
@@ -48,12 +48,12 @@ def test_the_cosines_are_those_of_their_texts():
 
 def test_the_reference_counts_deviations():
     questions, named = unit(500, 0), unit(500, 1)
-    reference, asked = Reference.of(questions, named), unit(1, 2)[0]
+    reference, asked = ReferenceMoments.of(questions, named), unit(1, 2)[0]
     cosines = named @ asked
     best = cosines.mean() + 2 * cosines.std()
-    assert reference.above(asked, best) == pytest.approx(2.0)
+    assert reference.candidate_z_score(asked, best) == pytest.approx(2.0)
 
     name = unit(1, 3)
     usual = questions @ name[0]
     wanted = (name[0] @ asked - usual.mean()) / usual.std()
-    assert reference.specific(name, asked) == pytest.approx(wanted)
+    assert reference.specificity_z_score(name, asked) == pytest.approx(wanted)

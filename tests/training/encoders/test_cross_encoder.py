@@ -166,12 +166,12 @@ def test_without_held_out_rows_the_threshold_is_in_the_middle(job):
 
 
 def test_a_dry_run_shows_what_the_model_sees(job):
-    shown = list(RECIPE.show(job()))
+    shown = list(RECIPE.preview(job()))
     assert shown[1] == ("[CLS] who wrote hamlet? [SEP] i do not know it [SEP]", "not known")
     assert len(shown) == len(JUDGED)
     empty = job(rows=[{**JUDGED[0], "draft": ""}])
-    assert next(RECIPE.show(empty)).input == "[CLS] who wrote hamlet? [SEP] [SEP]"
-    first = next(RECIPE.show(job("filter")))
+    assert next(RECIPE.preview(empty)).input == "[CLS] who wrote hamlet? [SEP] [SEP]"
+    first = next(RECIPE.preview(job("filter")))
     assert first.target == "drop"
     assert first.input.startswith(
         "[CLS] who wrote hamlet [SEP] answer | [ shakespeare was a poet. ]"

@@ -131,7 +131,7 @@ def test_a_saved_and_reloaded_part_gives_what_was_fitted(base, tmp_path):
 
 
 def test_the_dry_run_names_every_feature(base, tmp_path):
-    shown = planned(tmp_path, base, held_out=0.0).show(2)
+    shown = planned(tmp_path, base, held_out=0.0).preview(2)
     assert [one.target for one in shown] == ["not known", "known"]
     lines = shown[0].input.splitlines()
     assert [line.split(" = ")[0] for line in lines[: len(COLUMNS)]] == list(COLUMNS)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragweave.training.encoders.loop import Lesson, learn, rate, total_steps
+from ragweave.training.encoders.loop import TrainingTask, rate, run_training, total_steps
 from ragweave.training.encoders.pairs import SmallSettings
 from ragweave.training.job import TrainingStoppedError, Watch
 
@@ -38,7 +38,7 @@ def stop_after(step):
     return Looking(act)
 
 
-def lesson(seen=None, loss=None, groups=False, **told):
+def task(seen=None, loss=None, groups=False, **told):
     torch.manual_seed(4)
     model = torch.nn.Sequential(
         torch.nn.Linear(1, 8), torch.nn.Dropout(0.2), torch.nn.Tanh(), torch.nn.Linear(8, 1)
@@ -52,7 +52,7 @@ def lesson(seen=None, loss=None, groups=False, **told):
 
     given = {"epochs": 4.0, "learning_rate": 0.05, "batch": 4, "device": "cpu", "save_every": 2}
     parts = [{"params": model[0].parameters(), "lr": 0.01}, {"params": model[3].parameters()}]
-    return Lesson(
+    return TrainingTask(
         model=model,
         items=ITEMS,
         loss=loss or squares,
@@ -72,8 +72,8 @@ def same(first, second):
 
 def test_the_loss_falls_and_each_epoch_sees_every_item_in_another_order(tmp_path):
     seen: list[list[tuple[float, float]]] = []
-    watch, made = Looking(), lesson(seen, epochs=20.0)
-    history = learn(made, tmp_path / "checkpoints", watch)
+    watch, made = Looking(), task(seen, epochs=20.0)
+    history = run_training(made, tmp_path / "checkpoints", watch)
     assert sum(watch.losses[-3:]) < sum(watch.losses[:3]) / 2
     epochs = [
         [one for batch in seen[index : index + 3] for one in batch] for index in range(0, 60, 3)
@@ -87,9 +87,9 @@ def test_the_loss_falls_and_each_epoch_sees_every_item_in_another_order(tmp_path
 def test_items_of_like_length_make_a_batch_and_each_is_seen_once(tmp_path):
     seen: list[list[tuple[float, float]]] = []
     items = [(float(index), 0.0) for index in range(1, 41)]
-    made = lesson(seen, batch=8, epochs=3.0)
-    learn(
-        Lesson(**{**vars(made), "items": items, "length": lambda one: one[0] ** 4}),
+    made = task(seen, batch=8, epochs=3.0)
+    run_training(
+        TrainingTask(**{**vars(made), "items": items, "length": lambda one: one[0] ** 4}),
         tmp_path,
         Watch(),
     )
@@ -102,13 +102,13 @@ def test_items_of_like_length_make_a_batch_and_each_is_seen_once(tmp_path):
 
 @pytest.mark.parametrize("stop", [1, 3, 7, 12])
 def test_a_resumed_training_equals_an_undisturbed_one(tmp_path, stop):
-    whole = lesson(groups=True)
-    wanted = learn(whole, tmp_path / "whole", Watch())
+    whole = task(groups=True)
+    wanted = run_training(whole, tmp_path / "whole", Watch())
     with pytest.raises(KeyboardInterrupt):
-        learn(lesson(groups=True), tmp_path / "halves", stop_after(stop))
-    rest, watch = lesson(groups=True), Looking()
+        run_training(task(groups=True), tmp_path / "halves", stop_after(stop))
+    rest, watch = task(groups=True), Looking()
     torch.manual_seed(99)
-    found = learn(rest, tmp_path / "halves", watch, resume=True)
+    found = run_training(rest, tmp_path / "halves", watch, resume=True)
     assert len(watch.losses) == 12 - stop
     assert same(weights(rest), weights(whole))
     if stop % 3:
@@ -116,53 +116,53 @@ def test_a_resumed_training_equals_an_undisturbed_one(tmp_path, stop):
 
 
 def test_one_whole_checkpoint_is_kept(tmp_path):
-    learn(lesson(), tmp_path, Watch())
+    run_training(task(), tmp_path, Watch())
     assert [one.name for one in tmp_path.iterdir()] == ["checkpoint-12"]
 
 
 def test_an_unfinished_checkpoint_is_passed_over(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        learn(lesson(), tmp_path, stop_after(5))
+        run_training(task(), tmp_path, stop_after(5))
     shutil.copytree(tmp_path / "checkpoint-5", tmp_path / "checkpoint-9")
     watch = Looking()
-    learn(lesson(), tmp_path, watch, resume=True)
+    run_training(task(), tmp_path, watch, resume=True)
     assert len(watch.losses) == 12 - 5
 
 
 def test_micro_batches_add_up_to_the_batch(tmp_path):
-    one, other = lesson(micro_batch=4), lesson(micro_batch=3)
+    one, other = task(micro_batch=4), task(micro_batch=3)
     for made in (one, other):
         made.model[1].p = 0.0
-        learn(made, tmp_path / str(id(made)), Watch())
+        run_training(made, tmp_path / str(id(made)), Watch())
     for first, second in zip(weights(one), weights(other), strict=True):
         assert torch.allclose(first, second, atol=1e-5)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_stops_before_the_weights_take_it_in(tmp_path, bad):
-    made = lesson()
+    made = task()
     calls = iter(range(100))
     whole = made.loss
 
     def loss(items):
         return whole(items) * (bad if next(calls) == 4 else 1.0)
 
-    spoiled = Lesson(**{**vars(made), "loss": loss})
+    spoiled = TrainingTask(**{**vars(made), "loss": loss})
     with pytest.raises(TrainingStoppedError, match=r"in step 5: .*checkpoint-4; --resume"):
-        learn(spoiled, tmp_path, Watch())
+        run_training(spoiled, tmp_path, Watch())
     assert all(bool(torch.isfinite(one).all()) for one in weights(made))
     watch = Looking()
-    learn(lesson(), tmp_path, watch, resume=True)
+    run_training(task(), tmp_path, watch, resume=True)
     assert len(watch.losses) == 8
 
 
 def test_a_gradient_that_is_no_number_stops_too(tmp_path):
-    made = lesson()
-    spoiled = Lesson(
+    made = task()
+    spoiled = TrainingTask(
         **{**vars(made), "loss": lambda items: (made.model(torch.zeros(1, 1)) * 0).sqrt().sum()}
     )
     with pytest.raises(TrainingStoppedError, match="the gradient is not finite in step 1"):
-        learn(spoiled, tmp_path, Watch())
+        run_training(spoiled, tmp_path, Watch())
 
 
 def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path):
@@ -174,7 +174,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path):
 
     try:
         with pytest.raises(TrainingStoppedError, match="checkpoint-2; --resume continues from it"):
-            learn(lesson(), tmp_path, Looking(fill))
+            run_training(task(), tmp_path, Looking(fill))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [one.name for one in tmp_path.iterdir()] == ["checkpoint-2"]

@@ -28,7 +28,7 @@ from ragweave.trained.span_reading import Sheet, Text
 from ragweave.trained.span_scorer import load_span_scorer
 from ragweave.training.encoders.span_encoder import model_of, rates, start_of
 from ragweave.training.encoders.span_loss import answer_loss, listwise
-from ragweave.training.encoders.span_rows import SpanSettings, examples_of
+from ragweave.training.encoders.span_rows import SpanSettings, read_examples
 from tiny_encoder import make_tiny_encoder
 
 SENTENCES = {
@@ -279,7 +279,7 @@ def test_a_graph_cuts_its_passages(trained):
 
 
 def test_the_dry_run_shows_what_is_read(tmp_path, base):
-    shown = planned(tmp_path, ROWS, "out", base).show(1)[0]
+    shown = planned(tmp_path, ROWS, "out", base).preview(1)[0]
     assert shown.input.startswith("[CLS] who wrote hamlet [SEP] poet")
     assert shown.target == "of 4 sentences keep: William wrote hamlet."
 
@@ -292,7 +292,7 @@ def test_rows_that_teach_nothing_are_counted_and_passages_share_a_row(base):
     full["spans"] = [{"passage_id": "p", "start": 0, "end": 18, "text": "", "score": 1.0}]
     two = row("what is long", "The river is long.", source={"measure": "strinc"})
     two["passages"] = [{"id": "q", "title": "", "text": "Not sure. Maybe."}, *two["passages"]]
-    found = examples_of([bare, full, two], reader)
+    found = read_examples([bare, full, two], reader)
     assert (found.empty, found.whole, len(found.examples)) == (1, 1, 1)
     one = found.examples[0]
     assert one.gold == [4]
@@ -316,7 +316,7 @@ def test_rows_without_a_choice_are_refused(tmp_path, base):
 
 def test_the_losses_are_shares_of_what_is_to_be_kept(base):
     reader = start_of(SpanSettings(base=str(base), max_input=64)).reader
-    example = examples_of(ROWS[:1], reader).examples[0]._replace(gold=[0, 1])
+    example = read_examples(ROWS[:1], reader).examples[0]._replace(gold=[0, 1])
     scores = torch.log(torch.tensor([0.4, 0.1, 0.2, 0.3]))
     both = listwise(scores, [example._replace(every=False)], 0.5).item()
     assert both == pytest.approx(-math.log(0.5))

@@ -13,7 +13,7 @@ from tests.training.labels.rows import SLIMPLM, label, made, read, write
 
 from ragweave.errors import UsageError
 from ragweave.training.labels import JudgeLabeler
-from ragweave.training.labels.labeler import Mark, surplus
+from ragweave.training.labels.labeler import RowLabel, down_sample
 from ragweave.training.rows import read_rows
 
 DRAFT = "llama7b_without_search_answer"
@@ -149,17 +149,17 @@ def test_settings_out_of_range(settings: dict[str, Any], said: str) -> None:
         by_field(**settings) if "draft" not in settings else JudgeLabeler(**settings)
 
 
-marks = st.lists(st.tuples(st.sampled_from(["nq", "asqa"]), st.booleans()), max_size=40).map(
-    lambda drawn: [Mark(index, data, known) for index, (data, known) in enumerate(drawn)]
+row_labels = st.lists(st.tuples(st.sampled_from(["nq", "asqa"]), st.booleans()), max_size=40).map(
+    lambda drawn: [RowLabel(index, data, known) for index, (data, known) in enumerate(drawn)]
 )
 
 
-@given(marks, st.integers(0, 5))
+@given(row_labels, st.integers(0, 5))
 def test_balance_leaves_as_many_known_as_unknown_of_each_data_set(
-    drawn: list[Mark], seed: int
+    drawn: list[RowLabel], seed: int
 ) -> None:
-    left_out = surplus(drawn, seed)
-    assert left_out == surplus(drawn, seed)
+    left_out = down_sample(drawn, seed)
+    assert left_out == down_sample(drawn, seed)
     both = {data for data in ("nq", "asqa") if len({m.known for m in drawn if m.data == data}) == 2}
     if not both:
         assert not left_out

@@ -148,7 +148,7 @@ def test_a_finished_file_is_left_alone(file: Path, tmp_path: Path) -> None:
     again = label(file, judge(proxy), out)
     assert (again.before, again.rows, again.counts) == (True, first.rows, first.counts)
     assert not proxy.seen
-    with pytest.raises(UsageError, match="exists already, made with other settings: theta"):
+    with pytest.raises(UsageError, match="already exists, made with other settings: theta"):
         label(file, judge(proxy, theta=0.1), out)
     out.write_text("mine\n", "utf-8")
     with pytest.raises(UsageError, match="has been changed"):

@@ -285,3 +285,42 @@ def test_the_best_by_cxmi_does_not_come_first(tmp_path: Path) -> None:
     row = {**ROW, "passages": [{"title": "B", "text": "Short one. A much longer sentence here."}]}
     (made_row,) = made(write(tmp_path / "qa.jsonl", [row]), labeler)
     assert texts(made_row) == ["Short one.", "A much longer sentence here."]
+
+
+def test_whole_passages_are_kept_or_dropped_by_the_same_measures(tmp_path: Path) -> None:
+    dry = {**ROW, "passages": [{"title": "Rain", "text": "It rained."}, *ROW["passages"]]}
+    file = write(tmp_path / "qa.jsonl", [dry])
+    (row,) = made(file, silver("strinc", k=3, order="given", unit="passage", top=None))
+    assert texts(row) == [MUSEUM, OPENED]
+    assert row["source"]["unit"] == "passage"
+    (row,) = made(file, silver("strinc", order="given", unit="passage"))
+    assert row["spans"] == []
+    (row,) = made(file, silver("cxmi", k=3, order="given", unit="passage", scorer=Overlap()))
+    assert texts(row) == [MUSEUM]
+
+
+def test_annotated_sentences_keep_their_passages_whole(tmp_path: Path) -> None:
+    hotpot = {
+        "_id": "h",
+        "question": "When was it opened?",
+        "answer": "1932",
+        "type": "bridge",
+        "level": "easy",
+        "supporting_facts": [["Bridge", 1]],
+        "context": [["Rain", ["It rained."]], ["Bridge", ["It is old. ", "It opened in 1932."]]],
+    }
+    file = write(tmp_path / "qa.jsonl", [hotpot])
+    (row,) = made(f"hotpotqa:{file}", silver("gold", k=2, order="given", unit="passage"))
+    assert [one["title"] for one in row["passages"]] == ["Rain", "Bridge"]
+    assert texts(row) == [row["passages"][1]["text"]]
+    assert "It is old." in texts(row)[0]
+
+
+def test_full_keeps_every_passage(tmp_path: Path) -> None:
+    (row,) = made(write(tmp_path / "qa.jsonl", [ROW]), silver("full", k=2, order="given"))
+    assert texts(row) == [MUSEUM, OPENED]
+    assert row["source"]["measure"] == "full"
+    with pytest.raises(UsageError, match="--top does not apply to full"):
+        silver("full", top=3)
+    with pytest.raises(UsageError, match="--unit must be sentence or passage"):
+        silver("strinc", unit="word")

@@ -140,7 +140,7 @@ def test_the_judges_marks_survive_a_vocabulary_without_them(bases):
 def test_a_dry_run_shows_the_very_tokens_that_are_trained_on(bases, kind, role, tmp_path):
     job = tiny.job(bases(kind), tmp_path, role, kind, train=tiny.ROWS[role](3))
     recipe = recipe_of(kind, role)
-    got = list(recipe.show(job))
+    got = list(recipe.preview(job))
     tokenizer = read_tokenizer(bases(kind))
     recipe.prepare(tokenizer, role)
     assert len(got) == 3
@@ -156,7 +156,7 @@ def test_shown_forms_are_the_papers(bases, tmp_path):
     told = {
         role: next(
             iter(
-                CAUSAL.show(
+                CAUSAL.preview(
                     tiny.job(bases("causal-lora"), tmp_path, role, "causal-lora", max_input=300)
                 )
             )
@@ -194,7 +194,7 @@ def test_a_base_that_is_not_here_is_named_with_what_to_download(tmp_path, kind):
     ):
         recipe_of(kind, "judge").fit(job)
     with pytest.raises(ModelError, match="hf download"):
-        next(recipe_of(kind, "judge").show(job))
+        next(recipe_of(kind, "judge").preview(job))
 
 
 def test_a_base_of_the_other_kind_is_refused(bases, tmp_path, kind):
@@ -209,7 +209,7 @@ def test_a_model_with_fewer_places_leaves_room_for_the_output(bases, tmp_path):
         bases("causal-lora"), tmp_path, "judge", "causal-lora", max_input=1024, max_output=500
     )
     with pytest.raises(UsageError, match="longer than the 12 tokens"):
-        next(CAUSAL.show(job))
+        next(CAUSAL.preview(job))
     config = transformers.AutoConfig.from_pretrained(bases("causal-lora"))
     assert config.max_position_embeddings == 512
     assert (

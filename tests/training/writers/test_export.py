@@ -154,7 +154,7 @@ def test_the_commands_name_the_folder_quoted(tmp_path):
 
 def test_merging_into_a_full_folder_or_from_another_kind_is_refused(part, tmp_path):
     (tmp_path / "mine.txt").write_text("keep")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         merge(part, tmp_path)
     other = tmp_path / "judge"
     other.mkdir()

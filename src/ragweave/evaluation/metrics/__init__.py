@@ -15,6 +15,11 @@ from ragweave.evaluation.metrics.answers import (
     unigram_f1,
     unknown,
 )
+from ragweave.evaluation.metrics.citations import (
+    citation_metrics,
+    citation_precision,
+    citation_recall,
+)
 from ragweave.evaluation.metrics.cost import Price, Prices, cost, read_prices
 from ragweave.evaluation.metrics.metric import Metric, MetricInfo, given_answer, primary_metric
 from ragweave.evaluation.metrics.registry import METRICS, chosen_metrics, infos_of, metric_info
@@ -64,6 +69,10 @@ __all__ = [
     "recall",
     "recall_at",
     "s_precision",
+    # citations
+    "citation_metrics",
+    "citation_precision",
+    "citation_recall",
     # cost
     "Price",
     "Prices",

@@ -57,7 +57,7 @@ def read_prices(text: str) -> dict[str, Price]:
         except ValueError as error:
             raise UsageError(f"{text}: is not valid JSON: {error}") from error
     if not isinstance(listed, Mapping):
-        raise UsageError(f"{text}: prices are an object of role to [input, output]")
+        raise UsageError(f"{text}: prices must be an object that maps each role to [input, output]")
     return {str(role): _price(text, pair) for role, pair in listed.items()}
 
 

@@ -27,11 +27,11 @@ def write_markdown(path: Path, experiments: Sequence[Experiment], plots: Sequenc
     parts = ["# Evaluation report", ""]
     for experiment in experiments:
         for level, table in enumerate(tables_of(experiment)):
-            parts += [*_markdown_table(table, "##" if level == 0 else "###"), ""]
+            parts += [*markdown_table(table, "##" if level == 0 else "###"), ""]
         parts += [*settings_lines(experiment), ""]
     between = between_table(experiments)
     if between is not None:
-        parts += [*_markdown_table(between, "##"), ""]
+        parts += [*markdown_table(between, "##"), ""]
     for plot in plots:
         if plot.suffix == ".png":
             parts += [f"![{plot.stem}]({plot.relative_to(path.parent).as_posix()})", ""]
@@ -78,7 +78,8 @@ def write_csv(path: Path, experiments: Sequence[Experiment]) -> None:
                     )
 
 
-def _markdown_table(table: Table, mark: str) -> list[str]:
+def markdown_table(table: Table, mark: str) -> list[str]:
+    """Return the lines of a table under a heading that begins with `mark`."""
     return [
         f"{mark} {table.title}",
         "",

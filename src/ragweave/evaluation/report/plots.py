@@ -69,7 +69,8 @@ def plot_bars(
     axes.barh(places, means, xerr=_bars(values), color=_COLOURS[0], height=0.6, capsize=3)
     axes.set_yticks(places, labels)
     axes.set_xlabel(y)
-    axes.set_xlim(left=0)
+    if all(one.low >= 0 for one in values):
+        axes.set_xlim(left=0)
     return _saved(figure, folder, name)
 
 

@@ -1,20 +1,14 @@
-"""Published results, and the table that compares them with ours.
-
-Sources: Wang et al. 2024 (BlendFilter), tables 1 to 5; Tan et al. 2024 (SlimPLM), tables 1 and 2;
-Wang et al. 2023 (FILCO), tables 4 and 5; Liu et al. 2024 (Post-fusion as Fallback), tables 1
-and 2. Every value is in percent.
-"""
+"""Published results next to ours, and how their settings differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from importlib import resources
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ragweave.evaluation.published import PublishedResult, all_published
 from ragweave.evaluation.report.summary import Column, Experiment, Table, Values
 from ragweave.evaluation.runs.settings import RunSettings, System
+from ragweave.graphs import METHODS
 
 _VARIANTS = frozenset(
     {
@@ -30,52 +24,21 @@ _VARIANTS = frozenset(
 )
 """Options that make another row of a table; all others are named where they differ."""
 
-_TRAINED = ("slimplm", "filco")
-"""Methods of which the papers trained parts."""
-
 _LABELS = ("strinc", "lexical", "cxmi")
 """FILCO's measures: oracles where gold answers are handed over, labels in the paper's training."""
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedResult:
-    """One value of a paper's table."""
-
-    paper: str
-    table: str
-    dataset: str
-    method: str
-    row: str
-    """What the table calls the method."""
-    model: str
-    corpus: str
-    k: int | None
-    n: int | None
-    """Questions that the paper asked, where it says so."""
-    metric: str
-    """Our name of the metric."""
-    value: float
-    """In percent, but for `api_calls`."""
-    trained: str = ""
-    """Parts that the paper trained, comma-separated."""
-    shots: int | None = None
-    """Examples in the paper's prompts; None: as our prompts have them."""
-    dropped: str = ""
-    """Questions that the paper left out."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the method that make it this row, where they are not the defaults."""
-
-
 def published_for(settings: RunSettings, system: System) -> list[PublishedResult]:
     """Return the results published for this data set and method, under the same options."""
-    if not system.known:
+    if system.known_options() is None:
         return []
     return [
         one
         for one in all_published()
         if one.dataset == settings.dataset_name
         and one.method == system.method
-        and _same_row(one, _variant(system))
+        and _same_row(one, system)
+        and (not one.oracle or settings.oracle)
         and (not one.table.endswith("with gold") or settings.gold == "with")
         and (not one.table.endswith("without gold") or settings.gold != "with")
     ]
@@ -107,9 +70,22 @@ def _differences(
     shots = getattr(chosen, "shots", None)
     if one.shots is not None and shots is not None and shots != one.shots:
         yield f"shots {one.shots}, here {shots}"
-    if others := _other_options(system):
+    if others := _other_options(one, system):
         yield f"options {', '.join(others)}"
-    yield "prompts: wording ours"
+    yield from _prompt_differences(system)
+
+
+def _prompt_differences(system: System) -> Iterator[str]:
+    """Yield whose words the prompts are in (docs/limits.md says it prompt by prompt)."""
+    chosen = system.resolved()
+    names = METHODS[system.method].prompts
+    if not chosen.paper or not any(name.endswith(f"@{chosen.paper}") for name in names):
+        yield "prompts: wording ours"
+    elif chosen.paper == "post_fusion":
+        yield "prompts: wording ours, the clause on Unknown as printed"
+    else:
+        examples = ", examples ours" if getattr(chosen, "shots", 0) else ""
+        yield f"prompts: printed ones where the paper has them{examples}"
 
 
 def _searched(settings: RunSettings) -> str:
@@ -146,13 +122,13 @@ def _training_differences(
     for part in one.trained.split(", ") if one.trained else ():
         if part == "filter" and oracle:
             yield "filter trained, here an oracle"
-        elif part == "filter" and named == "own" and one.table != "4":
+        elif part == "filter" and named == "own" and one.row.lower() in _LABELS:
             yield f"filter trained on labels of {one.row}, here on its own"
         elif here.get(part, "untrained") != "trained":
             yield f"{part} trained, here untrained"
 
 
-def _other_options(system: System) -> list[str]:
+def _other_options(one: PublishedResult, system: System) -> list[str]:
     chosen = system.resolved()
     plain = type(chosen)()
     return [
@@ -160,77 +136,26 @@ def _other_options(system: System) -> list[str]:
         for name in system.options
         if name not in _VARIANTS
         and name not in ("k", "shots")
-        and getattr(chosen, name) != getattr(plain, name)
+        and getattr(chosen, name) not in (getattr(plain, name), one.options.get(name))
     ]
 
 
-def _same_row(one: PublishedResult, variant: Mapping[str, Any]) -> bool:
+def _same_row(one: PublishedResult, system: System) -> bool:
     """Say whether options make a row; a trained filter stands in any row of its kind."""
-    published = dict(one.options)
+    chosen = system.resolved()
+    plain = type(chosen)()
+    variant = _variant(system)
+    published = {
+        name: value
+        for name, value in one.options.items()
+        if name in _VARIANTS and value != getattr(plain, name)
+    }
     if variant.get("filter") == "own":
         published["filter"] = "own"
-    return variant == published
-
-
-@cache
-def all_published() -> tuple[PublishedResult, ...]:
-    """Return every published result that is kept."""
-    text = (resources.files(__package__) / "published.txt").read_text("utf-8")
-    return tuple(_read(text))
-
-
-def _read(text: str) -> Iterator[PublishedResult]:
-    """Read the tables: `@` lines set what the rows below share, `|` parts the cells of a row."""
-    shared: dict[str, str] = {}
-    for line in text.splitlines():
-        if line.startswith("@"):
-            key, _, value = line[1:].partition(" ")
-            if key == "paper":
-                shared.clear()
-            shared[key] = value.strip()
-        elif line.strip() and not line.startswith("#"):
-            yield from _row(line, shared)
-
-
-def _row(line: str, shared: Mapping[str, str]) -> Iterator[PublishedResult]:
-    name, row, *cells = [cell.strip() for cell in line.split("|")]
-    method, _, inside = name.rstrip("]").partition("[")
-    options = dict(part.split("=") for part in inside.split(",") if part)
-    columns = [column.split(":") for column in shared["columns"].split()]
-    values = " ".join(cells).split()
-    for (datasets, metric), value in zip(columns, values, strict=True):
-        for dataset in datasets.split("+") if value != "-" else ():
-            yield PublishedResult(
-                paper=shared["paper"],
-                table=shared["table"],
-                dataset=dataset,
-                method=method,
-                row=row,
-                model=shared["model"],
-                corpus=shared["corpus"],
-                k=int(shared["k"]) if shared["k"] != "-" else None,
-                n=_sample(shared["n"], dataset),
-                metric=metric,
-                value=float(value),
-                trained=shared.get("trained", "") if method in _TRAINED else "",
-                shots=int(shared["shots"]) if "shots" in shared else None,
-                dropped=shared.get("dropped", ""),
-                options={key: _option(text) for key, text in options.items()},
-            )
-
-
-def _sample(text: str, dataset: str) -> int | None:
-    """Read `400`, `nq:3459 squad:3448` or `-`."""
-    if text.isdigit():
-        return int(text)
-    sizes = dict(part.split(":") for part in text.split() if ":" in part)
-    return int(sizes[dataset]) if dataset in sizes else None
-
-
-def _option(text: str) -> Any:
-    if text in ("true", "false"):
-        return text == "true"
-    return tuple(text.split("+")) if "+" in text else text
+    points = {name: value for name, value in one.options.items() if name not in _VARIANTS}
+    return variant == published and all(
+        getattr(chosen, name) == value for name, value in points.items()
+    )
 
 
 def _variant(system: System) -> dict[str, Any]:

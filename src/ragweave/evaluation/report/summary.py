@@ -174,7 +174,7 @@ def read_runs(paths: Sequence[Path]) -> list[Experiment]:
     """Read runs; shards of one experiment become one.
 
     Raises:
-        UsageError: A path is not a run, a shard is named twice, or nothing is finished yet.
+        UsageError: A path is not a run, a shard is named twice, or no question is finished yet.
     """
     found: dict[str, Experiment] = {}
     shards: set[tuple[str, tuple[int, int]]] = set()
@@ -194,7 +194,7 @@ def read_runs(paths: Sequence[Path]) -> list[Experiment]:
         for record in records(experiment):
             experiment.columns[record["system"]].add(record)
         if not any(column.answered or column.failed for column in experiment.columns.values()):
-            raise UsageError(f"{experiment.directories[0]}: nothing is finished yet")
+            raise UsageError(f"{experiment.directories[0]}: no question is finished yet")
     return list(found.values())
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
+from ragweave.datasets.subsets import note_of
 from ragweave.evaluation.metrics import Comparison, Interval, MetricInfo, bootstrap
 from ragweave.evaluation.report.ceilings import ceilings_table
 from ragweave.evaluation.report.published import published_table
@@ -174,7 +175,7 @@ def answers_table(experiment: Experiment) -> Table:
         if column.errors:
             listed = ", ".join(f"{kind} {n}" for kind, n in sorted(column.errors.items()))
             remarks.append(f"{column.label}: failed, and in no score: {listed}.")
-    remarks += _unequal(experiment)
+    remarks += [*_unequal(experiment), *_selected(experiment)]
     if (only := experiment.settings.only) is not None:
         remarks.append(
             f"{len(only)} of {experiment.settings.questions} questions: those that were answered "
@@ -186,15 +187,22 @@ def answers_table(experiment: Experiment) -> Table:
     return Table(_title(experiment), head, rows, remarks)
 
 
+def _selected(experiment: Experiment) -> Iterator[str]:
+    """Yield a line that says which questions of the file were asked, where not all were."""
+    settings = experiment.settings
+    if note := note_of(settings.dataset_name, settings.dataset):
+        yield f"Of {settings.dataset_name}: {note}."
+
+
 def _unequal(experiment: Experiment) -> Iterator[str]:
     """Yield a line for each setting that the methods of the table do not share."""
-    for name in ("k", "shots", "wording"):
+    for name in ("k", "shots", "wording", "unknown", "profile"):
         by: dict[str, list[str]] = {}
         left_to_defaults = False
         for one in experiment.settings.systems:
-            if not one.known:
+            chosen = one.known_options()
+            if chosen is None:
                 continue
-            chosen = one.resolved()
             value = getattr(chosen, name, None)
             if value is None or (name == "k" and not getattr(chosen, "retrieve", True)):
                 continue

@@ -30,6 +30,7 @@ from ragweave.evaluation.runs.calls import (
 from ragweave.evaluation.runs.recorder import Recorder
 from ragweave.state import Tokens
 from ragweave.tools.models import ChatModel
+from ragweave.tools.text.secrets import redacted
 
 _KEEP = "INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?)"
 
@@ -97,7 +98,7 @@ class CallBroker:
         text = dump(message)
         await self._keep(pending.call, message, text, paid=True)
         if self.cache is not None:
-            self.cache.put(pending.call.key, pending.call.spec, text)
+            self.cache.put(pending.call.key, redacted(pending.call.spec), text)
         self._resolve(pending, message)
 
     def fail(self, pending: PendingCall) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, messages_from_dict, messages_to_dict
+from langchain_core.messages import BaseMessage, messages_from_dict, messages_to_dict
 from langchain_core.runnables import RunnableConfig
 
 from ragweave.errors import UsageError
@@ -23,6 +23,7 @@ from ragweave.state import Tokens
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.tasks import KEY
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
+from ragweave.tools.text.reply import reply_text, reported_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +94,11 @@ def load(text: str) -> BaseMessage:
 
 def tokens_of(message: BaseMessage, messages: Any) -> Tokens:
     """Return the tokens of a reply to `messages`, as reported, or estimated from characters."""
-    usage = message.usage_metadata if isinstance(message, AIMessage) else None
-    if usage:
-        given, made = usage["input_tokens"], usage["output_tokens"]
-    else:
+    reported = reported_tokens(message)
+    if reported is None:
         listed = [one for one in messages if isinstance(one, BaseMessage)]
-        given, made = estimate_message_tokens(listed), estimate_tokens(message.text)
+        reported = estimate_message_tokens(listed), estimate_tokens(reply_text(message))
+    given, made = reported
     return {"calls": 1, "input_tokens": given, "output_tokens": made}
 
 

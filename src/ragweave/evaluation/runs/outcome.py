@@ -15,6 +15,7 @@ from ragweave.evaluation.metrics.retrieval import GoldPassages
 from ragweave.evaluation.runs.calls import Ledger
 from ragweave.evaluation.runs.settings import System
 from ragweave.tools.models import status_of
+from ragweave.tools.text.secrets import without_secrets
 
 
 def scores(
@@ -122,7 +123,7 @@ def failed(
     prices: Prices,
 ) -> Record:
     """Return the record of a question that ended in an error."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = without_secrets(" ".join(str(error).split())) or type(error).__name__
     return {
         **_head(index, question, system),
         "error": {"kind": type(error).__name__, "status": status_of(error), "text": text[:500]},

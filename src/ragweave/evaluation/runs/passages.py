@@ -26,7 +26,7 @@ from ragweave.tools.knowledge import KnowledgeBase, retriever_of
 from ragweave.tools.knowledge.retrievers import needs_kb
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.tools.retrieval.base import find_with
-from ragweave.tools.retrieval.embedding import RerankRetriever
+from ragweave.tools.retrieval.reranking import RerankRetriever
 
 
 def with_gold(

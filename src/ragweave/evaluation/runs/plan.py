@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ragweave.datasets import Dataset, open_dataset
-from ragweave.datasets.dataset import parse_spec
+from ragweave.datasets.dataset import PLAIN, parse_spec
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.runs.directory import RunDirectory, records_of
@@ -28,6 +28,7 @@ from ragweave.evaluation.runs.settings import (
 from ragweave.graphs import METHODS
 from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.scorers.specs import LogprobScorer, absolute_scorer, scorer_of_spec
+from ragweave.tools.text.secrets import has_secret, redacted
 
 _CORRECTNESS = ("em", "accuracy", "coverage_em")
 
@@ -113,6 +114,7 @@ def plan(
         UsageError: The data set, a setting or a trained part is bad, a metric is unknown, or gold
             passages are wanted where there are none.
     """
+    _check_secrets({**models, "scorer": scorer})
     dataset = open_dataset(spec)
     models, systems = absolute_models(models), absolute_systems(systems)
     if passages == "given":
@@ -145,6 +147,16 @@ def plan(
     )
     _check_passages(made, dataset)
     return made
+
+
+def _check_secrets(specs: Mapping[str, str]) -> None:
+    """Refuse specs that hold a secret, which the run's directory would keep."""
+    for role, spec in specs.items():
+        if has_secret(spec):
+            raise UsageError(
+                f"{redacted(spec)} ({role}): holds a key or password, which the run's directory "
+                "would keep: give it by the environment instead (OPENAI_API_KEY, OPENAI_BASE_URL)"
+            )
 
 
 def _check_passages(settings: RunSettings, dataset: Dataset) -> None:
@@ -186,6 +198,8 @@ def _absolute(spec: str) -> str:
     name, path, settings = parse_spec(spec)
     if name == "hf":
         return spec
+    if "ids" in settings and name not in PLAIN:
+        settings["ids"] = str(Path(settings["ids"]).resolve())
     query = f"?{urlencode(settings)}" if settings else ""
     return f"{name}{':' if name else ''}{Path(path).resolve()}{query}"
 
@@ -222,4 +236,4 @@ def open_scorer(spec: str) -> LogprobScorer | None:
 
 def scores_itself(model: str) -> bool:
     """Say whether a chat model of this spec brings its scorer along."""
-    return model.strip().startswith("llamacpp:")
+    return model.strip().partition("?")[0].partition(":")[0] in ("llamacpp", "smollm2")

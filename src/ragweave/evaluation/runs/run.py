@@ -53,7 +53,9 @@ async def _opened(spec: str, stack: AsyncExitStack) -> ChatModel:
     from langchain_openai import ChatOpenAI
     from openai import DefaultAioHttpClient
 
-    if isinstance(model, ChatOpenAI) and model.openai_proxy is None:
+    if not isinstance(model, ChatOpenAI) or model.http_async_client is not None:
+        return model  # it has a client of its own, such as one that tells a password
+    if model.openai_proxy is None:
         client = await stack.enter_async_context(DefaultAioHttpClient())
         model.root_async_client = model.root_async_client.with_options(http_client=client)
         model.async_client = model.root_async_client.chat.completions

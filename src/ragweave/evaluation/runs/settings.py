@@ -46,14 +46,12 @@ class System:
         """
         return method_options(method_named(self.method), self.options)
 
-    @property
-    def known(self) -> bool:
-        """Whether its method and options are known here; a package that brings one may be missing."""
+    def known_options(self) -> Options | None:
+        """Return what `resolved` does; None where a package that brings the method is missing."""
         try:
-            self.resolved()
+            return self.resolved()
         except UsageError:
-            return False
-        return True
+            return None
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON values."""

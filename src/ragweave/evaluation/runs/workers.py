@@ -31,6 +31,7 @@ from ragweave.evaluation.runs.recorder import RecordingError
 from ragweave.evaluation.runs.run import OnProgress, RunResult, answer, checked, evaluate, so_far
 from ragweave.tools.journal import first_error
 from ragweave.tools.models import status_of
+from ragweave.tools.text.secrets import without_secrets
 
 _STOP = b"stop\n"
 """Tells a worker to begin no further question."""
@@ -103,7 +104,7 @@ def _plain(error: Exception) -> dict[str, Any]:
     status = status_of(error)
     expected = isinstance(error, RagweaveError) or status is not None
     trace = "" if expected else "".join(traceback.format_exception(error))
-    text = " ".join(str(error).split())
+    text = without_secrets(" ".join(str(error).split()))
     return {"kind": type(error).__name__, "text": text, "status": status, "trace": trace}
 
 

@@ -23,41 +23,43 @@ LIST = rf"(?<![\w.$/-])\[?{_ID}(?:{JOIN}(?:{LABEL})?{_ID})*+\]?(?![%/]|\.[0-9])"
 
 _RANGE = re.compile(r"([0-9]{1,4})[)\]]? ?(?:-|–|—|to|through) ?[#(\[]?(?:[a-z]+ )?([0-9]{1,4})")
 _NUMBER = re.compile(r"[0-9]{1,4}")
-_GLUED = re.compile(rf"\b({_WORD})(?=[0-9]{{1,4}}(?!\w))", re.IGNORECASE)
+_JOINED_LABEL = re.compile(rf"\b({_WORD})(?=[0-9]{{1,4}}(?!\w))", re.IGNORECASE)
 _LABELLED = rf"(?={LABEL}[#(\[]?[0-9])"
-_LABEL_LEAD = re.compile(
+_LIST_NUMBER = re.compile(
     # a number before a labelled id, as in "Item 1: knowledge 2"
     rf"(?:[-*•+] )?(?:item )?[#(\[]?[0-9]{{1,3}}(?:[)\].:]+| ?[-–—:])? {_LABELLED}"
     # a number before a bare id: only with its mark, as in "- 1) 3"
     r"|(?:[-*•+] )?\(?[0-9]{1,3}[).] (?=[#\[]?[0-9]{1,4}(?![\w)]))",
     re.IGNORECASE,
 )
-_INLINE = re.compile(
+_INLINE_NUMBER = re.compile(
     rf"(?P<label>{LABEL})?(?<!\w)\(?(?P<number>[0-9]{{1,3}})[).:] {_LABELLED}", re.IGNORECASE
 )
 
 
-_ANNOTATED = re.compile(
+_ID_WITH_NOTE = re.compile(
     r"(?<![\w.])([0-9]{1,4}) ?[(\[](?=[^()\[\]]{0,200}[^\W\d_])([^()\[\]]{1,200})[)\]]"
     r"(?= ?(?:[,;.&]|and\b|\Z))"
 )
-_FIRST = re.compile(rf"(?:[-*•+] )?(?:{LABEL})?[#(\[]?[0-9]", re.IGNORECASE)
-_JUDGED = re.compile(r"relevant|related|helpful|useful|\b(?:not|no|yes)\b", re.IGNORECASE)
-_MOST = 1000
+_STARTS_WITH_ID = re.compile(rf"(?:[-*•+] )?(?:{LABEL})?[#(\[]?[0-9]", re.IGNORECASE)
+_RELEVANCE_WORD = re.compile(r"relevant|related|helpful|useful|\b(?:not|no|yes)\b", re.IGNORECASE)
+_MAX_RANGE = 1000
 """Most ids of one range."""
 
 
 def id_lines(plain: str) -> list[str]:
-    """Return a reply's lines without markup, white space folded, list numbers taken off."""
+    """Return a reply's lines without markup, white space folded, list numbers removed."""
     bare = plain.replace("**", "").replace("`", "").replace("_", " ")
     lines = (" ".join(line.split()).strip(" #>\"'") for line in bare.splitlines())
-    return [_without_numbering(_GLUED.sub(r"\1 ", _bare_ids(line))) for line in lines]
+    return [
+        _without_list_numbers(_JOINED_LABEL.sub(r"\1 ", _without_notes(line))) for line in lines
+    ]
 
 
 def expand(listed: str) -> Iterator[int]:
     """Yield the numbers of a list, ranges filled in."""
     for first, last in _RANGE.findall(listed.lower()):
-        yield from range(int(first), min(int(last), int(first) + _MOST) + 1)
+        yield from range(int(first), min(int(last), int(first) + _MAX_RANGE) + 1)
     yield from map(int, _NUMBER.findall(listed))
 
 
@@ -66,62 +68,76 @@ def in_range(ids: Iterable[int], count: int) -> list[int]:
     return sorted({one for one in ids if 0 <= one < count})
 
 
-def _bare_ids(line: str) -> str:
+def counted(ids: Iterable[int], count: int) -> list[int]:
+    """Return the ids of a list.
+
+    One that names `count`, which is out of range, and no 0 counts from 1, as small models do.
+    """
+    named = set(ids)
+    from_one = count in named and 0 not in named
+    return in_range((one - from_one for one in named), count)
+
+
+def _without_notes(line: str) -> str:
     """Remove the text after each id of a list: "0 (its title), 2 (its title)"."""
-    if not _FIRST.match(line):
+    if not _STARTS_WITH_ID.match(line):
         return line
-    return _ANNOTATED.sub(lambda one: one.group() if _JUDGED.search(one[2]) else one[1], line)
+    return _ID_WITH_NOTE.sub(
+        lambda one: one.group() if _RELEVANCE_WORD.search(one[2]) else one[1], line
+    )
 
 
-def _without_numbering(line: str) -> str:
-    """Take off the number that a list gives its item, and those of a list inside the line.
+def _without_list_numbers(line: str) -> str:
+    """Remove the number that a list gives its item, and those of a list inside the line.
 
     Inside a line only numbers that count up from 0 or 1, each before a labelled id, are a list's.
     """
-    numbers = [int(one["number"]) for one in _INLINE.finditer(line) if not one["label"]]
+    numbers = [int(one["number"]) for one in _INLINE_NUMBER.finditer(line) if not one["label"]]
     if numbers and numbers[0] in (0, 1) and numbers == [*range(numbers[0], numbers[-1] + 1)]:
-        line = _INLINE.sub(lambda one: one.group() if one["label"] else "", line)
-    return _LABEL_LEAD.sub("", line, count=1) if _LABEL_LEAD.match(line) else line
+        line = _INLINE_NUMBER.sub(lambda one: one.group() if one["label"] else "", line)
+    return _LIST_NUMBER.sub("", line, count=1) if _LIST_NUMBER.match(line) else line
 
 
-_GOOD = r"(?:relevant|related|helpful|useful|needed)"
+_RELEVANT = r"(?:relevant|related|helpful|useful|needed)"
 _KINDS = r"knowledge|passage|document|sentence|paragraph|context|item|id"
 _EXCEPT = r",? ?\b(?:except|excepting|but|besides|apart from|other than|with the exception of)\b"
-_EXCEPTED = re.compile(
+_EXCEPTION = re.compile(
     rf"(?:\b(?P<all>all|every|each)|\b(?:no|none|nothing|neither))\b(?P<between>[\w ]{{0,60}}?){_EXCEPT}"
     rf"(?: for)? (?:the )?(?:{LABEL})?(?P<ids>{LIST})(?! (?:of|{_KINDS})s?\b)(?P<behind>[^.;]{{0,60}})",
     re.IGNORECASE,
 )
-_ABOUT_IDS = re.compile(
-    rf"\b(?:(?:ir|un)?{_GOOD}|unhelpful|useless|(?:{_KINDS})s?)\b", re.IGNORECASE
+_RELEVANCE = re.compile(
+    rf"\b(?:(?:ir|un)?{_RELEVANT}|unhelpful|useless|(?:{_KINDS})s?)\b", re.IGNORECASE
 )
-_BAD = re.compile(
-    rf"\b(?:irrelevant|unrelated|unhelpful|useless|(?:not|n['’]t) {_GOOD})\b", re.IGNORECASE
+_IRRELEVANT = re.compile(
+    rf"\b(?:irrelevant|unrelated|unhelpful|useless|(?:not|n['’]t) {_RELEVANT})\b", re.IGNORECASE
 )
 _NOT_ALL = re.compile(r"\b(?:not|if|whether|hardly|nearly|almost|unless)\b|n['’]t\b", re.IGNORECASE)
-_WHAT = rf"(?: of)?(?: (?:the|these|those))?(?: (?:them|above|[0-9]{{1,3}}))?(?: (?:{_KINDS})s?)?"
-_ALL_ALONE = re.compile(
-    rf"\W*(?:(?:[\w ]{{0,30}}\b)?(?:answer|{_GOOD}|kept|keep|output|ids)(?: (?:ones|{_KINDS})s?)?"
-    rf"(?: ids?)?\W+(?:(?:is|are)\W+)?)?(?:all|everything|every one){_WHAT}\W*",
+_OF_THE_ITEMS = (
+    rf"(?: of)?(?: (?:the|these|those))?(?: (?:them|above|[0-9]{{1,3}}))?(?: (?:{_KINDS})s?)?"
+)
+_ONLY_ALL = re.compile(
+    rf"\W*(?:(?:[\w ]{{0,30}}\b)?(?:answer|{_RELEVANT}|kept|keep|output|ids)(?: (?:ones|{_KINDS})s?)?"
+    rf"(?: ids?)?\W+(?:(?:is|are)\W+)?)?(?:all|everything|every one){_OF_THE_ITEMS}\W*",
     re.IGNORECASE,
 )
-_ALL_GOOD = re.compile(
-    rf"\b(?:all{_WHAT}|everything|(?:every|each)(?: one)?(?: of)?(?: (?:the|these))?"
-    rf"(?: (?:{_KINDS})s?| them)?) (?:is|are|seems?|looks?)(?: \w+ly)? {_GOOD}\b"
-    rf"|\b(?:they|these|(?:{_KINDS})s?) (?:are|seem|look) all {_GOOD}\b",
+_ALL_RELEVANT = re.compile(
+    rf"\b(?:all{_OF_THE_ITEMS}|everything|(?:every|each)(?: one)?(?: of)?(?: (?:the|these))?"
+    rf"(?: (?:{_KINDS})s?| them)?) (?:is|are|seems?|looks?)(?: \w+ly)? {_RELEVANT}\b"
+    rf"|\b(?:they|these|(?:{_KINDS})s?) (?:are|seem|look) all {_RELEVANT}\b",
     re.IGNORECASE,
 )
 
 
-def excepted(lines: list[str], count: int) -> list[int]:
+def from_exception(lines: list[str], count: int) -> list[int]:
     """Return the ids of the last "none except 2 is relevant" or "all but 2 are relevant"."""
     for line in reversed(lines):
-        for found in reversed([*_EXCEPTED.finditer(line)]):
-            sure = _ABOUT_IDS.search(found.group()) or found.group() == line.rstrip(".")
+        for found in reversed([*_EXCEPTION.finditer(line)]):
+            sure = _RELEVANCE.search(found.group()) or found.group() == line.rstrip(".")
             if not sure or _NOT_ALL.search(line[: found.start()]):
                 continue
             named = in_range(expand(found["ids"]), count)
-            bad = bool(_BAD.search(found["between"]) or _BAD.search(found["behind"]))
+            bad = bool(_IRRELEVANT.search(found["between"]) or _IRRELEVANT.search(found["behind"]))
             if named and bool(found["all"]) == bad:
                 return named
             if named:
@@ -131,16 +147,16 @@ def excepted(lines: list[str], count: int) -> list[int]:
 
 def says_all(lines: list[str]) -> bool:
     """Return whether a reply calls everything relevant, without a word against it."""
-    if len([line for line in lines if line]) == 1 and any(map(_ALL_ALONE.fullmatch, lines)):
+    if len([line for line in lines if line]) == 1 and any(map(_ONLY_ALL.fullmatch, lines)):
         return True
     return any(
         not _NOT_ALL.search(line[: found.start()])
         for line in lines
-        for found in _ALL_GOOD.finditer(line)
+        for found in _ALL_RELEVANT.finditer(line)
     )
 
 
-_ALONE = re.compile(rf"(?:{LABEL})?({LIST})\.?", re.IGNORECASE)
+_ONLY_IDS = re.compile(rf"(?:{LABEL})?({LIST})\.?", re.IGNORECASE)
 _CONCLUSION = re.compile(
     r"(?:\b(?:relevant|helpful|useful|kept|keep|remaining|output)\b[^.\n0-9:;]{0,60}?"
     rf"(?:\b(?:is|are)\b|:)|\banswers?\s?:)\s*(?:only\s+)?(?:{LABEL})?({LIST})\s*(?:\.|$|\()",
@@ -167,12 +183,12 @@ _NONE = re.compile(
     re.IGNORECASE,
 )
 _BULLET = re.compile(r"\A\s*(?:[-*•+]|[0-9]{1,3}[.)](?=\s+\S))\s+")
-_LIMIT = 6000
-_COPIED = re.compile(
+_MAX_CHARACTERS = 6000
+_COPIED_LABEL = re.compile(
     r"(?:[-*•+] )?\**(?:knowledge|passage|sentence|document) ([0-9]{1,3})\** ?[:|-] ?",
     re.IGNORECASE,
 )
-_ITEM = re.compile(r"\s*(?:[-*•+]|[0-9]{1,3}[.)])\s+")
+_LIST_MARK = re.compile(r"\s*(?:[-*•+]|[0-9]{1,3}[.)])\s+")
 
 
 class _Mention(NamedTuple):
@@ -200,7 +216,7 @@ def parse_ids(text: str, count: int, titles: Sequence[str] = ()) -> list[int] | 
     6. Titles in the place of ids, where every line names exactly one passage's title.
     7. "All of them are relevant", "all": every id.
 
-    So years, counts, the numbers of a list's items ("1) knowledge 2") and other numbers inside
+    A list (rules 1, 3 and 4) that names the number `count` and not 0 counts from 1. So years, counts, the numbers of a list's items ("1) knowledge 2") and other numbers inside
     prose are never ids. Ids out of range are ignored.
 
     Args:
@@ -211,13 +227,18 @@ def parse_ids(text: str, count: int, titles: Sequence[str] = ()) -> list[int] | 
     Returns:
         The ids; [] where the reply says that none is relevant; None where nothing can be read.
     """
-    said = reply_text(text)[-_LIMIT:]
-    if ids := _copied(said, titles):
+    said = reply_text(text)[-_MAX_CHARACTERS:]
+    if ids := _from_copied_lines(said, titles):
         return ids
     plain = said.replace("**", "").replace("`", "").replace("_", " ")
     lines = id_lines(plain)
-    for found in (_concluded(lines), excepted(lines, count), _listed(lines), _bracketed(lines)):
-        if ids := in_range(found, count):
+    for found in (
+        _from_conclusion(lines),
+        from_exception(lines, count),
+        _from_id_lines(lines),
+        _from_brackets(lines),
+    ):
+        if ids := counted(found, count):
             return ids
     mentions = _mentions(lines)
     if ids := in_range((i for m in mentions if m.relevant is not False for i in m.ids), count):
@@ -225,7 +246,7 @@ def parse_ids(text: str, count: int, titles: Sequence[str] = ()) -> list[int] | 
     dropped = in_range((i for m in mentions for i in m.ids), count)
     if dropped:
         return [] if len(dropped) == count else None
-    if named := _titled(said, titles):
+    if named := _from_titles(said, titles):
         return named
     nothing, everything = bool(_NONE.search(plain)), says_all(lines)
     if nothing == everything:
@@ -233,11 +254,11 @@ def parse_ids(text: str, count: int, titles: Sequence[str] = ()) -> list[int] | 
     return [] if nothing else list(range(count))
 
 
-def _copied(said: str, titles: Sequence[str]) -> list[int]:
+def _from_copied_lines(said: str, titles: Sequence[str]) -> list[int]:
     """Return the ids of a reply that copies the numbered lines, each with its own title."""
     found: set[int] = set()
     for line in filter(None, map(str.strip, said.splitlines())):
-        copied = _COPIED.match(line)
+        copied = _COPIED_LABEL.match(line)
         number = int(copied[1]) if copied else len(titles)
         if copied is None or number >= len(titles) or not titles[number]:
             return []
@@ -248,14 +269,16 @@ def _copied(said: str, titles: Sequence[str]) -> list[int]:
     return sorted(found)
 
 
-def _titled(said: str, titles: Sequence[str]) -> list[int]:
+def _from_titles(said: str, titles: Sequence[str]) -> list[int]:
     """Return the ids of the titles that a reply names, one a line or a comma; [] for any other."""
     places: dict[str, list[int]] = {}
     for index, title in enumerate(titles):
         places.setdefault(normalize_answer(title), []).append(index)
     found: set[int] = set()
     for line in filter(None, map(str.strip, said.splitlines())):
-        names = [normalize_answer(_ITEM.sub("", one, count=1)) for one in (line, *line.split(","))]
+        names = [
+            normalize_answer(_LIST_MARK.sub("", one, count=1)) for one in (line, *line.split(","))
+        ]
         taken = [names[0]] if names[0] in places else names[1:]
         if line.endswith(":") and names[0] not in places:
             continue
@@ -265,36 +288,36 @@ def _titled(said: str, titles: Sequence[str]) -> list[int]:
     return sorted(found)
 
 
-def _concluded(lines: list[str]) -> list[int]:
+def _from_conclusion(lines: list[str]) -> list[int]:
     """Return the ids of the last line that draws a conclusion."""
     for line in reversed(lines):
         subject = _SUBJECT.match(line)
         found = [*([subject] if subject else ()), *_CONCLUSION.finditer(line)]
-        kept = [one for one in found if not _turned(line, one)]
+        kept = [one for one in found if not _is_negated(line, one)]
         if kept:
             return list(expand(kept[-1][1]))
     return []
 
 
-def _says_no(text: str) -> bool:
-    """Does `text` hold a word that turns relevance round?"""
+def _negates(text: str) -> bool:
+    """Return whether `text` has a word that negates relevance."""
     return any(match["no"] for match in _POLARITY.finditer(text))
 
 
-def _turned(line: str, found: re.Match[str]) -> bool:
-    """Do words beside a conclusion's ids turn it round ("irrelevant ones are 3")?"""
+def _is_negated(line: str, found: re.Match[str]) -> bool:
+    """Return whether the words around a conclusion's ids negate it ("irrelevant ones are 3")."""
     before = re.split(r"[,;.]\s", line[: found.start(1)])[-1]
-    return _says_no(before) or _says_no(line[found.end(1) :][:20])
+    return _negates(before) or _negates(line[found.end(1) :][:20])
 
 
-def _listed(lines: list[str]) -> list[int]:
+def _from_id_lines(lines: list[str]) -> list[int]:
     """Return the ids of the last run of lines that hold nothing else."""
     ids: list[int] = []
     heading = ""
     run = False
     for line in lines:
-        bare = _ALONE.fullmatch(line) or _ALONE.fullmatch(_BULLET.sub("", line))
-        if bare and not _says_no(heading):
+        bare = _ONLY_IDS.fullmatch(line) or _ONLY_IDS.fullmatch(_BULLET.sub("", line))
+        if bare and not _negates(heading):
             ids = [*(ids if run else ()), *expand(bare[1])]
         run = bare is not None or (run and not line)
         if line and not bare:
@@ -302,12 +325,12 @@ def _listed(lines: list[str]) -> list[int]:
     return ids
 
 
-def _bracketed(lines: list[str]) -> list[int]:
+def _from_brackets(lines: list[str]) -> list[int]:
     """Return the ids of all lists in square brackets, unless their line says no."""
     return [
         one
         for line in lines
-        if not _says_no(line)
+        if not _negates(line)
         for found in _BRACKETS.findall(line)
         for one in expand(found)
     ]
@@ -319,15 +342,17 @@ def _mentions(lines: list[str]) -> list[_Mention]:
     heading: bool | None = None
     for line in lines:
         here = [
-            m for part in re.split(r"(?<=[.;!?])\s|\bbut\b|\bexcept\b", line) for m in _said(part)
+            m
+            for part in re.split(r"(?<=[.;!?])\s|\bbut\b|\bexcept\b", line)
+            for m in _sentence_mentions(part)
         ]
         if not here and line.endswith(":"):
-            heading = False if _says_no(line) else None
+            heading = False if _negates(line) else None
         mentions.extend(m._replace(relevant=heading) if m.relevant is None else m for m in here)
     return mentions
 
 
-def _said(sentence: str) -> list[_Mention]:
+def _sentence_mentions(sentence: str) -> list[_Mention]:
     """Return the mentions of one sentence.
 
     What is said behind a mention, up to the next one, holds for it; where nothing is said there,

@@ -124,7 +124,7 @@ def _name(one: object) -> str:
         return one
     if isinstance(one, Real) and not isinstance(one, bool):
         return str(one)
-    raise UsageError(f"a gold answer must be a text or a number, not {one!r}")
+    raise UsageError(f"a gold answer must be a string or a number, not {one!r}")
 
 
 def _stands_in(alias: str, normal: str, lowered: str) -> bool:

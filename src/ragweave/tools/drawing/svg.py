@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from ragweave.tools.drawing.layout import NODE_HEIGHT, Line, Shape, Taken, lay_out
+from ragweave.tools.drawing.layout import NODE_HEIGHT, Edge, PathTaken, Shape, lay_out
 
-LETTER = 7.4
+LETTER_WIDTH = 7.4
 """Width of a letter of a node's name, in pixels, generously."""
 
-LEAVING = 9.0
+TANGENT = 9.0
 """How far an edge goes straight, in pixels, as it leaves and arrives."""
 
 STYLE = """\
@@ -27,7 +27,7 @@ def draw_svg(
     shape: Shape,
     *,
     title: str,
-    taken: Taken | None = None,
+    taken: PathTaken | None = None,
     links: Mapping[str, str] | None = None,
 ) -> str:
     """Draw a shape as one `<svg>` element that needs nothing from elsewhere.
@@ -39,18 +39,18 @@ def draw_svg(
         links: Where a click on a node leads, by its name.
     """
     names = {node: _name(node, taken) for node in shape.nodes}
-    widths = {node: len(name) * LETTER + 26 for node, name in names.items()}
+    widths = {node: len(name) * LETTER_WIDTH + 26 for node, name in names.items()}
     layout = lay_out(shape, widths)
-    parts = [_line(line, points, taken) for line, points in layout.paths]
-    parts += [_label(line, x, y, taken) for line, x, y in layout.labels]
+    parts = [_edge(edge, points, taken) for edge, points in layout.paths]
+    parts += [_label(edge, x, y, taken) for edge, x, y in layout.labels]
     for node, box in layout.boxes.items():
         drawn = _box(node, names[node], box, taken)
         link = (links or {}).get(node)
         parts.append(f'<a href="{escape(link)}">{drawn}</a>' if link else drawn)
     parts += [
-        _loop(line, layout.boxes[line.source], taken)
-        for line in shape.lines
-        if line.source == line.target
+        _loop(edge, layout.boxes[edge.source], taken)
+        for edge in shape.edges
+        if edge.source == edge.target
     ]
     width, height = round(layout.width), round(layout.height)
     return (
@@ -63,22 +63,22 @@ def draw_svg(
     )
 
 
-def _name(node: str, taken: Taken | None) -> str:
+def _name(node: str, taken: PathTaken | None) -> str:
     name = node.strip("_") if node in ("__start__", "__end__") else node
     times = taken.nodes.get(node, 0) if taken else 0
     return f"{name} ×{times}" if times > 1 else name
 
 
-def _mark(on: bool, taken: Taken | None) -> str:
+def _state_class(on: bool, taken: PathTaken | None) -> str:
     if taken is None:
         return ""
     return " on" if on else " off"
 
 
-def _box(node: str, name: str, box: tuple[float, float, float], taken: Taken | None) -> str:
+def _box(node: str, name: str, box: tuple[float, float, float], taken: PathTaken | None) -> str:
     x, y, width = box
     end = node in ("__start__", "__end__")
-    kind = ("end" if end else "box") + _mark(bool(taken and node in taken.nodes), taken)
+    kind = ("end" if end else "box") + _state_class(bool(taken and node in taken.nodes), taken)
     radius = NODE_HEIGHT / 2 if end else 7
     return (
         f'<g class="{kind}"><rect x="{x - width / 2:.1f}" y="{y - NODE_HEIGHT / 2:.1f}" '
@@ -87,14 +87,14 @@ def _box(node: str, name: str, box: tuple[float, float, float], taken: Taken | N
     )
 
 
-def _line(line: Line, points: Sequence[tuple[float, float]], taken: Taken | None) -> str:
+def _edge(edge: Edge, points: Sequence[tuple[float, float]], taken: PathTaken | None) -> str:
     """Draw a smooth curve through the points that leaves and arrives upright."""
     slopes = [(0.0, 0.0)] * len(points)
     for at in range(1, len(points) - 1):
         (x, y), (to_x, to_y) = points[at - 1], points[at + 1]
         slopes[at] = ((to_x - x) / 6, (to_y - y) / 6)
     down = 1 if points[-1][1] > points[0][1] else -1
-    slopes[0] = slopes[-1] = (0.0, down * LEAVING)
+    slopes[0] = slopes[-1] = (0.0, down * TANGENT)
     path = "M{:.1f} {:.1f}".format(*points[0])
     for at, ((x, y), (to_x, to_y)) in enumerate(itertools.pairwise(points)):
         (out_x, out_y), (in_x, in_y) = slopes[at], slopes[at + 1]
@@ -102,22 +102,22 @@ def _line(line: Line, points: Sequence[tuple[float, float]], taken: Taken | None
             f"C{x + out_x:.1f} {y + out_y:.1f} {to_x - in_x:.1f} {to_y - in_y:.1f} "
             f"{to_x:.1f} {to_y:.1f}"
         )
-    return f'<path class="{_kind(line, taken)}" d="{path}" marker-end="url(#rw-head)"/>'
+    return f'<path class="{_kind(edge, taken)}" d="{path}" marker-end="url(#rw-head)"/>'
 
 
-def _loop(line: Line, box: tuple[float, float, float], taken: Taken | None) -> str:
+def _loop(edge: Edge, box: tuple[float, float, float], taken: PathTaken | None) -> str:
     x, y, width = box
     right = x + width / 2
     path = f"M{right:.1f} {y - 7:.1f}c26 -10 26 24 0 14"
-    return f'<path class="{_kind(line, taken)}" d="{path}" marker-end="url(#rw-head)"/>'
+    return f'<path class="{_kind(edge, taken)}" d="{path}" marker-end="url(#rw-head)"/>'
 
 
-def _kind(line: Line, taken: Taken | None) -> str:
-    on = bool(taken and (line.source, line.target) in taken.lines)
-    return "line" + (" choice" if line.conditional else "") + _mark(on, taken)
+def _kind(edge: Edge, taken: PathTaken | None) -> str:
+    on = bool(taken and (edge.source, edge.target) in taken.edges)
+    return "line" + (" choice" if edge.conditional else "") + _state_class(on, taken)
 
 
-def _label(line: Line, x: float, y: float, taken: Taken | None) -> str:
-    on = taken is None or (line.source, line.target) in taken.lines
+def _label(edge: Edge, x: float, y: float, taken: PathTaken | None) -> str:
+    on = taken is None or (edge.source, edge.target) in taken.edges
     kind = "label" if on else "label off"
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(line.label)}</text>'
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(edge.label)}</text>'

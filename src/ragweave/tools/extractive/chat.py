@@ -20,21 +20,27 @@ from pydantic import Field
 
 from ragweave.state import AnswerType
 from ragweave.tools.extractive import minilm
-from ragweave.tools.extractive.evidence import Evidence, aligned, clause, done_to, gather
+from ragweave.tools.extractive.evidence import (
+    Evidence,
+    answer_clause,
+    fill_gap,
+    object_of_verb,
+    rank_sentences,
+)
 from ragweave.tools.extractive.question import Question, analyse, negated, terms
-from ragweave.tools.extractive.ranking import Pick, rank_spans
+from ragweave.tools.extractive.ranking import RankedSpan, rank_spans
 from ragweave.tools.extractive.spans import spans
 from ragweave.tools.models.tasks import Task, TaskName, TaskPassage, task_of
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
-_SURE = {"phrase": 0.12, "list": 0.12}
+_MIN_CONFIDENCE = {"phrase": 0.12, "list": 0.12}
 """Confidence below which the clause is given, for kinds that a wrong word answers worst."""
 
-_LEXICAL, _MIXED = 0.36, 0.42
+_LEXICAL_THRESHOLD, _MINILM_THRESHOLD = 0.36, 0.42
 """Default thresholds, chosen on NQ-open with and without distractors: words alone; MiniLM."""
-_SHARE = 0.3
+_MIN_SHARE = 0.3
 """Probability that a quoted sentence holds the answer, at least."""
 
 
@@ -47,7 +53,7 @@ class Reader:
 
     def evidence(self, question: str, passages: Sequence[TaskPassage]) -> list[Evidence]:
         """Return the sentences that reach the threshold, best first."""
-        found = gather(analyse(question), passages, use_minilm=self.use_minilm)
+        found = rank_sentences(analyse(question), passages, use_minilm=self.use_minilm)
         return [one for one in found if one.score >= self.threshold]
 
     def answer(self, task: Task) -> str:
@@ -59,34 +65,34 @@ class Reader:
         kind: AnswerType = task.get("answer_type", "short")
         if kind == "yes_no" or (kind == "short" and question.kind == "yes_no"):
             return yes_no(question, found[0])
-        given = supported(task.get("candidates", []), found)
+        given = best_supported(task.get("candidates", []), found)
         if given:
             return given
         if kind == "long":
-            return " ".join(one.text for one in support(question, found))
-        return short(question, found)
+            return " ".join(one.text for one in supporting_sentences(question, found))
+        return short_answer(question, found)
 
 
-def short(question: Question, found: Sequence[Evidence]) -> str:
+def short_answer(question: Question, found: Sequence[Evidence]) -> str:
     """Return the most probable span of `found`, or a clause where none is probable enough."""
-    filled = aligned(question, found)
+    filled = fill_gap(question, found)
     if filled:
         return filled
-    if question.kind == "definition" or done_to(question, found[0].text):
-        return clause(question, found[0])
-    picks = rank_spans(question, found)
-    if not picks or picks[0].confidence < _SURE.get(question.kind, 0.0):
-        return clause(question, found[0])
-    return enumerated(picks[0])
+    if question.kind == "definition" or object_of_verb(question, found[0].text):
+        return answer_clause(question, found[0])
+    ranked_spans = rank_spans(question, found)
+    if not ranked_spans or ranked_spans[0].confidence < _MIN_CONFIDENCE.get(question.kind, 0.0):
+        return answer_clause(question, found[0])
+    return with_enumeration(ranked_spans[0])
 
 
-def enumerated(pick: Pick) -> str:
+def with_enumeration(ranked: RankedSpan) -> str:
     """Return a span, and with it the enumeration that a colon behind it announces."""
-    after = pick.evidence.text[pick.end :]
-    return (pick.text + after).rstrip(" .;") if after.startswith(": ") else pick.text
+    after = ranked.evidence.text[ranked.end :]
+    return (ranked.text + after).rstrip(" .;") if after.startswith(": ") else ranked.text
 
 
-def support(question: Question, found: Sequence[Evidence]) -> list[Evidence]:
+def supporting_sentences(question: Question, found: Sequence[Evidence]) -> list[Evidence]:
     """Return the one to three sentences that likely hold the answer, in reading order.
 
     A sentence counts where its spans have a share of the ranker's probability; where no span
@@ -95,9 +101,9 @@ def support(question: Question, found: Sequence[Evidence]) -> list[Evidence]:
     if not found or question.kind in ("definition", "yes_no"):
         return list(found[:1])
     shares: dict[Evidence, float] = {}
-    for pick in rank_spans(question, found):
-        shares[pick.evidence] = shares.get(pick.evidence, 0.0) + pick.confidence
-    best = [one for one, share in shares.items() if share >= _SHARE] or list(found[:1])
+    for ranked in rank_spans(question, found):
+        shares[ranked.evidence] = shares.get(ranked.evidence, 0.0) + ranked.confidence
+    best = [one for one, share in shares.items() if share >= _MIN_SHARE] or list(found[:1])
     return sorted(best[:3], key=lambda one: (one.passage, one.position))
 
 
@@ -106,7 +112,7 @@ def yes_no(question: Question, best: Evidence) -> str:
     return "Yes" if negated(question.text) == negated(best.text) else "No"
 
 
-def supported(candidates: Sequence[str], found: Sequence[Evidence]) -> str:
+def best_supported(candidates: Sequence[str], found: Sequence[Evidence]) -> str:
     """Return the candidate found in the best-supported sentence, or "" for none.
 
     Ties, as between candidates of one sentence, go to the earlier candidate.
@@ -123,15 +129,15 @@ def supported(candidates: Sequence[str], found: Sequence[Evidence]) -> str:
     return best
 
 
-def reader(similarity: str, threshold: float | None) -> Reader:
+def reader_for(similarity: str, threshold: float | None) -> Reader:
     """Return the reader that a model's settings ask for on this machine."""
     mixed = similarity == "minilm" or (similarity == "auto" and minilm.available())
-    tuned = _MIXED if mixed else _LEXICAL
+    tuned = _MINILM_THRESHOLD if mixed else _LEXICAL_THRESHOLD
     return Reader(tuned if threshold is None else threshold, mixed)
 
 
 _CONCLUSION = re.compile(r"\banswer(?: to [^.:\n]{1,80})?(?: is:?|:)\s*", re.IGNORECASE)
-_CLAIMS = 5
+_MAX_CLAIMS = 5
 """Most claims that a draft is split into."""
 
 
@@ -147,12 +153,12 @@ def _answer(task: Task, reader: Reader) -> str:
 def _reason(task: Task, reader: Reader) -> str:
     """Quote the supporting sentences, then conclude."""
     found = reader.evidence(task["question"], task.get("passages", []))
-    quotes = " ".join(one.text for one in support(analyse(task["question"]), found))
-    return f"{quotes} So the answer is {_closed(reader.answer(task))}".strip()
+    quotes = " ".join(one.text for one in supporting_sentences(analyse(task["question"]), found))
+    return f"{quotes} So the answer is {_with_full_stop(reader.answer(task))}".strip()
 
 
-def _step(task: Task, reader: Reader) -> str:
-    return f"So the final answer is: {_closed(reader.answer(task))}"
+def _next_step(task: Task, reader: Reader) -> str:
+    return f"So the final answer is: {_with_full_stop(reader.answer(task))}"
 
 
 def _extract(task: Task, reader: Reader) -> str:
@@ -168,14 +174,14 @@ def _extract(task: Task, reader: Reader) -> str:
         return draft.rstrip(".!")
     question = analyse(task["question"])
     passage: TaskPassage = {"id": "", "title": "", "text": draft}
-    return short(question, gather(question, [passage], use_minilm=reader.use_minilm))
+    return short_answer(question, rank_sentences(question, [passage], use_minilm=reader.use_minilm))
 
 
 def _judge(_task: Task, _reader: Reader) -> str:
     return "<Known(False)>"
 
 
-def _need(_task: Task, _reader: Reader) -> str:
+def _retrieval_decision(_task: Task, _reader: Reader) -> str:
     return "Yes"
 
 
@@ -183,7 +189,9 @@ def _rewrite(task: Task, _reader: Reader) -> str:
     """Give each sentence of the draft as a claim that is its own query."""
     draft = task.get("draft", "").strip() or task["question"]
     claims = [" ".join(sentence.text.split()) for sentence in split_sentences(draft)]
-    return "\n".join(f"<Claim> {claim} <Query> {claim}" for claim in claims[:_CLAIMS]) or UNKNOWN
+    return (
+        "\n".join(f"<Claim> {claim} <Query> {claim}" for claim in claims[:_MAX_CLAIMS]) or UNKNOWN
+    )
 
 
 def _topic(task: Task, _reader: Reader) -> str:
@@ -203,6 +211,43 @@ def _filter(task: Task, reader: Reader) -> str:
     return ", ".join(map(str, kept)) or "none"
 
 
+_PRONOUN = re.compile(
+    r"\b(?:(its|their|his)|it|they|them|he|she|him|her|this|that|these|those)\b(?!['’])", re.I
+)
+
+
+def _restate(task: Task, reader: Reader) -> str:
+    """Put the topic of the last question in the place of a pronoun, or behind a bare follow-up."""
+    question = task["question"]
+    for earlier in task.get("candidates", []):
+        topic = _topic({"task": "topic", "question": earlier}, reader)
+        if is_unknown(topic):
+            continue
+        found = _PRONOUN.search(question)
+        if found:
+            named = f"{topic}'s" if found.group(1) else topic
+            return question[: found.start()] + named + question[found.end() :]
+        if len(terms(question)) < _BARE:
+            return f"{question.rstrip(' ?')} ({topic})?"
+        break
+    return question
+
+
+_BARE = 2
+"""Content words below which a question without a pronoun is taken for a follow-up."""
+
+
+def _grade(task: Task, reader: Reader) -> str:
+    """Say whether a passage holds a sentence above the threshold."""
+    found = reader.evidence(task["question"], task.get("passages", []))
+    return "Correct" if found else "Incorrect"
+
+
+def _sufficient(task: Task, reader: Reader) -> str:
+    """Say whether any passage holds a sentence above the threshold."""
+    return "Yes" if reader.evidence(task["question"], task.get("passages", [])) else "No"
+
+
 _REPLIES: dict[TaskName, Callable[[Task, Reader], str]] = {
     "answer": _answer,
     "reason": _reason,
@@ -212,12 +257,14 @@ _REPLIES: dict[TaskName, Callable[[Task, Reader], str]] = {
     "rewrite": _rewrite,
     "topic": _topic,
     "filter": _filter,
-    "need": _need,
-    "step": _step,
+    "grade": _grade,
+    "need": _retrieval_decision,
+    "step": _next_step,
+    "restate": _restate,
 }
 
 
-def _closed(answer: str) -> str:
+def _with_full_stop(answer: str) -> str:
     """Return `answer` with a full stop at its end."""
     return answer if answer.endswith((".", "!", "?")) else f"{answer}."
 
@@ -308,7 +355,7 @@ class ExtractiveChat(BaseChatModel):
     def _reply(self, messages: Sequence[BaseMessage], stop: Sequence[str] | None) -> str:
         """Return the reply to the task that `messages` carry, cut before the first stop word."""
         task = task_of(messages) or _closed_book(messages)
-        text = reply(task, reader(self.similarity, self.threshold))
+        text = reply(task, reader_for(self.similarity, self.threshold))
         cuts = [at for word in stop or () if word and (at := text.find(word)) >= 0]
         return text[: min(cuts)] if cuts else text
 

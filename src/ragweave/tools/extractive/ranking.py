@@ -26,7 +26,7 @@ _CUES = {
 _ARTICLES = frozenset({"the", "a", "an"})
 
 
-class Scene:
+class FeatureExtractor:
     """A sentence prepared once for the features of all its spans."""
 
     def __init__(self, question: Question, evidence: Evidence, best: float, order: int) -> None:
@@ -334,11 +334,11 @@ WEIGHTS: dict[str, float] = {
 SENTENCES = 4
 """Best sentences whose spans compete."""
 
-_SET = {"head:is": 1.5}
+_HAND_SET = {"head:is": 1.5}
 """Set by hand, as too rare to fit: "whose *capital* is …" answers "what is the capital"."""
 
 
-class Pick(NamedTuple):
+class RankedSpan(NamedTuple):
     """A span, its sentence, and the ranker's probability for it."""
 
     text: str
@@ -348,24 +348,26 @@ class Pick(NamedTuple):
     confidence: float
 
 
-def rank_spans(question: Question, found: Sequence[Evidence]) -> list[Pick]:
+def rank_spans(question: Question, found: Sequence[Evidence]) -> list[RankedSpan]:
     """Return the spans of the first sentences of `found` (best first), most probable first."""
     scored: list[tuple[float, Span, Evidence]] = []
     for order, evidence in enumerate(found[:SENTENCES]):
-        scene = Scene(question, evidence, found[0].score, order)
-        scored += [(value(scene.features(span)), span, evidence) for span in spans(evidence.text)]
+        extractor = FeatureExtractor(question, evidence, found[0].score, order)
+        scored += [
+            (span_score(extractor.features(span)), span, evidence) for span in spans(evidence.text)
+        ]
     if not scored:
         return []
     top = max(score for score, _, _ in scored)
     total = sum(math.exp(score - top) for score, _, _ in scored)
     ordered = sorted(scored, key=lambda one: -one[0])
     return [
-        Pick(span.text, span.end, evidence, math.exp(score - top) / total)
+        RankedSpan(span.text, span.end, evidence, math.exp(score - top) / total)
         for score, span, evidence in ordered
     ]
 
 
-def value(features: Features) -> float:
+def span_score(features: Features) -> float:
     """Return the ranker's score of a span: the weighted sum of its features."""
     fitted = sum(WEIGHTS.get(name, 0.0) * amount for name, amount in features.items())
-    return fitted + sum(weight * features.get(name, 0.0) for name, weight in _SET.items())
+    return fitted + sum(weight * features.get(name, 0.0) for name, weight in _HAND_SET.items())

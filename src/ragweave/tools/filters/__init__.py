@@ -1,8 +1,9 @@
 """Context filters (FILCO): spans of passages, measures of them, and what keeps the best."""
 
+from ragweave.tools.filters.encoders import ProvenceFilter, RecompFilter
 from ragweave.tools.filters.named import (
     FILTERS,
-    Filtered,
+    FilteredPassages,
     FilterKind,
     FilterSettings,
     RegisteredFilter,
@@ -22,10 +23,10 @@ from ragweave.tools.filters.oracles import (
     cxmi,
     filter_input,
     generator_input,
-    lead_of,
     lexical,
     only_verdicts,
     question_line,
+    scorer_lead,
     strinc,
 )
 from ragweave.tools.filters.spans import ContextFilter, Granularity, Span, spans_of
@@ -35,7 +36,7 @@ __all__ = [
     "Granularity",
     "Span",
     "spans_of",
-    "Filtered",
+    "FilteredPassages",
     "apply_spans",
     "saved_tokens",
     # measures
@@ -49,7 +50,9 @@ __all__ = [
     "StrincFilter",
     "LexicalFilter",
     "CxmiFilter",
-    "lead_of",
+    "RecompFilter",
+    "ProvenceFilter",
+    "scorer_lead",
     "FILTERS",
     "FilterKind",
     "FilterSettings",

@@ -20,6 +20,7 @@ from langchain_core.documents import Document
 from ragweave.errors import UsageError
 from ragweave.registry import Registry
 from ragweave.state.passages import with_id
+from ragweave.tools.filters.encoders import ProvenceFilter, RecompFilter
 from ragweave.tools.filters.oracles import (
     CXMI_THRESHOLD,
     CxmiFilter,
@@ -35,7 +36,7 @@ CHARACTERS_A_TOKEN = 4
 """What an English token takes on average; saved tokens are an estimate from characters."""
 
 
-class Filtered(NamedTuple):
+class FilteredPassages(NamedTuple):
     """What is left of passages after a filter."""
 
     passages: list[Document]
@@ -43,7 +44,7 @@ class Filtered(NamedTuple):
     """True: no span was kept, so these are the full passages (the released code's fallback)."""
 
 
-def apply_spans(passages: Sequence[Document], spans: Iterable[Span]) -> Filtered:
+def apply_spans(passages: Sequence[Document], spans: Iterable[Span]) -> FilteredPassages:
     """Build the filtered passages: of each its kept spans, in reading order.
 
     A filtered passage keeps its id, rank and other metadata and gains `metadata["spans"]`, a list
@@ -65,7 +66,7 @@ def apply_spans(passages: Sequence[Document], spans: Iterable[Span]) -> Filtered
         for passage in named
         if (merged := _merged(wanted.pop(str(passage.id), ()), len(passage.page_content)))
     ]
-    return Filtered(kept or named, full=not kept)
+    return FilteredPassages(kept or named, full=not kept)
 
 
 def saved_tokens(before: Iterable[Document], after: Iterable[Document]) -> int:
@@ -117,8 +118,10 @@ class FilterSettings:
     """What a span's score must exceed; None: the filter's own."""
     unit: Unit = "words"
     """What `lexical` counts."""
+    encoder: str = ""
+    """Bi-encoder of `recomp` (empty: the packaged MiniLM), checkpoint of `provence`."""
     lead: str | None = None
-    """Text between question and output for `cxmi`; None takes the scorer's (`lead_of`)."""
+    """Text between question and output for `cxmi`; None takes the scorer's (`scorer_lead`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +168,18 @@ _OURS = (
         summary="Spans that raise the output's probability (CXMI); needs a scorer.",
         make=_cxmi,
     ),
+    FilterKind(
+        name="recomp",
+        summary="Sentences that a bi-encoder finds nearest to the question (RECOMP, extractive).",
+        make=lambda settings: RecompFilter(
+            settings.encoder or "minilm", settings.threshold, settings.top, settings.granularity
+        ),
+    ),
+    FilterKind(
+        name="provence",
+        summary="Sentences whose tokens a pruning checkpoint finds relevant (Provence).",
+        make=lambda settings: ProvenceFilter(settings.encoder, settings.threshold),
+    ),
 )
 
 FILTERS: Registry[FilterKind] = Registry(
@@ -190,7 +205,7 @@ class RegisteredFilter:
         """Return what the filter keeps, best first."""
         return self.kind.make(self.settings).keep(question, passages, answers=answers)
 
-    def followed(self, settings: FilterSettings) -> RegisteredFilter:
+    def with_settings(self, settings: FilterSettings) -> RegisteredFilter:
         """Return the filter with a run's settings."""
         return RegisteredFilter(self.kind, settings)
 
@@ -204,6 +219,7 @@ def context_filter(
     threshold: float | None = None,
     unit: Unit = "words",
     lead: str | None = None,
+    encoder: str = "",
 ) -> ContextFilter:
     """Return the filter called `name`; options that it does not have are left aside.
 
@@ -214,7 +230,8 @@ def context_filter(
         top: How many spans to keep; None: all that pass.
         threshold: None takes the measure's own.
         unit: What `lexical` counts.
-        lead: Text between question and output for `cxmi`; None takes the scorer's (`lead_of`).
+        lead: Text between question and output for `cxmi`; None takes the scorer's (`scorer_lead`).
+        encoder: Bi-encoder of `recomp` (empty: the packaged MiniLM), checkpoint of `provence`.
 
     Raises:
         UsageError: No such filter, an option out of range, or `cxmi` without a scorer.
@@ -226,5 +243,6 @@ def context_filter(
         threshold=threshold,
         unit=unit,
         lead=lead,
+        encoder=encoder,
     )
     return FILTERS.named(name).make(settings)

@@ -15,7 +15,7 @@ from typing import Literal
 from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
-from ragweave.tools.filters.spans import Granularity, Span, scored, spans_of
+from ragweave.tools.filters.spans import Granularity, Span, spans_of, with_score
 from ragweave.tools.scorers.specs import LogprobScorer
 from ragweave.tools.text.normalize import words
 
@@ -146,7 +146,7 @@ class FullFilter:
         answers: Sequence[str] | None = None,  # noqa: ARG002
     ) -> list[Span]:
         """Return each passage as one span, in rank order."""
-        return [scored(span, 1.0) for span in spans_of(passages, "passage")]
+        return [with_score(span, 1.0) for span in spans_of(passages, "passage")]
 
 
 class StrincFilter:
@@ -178,7 +178,7 @@ class StrincFilter:
                 "the strinc filter needs answers: pass them, or use lexical or llm instead"
             )
         spans = spans_of(passages, self.granularity)
-        return best((scored(s, strinc(s["text"], answers)) for s in spans), 0.0, self.top)
+        return top_spans((with_score(s, strinc(s["text"], answers)) for s in spans), 0.0, self.top)
 
 
 class LexicalFilter:
@@ -229,9 +229,9 @@ class LexicalFilter:
         targets = list(answers or ()) if gold else [question]
         least = LEXICAL_THRESHOLD if gold else QUESTION_THRESHOLD
         spans = spans_of(passages, self.granularity)
-        return best(
+        return top_spans(
             (
-                scored(s, max(lexical(s["text"], target, self.unit) for target in targets))
+                with_score(s, max(lexical(s["text"], target, self.unit) for target in targets))
                 for s in spans
             ),
             least if self.threshold is None else self.threshold,
@@ -258,7 +258,7 @@ class CxmiFilter:
             top: How many spans to keep; None keeps all above the threshold.
             granularity: Sentences, or passages (PSG).
             lead: Text between question and output, see `measures.cxmi`; None takes the scorer's
-                (`lead_of`).
+                (`scorer_lead`).
         """
         self.scorer, self.threshold, self.top = scorer, threshold, checked_top(top)
         self.granularity, self.lead = granularity, lead
@@ -280,12 +280,12 @@ class CxmiFilter:
                 "the cxmi filter needs an output to score: pass a gold or a heuristic answer"
             )
         spans = spans_of(passages, self.granularity)
-        lead = lead_of(self.scorer) if self.lead is None else self.lead
+        lead = scorer_lead(self.scorer) if self.lead is None else self.lead
         ratios = cxmi(spans, question, answers[0], self.scorer, lead)
-        return best(map(scored, spans, ratios), self.threshold, self.top)
+        return top_spans(map(with_score, spans, ratios), self.threshold, self.top)
 
 
-def lead_of(scorer: LogprobScorer) -> str:
+def scorer_lead(scorer: LogprobScorer) -> str:
     """Return the text between question and output that a scorer wants.
 
     A causal model continues the text and needs a lead-in to the answer; a
@@ -295,7 +295,7 @@ def lead_of(scorer: LogprobScorer) -> str:
     return CAUSAL_LEAD if getattr(scorer, "causal", False) is True else ""
 
 
-def best(spans: Iterable[Span], threshold: float, top: int | None) -> list[Span]:
+def top_spans(spans: Iterable[Span], threshold: float, top: int | None) -> list[Span]:
     """Return the `top` spans whose score exceeds `threshold`, best first, ties in given order."""
     above = [span for span in spans if span["score"] > threshold]
     return sorted(above, key=lambda span: -span["score"])[:top]

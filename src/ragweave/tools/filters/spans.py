@@ -61,7 +61,7 @@ def spans_of(
     return spans
 
 
-def scored(span: Span, score: float) -> Span:
+def with_score(span: Span, score: float) -> Span:
     """Return a copy of `span` with `score`."""
     return {**span, "score": score}
 

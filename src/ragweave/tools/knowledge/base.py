@@ -37,8 +37,9 @@ from ragweave.tools.knowledge.writing import (
 )
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.bm25 import Bm25Retriever
-from ragweave.tools.retrieval.embedding import PairScorer, check_embedding_model
+from ragweave.tools.retrieval.embedding import check_embedding_model
 from ragweave.tools.retrieval.hybrid import DenseRetriever, HybridRetriever
+from ragweave.tools.retrieval.reranking import PairScorer
 
 
 class KnowledgeBase:

@@ -104,7 +104,7 @@ def split(text: str, settings: Settings, tokens: Tokens = simple_tokens) -> list
     return list(windows(spans, settings.size, settings.overlap))
 
 
-_OF_A_RUN = {"rank", "score", "query"}
+_OF_A_RUN = {"rank", "score", "query", "position"}
 
 
 def cut(

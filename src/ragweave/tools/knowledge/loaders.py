@@ -139,7 +139,7 @@ def _row(path: Path, row: object, line: int, settings: Settings) -> Loaded | Ski
     if not isinstance(text, str) or not text.strip():
         return Skip(str(path), f"no text in field {settings.text_field!r}", line)
     if given is not None and (isinstance(given, bool) or not isinstance(given, str | int)):
-        return Skip(str(path), f"the id in field {settings.id_field!r} is not a text", line)
+        return Skip(str(path), f"the id in field {settings.id_field!r} is not a string", line)
     title = row.get(settings.title_field)
     named = {settings.text_field, settings.id_field, settings.title_field} | _RESERVED
     rest = {key: value for key, value in row.items() if key not in named}

@@ -64,7 +64,7 @@ class Settings:
         if type(self.overlap) is not int or not 0 <= self.overlap < self.size:
             raise UsageError(f"overlap must be between 0 and size - 1, not {self.overlap!r}")
         if self.embedding == "":
-            raise UsageError("embedding must be a model or None, not an empty text")
+            raise UsageError("embedding must be a model or None, not an empty string")
         analyzer_for(self.language)
         _check_url(self.chroma_url)
 

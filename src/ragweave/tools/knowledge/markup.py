@@ -21,14 +21,143 @@ from bs4.dammit import UnicodeDammit
 
 from ragweave.errors import RagweaveError
 
+_SAMPLE = 65_536
+_MOST_UNPRINTABLE = {"utf-16": 0.05, "utf-8-sig": 0.3}
+"""Greatest share of unprintable characters. In random UTF-16 it is about 0.12; a coloured log in
+UTF-8 has some."""
+
+
+class UnreadableError(RagweaveError):
+    """A file without text that we can read; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A text of a file: the whole file, or one row of it."""
+
+    text: str
+    title: str
+    id: str | None = None
+    """The id that the source gives, if it gives one."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """JSON values to keep with every passage."""
+    pages: tuple[int, ...] = ()
+    """Character offsets at which pages 1, 2, … begin, for a text that has pages."""
+
+    def page_at(self, offset: int) -> int | None:
+        """Return the page, from 1, that holds the character at `offset`."""
+        return bisect_right(self.pages, offset) if self.pages else None
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Open a file for reading, unpacked where its name ends in `.gz`."""
+    return cast("BinaryIO", gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb"))
+
+
+def decode(data: bytes) -> str:
+    """Decode UTF-8, or UTF-16 that says so by its byte order mark.
+
+    Raises:
+        UnreadableError: The bytes are not text, or in another encoding.
+    """
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    elif b"\0" in data:
+        raise UnreadableError("binary, not text")
+    else:
+        encoding = "utf-8-sig"
+    try:
+        return plausible(data.decode(encoding), encoding)
+    except UnicodeDecodeError as error:
+        name = "UTF-16" if encoding == "utf-16" else "UTF-8"
+        raise UnreadableError(f"not {name} text (byte {error.start})") from error
+
+
+def plausible(text: str, encoding: str) -> str:
+    """Return `text` where it may be one: no NUL, and few characters that cannot be printed.
+
+    Most pairs of bytes are a letter of UTF-16, so a decoder alone does not detect binary data.
+
+    Raises:
+        UnreadableError: It is binary.
+    """
+    sample = text[:_SAMPLE]
+    odd = sum(not (one.isprintable() or one.isspace()) for one in sample)
+    if "\0" in text or odd > _MOST_UNPRINTABLE[encoding] * len(sample):
+        raise UnreadableError("binary, not text")
+    return text
+
+
+_FENCE = re.compile(r"^ {0,3}(```|~~~)")
+_HEADING = re.compile(r"^ {0,3}#{1,6}(?=\s)")
+_UNDERLINE = re.compile(r"^ {0,3}(=+|-+)\s*$")
+
+
+def stem(path: Path) -> str:
+    """Return the file name without its suffixes, as a title."""
+    name = path.name.removesuffix(".gz")
+    return Path(name).stem
+
+
+def load_text(path: Path) -> Iterator[Loaded]:
+    """Load a text file; its title is the file name."""
+    yield Loaded(_read(path), stem(path))
+
+
+def load_markdown(path: Path) -> Iterator[Loaded]:
+    """Load a Markdown file; its title is the first heading.
+
+    A heading at the top leaves the text, as passages carry the title anyway: white space takes
+    its place, so that offsets still point into the file.
+    """
+    text = _read(path)
+    title = markdown_title(text)
+    yield Loaded(_without_top_heading(text) if title else text, title or stem(path))
+
+
+def markdown_title(text: str) -> str:
+    """Return the first heading outside code fences, or an empty text."""
+    fenced, before = False, ""
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced:
+            if heading := _heading(line):
+                return heading
+            if before and _UNDERLINE.match(line):
+                return before
+        before = "" if fenced or line.lstrip().startswith((">", "-", "*", "`")) else line.strip()
+    return ""
+
+
+def _without_top_heading(text: str) -> str:
+    top = len(text) - len(text.lstrip())
+    first = next(iter(text[top:].splitlines()), "")
+    rest = text[top + len(first) :]
+    if not _heading(first) or not rest.strip():
+        return text
+    return " " * (top + len(first)) + rest
+
+
+def _heading(line: str) -> str:
+    """Return the text of a heading without its marks, or nothing for any other line."""
+    mark = _HEADING.match(line)
+    return line[mark.end() :].strip().rstrip("#").rstrip() if mark else ""
+
+
+def _read(path: Path) -> str:
+    with open_bytes(path) as file:
+        return decode(file.read())
+
+
 _NAME = re.compile(r"</?([a-zA-Z][^\t\n\r\f />]*)")
 _IN_TAG = re.compile(r">|=[ \t\n\r\f]*+([\"'])")
-_RAW = {
+_RAW_TEXT_END = {
     name: re.compile(rf"</{name}(?=[\t\n\r\f />])", re.IGNORECASE) for name in ("script", "style")
 }
 _LONG_REFERENCE = re.compile(r"&#(?:[0-9]{20,}+|[xX][0-9a-fA-F]{20,}+);?")
-"""What `unescape` would make a number of, however long it is."""
-_UNENDED = 8
+"""A reference that `unescape` would turn into a number, however long it is."""
+_MOST_UNCLOSED = 8
 """Most tags with unclosed quotes that are examined; after them a tag ends at its first `>`."""
 
 
@@ -42,10 +171,10 @@ class Piece(NamedTuple):
 
 def pieces(page: str) -> Iterator[Piece]:
     """Yield the tags and texts of `page` in order; comments and declarations are left out."""
-    yield from _Scan(page).pieces()
+    yield from _Scanner(page).pieces()
 
 
-class _Scan:
+class _Scanner:
     def __init__(self, page: str) -> None:
         self._page = page
         self._last = page.rfind(">")
@@ -66,7 +195,7 @@ class _Scan:
             text = at
             if name:
                 yield from self._tag(name, at)
-                if page[mark + 1] != "/" and (raw := _RAW.get(name[1].lower())):
+                if page[mark + 1] != "/" and (raw := _RAW_TEXT_END.get(name[1].lower())):
                     end = raw.search(page, at)
                     at = end.start() if end else len(page)
                     yield Piece("text", page[text:at])
@@ -87,7 +216,7 @@ class _Scan:
     def _tag_end(self, at: int) -> int:
         """Return where the tag before `at` ends: at a `>` outside quotes."""
         start, page = at, self._page
-        while self._unended < _UNENDED:
+        while self._unended < _MOST_UNCLOSED:
             found = _IN_TAG.search(page, at)
             if found is None:
                 break
@@ -123,7 +252,7 @@ def _text(text: str) -> Iterator[Piece]:
         yield Piece("text", unescape(_LONG_REFERENCE.sub("\ufffd", text)))
 
 
-_UNSEEN = frozenset(re.findall(r"\w+", "head noscript script style template title"))
+_HIDDEN = frozenset(re.findall(r"\w+", "head noscript script style template title"))
 _IN_HEAD = frozenset(re.findall(r"\w+", "base link meta noscript script style template title"))
 _VOID = frozenset(
     re.findall(r"\w+", "area base br col embed hr img input link meta param source track wbr")
@@ -210,144 +339,9 @@ class _Page:
         for tag in ("title", "h1"):
             if self._count[tag] and tag not in self._done:
                 self._headings.setdefault(tag, []).append(data)
-        if not any(self._count[tag] for tag in _UNSEEN):
+        if not any(self._count[tag] for tag in _HIDDEN):
             self._pieces.append(data)
 
     def _edge(self, tag: str) -> None:
         if tag in _BLOCKS:
             self._pieces.append("\n")
-
-
-_SAMPLE = 65_536
-
-
-_MOST_ODD = {"utf-16": 0.05, "utf-8-sig": 0.3}
-"""Share of characters without a shape. In random UTF-16 it is about 0.12; a coloured log in UTF-8
-has some."""
-
-
-class UnreadableError(RagweaveError):
-    """A file without text that we can read; the message is the reason."""
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A text of a file: the whole file, or one row of it."""
-
-    text: str
-    title: str
-    id: str | None = None
-    """The id that the source gives, if it gives one."""
-    metadata: dict[str, Any] = field(default_factory=dict)
-    """JSON values to keep with every passage."""
-    pages: tuple[int, ...] = ()
-    """Character offsets at which pages 1, 2, … begin, for a text that has pages."""
-
-    def page_at(self, offset: int) -> int | None:
-        """Return the page, from 1, that holds the character at `offset`."""
-        return bisect_right(self.pages, offset) if self.pages else None
-
-
-def open_bytes(path: Path) -> BinaryIO:
-    """Open a file for reading, unpacked where its name ends in `.gz`."""
-    return cast("BinaryIO", gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb"))
-
-
-def decode(data: bytes) -> str:
-    """Decode UTF-8, or UTF-16 that says so by its byte order mark.
-
-    Raises:
-        UnreadableError: The bytes are not text, or in another encoding.
-    """
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        encoding = "utf-16"
-    elif b"\0" in data:
-        raise UnreadableError("binary, not text")
-    else:
-        encoding = "utf-8-sig"
-    try:
-        return plausible(data.decode(encoding), encoding)
-    except UnicodeDecodeError as error:
-        name = "UTF-16" if encoding == "utf-16" else "UTF-8"
-        raise UnreadableError(f"not {name} text (byte {error.start})") from error
-
-
-def plausible(text: str, encoding: str) -> str:
-    """Return `text` where it may be one: no NUL, and few characters that cannot be printed.
-
-    Most pairs of bytes are a letter of UTF-16, so a decoder alone does not detect binary data.
-
-    Raises:
-        UnreadableError: It is binary.
-    """
-    sample = text[:_SAMPLE]
-    odd = sum(not (one.isprintable() or one.isspace()) for one in sample)
-    if "\0" in text or odd > _MOST_ODD[encoding] * len(sample):
-        raise UnreadableError("binary, not text")
-    return text
-
-
-_FENCE = re.compile(r"^ {0,3}(```|~~~)")
-
-
-_HEADING = re.compile(r"^ {0,3}#{1,6}(?=\s)")
-
-
-_UNDERLINE = re.compile(r"^ {0,3}(=+|-+)\s*$")
-
-
-def stem(path: Path) -> str:
-    """Return the file name without its suffixes, as a title."""
-    name = path.name.removesuffix(".gz")
-    return Path(name).stem
-
-
-def load_text(path: Path) -> Iterator[Loaded]:
-    """Load a text file; its title is the file name."""
-    yield Loaded(_read(path), stem(path))
-
-
-def load_markdown(path: Path) -> Iterator[Loaded]:
-    """Load a Markdown file; its title is the first heading.
-
-    A heading at the top leaves the text, as passages carry the title anyway: white space takes
-    its place, so that offsets still point into the file.
-    """
-    text = _read(path)
-    title = markdown_title(text)
-    yield Loaded(_without_top_heading(text) if title else text, title or stem(path))
-
-
-def markdown_title(text: str) -> str:
-    """Return the first heading outside code fences, or an empty text."""
-    fenced, before = False, ""
-    for line in text.splitlines():
-        if _FENCE.match(line):
-            fenced = not fenced
-        elif not fenced:
-            if heading := _heading(line):
-                return heading
-            if before and _UNDERLINE.match(line):
-                return before
-        before = "" if fenced or line.lstrip().startswith((">", "-", "*", "`")) else line.strip()
-    return ""
-
-
-def _without_top_heading(text: str) -> str:
-    top = len(text) - len(text.lstrip())
-    first = next(iter(text[top:].splitlines()), "")
-    rest = text[top + len(first) :]
-    if not _heading(first) or not rest.strip():
-        return text
-    return " " * (top + len(first)) + rest
-
-
-def _heading(line: str) -> str:
-    """Return the text of a heading without its marks, or nothing for any other line."""
-    mark = _HEADING.match(line)
-    return line[mark.end() :].strip().rstrip("#").rstrip() if mark else ""
-
-
-def _read(path: Path) -> str:
-    with open_bytes(path) as file:
-        return decode(file.read())

@@ -16,7 +16,7 @@ from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.knowledge.manifest import NAME, Manifest, read_manifest
 from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.vectors import Vectors, check_dimension
-from ragweave.tools.retrieval.bm25 import Bm25Index, analyzer_for, scored
+from ragweave.tools.retrieval.bm25 import Bm25Index, analyzer_for, with_score
 
 BM25 = "bm25"
 """Folder of the BM25 indexes, one per generation."""
@@ -130,7 +130,7 @@ def bm25_search(folder: Path, snapshots: Snapshots, store: Store) -> Search:
             ]
             found = store.by_rows([row for row, _ in hits])
             if len(found) == len(hits):
-                return [scored(found[row], score) for row, score in hits]
+                return [with_score(found[row], score) for row, score in hits]
         raise KnowledgeBaseError(
             f"{folder}: passages of the index are missing from its database; delete the knowledge "
             "base and index again"
@@ -167,5 +167,5 @@ def _visible(store: Store, near: dict[str, float], generation: int) -> list[Docu
     found = store.by_contents(list(near), generation)
     distinct: dict[str | None, Document] = {}
     for content, doc in found:
-        distinct.setdefault(doc.id, scored(doc, near[content]))
+        distinct.setdefault(doc.id, with_score(doc, near[content]))
     return sorted(distinct.values(), key=lambda doc: -doc.metadata["score"])

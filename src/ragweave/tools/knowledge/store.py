@@ -125,10 +125,11 @@ class Store:
         with self.reading() as database:
             for part in _parts(rows):
                 query = (
-                    f"SELECT row, id, text, metadata FROM passages WHERE row IN ({_marks(part)})"  # noqa: S608 - only question marks
+                    "SELECT row, id, text, metadata, place FROM passages "  # noqa: S608 - only question marks
+                    f"WHERE row IN ({_marks(part)})"
                 )
-                for row, key, text, metadata in database.execute(query, part):
-                    found[row] = _document(key, text, metadata)
+                for row, *fields in database.execute(query, part):
+                    found[row] = _document(*fields)
         return found
 
     def by_contents(self, contents: Sequence[str], generation: int) -> list[tuple[str, Document]]:
@@ -137,13 +138,13 @@ class Store:
         with self.reading() as database:
             for part in _parts(contents):
                 query = (
-                    "SELECT source, place, content, id, text, metadata FROM passages "  # noqa: S608
+                    "SELECT source, content, id, text, metadata, place FROM passages "  # noqa: S608
                     f"WHERE content IN ({_marks(part)}) AND added <= ? AND removed > ?"
                 )
-                for source, place, content, *fields in database.execute(
+                for source, content, *fields in database.execute(
                     query, (*part, generation, generation)
                 ):
-                    found.append(((source, place), content, _document(*fields)))
+                    found.append(((source, fields[-1]), content, _document(*fields)))
         return [one[1:] for one in sorted(found, key=lambda one: one[0])]
 
     def _connect(self) -> sqlite3.Connection:
@@ -153,8 +154,9 @@ class Store:
         return sqlite3.connect(address, uri=True, timeout=30, check_same_thread=False)
 
 
-def _document(key: str, text: str, metadata: str) -> Document:
-    return Document(id=key, page_content=text, metadata=json.loads(metadata))
+def _document(key: str, text: str, metadata: str, place: int) -> Document:
+    """Return a passage; its place within the source is `metadata["position"]`."""
+    return Document(id=key, page_content=text, metadata={"position": place, **json.loads(metadata)})
 
 
 def _parts(values: Sequence[Any]) -> Iterator[list[Any]]:

@@ -22,7 +22,8 @@ from langchain_core.embeddings import Embeddings
 from ragweave.errors import KnowledgeBaseError, MissingExtraError
 from ragweave.tools.knowledge.intake import Tokens, simple_tokens
 from ragweave.tools.knowledge.manifest import Manifest, Settings, vector_lock
-from ragweave.tools.retrieval.embedding import SentenceTransformerEmbeddings
+from ragweave.tools.retrieval.embedding import SentenceTransformerEmbeddings, named_embeddings
+from ragweave.tools.retrieval.onnx_embedding import OnnxEmbeddings
 
 
 class Client:
@@ -318,7 +319,7 @@ def embeddings_of(folder: Path, manifest: Manifest, given: Embeddings | None) ->
         )
     if given is not None or name is None or name.startswith("object:"):
         return given
-    return SentenceTransformerEmbeddings(name)
+    return named_embeddings(name)
 
 
 def check_dimension(folder: Path, manifest: Manifest, vectors: Sequence[Sequence[float]]) -> int:
@@ -338,6 +339,8 @@ def check_dimension(folder: Path, manifest: Manifest, vectors: Sequence[Sequence
 
 def tokenizer_of(settings: Settings, embeddings: Embeddings | None) -> Tokens:
     """Return the tokenizer that cuts texts: the embedding model's own where tokens are the unit."""
-    if settings.unit == "tokens" and isinstance(embeddings, SentenceTransformerEmbeddings):
+    if settings.unit == "tokens" and isinstance(
+        embeddings, SentenceTransformerEmbeddings | OnnxEmbeddings
+    ):
         return embeddings.token_spans
     return simple_tokens

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import logging
 import math
 import threading
 import weakref
@@ -22,6 +23,8 @@ from langchain_core.runnables.base import RunnableBindingBase
 
 from ragweave.tools.models.errors import status_of
 from ragweave.tools.models.roles import ChatModel, bound_settings, unbound
+
+_LOGGER = logging.getLogger("ragweave.models")
 
 Form = Literal["grammar", "json_schema"]
 """`grammar`: `bind(grammar=…)` takes a GBNF grammar. `json_schema`: `bind(response_format=…)` takes
@@ -99,9 +102,16 @@ def _without_asking(target: Any) -> frozenset[Form] | None:
 
 def _remember(target: Any, forms: frozenset[Form]) -> frozenset[Form]:
     with _lock:
-        if id(target) not in _known:
+        first = id(target) not in _known
+        if first:
             weakref.finalize(target, _known.pop, id(target), None)
         _known[id(target)] = forms
+    if first and not forms:
+        _LOGGER.warning(
+            "the server of %s does not hold replies to a JSON schema: verdicts, ids and Yes or No "
+            "are read from free text (constrain=False skips this test)",
+            getattr(target, "model_name", None) or type(target).__name__,
+        )
     return forms
 
 
@@ -116,7 +126,7 @@ def _seen(reply: BaseMessage) -> frozenset[Form]:
     """Return the form that a reply followed: some servers ignore what they do not support."""
     try:
         kept = json.loads(str(reply.text)) == {"reply": "violet"}
-    except ValueError:
+    except (ValueError, RecursionError):
         kept = False
     return frozenset({"json_schema"}) if kept else _NONE
 

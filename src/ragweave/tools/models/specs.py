@@ -20,7 +20,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, cast
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel, ValidationError
@@ -28,6 +28,7 @@ from pydantic import BaseModel, ValidationError
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 from ragweave.registry import Registry
 from ragweave.tools.models.roles import ChatModel
+from ragweave.tools.text.secrets import redacted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,7 +279,8 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
     check_settings("openai", settings, ChatOpenAI)
     url = settings.get("base_url")
     if url is not None and not str(url).startswith(("http://", "https://")):
-        raise UsageError(f"base_url must begin with http:// or https://, not {url!r}")
+        raise UsageError(f"base_url must begin with http:// or https://, not {redacted(str(url))}")
+    settings = _without_user(settings, url or os.environ.get("OPENAI_BASE_URL") or "")
     has_key = bool(settings.get("api_key") or os.environ.get("OPENAI_API_KEY"))
     if not has_key:
         if "base_url" not in settings and not os.environ.get("OPENAI_BASE_URL"):
@@ -290,6 +292,23 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
     return checked_model(
         f"openai:{name}", {"model": name, "temperature": 0.0, **settings}, ChatOpenAI
     )
+
+
+def _without_user(settings: dict[str, Any], url: str) -> dict[str, Any]:
+    """Give user and password of an address to the client by themselves: it logs its addresses."""
+    user, at, host = urlsplit(url).netloc.rpartition("@")
+    if not at:
+        return settings
+    from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
+
+    name, _, password = user.partition(":")
+    auth = (unquote(name), unquote(password))
+    return {
+        **settings,
+        "base_url": urlunsplit(urlsplit(url)._replace(netloc=host)),
+        "http_client": DefaultHttpxClient(auth=auth),
+        "http_async_client": DefaultAsyncHttpxClient(auth=auth),
+    }
 
 
 _BODY = ("top_k", "min_p", "repetition_penalty", _KWARGS)

@@ -17,7 +17,19 @@ from ragweave.state import AnswerType
 KEY = "ragweave"
 
 TaskName = Literal[
-    "answer", "reason", "extract", "recall", "judge", "rewrite", "topic", "filter", "need", "step"
+    "answer",
+    "reason",
+    "extract",
+    "recall",
+    "judge",
+    "rewrite",
+    "topic",
+    "filter",
+    "grade",
+    "need",
+    "step",
+    "sufficient",
+    "restate",
 ]
 """What a model is asked for.
 
@@ -29,8 +41,12 @@ TaskName = Literal[
 * `rewrite`: claims of `draft` with a search query each.
 * `topic`: the general topic of `question`.
 * `filter`: the ids (positions, from 0) of the `passages` that help with `question`.
+* `grade`: do the `passages` answer `question`? Correct, Ambiguous or Incorrect.
 * `need`: does `question` need retrieval? Yes or No.
+* `restate`: `question`, a follow-up to the `candidates` (earlier questions, the last one first),
+  so that it stands alone.
 * `step`: the next step of a multi-step agent (Self-Ask, ReAct).
+* `sufficient`: do the `passages` hold enough to answer `question`? Yes or No.
 """
 
 

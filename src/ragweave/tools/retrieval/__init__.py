@@ -2,8 +2,8 @@
 
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.bm25 import Bm25Retriever
-from ragweave.tools.retrieval.embedding import PairScorer, RerankRetriever
 from ragweave.tools.retrieval.hybrid import DenseRetriever, HybridRetriever, reciprocal_rank_fusion
+from ragweave.tools.retrieval.reranking import PairScorer, RerankRetriever
 
 __all__ = [
     "Bm25Retriever",

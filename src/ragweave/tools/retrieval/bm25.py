@@ -105,7 +105,7 @@ def _hash(term: str) -> int:
     return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "little")
 
 
-def best(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+def top_k(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     """Return the numbers of the k highest positive scores, best first, ties by number."""
     found = np.flatnonzero(scores > 0)
     values = scores[found]
@@ -170,7 +170,7 @@ class Bm25Index:
     def search(self, terms: list[str], k: int) -> list[tuple[int, float]]:
         """Return up to k (passage number, score > 0), best first, ties by passage number."""
         scores = self.scores(terms)
-        return [(int(number), float(scores[number])) for number in best(scores, k)]
+        return [(int(number), float(scores[number])) for number in top_k(scores, k)]
 
     def _ids(self, terms: list[str]) -> NDArray[np.int64]:
         hashes = np.array([_hash(term) for term in terms], dtype=np.uint64)
@@ -254,7 +254,7 @@ def full_text(document: Document) -> str:
     return f"{title}\n{document.page_content}" if title else document.page_content
 
 
-def scored(document: Document, score: float) -> Document:
+def with_score(document: Document, score: float) -> Document:
     """Return a copy of `document` with `metadata["score"]`."""
     return document.model_copy(update={"metadata": {**document.metadata, "score": score}})
 
@@ -290,7 +290,7 @@ class Bm25Retriever(PassageRetriever):
 
         def search(query: str, k: int) -> list[Document]:
             hits = index.search(analyzer.terms(query), k)
-            return [scored(passages[number], score) for number, score in hits]
+            return [with_score(passages[number], score) for number, score in hits]
 
         return cls(search=search, k=check_k(k))
 

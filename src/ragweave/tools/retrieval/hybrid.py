@@ -18,7 +18,7 @@ from pydantic import Field
 from ragweave.errors import UsageError
 from ragweave.state.passages import as_document, with_id
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with
-from ragweave.tools.retrieval.bm25 import Search, full_text, scored
+from ragweave.tools.retrieval.bm25 import Search, full_text, with_score
 
 
 class DenseRetriever(PassageRetriever):
@@ -48,7 +48,7 @@ class DenseRetriever(PassageRetriever):
                 return []
             similarity = vectors @ _unit([embeddings.embed_query(query)])[0]
             order = np.lexsort((np.arange(len(passages)), -similarity))[:k]
-            return [scored(passages[number], float(similarity[number])) for number in order]
+            return [with_score(passages[number], float(similarity[number])) for number in order]
 
         return cls(search=search, k=check_k(k))
 
@@ -119,4 +119,4 @@ class HybridRetriever(PassageRetriever):
         fused = reciprocal_rank_fusion(
             [[doc.id or "" for doc in one] for one in lists], k=self.rrf_k
         )
-        return [scored(by_id[key], score) for key, score in fused[:k]]
+        return [with_score(by_id[key], score) for key, score in fused[:k]]

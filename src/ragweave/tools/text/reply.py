@@ -15,6 +15,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from langchain_core.messages import AIMessage, BaseMessage
+
 from ragweave.tools.text.normalize import normalize_answer
 
 MAX_REPLY = 20_000
@@ -27,6 +29,26 @@ def bounded(text: str) -> str:
         return text
     half = MAX_REPLY // 2
     return f"{text[: half - 1]}\n{text[-half:]}"
+
+
+def reply_text(message: BaseMessage) -> str:
+    """Return a reply's text; "" of a message without any, such as one of tool calls alone.
+
+    Lone surrogates, which break JSON, become question marks.
+    """
+    content: object = message.content  # a server may break the type
+    text = message.text if isinstance(content, str | list) else ""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def reported_tokens(message: BaseMessage) -> tuple[int, int] | None:
+    """Return the input and output tokens that a server reports; None where they are no counts."""
+    usage = message.usage_metadata if isinstance(message, AIMessage) else None
+    if usage is None:
+        return None
+    counts: list[object] = [usage.get(name) for name in ("input_tokens", "output_tokens")]
+    given, made = (one if isinstance(one, int) and one >= 0 else None for one in counts)
+    return None if given is None or made is None else (given, made)
 
 
 MARKS: Sequence[tuple[str, str]] = (

@@ -20,7 +20,7 @@ from ragweave.trained.encoders import ONNX, model_run
 from ragweave.trained.pairs import PairScorer, form_of
 from ragweave.training.encoders.base import Base, Measured, chosen_on, encoder_base, measure
 from ragweave.training.encoders.pairs import NAMES, Pair, SmallSettings, balanced, pairs_of
-from ragweave.training.job import CHECKPOINTS, Fitted, Job, Settings, Shown
+from ragweave.training.job import CHECKPOINTS, InputPreview, Job, Settings, TrainingResult
 from ragweave.training.measures import Platt, calibrate
 from ragweave.training.trainer.arguments import (
     TrainingCallbacks,
@@ -86,10 +86,21 @@ def _trainer() -> Any:
             """Add none: the part's own card says more."""
 
         def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ARG002
-            folder = str(output_dir or self.args.output_dir)
-            self.model.save_pretrained(folder, create_model_card=False)
+            _write(self.model, str(output_dir or self.args.output_dir))
 
     return Trainer
+
+
+def _write(model: Any, folder: str) -> None:
+    """Write a model, its tokenizer without the truncation and padding of the last batch.
+
+    So a training that was resumed gives the same files as one that was not.
+    """
+    backend = getattr(model.tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_truncation()
+        backend.no_padding()
+    model.save_pretrained(folder, create_model_card=False)
 
 
 def _weighted_loss(model: Any) -> Any:
@@ -167,9 +178,9 @@ class CrossEncoderRecipe:
 
     def check(self, job: Job) -> None:
         """Check that the base is available, by its first row."""
-        next(iter(self.show(job)), None)
+        next(iter(self.preview(job)), None)
 
-    def show(self, job: Job) -> Iterator[Shown]:
+    def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield the training pairs as the model will see them; only the tokenizer is loaded."""
         settings = _settings(job)
         base = encoder_base(settings.base, settings.max_input)
@@ -178,9 +189,9 @@ class CrossEncoderRecipe:
                 [pair.first], [pair.second], truncation="longest_first", max_length=base.limit
             )
             read = base.tokenizer.decode(encoded["input_ids"][0])
-            yield Shown(read, NAMES[job.role][int(pair.label)])
+            yield InputPreview(read, NAMES[job.role][int(pair.label)])
 
-    def fit(self, job: Job) -> Fitted:
+    def fit(self, job: Job) -> TrainingResult:
         """Train, calibrate, choose the threshold, and write the part into `job.folder`."""
         with quiet():
             return _fit(job, _settings(job))
@@ -196,7 +207,7 @@ def _settings(job: Job) -> SmallSettings:
     return SmallSettings(**vars(job.settings))
 
 
-def _fit(job: Job, settings: SmallSettings) -> Fitted:
+def _fit(job: Job, settings: SmallSettings) -> TrainingResult:
     from transformers import set_seed
 
     checkpoints = job.folder / CHECKPOINTS
@@ -228,7 +239,7 @@ def _fit(job: Job, settings: SmallSettings) -> Fitted:
             raise KeyboardInterrupt
         final = _finished(job, model, held_out, logits, settings)
     epochs = history(trainer.state)
-    return Fitted(
+    return TrainingResult(
         threshold=final.threshold,
         threshold_from=chosen_on(held_out),
         metrics={**final.metrics, "epochs": epochs} if len(epochs) > 1 else final.metrics,
@@ -271,7 +282,7 @@ def _finished(
         write_calibration(model.model, platt)
     if is_main():
         (job.folder / ONNX).unlink(missing_ok=True)
-        model.save_pretrained(str(job.folder), create_model_card=False)
+        _write(model, str(job.folder))
     return measure(job.role, held_out, platt.probabilities(logits), settings.recall)
 
 

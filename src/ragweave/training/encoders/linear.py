@@ -26,21 +26,21 @@ from ragweave.trained.judge import LinearWeights, write_weights
 from ragweave.trained.judge_reading import (
     COLUMNS,
     Array,
-    Read,
-    Reference,
+    PairFeatures,
+    ReferenceMoments,
     load_encoder,
+    pair_texts,
     read_pairs,
-    texts_of,
 )
 from ragweave.training.encoders.linear_rows import (
     KEPT,
     pairs_of,
     read_rows,
-    reference_of,
+    reference_moments,
     room_kept,
 )
 from ragweave.training.encoders.pairs import NAMES
-from ragweave.training.job import CHECKPOINTS, Fitted, Job, Settings, Shown
+from ragweave.training.job import CHECKPOINTS, InputPreview, Job, Settings, TrainingResult
 from ragweave.training.measures import (
     NEUTRAL,
     Platt,
@@ -93,24 +93,24 @@ _ITERATIONS = 2000
 _CONSTANT = 1e-9
 
 
-class Line(NamedTuple):
+class LinearFit(NamedTuple):
     """A fitted judge before calibration."""
 
     surface: Array
     meaning: Array
     bias: float
 
-    def logits(self, read: Read) -> Array:
+    def logits(self, read: PairFeatures) -> Array:
         """Return the logit of each row."""
         total: Array = read.surface @ self.surface + read.meaning @ self.meaning + self.bias
         return total
 
 
-def fit_line(read: Read, labels: Labels, settings: LinearSettings) -> Line:
+def fit_linear(read: PairFeatures, labels: Labels, settings: LinearSettings) -> LinearFit:
     """Fit both blocks; the rows must have both labels."""
     surface, first = fit_block(read.surface, labels, settings.surface_strength)
     meaning, second = fit_block(read.meaning, labels, settings.meaning_strength)
-    return Line(surface, meaning, first + second)
+    return LinearFit(surface, meaning, first + second)
 
 
 def fit_block(rows: Array, labels: Labels, strength: float) -> tuple[Array, float]:
@@ -130,7 +130,7 @@ def fit_block(rows: Array, labels: Labels, strength: float) -> tuple[Array, floa
 
 
 def out_of_fold(
-    read: Read,
+    read: PairFeatures,
     labels: Labels,
     groups: Sequence[str],
     settings: LinearSettings,
@@ -160,13 +160,13 @@ def out_of_fold(
             look()
             if len(set(labels[train].tolist())) < 2:
                 return None
-            line = fit_line(_rows(read, train), labels[train], settings)
+            line = fit_linear(_rows(read, train), labels[train], settings)
             found[repeat, rest] = line.logits(_rows(read, rest))
     return found
 
 
-def _rows(read: Read, chosen: NDArray[np.intp]) -> Read:
-    return Read(read.surface[chosen], read.meaning[chosen])
+def _rows(read: PairFeatures, chosen: NDArray[np.intp]) -> PairFeatures:
+    return PairFeatures(read.surface[chosen], read.meaning[chosen])
 
 
 def _groups(groups: Sequence[str], chosen: Labels) -> set[str]:
@@ -188,19 +188,21 @@ class LinearRecipe:
         """Check that the base is available."""
         load_encoder(_settings(job).base, device=job.settings.device)
 
-    def show(self, job: Job) -> Iterator[Shown]:
+    def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield each row as the judge reads it: features by name, and the texts of its vectors."""
         encoder = load_encoder(job.settings.base, device=job.settings.device)
-        reference = reference_of(job.rows.train, encoder, job.settings.seed)
+        reference = reference_moments(job.rows.train, encoder, job.settings.seed)
         for row, pair in zip(job.rows.train, pairs_of(job.rows.train), strict=True):
             read = read_pairs([pair], encoder, reference)
-            texts = texts_of(*pair)
+            texts = pair_texts(*pair)
             values = zip(COLUMNS, read.surface[0], strict=True)
             lines = [f"{name} = {value:.3f}" for name, value in values]
             lines += [f"vector of: {text}" for text in (texts.question, texts.opened)]
-            yield Shown("\n".join(lines), NAMES["judge"][int(cast("JudgeRow", row)["known"])])
+            yield InputPreview(
+                "\n".join(lines), NAMES["judge"][int(cast("JudgeRow", row)["known"])]
+            )
 
-    def fit(self, job: Job) -> Fitted:
+    def fit(self, job: Job) -> TrainingResult:
         """Read the rows, fit, calibrate, choose the threshold, and write `job.folder`."""
         return _fit(job, _settings(job))
 
@@ -214,7 +216,7 @@ def _settings(job: Job) -> LinearSettings:
     raise UsageError(f"a linear judge takes LinearSettings, not {type(job.settings).__name__}")
 
 
-def _fit(job: Job, settings: LinearSettings) -> Fitted:
+def _fit(job: Job, settings: LinearSettings) -> TrainingResult:
     count = len(job.rows.train)
     labels, held_out = _labels(job.rows.train), _labels(job.rows.held_out)
     if labels.all() or not labels.any():
@@ -224,13 +226,13 @@ def _fit(job: Job, settings: LinearSettings) -> Fitted:
         )
     with quiet():
         encoder = load_encoder(settings.base, device=settings.device)
-        reference = reference_of(job.rows.train, encoder, settings.seed, lambda: _stop(job))
+        reference = reference_moments(job.rows.train, encoder, settings.seed, lambda: _stop(job))
         read = read_rows(job, encoder, reference)
-    train, rest = (Read(*(block[part] for block in read)) for part in _parts(count))
+    train, rest = (PairFeatures(*(block[part] for block in read)) for part in _parts(count))
     groups = [question_key(row) for row in job.rows.train]
     free = out_of_fold(train, labels, groups, settings, lambda: _stop(job))
     platt, threshold, metrics = _calibrated(job, free, labels)
-    line = fit_line(train, labels, settings)
+    line = fit_linear(train, labels, settings)
     chances = platt.probabilities(line.logits(rest).tolist())
     if chances:
         found = judge_measures(chances, held_out.tolist(), threshold)
@@ -238,7 +240,7 @@ def _fit(job: Job, settings: LinearSettings) -> Fitted:
     shown = "training rows, out of fold" if free is not None else "nothing: rows were too few"
     with room_kept(job.folder / CHECKPOINTS / KEPT):
         write_weights(job.folder, _weights(line, platt, reference))
-    return Fitted(threshold=threshold, threshold_from=shown, metrics=metrics)
+    return TrainingResult(threshold=threshold, threshold_from=shown, metrics=metrics)
 
 
 def _labels(rows: Sequence[TrainingRow]) -> Labels:
@@ -272,7 +274,7 @@ def _calibrated(
     first = platt.probabilities(free[0].tolist())
     found = as_json(judge_measures(first, labels.tolist(), threshold))
     shown = ", ".join(f"{name} {one['mean']:.3f}" for name, one in found.items())
-    job.watch.say(f"on questions that were not fitted on: loss {_loss(first, labels):.4f}, {shown}")
+    job.watch.say(f"on held-out folds: loss {_loss(first, labels):.4f}, {shown}")
     kept = {f"out_of_fold_{name}": found[name] for name in ("accuracy", "auc")}
     return platt, threshold, kept
 
@@ -283,7 +285,7 @@ def _loss(chances: Sequence[float], labels: Labels) -> float:
     return float(-np.log(np.maximum(right, 1e-12)).mean())
 
 
-def _weights(line: Line, platt: Platt, reference: Reference) -> LinearWeights:
+def _weights(line: LinearFit, platt: Platt, reference: ReferenceMoments) -> LinearWeights:
     """Fold the calibration into the weights, so that a logit's sigmoid is the probability."""
     return LinearWeights(
         line.surface * platt.scale,

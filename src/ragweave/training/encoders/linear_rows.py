@@ -19,10 +19,10 @@ from ragweave.trained.judge_reading import (
     COLUMNS,
     Array,
     Encoder,
-    Read,
-    Reference,
+    PairFeatures,
+    ReferenceMoments,
+    pair_texts,
     read_pairs,
-    texts_of,
 )
 from ragweave.training.job import CHECKPOINTS, Job, TrainingStoppedError
 from ragweave.training.rows import JudgeRow, TrainingRow
@@ -43,12 +43,12 @@ def pairs_of(rows: Sequence[TrainingRow]) -> list[tuple[str, str]]:
     return [(row["question"], cast("JudgeRow", row)["draft"]) for row in rows]
 
 
-def reference_of(
+def reference_moments(
     rows: Sequence[TrainingRow],
     encoder: Encoder,
     seed: int,
     look: Callable[[], None] = lambda: None,
-) -> Reference:
+) -> ReferenceMoments:
     """Return what is usual among training rows: their questions, their drafts' first candidates.
 
     Args:
@@ -57,7 +57,7 @@ def reference_of(
         seed: Seed of the draw of candidates.
         look: Called now and then.
     """
-    texts = [texts_of(*pair) for pair in pairs_of(rows)]
+    texts = [pair_texts(*pair) for pair in pairs_of(rows)]
     names = sorted({name for one in texts for name in one.first})
     drawn = random.Random(seed).sample(names, min(_NAMES, len(names)))
     questions = [one.question for one in texts]
@@ -66,13 +66,13 @@ def reference_of(
         look()
         known |= encoder.vectors(some)
     size = encoder.dimension
-    return Reference.of(
+    return ReferenceMoments.of(
         np.asarray([known[one] for one in questions]).reshape(-1, size),
         np.asarray([known[one] for one in drawn]).reshape(-1, size),
     )
 
 
-def read_rows(job: Job, encoder: Encoder, reference: Reference) -> Read:
+def read_rows(job: Job, encoder: Encoder, reference: ReferenceMoments) -> PairFeatures:
     """Read all rows of a job, training rows first; what a resumed job has read already is kept.
 
     Raises:
@@ -93,7 +93,7 @@ def read_rows(job: Job, encoder: Encoder, reference: Reference) -> Read:
     _keep(file, found)
     if job.watch.stop_wanted:
         raise KeyboardInterrupt
-    return Read(found[:, : len(COLUMNS)], found[:, len(COLUMNS) :])
+    return PairFeatures(found[:, : len(COLUMNS)], found[:, len(COLUMNS) :])
 
 
 @contextmanager

@@ -90,7 +90,7 @@ _SPREAD = (0.8, 1.25)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lesson(Generic[Item]):
+class TrainingTask(Generic[Item]):
     """What is learnt, and how."""
 
     model: Any
@@ -105,16 +105,16 @@ class Lesson(Generic[Item]):
     length: Callable[[Item], float] | None = None
     """An item's length: those of like length then make a batch, so that little is padding."""
     measure: Callable[[], Mapping[str, Any] | None] = lambda: None
-    """Measures at an epoch's end; None where there is nothing to measure, or when broken off."""
+    """Measures at an epoch's end; None where there is nothing to measure, or when interrupted."""
 
 
-def learn(
-    lesson: Lesson[Item], checkpoints: Path, watch: Watch, *, resume: bool = False
+def run_training(
+    task: TrainingTask[Item], checkpoints: Path, watch: Watch, *, resume: bool = False
 ) -> dict[str, Mapping[str, Any]]:
     """Train a model where it stands; return the measures by epoch.
 
     Args:
-        lesson: What is learnt.
+        task: What is learnt, and how.
         checkpoints: Folder of the checkpoints; the newest alone is kept.
         watch: Follows the training.
         resume: Whether to resume from the newest whole checkpoint.
@@ -127,12 +127,12 @@ def learn(
     checkpoints.mkdir(parents=True, exist_ok=True)
     drop_broken(checkpoints)
     with memory_needed(checkpoints), room_needed(checkpoints):
-        course = _Course(lesson, checkpoints, watch)
+        training = _TrainingRun(task, checkpoints, watch)
         last = newest(checkpoints) if resume else None
         if last is not None:
-            course.step, course.history = read_checkpoint(last, lesson.model, course.optimizer)
-        course.run()
-    return course.history
+            training.step, training.history = read_checkpoint(last, task.model, training.optimizer)
+        training.run()
+    return training.history
 
 
 def total_steps(items: int, settings: Settings) -> int:
@@ -148,19 +148,19 @@ def rate(step: int, total: int, warmup: float) -> float:
     return max(0.0, (total - step) / max(1.0, total - rising))
 
 
-class _Course(Generic[Item]):
-    def __init__(self, lesson: Lesson[Item], checkpoints: Path, watch: Watch) -> None:
+class _TrainingRun(Generic[Item]):
+    def __init__(self, task: TrainingTask[Item], checkpoints: Path, watch: Watch) -> None:
         import torch
 
-        self._lesson, self._checkpoints, self._watch = lesson, checkpoints, watch
-        self._settings = lesson.settings
-        self._device = device_of(lesson.settings)
-        self._total = total_steps(len(lesson.items), lesson.settings)
-        lesson.model.to(self._device)
+        self._task, self._checkpoints, self._watch = task, checkpoints, watch
+        self._settings = task.settings
+        self._device = device_of(task.settings)
+        self._total = total_steps(len(task.items), task.settings)
+        task.model.to(self._device)
         self.optimizer = torch.optim.AdamW(
-            [dict(one) for one in lesson.groups or [{"params": lesson.model.parameters()}]],
-            lr=lesson.settings.learning_rate,
-            weight_decay=lesson.settings.weight_decay,
+            [dict(one) for one in task.groups or [{"params": task.model.parameters()}]],
+            lr=task.settings.learning_rate,
+            weight_decay=task.settings.weight_decay,
         )
         self._rates = [group["lr"] for group in self.optimizer.param_groups]
         self.step = 0
@@ -168,10 +168,10 @@ class _Course(Generic[Item]):
 
     def run(self) -> None:
         """Go through the steps that are left."""
-        each = _epoch_steps(len(self._lesson.items), self._settings)
+        each = _epoch_steps(len(self._task.items), self._settings)
         while self.step < self._total:
             epoch, index = divmod(self.step, each)
-            for batch in list(_batches(self._lesson, epoch))[index:]:
+            for batch in list(_batches(self._task, epoch))[index:]:
                 loss = self._advance(batch)
                 self.step += 1
                 self._watch.step(self.step, self._total, loss)
@@ -189,7 +189,7 @@ class _Course(Generic[Item]):
         """Take one step; the weights never take in a value that is not finite."""
         import torch
 
-        self._lesson.model.train()
+        self._task.model.train()
         self.optimizer.zero_grad()
         total, micro = 0.0, self._settings.micro_batch
         for first in range(0, len(batch), micro):
@@ -197,12 +197,12 @@ class _Course(Generic[Item]):
             with torch.autocast(
                 self._device, torch.bfloat16, enabled=computes_bfloat16(self._settings)
             ):
-                loss = self._lesson.loss(some) * (len(some) / len(batch))
+                loss = self._task.loss(some) * (len(some) / len(batch))
             if not bool(torch.isfinite(loss)):
                 raise self._not_finite("loss")
             loss.backward()
             total += loss.item()
-        norm = torch.nn.utils.clip_grad_norm_(self._lesson.model.parameters(), _CLIP)
+        norm = torch.nn.utils.clip_grad_norm_(self._task.model.parameters(), _CLIP)
         if not bool(torch.isfinite(norm)):
             raise self._not_finite("gradient")
         share = rate(self.step, self._total, self._settings.warmup)
@@ -212,7 +212,7 @@ class _Course(Generic[Item]):
         return total
 
     def _measure(self, epoch: float) -> None:
-        found = self._lesson.measure()
+        found = self._task.measure()
         if found:
             self.history[f"{epoch:g}"] = found
             line = ", ".join(f"{name.replace('_', ' ')} {one:.4g}" for name, one in found.items())
@@ -221,7 +221,7 @@ class _Course(Generic[Item]):
     def _save(self) -> None:
         made = self._checkpoints / f"checkpoint-{self.step}"
         with room_needed(self._checkpoints, made):
-            write_checkpoint(made, self._lesson.model, self.optimizer, self.history)
+            write_checkpoint(made, self._task.model, self.optimizer, self.history)
 
     def _not_finite(self, what: str) -> TrainingStoppedError:
         return TrainingStoppedError(
@@ -234,15 +234,15 @@ def _epoch_steps(items: int, settings: Settings) -> int:
     return max(1, -(-items // settings.batch))
 
 
-def _batches(lesson: Lesson[Item], epoch: int) -> Iterator[list[Item]]:
+def _batches(task: TrainingTask[Item], epoch: int) -> Iterator[list[Item]]:
     """Yield an epoch's batches, in an order that seed and epoch alone decide."""
-    order, size = list(lesson.items), lesson.settings.batch
-    draw = random.Random(f"{lesson.settings.seed} {epoch}")
+    order, size = list(task.items), task.settings.batch
+    draw = random.Random(f"{task.settings.seed} {epoch}")
     draw.shuffle(order)
-    if lesson.length is not None:
-        spread = [lesson.length(one) * draw.uniform(*_SPREAD) for one in order]
+    if task.length is not None:
+        spread = [task.length(one) * draw.uniform(*_SPREAD) for one in order]
         order = [order[index] for index in sorted(range(len(order)), key=spread.__getitem__)]
     batches = [order[first : first + size] for first in range(0, len(order), size)]
-    if lesson.length is not None:
+    if task.length is not None:
         draw.shuffle(batches)
     yield from batches

@@ -51,7 +51,7 @@ def export_onnx(folder: str | Path) -> Path:
     Raises:
         UsageError: The folder is unsafe.
         MissingExtraError: onnx, onnxscript or onnxruntime is not installed.
-        ModelError: The weights can't be read, or the ONNX form gives other scores.
+        ModelError: The weights can't be read, or the ONNX form gives different scores.
         TrainingStoppedError: The disk is full.
     """
     root = Path(folder)
@@ -105,7 +105,7 @@ def _check(tokenizer: Any, model: Any, path: Path) -> None:
     gap = float(np.abs(np.subtract(wanted, found)).max())
     if not gap < TOLERANCE:
         raise ModelError(
-            f"{path.parent}: its ONNX form gives other scores (by {gap:.2g}): not kept"
+            f"{path.parent}: its ONNX form gives different scores (by {gap:.2g}), so it was not kept"
         )
 
 

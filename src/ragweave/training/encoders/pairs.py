@@ -12,7 +12,7 @@ from ragweave.tools.text.sentences import split_sentences
 from ragweave.trained import PartRole
 from ragweave.trained.pairs import SentenceForm
 from ragweave.training.job import Settings
-from ragweave.training.rows import JudgeRow, SilverRow, TrainingRow
+from ragweave.training.rows import JudgeRow, SilverRow, TrainingRow, by_passage
 
 _SHARE = 0.5
 
@@ -27,7 +27,8 @@ class LabelledSpan(NamedTuple):
 def sentences_of(row: SilverRow) -> list[LabelledSpan]:
     """Return the sentences of a row's passages, in order, each with its label.
 
-    A sentence is one to keep if a kept span covers half of it, or if half of a kept span lies in
+    Where the oracle kept or dropped passages whole, each passage stands in a sentence's place. A
+    sentence is one to keep if a kept span covers half of it, or if half of a kept span lies in
     it: spans may come from another sentence splitter, or be whole passages.
     """
     kept: dict[str, list[tuple[int, int]]] = {}
@@ -35,10 +36,11 @@ def sentences_of(row: SilverRow) -> list[LabelledSpan]:
         kept.setdefault(span["passage_id"], []).append((span["start"], span["end"]))
     made = []
     for passage in row["passages"]:
-        wanted = kept.get(passage["id"], [])
-        for text, start, end in split_sentences(passage["text"]):
+        wanted, text = kept.get(passage["id"], []), passage["text"]
+        whole = [(text, 0, len(text))] if by_passage(row) else split_sentences(text)
+        for piece, start, end in whole:
             keep = any(_overlap(start, end, *one) for one in wanted)
-            made.append(LabelledSpan(_span(passage["id"], text, start, end), keep))
+            made.append(LabelledSpan(_span(passage["id"], piece, start, end), keep))
     return made
 
 
@@ -100,7 +102,7 @@ class SmallSettings(Settings):
         if self.hard_negatives < 0:
             raise UsageError(f"hard_negatives must be 0 or more, not {self.hard_negatives}")
         if not 0 <= self.recall <= 1:
-            raise UsageError(f"recall must be 0 to 1, not {self.recall}")
+            raise UsageError(f"recall must be between 0 and 1, not {self.recall}")
 
 
 NAMES: dict[PartRole, tuple[str, str]] = {

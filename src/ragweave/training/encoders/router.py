@@ -30,7 +30,7 @@ from ragweave.trained.router import (
 )
 from ragweave.trained.router_features import DRAFT_NAMES
 from ragweave.training.encoders.linear import LinearSettings, fit_block
-from ragweave.training.job import Fitted, Job, Settings, Shown
+from ragweave.training.job import InputPreview, Job, Settings, TrainingResult
 from ragweave.training.measures import as_json, auc_interval
 from ragweave.training.rows import RouterRow, TrainingRow, question_key
 
@@ -203,16 +203,16 @@ class RouterRecipe:
         """Check that the base is available."""
         load_encoder(job.settings.base, device=job.settings.device)
 
-    def show(self, job: Job) -> Iterator[Shown]:
+    def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield each row as the router reads it: features by name, and what was right."""
         encoder = load_encoder(job.settings.base, device=job.settings.device)
         for row in _router_rows(job.rows.train):
             (values,) = read_drafts([(row["question"], row["draft"])], encoder).surface
             lines = [f"{name} = {one:.3f}" for name, one in zip(DRAFT_NAMES, values, strict=True)]
             right = [name for name in ROUTES if row["right"][name]]
-            yield Shown("\n".join(lines), f"right: {', '.join(right) or 'no route'}")
+            yield InputPreview("\n".join(lines), f"right: {', '.join(right) or 'no route'}")
 
-    def fit(self, job: Job) -> Fitted:
+    def fit(self, job: Job) -> TrainingResult:
         """Read the rows, fit, choose the threshold, measure, and write `job.folder`."""
         settings = job.settings
         if not isinstance(settings, RouterSettings):
@@ -232,7 +232,7 @@ class RouterRecipe:
             metrics = {**as_json(router_measures(chances, labels[count:], threshold)), **metrics}
         write_router(job.folder, weights)
         shown = "training rows, out of fold"
-        return Fitted(threshold=threshold, threshold_from=shown, metrics=metrics)
+        return TrainingResult(threshold=threshold, threshold_from=shown, metrics=metrics)
 
 
 RECIPE = RouterRecipe()

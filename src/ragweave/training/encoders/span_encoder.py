@@ -21,17 +21,17 @@ from ragweave.trained.card import CARD
 from ragweave.trained.span_reading import Reader
 from ragweave.trained.span_scorer import KIND, SpanScorer, new_model, read_model, write_model
 from ragweave.training.encoders.base import Measured, chosen_on, encoder_base
-from ragweave.training.encoders.loop import Lesson, learn
+from ragweave.training.encoders.loop import TrainingTask, run_training
 from ragweave.training.encoders.pairs import sentences_of
 from ragweave.training.encoders.span_rows import (
     Example,
-    Sorted,
     SpanSettings,
-    examples_of,
+    TrainingExamples,
     measure_spans,
+    read_examples,
     sheet_of,
 )
-from ragweave.training.job import CHECKPOINTS, Fitted, Job, Settings, Shown
+from ragweave.training.job import CHECKPOINTS, InputPreview, Job, Settings, TrainingResult
 from ragweave.training.rows import SilverRow
 from ragweave.training.trainer.arguments import device_of
 from ragweave.training.trainer.checkpoints import room_needed
@@ -150,7 +150,7 @@ class SpanEncoderRecipe:
         """Check that the base is available."""
         start_of(_settings(job))
 
-    def show(self, job: Job) -> Iterator[Shown]:
+    def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield the windows of the training rows as the model will see them."""
         reader = start_of(_settings(job)).reader
         for row in job.rows.train:
@@ -161,9 +161,9 @@ class SpanEncoderRecipe:
                 own = sorted({one for one in window.owners if one >= 0})
                 kept = [found[index].span["text"] for index in own if found[index].keep]
                 shown = f"of {len(own)} sentences keep: {' | '.join(kept) or 'none'}"
-                yield Shown(reader.tokenizer.decode(window.ids), shown)
+                yield InputPreview(reader.tokenizer.decode(window.ids), shown)
 
-    def fit(self, job: Job) -> Fitted:
+    def fit(self, job: Job) -> TrainingResult:
         """Train, choose the threshold, and write the part into `job.folder`."""
         with quiet():
             return _fit(job, quickest(_settings(job)))
@@ -178,17 +178,17 @@ def _settings(job: Job) -> SpanSettings:
     raise UsageError(f"a span-encoder takes SpanSettings, not {type(job.settings).__name__}")
 
 
-def _fit(job: Job, settings: SpanSettings) -> Fitted:
+def _fit(job: Job, settings: SpanSettings) -> TrainingResult:
     from ragweave.training.encoders.span_loss import loss_of
 
     start = start_of(settings)
-    train = examples_of(job.rows.train, start.reader)
+    train = read_examples(job.rows.train, start.reader)
     if not train.examples:
         raise UsageError(
             "no row has both sentences to keep and sentences to drop: a filter learns from rows "
             "with both"
         )
-    held_out = examples_of(job.rows.held_out, start.reader)
+    held_out = read_examples(job.rows.held_out, start.reader)
     model = model_of(start, settings)
     tokenizer = start.reader.tokenizer
     scorer = SpanScorer(tokenizer, model)
@@ -200,7 +200,7 @@ def _fit(job: Job, settings: SpanSettings) -> Fitted:
         found = measure_spans(held_out.examples, logits, settings.recall)
         return {name: one["mean"] for name, one in found.metrics.items()}
 
-    lesson = Lesson(
+    task = TrainingTask(
         model=model,
         items=train.examples,
         loss=loss_of(model, tokenizer.pad_token_id or 0, settings),
@@ -209,14 +209,14 @@ def _fit(job: Job, settings: SpanSettings) -> Fitted:
         length=lambda one: one.read.length,
         measure=measured,
     )
-    history = learn(lesson, job.folder / CHECKPOINTS, job.watch, resume=job.resume)
+    history = run_training(task, job.folder / CHECKPOINTS, job.watch, resume=job.resume)
     logits = _logits(job, scorer, held_out.examples)
     if logits is None:
         raise KeyboardInterrupt
     final = measure_spans(held_out.examples, logits, settings.recall)
     with room_needed(job.folder / CHECKPOINTS):
         write_model(job.folder, model, tokenizer)
-    return Fitted(
+    return TrainingResult(
         threshold=final.threshold,
         threshold_from=chosen_on(held_out.examples),
         metrics=_metrics(final, held_out, history),
@@ -224,7 +224,9 @@ def _fit(job: Job, settings: SpanSettings) -> Fitted:
     )
 
 
-def _metrics(final: Measured, held_out: Sorted, history: Mapping[str, Any]) -> dict[str, Any]:
+def _metrics(
+    final: Measured, held_out: TrainingExamples, history: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the measures, and how many held-out rows are not in them."""
     left_out = {
         "no_sentence_kept": held_out.empty,
@@ -244,7 +246,7 @@ def _logits(job: Job, scorer: SpanScorer, examples: Sequence[Example]) -> list[l
     return None if job.watch.stop_wanted else found
 
 
-def _data(start: Start, train: Sorted, held_out: Sorted) -> dict[str, Any]:
+def _data(start: Start, train: TrainingExamples, held_out: TrainingExamples) -> dict[str, Any]:
     """Return what the card says of the examples and of the part that was trained further."""
     counts = {
         "used": {"train": len(train.examples), "held_out": len(held_out.examples)},

@@ -43,7 +43,7 @@ class Example(NamedTuple):
     """Which tokens of each window are an answer's, in a sentence to keep."""
 
 
-class Sorted(NamedTuple):
+class TrainingExamples(NamedTuple):
     """The rows that teach something, and how many teach nothing."""
 
     examples: list[Example]
@@ -53,7 +53,7 @@ class Sorted(NamedTuple):
     """Rows that keep every sentence."""
 
 
-def examples_of(rows: Sequence[TrainingRow], reader: Reader) -> Sorted:
+def read_examples(rows: Sequence[TrainingRow], reader: Reader) -> TrainingExamples:
     """Read rows; all passages of a row are one example, so those that hold nothing teach too."""
     made, empty, whole = [], 0, 0
     for row in rows:
@@ -65,7 +65,7 @@ def examples_of(rows: Sequence[TrainingRow], reader: Reader) -> Sorted:
             whole += 1
         else:
             made.append(_example(cast("SilverRow", row), found, reader))
-    return Sorted(made, empty, whole)
+    return TrainingExamples(made, empty, whole)
 
 
 def sheet_of(row: SilverRow, found: Sequence[LabelledSpan]) -> Sheet:
@@ -251,7 +251,7 @@ class SpanSettings(Settings):
         super().__post_init__()
         for name in _SHARES:
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"{name} must be 0 to 1, not {getattr(self, name)}")
+                raise UsageError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
         if not 0 < self.layer_decay <= 1:
             raise UsageError(f"layer_decay must be above 0 and at most 1, not {self.layer_decay}")
         for name in ("frozen_layers", "answer_weight"):

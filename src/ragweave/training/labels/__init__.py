@@ -1,16 +1,16 @@
 """Labels (SlimPLM, FILCO): training rows out of labelled questions."""
 
 from ragweave.tools.scorers.specs import scorer_of_spec
+from ragweave.tools.text.secrets import redacted
 from ragweave.training.labels.journal import Labelled
 from ragweave.training.labels.judge import JudgeLabeler
-from ragweave.training.labels.labeler import Dropped, LabelConfig, Labeler, Made
-from ragweave.training.labels.models import redacted
+from ragweave.training.labels.labeler import DroppedRow, LabelConfig, Labeler, LabelledRow
 from ragweave.training.labels.rewrite import RewriteLabeler, canonical, target_text
 from ragweave.training.labels.run import make_labels
 from ragweave.training.labels.silver import MEASURES, SilverLabeler
 from ragweave.training.labels.source import (
     Aliases,
-    Bad,
+    InvalidRow,
     Item,
     Passages,
     Source,
@@ -22,12 +22,12 @@ __all__ = [
     # questions
     "Source",
     "Item",
-    "Bad",
+    "InvalidRow",
     "open_source",
     # kinds of label
     "Labeler",
-    "Made",
-    "Dropped",
+    "LabelledRow",
+    "DroppedRow",
     "JudgeLabeler",
     "RewriteLabeler",
     "SilverLabeler",

@@ -21,7 +21,7 @@ from ragweave.errors import LockedError, UsageError
 from ragweave.tools.files import replacing
 from ragweave.tools.journal import DamagedLineError, Journal, line_of
 from ragweave.training.job import TrainingStoppedError
-from ragweave.training.labels.labeler import Labeler, Mark
+from ragweave.training.labels.labeler import Labeler, RowLabel
 
 FORMAT = 1
 _ADVICE = "delete the file to start again"
@@ -223,7 +223,7 @@ def finished(out: Path, settings: Mapping[str, Any], *, skip_bad: bool) -> Label
     """
     if not out.exists() or out.with_name(f"{out.name}.partial").exists():
         return None
-    refused = f"{out}: exists already{{}}; name another --out, or delete it"
+    refused = f"{out}: already exists{{}}; name another --out, or delete it"
     try:
         report = json.loads(report_path(out).read_text("utf-8"))
         theirs, digest = report["settings"], report["sha256"]
@@ -260,13 +260,13 @@ def write_out(
         TrainingStoppedError: The files cannot be written.
     """
     made = sorted((index, one) for index, one in journal.entries.items() if one.kind == "made")
-    surplus = labeler.surplus([Mark(index, one.data, one.known) for index, one in made])
+    left_out = labeler.rows_to_drop([RowLabel(index, one.data, one.known) for index, one in made])
     counts: dict[str, Counter[str]] = {}
     dropped: Counter[str] = Counter()
-    for data, reason, number in _lost(journal, bad, surplus):
+    for data, reason, number in _without_row(journal, bad, left_out):
         counts.setdefault(data, Counter())["dropped"] += number
         dropped[reason] += number
-    if len(made) == len(surplus):
+    if len(made) == len(left_out):
         reasons = ", ".join(f"{number} {reason}" for reason, number in dropped.most_common())
         if not journal.paid:
             journal.remove()
@@ -274,7 +274,7 @@ def write_out(
 
     def lines() -> Iterator[bytes]:
         for index, entry in made:
-            if index in surplus:
+            if index in left_out:
                 continue
             row = journal.row(entry)
             here = counts.setdefault(entry.data, Counter())
@@ -287,7 +287,7 @@ def write_out(
         report: dict[str, Any] = {
             "settings": dict(settings),
             "questions": total,
-            "rows": len(made) - len(surplus),
+            "rows": len(made) - len(left_out),
             "counts": {data: dict(sorted(one.items())) for data, one in sorted(counts.items())},
             "dropped": dict(sorted(dropped.items())),
             "bad": sum(bad.values()),
@@ -306,15 +306,15 @@ def write_out(
     )
 
 
-def _lost(
-    journal: LabelJournal, bad: Mapping[tuple[str, str], int], surplus: Mapping[int, str]
+def _without_row(
+    journal: LabelJournal, bad: Mapping[tuple[str, str], int], left_out: Mapping[int, str]
 ) -> Iterator[tuple[str, str, int]]:
     """Yield data set, reason and number of the questions that give no row."""
     for (data, reason), number in bad.items():
         yield data, reason, number
     for index, entry in journal.entries.items():
-        if index in surplus:
-            yield entry.data, surplus[index], 1
+        if index in left_out:
+            yield entry.data, left_out[index], 1
         elif entry.kind != "made":
             yield entry.data, entry.message if entry.kind == "dropped" else "model call failed", 1
 

@@ -8,11 +8,17 @@ from typing import Any
 from ragweave.tools.claims import check_theta, match_ratio
 from ragweave.tools.models import ChatModel, within_limit
 from ragweave.trained import PartRole
-from ragweave.training.labels.labeler import Dropped, Made, Mark, Once, surplus
+from ragweave.training.labels.labeler import (
+    CachedCall,
+    DroppedRow,
+    LabelledRow,
+    RowLabel,
+    down_sample,
+)
 from ragweave.training.labels.models import Drafts, draft_settings
 from ragweave.training.labels.source import (
-    Bad,
     Gold,
+    InvalidRow,
     Item,
     check_aliases,
     is_released,
@@ -81,35 +87,35 @@ class JudgeLabeler:
             **({"seed": self._seed} if self._balance else {}),
         }
 
-    def check(self, item: Item) -> Bad | None:
+    def check(self, item: Item) -> InvalidRow | None:
         """Say what is wrong with a row."""
         if self._known and not isinstance(item.row.fields.get(self._known), bool):
             error = str(item.row.error(f"{self._known!r} must be true or false"))
-            return Bad(item.index, item.data, "no label", error)
+            return InvalidRow(item.index, item.data, "no label", error)
         if not self._known and not short_gold(item, self._aliases, self._gold):
             error = str(item.row.error(f"no short gold answers{self._why(item)}"))
-            return Bad(item.index, item.data, "no short gold answers", error)
+            return InvalidRow(item.index, item.data, "no short gold answers", error)
         return self._drafts.check(item)
 
-    async def make(self, item: Item, once: Once) -> Made | Dropped:
+    async def make(self, item: Item, call: CachedCall) -> LabelledRow | DroppedRow:
         """Make the row."""
         gold = short_gold(item, self._aliases, self._gold)
         if not self._known and not is_released(item) and only_yes_or_no(gold):
-            return Dropped(YES_NO)
-        draft = await self._drafts.of(item, once)
-        return self._made(item, draft, gold)
+            return DroppedRow(YES_NO)
+        draft = await self._drafts.of(item, call)
+        return self._labelled(item, draft, gold)
 
-    def surplus(self, marks: Sequence[Mark]) -> Mapping[int, str]:
+    def rows_to_drop(self, labels: Sequence[RowLabel]) -> Mapping[int, str]:
         """Leave out rows of the larger class."""
         if not self._balance:
             return {}
-        return dict.fromkeys(surplus(marks, self._seed), "to balance known and unknown")
+        return dict.fromkeys(down_sample(labels, self._seed), "to balance known and unknown")
 
     def count(self, row: Mapping[str, Any]) -> Mapping[str, int]:
         """Count by label, and the drafts in which nothing stands."""
         return {"known" if row["known"] else "unknown": 1, "empty drafts": int(not row["draft"])}
 
-    def _made(self, item: Item, draft: str, gold: Gold) -> Made:
+    def _labelled(self, item: Item, draft: str, gold: Gold) -> LabelledRow:
         row: dict[str, Any] = {"id": item.id, "question": item.text, "draft": draft}
         how: dict[str, Any] = dict(self._drafts.described)
         if self._known:
@@ -121,7 +127,7 @@ class JudgeLabeler:
             how |= {"label": "match ratio", "theta": self._theta}
         if gold:
             row["answers"] = gold
-        return Made(row, how)
+        return LabelledRow(row, how)
 
     def _why(self, item: Item) -> str:
         if self._gold:

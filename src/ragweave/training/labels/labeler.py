@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ragweave.errors import UsageError
 from ragweave.trained import PartRole
-from ragweave.training.labels.source import Bad, Item
+from ragweave.training.labels.source import InvalidRow, Item
 
 OnProgress = Callable[[int, int, int], None]
 """Called with questions done, questions in all, and failures so far."""
@@ -40,12 +40,12 @@ class LabelConfig:
             raise UsageError(f"--concurrency must be at least 1, not {self.concurrency}")
 
 
-Once = Callable[[str, Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
-"""Makes a model call under a name, or returns what an earlier process had and kept of it."""
+CachedCall = Callable[[str, Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
+"""Makes a model call under a name, or returns the reply that the journal has kept under it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class LabelledRow:
     """A finished training row."""
 
     row: Mapping[str, Any]
@@ -55,7 +55,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DroppedRow:
     """A question that gives no row."""
 
     reason: str
@@ -63,8 +63,8 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A made row in short, for what is decided over all rows."""
+class RowLabel:
+    """A finished row's label, for what is decided over all rows."""
 
     index: int
     data: str
@@ -77,22 +77,22 @@ class Labeler(Protocol):
 
     role: PartRole
     needs_gold: bool
-    """Whether a row without gold answers is bad."""
+    """Whether a row without gold answers is invalid."""
 
     def settings(self) -> dict[str, Any]:
         """Return what bears on the rows, keys left out; plain JSON values."""
         ...
 
-    def check(self, item: Item) -> Bad | None:
+    def check(self, item: Item) -> InvalidRow | None:
         """Say what is wrong with a row, before any model is asked."""
         ...
 
-    async def make(self, item: Item, once: Once) -> Made | Dropped:
+    async def make(self, item: Item, call: CachedCall) -> LabelledRow | DroppedRow:
         """Make the row."""
         ...
 
-    def surplus(self, marks: Sequence[Mark]) -> Mapping[int, str]:
-        """Return which of the made rows are left out at the end, and why."""
+    def rows_to_drop(self, labels: Sequence[RowLabel]) -> Mapping[int, str]:
+        """Return which of the finished rows are left out in the end, and why."""
         ...
 
     def count(self, row: Mapping[str, Any]) -> Mapping[str, int]:
@@ -100,22 +100,22 @@ class Labeler(Protocol):
         ...
 
 
-def surplus(marks: Sequence[Mark], seed: int) -> frozenset[int]:
-    """Return the positions of the rows that balance leaves out.
+def down_sample(labels: Sequence[RowLabel], seed: int) -> frozenset[int]:
+    """Return the positions of the rows that are left out for balance.
 
     In each data set as many known as unknown rows stay, those of the larger class drawn at
     random. Where that would leave nothing at all (every data set has one class only), all stay.
 
     Args:
-        marks: The labelled rows.
+        labels: The labelled rows.
         seed: Seed of the draw; the same rows and seed give the same draw.
     """
     classes: dict[str, dict[bool, list[int]]] = {}
-    for mark in marks:
-        classes.setdefault(mark.data, {True: [], False: []})[bool(mark.known)].append(mark.index)
+    for label in labels:
+        classes.setdefault(label.data, {True: [], False: []})[bool(label.known)].append(label.index)
     left_out: set[int] = set()
     for data, sides in sorted(classes.items()):
         smaller, larger = sorted(sides.values(), key=len)
         kept = random.Random(f"{seed}:{data}").sample(sorted(larger), len(smaller))
         left_out |= set(larger) - set(kept)
-    return frozenset(left_out) if len(left_out) < len(marks) else frozenset()
+    return frozenset(left_out) if len(left_out) < len(labels) else frozenset()

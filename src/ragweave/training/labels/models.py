@@ -6,9 +6,7 @@ model, or read from a field of the file.
 
 from __future__ import annotations
 
-import re
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
@@ -25,48 +23,10 @@ from ragweave.nodes.step import Context, Step
 from ragweave.state import Update
 from ragweave.tools.models import ChatModel, Models
 from ragweave.tools.models.tasks import Task
+from ragweave.tools.text.secrets import redacted
 from ragweave.tools.text.untrusted import untrusted
-from ragweave.training.labels.labeler import Once
-from ragweave.training.labels.source import Bad, Item
-
-_SECRET = re.compile(r"key|token$|secret|password|passwd|credential|authorization", re.IGNORECASE)
-_COUNTS = re.compile(r"(?:max|min|n)_|_(?:count|limit)$|tokens$", re.IGNORECASE)
-
-
-def redacted(spec: str) -> str:
-    """Return a spec without what must not be written down: keys, tokens, passwords in addresses.
-
-    A setting that names a secret loses its value; an address loses its user and password, and its
-    own settings are treated alike.
-    """
-    head, mark, query = spec.partition("?")
-    if not mark:
-        return _address(head) if "://" in head else head
-    kept = [
-        f"{name}={'***' if _is_secret(name) else _value(value)}"
-        for name, value in parse_qsl(query, keep_blank_values=True)
-    ]
-    return f"{_address(head) if '://' in head else head}?{'&'.join(kept)}"
-
-
-def _is_secret(name: str) -> bool:
-    return bool(_SECRET.search(name)) and not _COUNTS.search(name)
-
-
-def _value(value: str) -> str:
-    shown = _address(value) if "://" in value else value
-    return quote(shown, safe=":/*@,;[]{}\"'+.~-_ ")
-
-
-def _address(text: str) -> str:
-    parts = urlsplit(text)
-    host = parts.netloc.rpartition("@")[2]
-    query = "&".join(
-        f"{name}={'***' if _is_secret(name) else value}"
-        for name, value in parse_qsl(parts.query, keep_blank_values=True)
-    )
-    return urlunsplit((parts.scheme, host, parts.path, query, parts.fragment))
-
+from ragweave.training.labels.labeler import CachedCall
+from ragweave.training.labels.source import InvalidRow, Item
 
 OPTIONS = NecessityOptions()
 """SlimPLM's options with the paper's values."""
@@ -96,7 +56,7 @@ class Drafter:
     def __init__(self, proxy: ChatModel) -> None:
         """Take the proxy model."""
         models = Models(answer=proxy)
-        self._graph = _alone(draft_step(models, PROXY_PROMPTS, OPTIONS), models)
+        self._graph = _single_step(draft_step(models, PROXY_PROMPTS, OPTIONS), models)
 
     async def draft(self, item: Item) -> dict[str, Any]:
         """Return `{"text": …}`, the draft; an empty one where the proxy said nothing."""
@@ -114,7 +74,7 @@ class Teacher:
         question = Ask[Any, NecessityOptions](
             name="rewrite", role="rewrite", prompt=_rewrite_prompt, update=_reply
         )
-        self._graph = _alone(question.step(models, OPTIONS), models)
+        self._graph = _single_step(question.step(models, OPTIONS), models)
 
     async def annotate(
         self, question: str, draft: str, earlier: str = "", errors: str = ""
@@ -137,7 +97,7 @@ class Teacher:
         return reply
 
 
-def _alone(step: Step[Any, Any], models: Models) -> CompiledStateGraph[Any, Any, Any, Any]:
+def _single_step(step: Step[Any, Any], models: Models) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a graph of one node, for its retries."""
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(_State)
     graph.add_node("step", step, retry_policy=models.retry)
@@ -152,12 +112,12 @@ def _rewrite_prompt(state: Any, _options: NecessityOptions) -> Prompt:
     values = {"question": state["question"], "draft": untrusted(draft)}
     template = PROXY_PROMPTS["rewrite"]
     if state["errors"]:
-        said = [AIMessage(state["earlier"]), HumanMessage(_again(state["errors"]))]
+        said = [AIMessage(state["earlier"]), HumanMessage(_repair_prompt(state["errors"]))]
         template = ChatPromptTemplate([*template.messages, *said])
     return Prompt(template, task, values)
 
 
-def _again(errors: str) -> str:
+def _repair_prompt(errors: str) -> str:
     return (
         f"That breaks the rules:\n{errors}\n"
         "Write the whole reply again in the same format, with these faults mended and nothing "
@@ -194,18 +154,18 @@ class Drafts:
         """Whether a model is asked."""
         return self._drafter is not None
 
-    def check(self, item: Item) -> Bad | None:
+    def check(self, item: Item) -> InvalidRow | None:
         """Say whether a row lacks its draft; an empty one is a draft."""
         if self._field is None or isinstance(item.row.fields.get(self._field), str):
             return None
         found = ", ".join(map(str, item.row.fields))
         error = item.row.error(f"no text in {self._field!r}; found: {found}")
-        return Bad(item.index, item.data, "no draft", str(error))
+        return InvalidRow(item.index, item.data, "no draft", str(error))
 
-    async def of(self, item: Item, once: Once) -> str:
+    async def of(self, item: Item, call: CachedCall) -> str:
         """Return the draft of a question."""
         drafter = self._drafter
         if drafter is None:
             return str(item.row.fields[self._field or ""]).strip()
-        reply = await once("draft", lambda: drafter.draft(item))
+        reply = await call("draft", lambda: drafter.draft(item))
         return str(reply["text"]).strip()

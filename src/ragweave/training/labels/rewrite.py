@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from ragweave.errors import UsageError
 from ragweave.tools.claims import ClaimQuery, QuestionQuery, Rewrite, parse_rewrite
 from ragweave.tools.models import ChatModel
+from ragweave.tools.text.secrets import redacted
 from ragweave.trained import PartRole
-from ragweave.training.labels.labeler import Dropped, Made, Mark, Once
-from ragweave.training.labels.models import Drafts, Teacher, redacted
+from ragweave.training.labels.labeler import CachedCall, DroppedRow, LabelledRow, RowLabel
+from ragweave.training.labels.models import Drafts, Teacher
 from ragweave.training.labels.rules import (
     BrokenRule,
     annotation,
@@ -24,7 +25,7 @@ from ragweave.training.labels.rules import (
     record_violations,
     reply_violations,
 )
-from ragweave.training.labels.source import Bad, Item
+from ragweave.training.labels.source import InvalidRow, Item
 
 _TRIES = 4
 
@@ -168,35 +169,35 @@ class RewriteLabeler:
         drafts = self._drafts.described if self._drafts else {}
         return {"annotation": self._annotator if self._teacher else "the file's", **drafts}
 
-    def check(self, item: Item) -> Bad | None:
+    def check(self, item: Item) -> InvalidRow | None:
         """Say what is wrong with a row."""
         fields = item.row.fields
         if self._teacher is None and not is_annotated(fields):
             error = item.row.error("has no annotation (claims and questions): give --teacher MODEL")
-            return Bad(item.index, item.data, "no annotation", str(error))
+            return InvalidRow(item.index, item.data, "no annotation", str(error))
         if self._drafts is not None:
             return self._drafts.check(item)
         if not isinstance(fields.get(draft_field(fields) or ""), str):
             error = item.row.error("has claims but no draft: name the draft's field with --draft")
-            return Bad(item.index, item.data, "no draft", str(error))
+            return InvalidRow(item.index, item.data, "no draft", str(error))
         return None
 
-    async def make(self, item: Item, once: Once) -> Made | Dropped:
+    async def make(self, item: Item, call: CachedCall) -> LabelledRow | DroppedRow:
         """Make the row."""
-        draft = await self._draft(item, once)
+        draft = await self._draft(item, call)
         if not draft:
-            return Dropped("an empty draft, which has no claims")
+            return DroppedRow("an empty draft, which has no claims")
         how: dict[str, Any] = dict(self.settings())
         if self._teacher is None:
             found = checked(annotation(item.row.fields), item.text, draft)
         else:
-            found, asked_again = await self._taught(item, draft, once)
+            found, asked_again = await self._annotated(item, draft, call)
             how["repaired"] = asked_again
         return _row(item, draft, found, how)
 
-    def surplus(self, marks: Sequence[Mark]) -> Mapping[int, str]:
+    def rows_to_drop(self, labels: Sequence[RowLabel]) -> Mapping[int, str]:
         """Leave nothing out."""
-        del marks
+        del labels
         return {}
 
     def count(self, row: Mapping[str, Any]) -> Mapping[str, int]:
@@ -210,22 +211,22 @@ class RewriteLabeler:
             **{f"left out: {kind}": number for kind, number in source["left_out"].items()},
         }
 
-    async def _draft(self, item: Item, once: Once) -> str:
+    async def _draft(self, item: Item, call: CachedCall) -> str:
         if self._drafts is not None:
-            return await self._drafts.of(item, once)
+            return await self._drafts.of(item, call)
         return str(item.row.fields[draft_field(item.row.fields) or ""]).strip()
 
-    async def _taught(self, item: Item, draft: str, once: Once) -> tuple[Checked, bool]:
+    async def _annotated(self, item: Item, draft: str, call: CachedCall) -> tuple[Checked, bool]:
         """Ask the teacher, and once more where a rule is broken; return the better reply."""
         teacher = self._teacher
         if teacher is None:
             raise UsageError("there is no teacher")
-        reply = await once("reply", lambda: teacher.annotate(item.text, draft))
+        reply = await call("reply", lambda: teacher.annotate(item.text, draft))
         first = self._read(item, draft, reply)
         if not first.errors:
             return first, False
         listed = "\n".join(error.text for error in first.errors[:_TOLD])
-        again = await once(
+        again = await call(
             "repair", lambda: teacher.annotate(item.text, draft, reply["text"], listed)
         )
         second = self._read(item, draft, again)
@@ -243,17 +244,17 @@ def _weight(found: Checked) -> tuple[int, int]:
     return hard, len(found.errors) - hard
 
 
-def _row(item: Item, draft: str, found: Checked, how: dict[str, Any]) -> Made | Dropped:
+def _row(item: Item, draft: str, found: Checked, how: dict[str, Any]) -> LabelledRow | DroppedRow:
     """Return the row of what no hard error speaks against, or why there is none."""
     for error in found.whole:
         if error.hard:
-            return Dropped(error.kind)
+            return DroppedRow(error.kind)
     kinds = [next((error.kind for error in one if error.hard), None) for one in found.records]
     if not kinds:
-        return Dropped("neither claims nor questions")
+        return DroppedRow("neither claims nor questions")
     left_out = Counter(kind for kind in kinds if kind)
     if left_out.total() > _MOST_LEFT_OUT * len(kinds):
-        return Dropped(f"mostly {left_out.most_common(1)[0][0]}")
+        return DroppedRow(f"mostly {left_out.most_common(1)[0][0]}")
     questions = found.read.questions
     kept = Rewrite(
         [one for one, kind in zip(questions, kinds, strict=False) if kind is None],
@@ -266,9 +267,9 @@ def _row(item: Item, draft: str, found: Checked, how: dict[str, Any]) -> Made | 
     )
     done = canonical(kept, item.text)
     if done is None:
-        return Dropped("no text reads back to its claims")
+        return DroppedRow("no record parses back from the target")
     text, records = done
     if not records.questions and not records.claims:
-        return Dropped("nothing but the question itself")
+        return DroppedRow("nothing but the question itself")
     row = {"id": item.id, "question": item.text, "draft": draft, "target": text}
-    return Made(row, {**how, "left_out": dict(sorted(left_out.items()))})
+    return LabelledRow(row, {**how, "left_out": dict(sorted(left_out.items()))})

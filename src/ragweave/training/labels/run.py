@@ -1,4 +1,4 @@
-"""`make_labels`: what is done is read back, what is left is made, nothing twice.
+"""`make_labels`: what is done is read back, and the rest is labelled; nothing is done twice.
 
 The questions are one stream, so that none waits for a batch's slowest. Errors of the model and of
 its client fail a row; errors of our own end the session.
@@ -18,10 +18,18 @@ from typing import Any
 from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UsageError
 from ragweave.tools.journal import REFUSED, Slot, run_bounded
 from ragweave.tools.models import is_transient, status_of
+from ragweave.tools.text.secrets import without_secrets
 from ragweave.training.job import TrainingStoppedError
 from ragweave.training.labels.journal import LabelJournal, Labelled, finished, write_out
-from ragweave.training.labels.labeler import Dropped, LabelConfig, Labeler, Made, Once, OnProgress
-from ragweave.training.labels.source import Bad, Item, Source
+from ragweave.training.labels.labeler import (
+    CachedCall,
+    DroppedRow,
+    LabelConfig,
+    Labeler,
+    LabelledRow,
+    OnProgress,
+)
+from ragweave.training.labels.source import InvalidRow, Item, Source
 
 _NAMES = frozenset(
     {
@@ -57,7 +65,7 @@ _IN_A_ROW = 20
 
 
 @dataclass
-class Stream:
+class LabelRun:
     """A session under way."""
 
     source: Source
@@ -76,7 +84,7 @@ class Stream:
         first = None
         for one in self._read():
             self.total += 1
-            found = self._bad(one)
+            found = self._invalid(one)
             if found is not None:
                 if not skip_bad:
                     raise UsageError(f"{found.error} (--skip-bad leaves such rows out)")
@@ -86,7 +94,7 @@ class Stream:
             raise UsageError(f"no row can be labelled; the first error: {first.error}")
 
     async def run(self, journal: LabelJournal) -> None:
-        """Make what is left."""
+        """Label the questions that are not finished."""
         done = sum(one.kind != "failed" for one in journal.entries.values()) + self.bad.total()
         if not self.config.retry_failed:
             self._failed = sum(one.kind == "failed" for one in journal.entries.values())
@@ -94,56 +102,57 @@ class Stream:
         self.on_progress(done, self.total, self._failed)
 
         async def one(item: Item, _slot: Slot) -> None:
-            await self._one(item, journal)
+            await self._label(item, journal)
 
-        await run_bounded(self._left(journal), one, concurrency=self.config.concurrency)
+        await run_bounded(self._unfinished(journal), one, concurrency=self.config.concurrency)
 
-    def _left(self, journal: LabelJournal) -> Iterator[Item]:
+    def _unfinished(self, journal: LabelJournal) -> Iterator[Item]:
         for one in self._read():
             entry = journal.entries.get(one.index)
             again = entry is None or (entry.kind == "failed" and self.config.retry_failed)
-            if again and isinstance(one, Item) and self._bad(one) is None:
+            if again and isinstance(one, Item) and self._invalid(one) is None:
                 yield one
 
-    def _read(self) -> Iterator[Item | Bad]:
+    def _read(self) -> Iterator[Item | InvalidRow]:
         return self.source.read(gold=self.labeler.needs_gold, limit=self.limit)
 
-    def _bad(self, one: Item | Bad) -> Bad | None:
-        if isinstance(one, Bad):
+    def _invalid(self, one: Item | InvalidRow) -> InvalidRow | None:
+        if isinstance(one, InvalidRow):
             return one
         try:
             return self.labeler.check(one)
         except UsageError as error:
-            return Bad(one.index, one.data, "unreadable", str(error))
+            return InvalidRow(one.index, one.data, "unreadable", str(error))
 
-    async def _one(self, item: Item, journal: LabelJournal) -> None:
+    async def _label(self, item: Item, journal: LabelJournal) -> None:
         try:
-            made = await self.labeler.make(item, _once(item, journal))
+            made = await self.labeler.make(item, _cached_calls(item, journal))
         except (MissingExtraError, TrainingStoppedError):
             raise
         except Exception as error:
             if not is_model_error(error):
-                raise  # an error of ours is no failed row, which --drop-failed would leave out
+                raise  # an error of ours is not a failed row, which --drop-failed would leave out
             first = not any(one.kind == "made" for one in journal.entries.values())
             if status_of(error) in REFUSED or (first and isinstance(error, UsageError)):
                 raise  # every other row would meet it too
             self._fail(item, journal, error)
         else:
             self._in_a_row = 0
-            if isinstance(made, Made):
-                journal.add(item.index, item.data, "made", self._sourced(item, made))
-            elif isinstance(made, Dropped):
+            if isinstance(made, LabelledRow):
+                journal.add(item.index, item.data, "made", self._with_source(item, made))
+            elif isinstance(made, DroppedRow):
                 journal.add(item.index, item.data, "dropped", made.reason)
         done = len(journal.entries) + self.bad.total()
         self.on_progress(done, self.total, self._failed)
 
-    def _sourced(self, item: Item, made: Made) -> dict[str, Any]:
+    def _with_source(self, item: Item, made: LabelledRow) -> dict[str, Any]:
         """Return a row that says where it came from and how it was labelled."""
         origin = {"data": item.data, **self.source.origin, "row": item.id}
         return {**made.row, "source": {**origin, **made.how}}
 
     def _fail(self, item: Item, journal: LabelJournal, error: Exception) -> None:
-        message = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        text = without_secrets(" ".join(str(error).split())[:300])
+        message = f"{type(error).__name__}: {text}"
         journal.add(item.index, item.data, "failed", f"{item.row.where}: {message}")
         self._failed += 1
         self._in_a_row += 1
@@ -154,15 +163,15 @@ class Stream:
             )
 
 
-def _once(item: Item, journal: LabelJournal) -> Once:
-    async def once(name: str, make: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+def _cached_calls(item: Item, journal: LabelJournal) -> CachedCall:
+    async def call(name: str, make: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
         kept = journal.replies.get(item.index, {}).get(name)
         if kept is None:
             kept = await make()
             journal.keep(item.index, name, kept)
         return kept
 
-    return once
+    return call
 
 
 def make_labels(
@@ -177,8 +186,8 @@ def make_labels(
 ) -> Labelled:
     """Make training rows of a source's questions: `out`, whole, and `out.report.json` beside it.
 
-    What is made stands in `out.partial` at once; a labelling that was stopped or killed goes on
-    from there and makes no model call twice, but for those that were in flight.
+    What is made stands in `out.partial` at once; a labelling that was stopped or killed resumes
+    there and repeats no model call but those that were in flight.
 
     Args:
         source: The questions.
@@ -187,13 +196,13 @@ def make_labels(
         limit: Only the first so many questions.
         skip_bad: Leave out rows that cannot be labelled, counted, instead of refusing them.
         config: Concurrency, and what becomes of failures.
-        on_progress: Called with how far it is.
+        on_progress: Called after each question.
 
     Raises:
         UsageError: A row cannot be labelled (the text names file and line), nothing can, or the
             files that stand there were made with other settings.
-        ModelError: Model calls failed; the rest is kept and the text says how to go on.
-        TrainingStoppedError: The file cannot be written; what is kept goes on.
+        ModelError: Model calls failed; the rest is kept, and the text says how to resume.
+        TrainingStoppedError: The file cannot be written; the same command resumes it.
     """
     if limit is not None and limit < 1:
         raise UsageError(f"--limit must be at least 1, not {limit}")
@@ -210,16 +219,16 @@ def make_labels(
     done = finished(target, settings, skip_bad=skip_bad)
     if done is not None:
         return done
-    stream = Stream(source, labeler, config, on_progress, limit)
-    stream.survey(skip_bad=skip_bad)
+    run = LabelRun(source, labeler, config, on_progress, limit)
+    run.survey(skip_bad=skip_bad)
     with LabelJournal(target, settings) as journal:
-        _run(stream.run(journal))
+        _run_to_end(run.run(journal))
         _check_failed(journal, config)
-        return write_out(target, settings, labeler, journal, stream.bad, stream.total)
+        return write_out(target, settings, labeler, journal, run.bad, run.total)
 
 
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, in a thread of its own where a loop is running already (notebooks)."""
+def _run_to_end(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine, in a thread of its own where a loop is already running (notebooks)."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -3,27 +3,30 @@
 The measure `gold` takes human annotations of sentences: QED's and CLAPNQ's selected sentences, the
 supporting facts of HotpotQA and 2Wiki, and the gold evidence of Fool Me Twice, whose passages are
 such pieces already.
+
+The paper's trained baselines (section 4.2): PSG keeps or drops passages whole, by the same measures
+(`unit="passage"`); FULL keeps them all (the measure `full`), and trains a generator alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from langchain_core.documents import Document
 
 from ragweave.datasets.claims import CLAIM
 from ragweave.errors import UsageError
 from ragweave.state.passages import with_id
-from ragweave.tools.filters import ContextFilter, Span, context_filter, spans_of
+from ragweave.tools.filters import ContextFilter, Granularity, Span, context_filter, spans_of
 from ragweave.tools.filters.oracles import CXMI_THRESHOLD, LEXICAL_THRESHOLD, LexicalFilter
 from ragweave.tools.models.tasks import TaskPassage, task_passages
 from ragweave.tools.scorers.specs import LogprobScorer
+from ragweave.tools.text.secrets import redacted
 from ragweave.trained import PartRole
-from ragweave.training.labels.labeler import Dropped, Made, Mark, Once
-from ragweave.training.labels.models import redacted
-from ragweave.training.labels.source import Bad, Item, Passages, only_yes_or_no
+from ragweave.training.labels.labeler import CachedCall, DroppedRow, LabelledRow, RowLabel
+from ragweave.training.labels.source import InvalidRow, Item, Passages, only_yes_or_no
 
 
 def chosen_spans(item: Item, passages: Sequence[Document]) -> list[Span] | None:
@@ -106,8 +109,8 @@ def _span(passage: Document, start: int, end: int) -> Span:
     }
 
 
-MEASURES = ("strinc", "lexical", "cxmi", "gold")
-"""The paper's three, and human annotations."""
+MEASURES = ("strinc", "lexical", "cxmi", "gold", "full")
+"""The paper's three, human annotations, and everything (the paper's FULL)."""
 
 _CLAIM_HEAD = CLAIM.partition("{claim}")[0]
 
@@ -128,6 +131,7 @@ class SilverLabeler:
         top: int | None = 1,
         threshold: float | None = None,
         target: str = "auto",
+        unit: Granularity = "sentence",
     ) -> None:
         """Set the oracle.
 
@@ -136,21 +140,28 @@ class SilverLabeler:
             passages: Where passages come from.
             scorer: The model that `cxmi` scores with.
             scorer_spec: What is written down of it.
-            top: Spans kept of a question; None: all that pass. `gold` keeps all annotated ones.
+            top: Spans kept of a question; None: all that pass. `gold` keeps all annotated ones,
+                `full` everything.
             threshold: None takes the paper's: 0.5 for lexical, a log-ratio of 0 for cxmi.
             target: What lexical compares with: `answer`, `question`, or `auto`: the question in
                 fact verification, the answer elsewhere.
+            unit: What is kept or dropped: sentences, or passages whole (PSG).
 
         Raises:
             UsageError: A value is out of range, `cxmi` lacks its scorer, or `gold` is asked of
                 a knowledge base's passages.
         """
-        _check(measure, passages, scorer=scorer, threshold=threshold, target=target)
-        if measure == "gold" and top not in (None, 1):
-            raise UsageError("--top does not apply to gold, which keeps every annotated sentence")
+        _check(measure, passages, scorer=scorer, threshold=threshold, target=target, unit=unit)
+        scores = measure not in ("gold", "full")
+        if not scores and top not in (None, 1):
+            every = "annotated sentence" if measure == "gold" else "passage"
+            raise UsageError(f"--top does not apply to {measure}, which keeps every {every}")
         self._measure, self._passages, self._target = measure, passages, target
+        self._unit: Granularity = "passage" if measure == "full" else unit
         self._how: dict[str, Any] = {"measure": measure}
-        if measure != "gold":
+        if self._unit == "passage":
+            self._how["unit"] = "passage"
+        if scores:
             self._how["top"] = top if top is not None else "all"
         if measure in ("lexical", "cxmi"):
             usual = LEXICAL_THRESHOLD if measure == "lexical" else CXMI_THRESHOLD
@@ -159,39 +170,42 @@ class SilverLabeler:
             self._how["scorer"] = redacted(scorer_spec) or "a model"
         self._answers: ContextFilter | None = None
         if measure != "gold":
-            self._answers = context_filter(measure, scorer=scorer, top=top, threshold=threshold)
+            self._answers = context_filter(
+                measure, scorer=scorer, granularity=unit, top=top, threshold=threshold
+            )
         self._questions: ContextFilter | None = None
         if measure == "lexical":
-            self._questions = LexicalFilter(self._how["threshold"], top, target="question")
+            least = self._how["threshold"]
+            self._questions = LexicalFilter(least, top, target="question", granularity=unit)
 
     def settings(self) -> dict[str, Any]:
         """Return what bears on the rows."""
         compared = {"target": self._target} if self._measure == "lexical" else {}
         return {**self._how, **compared, **self._passages.described}
 
-    def check(self, item: Item) -> Bad | None:
+    def check(self, item: Item) -> InvalidRow | None:
         """Say what is wrong with a row."""
         if not _answers(item):
             error = str(item.row.error("no gold answers"))
-            return Bad(item.index, item.data, "no gold answers", error)
+            return InvalidRow(item.index, item.data, "no gold answers", error)
         if self._passages.own and not (item.question and item.question.passages):
             error = str(item.row.error("no passages: name a knowledge base with --kb"))
-            return Bad(item.index, item.data, "no passages", error)
+            return InvalidRow(item.index, item.data, "no passages", error)
         if self._measure == "gold" and not holds_choice(item):
             error = str(
                 item.row.error("has no human annotations of sentences: use strinc, lexical or cxmi")
             )
-            return Bad(item.index, item.data, "no human annotations of sentences", error)
+            return InvalidRow(item.index, item.data, "no human annotations of sentences", error)
         return None
 
-    async def make(self, item: Item, once: Once) -> Made | Dropped:
+    async def make(self, item: Item, call: CachedCall) -> LabelledRow | DroppedRow:
         """Make the row; where nothing helps, its spans are empty."""
-        del once  # scoring is repeated after a crash: it costs no money and keeps no reply
+        del call  # scoring is repeated after a crash: it costs no money and keeps no reply
         return await asyncio.to_thread(self._make, item)
 
-    def surplus(self, marks: Sequence[Mark]) -> Mapping[int, str]:
+    def rows_to_drop(self, labels: Sequence[RowLabel]) -> Mapping[int, str]:
         """Leave nothing out."""
-        del marks
+        del labels
         return {}
 
     def count(self, row: Mapping[str, Any]) -> Mapping[str, int]:
@@ -204,18 +218,20 @@ class SilverLabeler:
             "characters kept": kept,
         }
 
-    def _make(self, item: Item) -> Made | Dropped:
+    def _make(self, item: Item) -> LabelledRow | DroppedRow:
         answers = _answers(item)
         passages = self._passages.of(item)
         if not passages:
-            return Dropped("no passage was found")
+            return DroppedRow("no passage was found")
         if self._measure == "strinc" and only_yes_or_no(answers):
-            return Dropped("a yes or no answer, which strinc cannot look for")
+            return DroppedRow("a yes or no answer, which strinc cannot look for")
         spans: list[Span]
         if self._answers is None:
             if not chosen_spans(item, self._passages.all_own(item)):
-                return Dropped("no sentence is annotated")
+                return DroppedRow("no sentence is annotated")
             spans = chosen_spans(item, passages) or []
+            if self._unit == "passage":
+                spans = whole_passages(spans, passages)
         elif self._questions is not None and self._by_question(item):
             spans = self._questions.keep(_claim(item.text), passages)
         else:
@@ -234,13 +250,23 @@ class SilverLabeler:
         how = {**self._how, **self._passages.described}
         if self._measure == "lexical":
             how["target"] = "question" if self._by_question(item) else "answer"
-        return Made(row, how)
+        return LabelledRow(row, how)
 
     def _by_question(self, item: Item) -> bool:
         """Tell whether lexical compares with the question: in fact verification it does."""
         if self._measure != "lexical" or self._target == "answer":
             return False
         return self._target == "question" or only_yes_or_no(_answers(item))
+
+
+def whole_passages(spans: Sequence[Span], passages: Sequence[Document]) -> list[Span]:
+    """Return the passages that any of the spans is of, whole, in rank order."""
+    named = {span["passage_id"] for span in spans}
+    return [
+        {**span, "score": 1.0}
+        for span in spans_of(passages, "passage")
+        if span["passage_id"] in named
+    ]
 
 
 def _check(
@@ -250,16 +276,20 @@ def _check(
     scorer: LogprobScorer | None,
     threshold: float | None,
     target: str,
+    unit: str,
 ) -> None:
+    if unit not in get_args(Granularity):
+        raise UsageError(f"--unit must be sentence or passage, not {unit!r}")
     if measure not in MEASURES:
         raise UsageError(f"--measure must be one of {', '.join(MEASURES)}, not {measure!r}")
     if measure == "cxmi" and scorer is None:
         raise UsageError(
-            "--measure cxmi needs --scorer: hf:FOLDER, llamacpp:FILE.gguf or openai:NAME?base_url=…"
+            "--measure cxmi needs --scorer: hf:FOLDER, llamacpp:FILE.gguf, smollm2 or "
+            "openai:NAME?base_url=…"
         )
     if measure != "cxmi" and scorer is not None:
         raise UsageError(f"--scorer is for --measure cxmi; {measure} scores with no model")
-    if measure in ("strinc", "gold") and threshold is not None:
+    if measure in ("strinc", "gold", "full") and threshold is not None:
         raise UsageError(f"--threshold is for lexical and cxmi; {measure} has none")
     if target not in ("auto", "answer", "question"):
         raise UsageError(f"--target must be one of auto, answer, question, not {target!r}")

@@ -54,7 +54,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
+class InvalidRow:
     """A row that cannot be labelled."""
 
     index: int
@@ -89,7 +89,7 @@ class Source:
         config = {"config": self.settings["config"]} if "config" in self.settings else {}
         return {"hub": self.hub, **config, "split": self.settings.get("split", HUB_SPLIT)}
 
-    def read(self, *, gold: bool = True, limit: int | None = None) -> Iterator[Item | Bad]:
+    def read(self, *, gold: bool = True, limit: int | None = None) -> Iterator[Item | InvalidRow]:
         """Yield the questions in file order.
 
         Args:
@@ -105,14 +105,16 @@ class Source:
             for one in self._row(row, index, gold=gold):
                 if index == limit:
                     return
-                yield self._once(one, seen)
+                yield self._refuse_repeated_id(one, seen)
                 index += 1
 
-    def _row(self, row: Row, index: int, *, gold: bool) -> Iterator[Item | Bad]:
+    def _row(self, row: Row, index: int, *, gold: bool) -> Iterator[Item | InvalidRow]:
         form = next((one for one in self.forms if one.fits(row.fields)), None)
         name = self.name or _name_of(form)
         if form is None:
-            yield self._bare(row, index, name) or Bad(index, name, "no question", self._unread(row))
+            yield self._bare(row, index, name) or InvalidRow(
+                index, name, "no question", self._unread(row)
+            )
             return
         number = index
         try:
@@ -129,7 +131,7 @@ class Source:
         except UsageError as error:
             bare = None if gold or number > index else self._bare(row, index, name)
             reason = "no gold answers" if NO_GOLD in str(error) else "unreadable"
-            yield bare or Bad(number, name, reason, str(error))
+            yield bare or InvalidRow(number, name, reason, str(error))
 
     def _bare(self, row: Row, index: int, name: str) -> Item | None:
         text = row.fields.get(self.settings.get("question", "question"))
@@ -143,13 +145,13 @@ class Source:
         return f"{row.where}: found the fields {found}; expected {self.forms[-1].expects}"
 
     @staticmethod
-    def _once(one: Item | Bad, seen: set[bytes]) -> Item | Bad:
+    def _refuse_repeated_id(one: Item | InvalidRow, seen: set[bytes]) -> Item | InvalidRow:
         """Refuse an id that came before."""
-        if isinstance(one, Bad):
+        if isinstance(one, InvalidRow):
             return one
         mark = hashlib.blake2b(one.id.encode("utf-8", "replace"), digest_size=12).digest()
         if mark in seen:
-            return Bad(
+            return InvalidRow(
                 one.index, one.data, "id twice", f"{one.row.where}: the id {one.id!r} appears twice"
             )
         seen.add(mark)

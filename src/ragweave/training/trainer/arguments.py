@@ -173,7 +173,7 @@ class TrainingCallbacks:
         Args:
             watch: Follows the training.
             save_every: Steps between checkpoints.
-            measure: Measures on the held-out rows; None where there are none, or when broken off.
+            measure: Measures on the held-out rows; None where there are none, or when interrupted.
         """
         self.stopped = False
         """Whether a stop was requested; a checkpoint has been saved then."""

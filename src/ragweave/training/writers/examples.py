@@ -32,7 +32,7 @@ from ragweave.trained.forms import (
 from ragweave.trained.writers import TextWriter, input_limit, without_end
 from ragweave.training.job import Settings
 from ragweave.training.measures import auc
-from ragweave.training.rows import JudgeRow, RewriteRow, SilverRow, TrainingRow
+from ragweave.training.rows import JudgeRow, RewriteRow, SilverRow, TrainingRow, by_passage
 from ragweave.training.trainer.arguments import any_process, gathered, share
 
 
@@ -67,7 +67,7 @@ def example(role: PartRole, row: TrainingRow) -> Example:
     if role == "filter":
         target = filter_target(silver["spans"])
         return Example(filter_input(silver["question"], passages), target, [target])
-    kept = kept_passages(passages, silver["spans"])
+    kept = kept_passages(passages, silver["spans"], may_be_none=by_passage(silver))
     answers = silver["answers"]
     return Example(generator_input(silver["question"], kept), answers[0], answers)
 

@@ -37,7 +37,7 @@ def merge(folder: str | Path, out: str | Path) -> Path:
         `out`.
 
     Raises:
-        UsageError: The folder is no causal-lora part, or `out` has something in it.
+        UsageError: The folder is not a causal-lora part, or `out` has something in it.
         ModelError: The base model is not on this machine, or the adapters do not fit it.
     """
     path, target = Path(folder), Path(out)
@@ -45,7 +45,7 @@ def merge(folder: str | Path, out: str | Path) -> Path:
     if card.kind != "causal-lora":
         raise UsageError(f"{path}: is a {card.kind} part; only causal-lora ones are merged")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"{target}: is there already; name another folder")
+        raise UsageError(f"{target}: already exists; name another folder")
     check_safe(path)
     need_transformers("Merging", "train", "peft")
     from safetensors import SafetensorError

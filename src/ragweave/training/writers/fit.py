@@ -10,7 +10,7 @@ from ragweave.tools.scorers.huggingface import find_base_model, quiet
 from ragweave.trained.card import PartRole
 from ragweave.trained.weights import greedy, read_tokenizer
 from ragweave.trained.writers import TextWriter
-from ragweave.training.job import CHECKPOINTS, Fitted, Job, Settings, Shown
+from ragweave.training.job import CHECKPOINTS, InputPreview, Job, Settings, TrainingResult
 from ragweave.training.trainer.arguments import TrainingCallbacks, arguments, history, is_main
 from ragweave.training.trainer.checkpoints import (
     drop_broken,
@@ -54,9 +54,9 @@ class LargeRecipe:
 
     def check(self, job: Job) -> None:
         """Check that the base is available, by its first row."""
-        next(iter(self.show(job)), None)
+        next(iter(self.preview(job)), None)
 
-    def show(self, job: Job) -> Iterator[Shown]:
+    def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield the training rows as the model will see them; only the tokenizer is loaded."""
         from transformers import AutoConfig
 
@@ -65,9 +65,9 @@ class LargeRecipe:
         config = AutoConfig.from_pretrained(base, local_files_only=True, trust_remote_code=False)
         encode = encoder(tokenizer, config, job.role, job.settings)
         for given, target in shown(encode, job.rows.train):
-            yield Shown(given, target)
+            yield InputPreview(given, target)
 
-    def fit(self, job: Job) -> Fitted:
+    def fit(self, job: Job) -> TrainingResult:
         """Train, and write weights and tokenizer into `job.folder`."""
         with quiet():
             return self._fit(job)
@@ -77,7 +77,7 @@ class LargeRecipe:
         self.prepare(tokenizer, job.role)
         return tokenizer
 
-    def _fit(self, job: Job) -> Fitted:
+    def _fit(self, job: Job) -> TrainingResult:
         from transformers import set_seed
 
         checkpoints = job.folder / CHECKPOINTS
@@ -115,7 +115,7 @@ class LargeRecipe:
                 tokenizer.save_pretrained(job.folder)
         epochs = history(trainer.state)
         final = dict(list(epochs.values())[-1]) if epochs else {}
-        return Fitted(
+        return TrainingResult(
             metrics={**final, "epochs": epochs} if len(epochs) > 1 else final,
             data={name: count for name, count in encode.counts.items() if count},
         )

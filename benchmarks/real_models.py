@@ -1,0 +1,226 @@
+"""What each method buys with models that really speak: small tables, with intervals.
+
+    python benchmarks/real_models.py --minutes 60                      # goes on where it stopped
+    python benchmarks/real_models.py --tables fusion-skr,filco-nq --questions 100
+    python benchmarks/real_models.py --model llamacpp:PATH?n_gpu_layers=-1 --proxy …
+
+The large model is a 1.5B, the proxy a 0.5B, both 4-bit instruct models: so small that what a
+method gains with them says little of what it gains with a large model. What the tables can show is
+whether the graphs do with a real model what they say, and in which direction each step moves it.
+Passages are real: each question's own retrieved or distractor passages, searched with BM25.
+
+Every table is a durable run of `ragweave eval` under --runs; a killed one goes on, and shares the
+replies at temperature 0 with the other tables. Questions are a seeded sample; a table holds as many
+as there was time for, and says how many: for each system the same ones, those that all finished.
+Writes `benchmarks/results/real_models.json`, a plot a table, and every question's answer to
+`benchmarks/results/real_models/TABLE.jsonl` (ids and answers; the questions are the data sets').
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ragweave.evaluation.metrics import bootstrap
+from ragweave.evaluation.report import plot_bars
+from ragweave.evaluation.runs import (
+    RunConfig,
+    RunDirectory,
+    System,
+    claim_directory,
+    parse_systems,
+    plan,
+    records_of,
+)
+from ragweave.evaluation.runs.directory import hold
+from ragweave.evaluation.runs.outcome import Record
+from ragweave.evaluation.runs.run import answer, checked
+from ragweave.evaluation.studies import STUDIES, runs_of
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT.parent / "shared" / "data"
+RESULTS = ROOT / "benchmarks" / "results"
+MODELS = Path(os.environ.get("RAGWEAVE_MODELS", "~/.cache/ragweave-models")).expanduser()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One table: a data set, the systems, and the run's settings."""
+
+    dataset: str
+    systems: Callable[[], list[System]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def named(text: str) -> Callable[[], list[System]]:
+    """Return what parses systems as `ragweave eval --methods` does."""
+    return lambda: parse_systems(text)
+
+
+def studied(name: str, *, first: str = "") -> Callable[[], list[System]]:
+    """Return what makes a study's systems, after those named."""
+    return lambda: [
+        *(parse_systems(first) if first else ()),
+        *runs_of(STUDIES[name], (), ())[0].systems,
+    ]
+
+
+SKR = "skr:fusion/skr-dev-10-passages.json.gz"
+NQ = "nq:nq/nq-open-oracle.jsonl.gz"
+HOTPOT = "hotpotqa:hotpotqa/hotpot-dev-200.jsonl.gz"
+FUSION = named("concat,post_fusion,concat_pf,pf_concat,pruning,summary")
+COMPARISONS: Mapping[str, Comparison] = {
+    "filco-nq": Comparison(NQ, studied("filco"), {"oracle": True, "corpus": "given"}),
+    "fusion-skr": Comparison(SKR, FUSION, {"corpus": "given"}),
+    "filco-hotpotqa": Comparison(HOTPOT, studied("filco"), {"oracle": True, "corpus": "given"}),
+    "slimplm-nq": Comparison(NQ, studied("slimplm", first="direct,concat"), {"corpus": "file"}),
+    "adaptive-hotpotqa": Comparison(HOTPOT, named("direct,concat,concat_pf,adaptive")),
+    "blendfilter-hotpotqa": Comparison(HOTPOT, studied("blendfilter", first="direct,concat")),
+    "fusion-nq": Comparison(NQ, FUSION, {"corpus": "file"}),
+}
+"""Cheapest first."""
+USAGE = ("calls", "input_tokens", "output_tokens")
+
+
+def directory_of(name: str, options: argparse.Namespace) -> RunDirectory:
+    """Return a table's run: a new one, or the one begun with the same settings."""
+    one = COMPARISONS[name]
+    form, _, file = one.dataset.partition(":")
+    models = {"answer": options.model, "proxy": options.proxy}
+    return claim_directory(
+        options.runs / name,
+        plan(
+            f"{form}:{options.data / file}",
+            one.systems(),
+            models,
+            sample=options.questions,
+            seed=0,
+            **one.settings,
+        ),
+    )
+
+
+async def work(directory: RunDirectory, options: argparse.Namespace, until: float) -> bool:
+    """Answer what is left of a run until the time is up; return whether it is complete."""
+    config = RunConfig(concurrency=options.concurrency, cache=options.runs / "replies.sqlite")
+    dataset = checked(directory.settings, config)
+    with hold(directory):
+        result = await answer(directory, config, dataset, stop=lambda: time.monotonic() > until)
+    return result.complete
+
+
+def shared_records(directory: RunDirectory) -> dict[str, list[Record]]:
+    """Return each system's records of the questions that every system answered, by index."""
+    labels = [one.label for one in directory.settings.systems]
+    found: dict[str, dict[int, Record]] = {label: {} for label in labels}
+    for record in records_of([directory.results]):
+        if not record["error"]:
+            found[record["system"]][record["at"]] = record
+    shared = sorted(set.intersection(*(set(one) for one in found.values())))
+    return {label: [found[label][at] for at in shared] for label in labels}
+
+
+def row(label: str, records: Sequence[Record]) -> dict[str, Any]:
+    """Return a system's line of the table: means with 95 % bootstrap intervals, and costs."""
+    names = sorted({name for one in records for name in one["scores"]})
+    scores = {}
+    for name in names:
+        values = [one["scores"][name] for one in records if name in one["scores"]]
+        found = bootstrap(values)
+        scores[name] = [round(100 * x, 1) for x in (found.mean, found.low, found.high)]
+    costs = {name: round(fmean(one["usage"][name] for one in records), 1) for name in USAGE}
+    return {"system": label, "questions": len(records), **scores, **costs}
+
+
+def output(record: Record) -> dict[str, Any]:
+    """Return what is published of a question's record."""
+    kept = ("at", "id", "system", "answer", "status", "truncated", "scores", "notes")
+    spent = {name: record["usage"][name] for name in USAGE}
+    return {key: record[key] for key in kept} | spent
+
+
+def write(name: str, directory: RunDirectory) -> dict[str, Any] | None:
+    """Write a table's answers and plot; return the table, None where no question is shared."""
+    found = shared_records(directory)
+    if not next(iter(found.values())):
+        return None
+    lines = [
+        json.dumps(output(record), ensure_ascii=False)
+        for records in found.values()
+        for record in records
+    ]
+    folder = RESULTS / "real_models"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.jsonl").write_text("\n".join(sorted(lines)) + "\n", encoding="utf-8")
+    scores = [bootstrap([one["scores"]["f1"] for one in records]) for records in found.values()]
+    plot_bars(folder, name, list(found), scores, "F1 (%), 95% interval")
+    return {
+        "dataset": directory.settings.dataset_name,
+        "settings": dict(COMPARISONS[name].settings),
+        "systems": [row(label, records) for label, records in found.items()],
+    }
+
+
+def show(name: str, table: Mapping[str, Any], console: Console) -> None:
+    """Print a table."""
+    questions = table["systems"][0]["questions"]
+    shown = Table(title=f"{name}: {table['dataset']}, {questions} questions")
+    columns = ("em", "f1", "unknown", "nm", *USAGE)
+    for column in ("system", *columns):
+        shown.add_column(column)
+    for line in table["systems"]:
+        cells = [line.get(column, "") for column in columns]
+        shown.add_row(line["system"], *(_cell(one) for one in cells))
+    console.print(shown)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return f"{value[0]} [{value[1]}, {value[2]}]"
+    return str(value)
+
+
+def main() -> None:
+    """Work on the tables until they are done or the time is up."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    add = parser.add_argument
+    add("--model", default=f"llamacpp:{MODELS / 'qwen2.5-coder-1.5b.gguf'}")
+    add("--proxy", default=f"llamacpp:{MODELS / 'qwen2.5-coder-0.5b.gguf'}")
+    add("--data", type=Path, default=DATA, help="folder of the data sets")
+    add("--runs", type=Path, default=ROOT / ".benchmarks" / "real_models", help="the runs")
+    add("--tables", default=",".join(COMPARISONS), help="comma-separated")
+    add("--questions", type=int, default=100, help="a seeded sample of so many a table")
+    add("--minutes", type=float, default=60, help="begin no question after this time")
+    add("--concurrency", type=int, default=4, help="questions times methods in flight")
+    add("--report", action="store_true", help="only write what the runs hold")
+    options = parser.parse_args()
+    console, until = Console(), time.monotonic() + 60 * options.minutes
+    path = RESULTS / "real_models.json"
+    tables = json.loads(path.read_text(encoding="utf-8"))["tables"] if path.exists() else {}
+    for name in options.tables.split(","):
+        directory = directory_of(name, options)
+        if not options.report and time.monotonic() < until:
+            complete = asyncio.run(work(directory, options, until))
+            console.print(f"{name}: {'complete' if complete else 'time is up'}")
+        table = write(name, directory)
+        if table is not None:
+            tables[name] = table
+            show(name, table, console)
+    models = {"model": Path(options.model).stem, "proxy": Path(options.proxy).stem}
+    result = {"models": models, "sample_seed": 0, "tables": tables}
+    path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

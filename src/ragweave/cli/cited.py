@@ -1,0 +1,68 @@
+"""Citations in a trace's page: numbers behind the answer's parts, quotes marked in their passages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ragweave.state import Citation
+    from ragweave.tools.footnotes import Footnote
+
+
+def answer_html(answer: str, citations: Sequence[Citation]) -> str:
+    """Return an answer with links to its quotes; parts that nothing supports are marked."""
+    from ragweave.tools.footnotes import footnotes, key_of
+
+    numbers = {key_of(one.quote): one.number for one in footnotes(citations, ())}
+    pieces: list[str] = []
+    done = 0
+    for one in citations:
+        said = escape(answer[one["start"] : one["end"]])
+        if not one["quotes"]:
+            said = f'<mark class="unsupported" title="no passage supports this">{said}</mark>'
+        links = "".join(_link(numbers[key_of(quote)]) for quote in one["quotes"])
+        pieces += [escape(answer[done : one["start"]]), said, links]
+        done = one["end"]
+    return "".join([*pieces, escape(answer[done:])])
+
+
+def quoted_html(citations: Sequence[Citation], passages: Sequence[Mapping[str, Any]]) -> str:
+    """Return the cited passages with their quotes marked and numbered; empty without any."""
+    from ragweave.tools.footnotes import footnotes
+
+    notes = footnotes(citations, ())
+    cited = [
+        doc
+        for doc in passages
+        if any(one.quote["passage"] == (doc.get("id") or "") for one in notes)
+    ]
+    blocks = "\n".join(_passage(doc, notes) for doc in cited)
+    return (
+        f"<details open><summary><b>Citations</b></summary>\n{blocks}\n</details>" if cited else ""
+    )
+
+
+def _passage(doc: Mapping[str, Any], notes: Sequence[Footnote]) -> str:
+    text, name = str(doc.get("text") or ""), doc.get("id") or ""
+    own = sorted((one for one in notes if one.quote["passage"] == name), key=_start)
+    pieces: list[str] = []
+    done = 0
+    for one in own:
+        start, end = max(done, one.quote["start"]), one.quote["end"]
+        mark = f'<mark id="quote-{one.number}"><b>{one.number}</b> {escape(text[start:end])}</mark>'
+        pieces += [escape(text[done:start]), mark]
+        done = max(done, end)
+    metadata = doc.get("metadata") or {}
+    head = " · ".join(str(metadata[key]) for key in ("title", "source") if metadata.get(key))
+    body = "".join([*pieces, escape(text[done:])])
+    return f'<div class="role">{escape(head or str(name))}</div><pre>{body}</pre>'
+
+
+def _link(number: int) -> str:
+    return f'<sup><a href="#quote-{number}">[{number}]</a></sup>'
+
+
+def _start(note: Footnote) -> int:
+    return note.quote["start"]

@@ -1,0 +1,96 @@
+"""The last conversation, kept between commands: `ragweave ask -c` and `ragweave chat -c` go on from it.
+
+It is one JSON file in the user's state folder. `RAGWEAVE_HISTORY` names another file; `off` keeps
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage, BaseMessage
+
+    from ragweave.graphs import ChatGraph, CompiledGraph
+
+VARIABLE = "RAGWEAVE_HISTORY"
+OFF = "off"
+
+
+def conversation_file() -> Path | None:
+    """Return the file of the last conversation; None where none is to be kept."""
+    named = os.environ.get(VARIABLE, "")
+    if named:
+        return None if named == OFF else Path(named)
+    return _state_folder() / "ragweave" / "conversation.json"
+
+
+def _state_folder() -> Path:
+    """Return where programs keep what they remember: XDG's state folder, or Windows' local data."""
+    named = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME", "")
+    return Path(named) if named else Path.home() / ".local" / "state"
+
+
+def read_conversation() -> list[BaseMessage]:
+    """Return the messages of the last conversation.
+
+    Raises:
+        UsageError: There is none, or its file cannot be read.
+    """
+    from langchain_core.messages import messages_from_dict
+
+    path = conversation_file()
+    if path is None or not path.exists():
+        raise UsageError(
+            "there is no conversation to go on with: ask first without -c"
+            + (f" ({VARIABLE}={OFF} keeps none)" if path is None else "")
+        )
+    try:
+        return messages_from_dict(json.loads(path.read_text("utf-8"))["messages"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{path} does not hold a conversation ({type(error).__name__}): delete it"
+        ) from error
+
+
+def keep_conversation(messages: Sequence[BaseMessage]) -> None:
+    """Write the conversation, for its user's eyes alone; where that fails, say so and go on."""
+    from langchain_core.messages import messages_to_dict
+
+    from ragweave.tools.files import write_atomic
+
+    path = conversation_file()
+    if path is None:
+        return
+    text = json.dumps({"messages": messages_to_dict(messages)}, ensure_ascii=False)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomic(path, text.encode("utf-8", "replace"))
+        path.chmod(0o600)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        sys.stderr.write(
+            f"ragweave: the conversation is not kept: {path}: {reason} ({VARIABLE}={OFF})\n"
+        )
+
+
+def message_of(result: Mapping[str, Any]) -> AIMessage:
+    """Return a method's output as the message that a conversation goes on from."""
+    from ragweave.tools.footnotes import cited_message
+
+    return cited_message(result["answer"], result["passages"], result.get("citations") or [])
+
+
+def conversation(graph: CompiledGraph, models: Mapping[str, str]) -> ChatGraph:
+    """Return a conversation over a method; the answering model restates follow-ups."""
+    from ragweave.graphs import chat_over
+    from ragweave.tools.models import chat_model
+
+    return chat_over(graph, chat_model(models["model"]))

@@ -1,0 +1,150 @@
+"""A conversation over any method: the follow-up is restated, the method answers, citations come along.
+
+    chat = build_chat("concat_pf", model="openai:gpt-4o-mini", retriever=retriever)
+    chat.invoke({"messages": [("user", "Who wrote it?")]})["messages"][-1].text
+
+The graph takes and gives `messages`: it stands behind LangGraph's Agent Server and Studio, as an
+agent's subagent, or in a graph of one's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from langchain_core.prompts import ChatPromptTemplate
+from langgraph.graph import END, START
+from langgraph.types import Checkpointer
+
+from ragweave.errors import UsageError
+from ragweave.graphs.build import build_graph
+from ragweave.graphs.frame import MAX_CONCURRENCY, CompiledGraph, Draft, DrawnGraph
+from ragweave.graphs.method import Method
+from ragweave.nodes.ask import with_overrides
+from ragweave.nodes.conversation import (
+    RESTATE,
+    reply_step,
+    restate_step,
+    silent,
+    to_restate,
+    turn_step,
+)
+from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.step import Route
+from ragweave.state.chat import ChatInput, ChatOutput, ChatState
+from ragweave.tools.models import ChatModel, Models, chat_model
+
+HISTORY_TOKENS = 1_000
+"""Tokens of the conversation that a follow-up is restated with, unless said otherwise."""
+
+PROMPTS = {"restate": RESTATE}
+
+
+class ChatGraph(DrawnGraph):
+    """A compiled conversation."""
+
+
+def build_chat(
+    name: str | Method = "concat_pf",
+    *,
+    model: str | ChatModel = "extractive",
+    restater: str | ChatModel | None = None,
+    history_tokens: int = HISTORY_TOKENS,
+    prompts: Mapping[str, ChatPromptTemplate | str] | None = None,
+    checkpointer: Checkpointer = None,
+    citations: bool = True,
+    **method: Any,
+) -> ChatGraph:
+    """Build a conversation over a method.
+
+    The graph takes `{"messages": [...]}`; its output has the answer as the last message, a
+    LangChain `AIMessage` of standard content blocks with citations as annotations, and beside it
+    what the method gives: `answer`, `status`, `passages`, `citations`, `usage`, … `question` is
+    the question as it was restated. A stream of messages shows the answer alone, word by word.
+
+    Args:
+        name: Name of the method, or a `Method` of one's own.
+        model: The model that answers, as for `build_graph`.
+        restater: The model that restates follow-ups; None: `model`.
+        history_tokens: Most tokens of the conversation that a follow-up is restated with, the
+            latest turns first.
+        prompts: Prompt templates that replace those of the method, or `restate` (variables
+            `history`, `question`).
+        checkpointer: Where LangGraph keeps threads; None: every input brings its whole
+            conversation.
+        citations: Whether the sentences that support the answer are cited.
+        **method: More arguments of `build_graph`: `retriever`, other models, the method's options.
+
+    Raises:
+        UsageError: As `build_graph`, or `history_tokens` is no whole number above 0.
+        MissingExtraError: A model's packages are not installed.
+
+    Example:
+        >>> chat = build_chat("concat", model="extractive?similarity=lexical",
+        ...                   retriever=my_retriever)
+        >>> chat.invoke({"messages": [("user", "How many moons has Mars?")]})["answer"]
+        'two'
+    """
+    answering = chat_model(model)
+    given = dict(prompts or {})
+    own = {name: given.pop(name) for name in tuple(given) if name in PROMPTS}
+    graph = build_graph(name, model=answering, prompts=given, citations=citations, **method)
+    return chat_over(
+        graph,
+        answering if restater is None else chat_model(restater),
+        history_tokens=history_tokens,
+        restate=with_overrides(PROMPTS, own)["restate"],
+        checkpointer=checkpointer,
+    )
+
+
+def chat_over(
+    graph: CompiledGraph,
+    restater: ChatModel,
+    *,
+    history_tokens: int = HISTORY_TOKENS,
+    restate: ChatPromptTemplate = RESTATE,
+    checkpointer: Checkpointer = None,
+) -> ChatGraph:
+    """Put a compiled method into a conversation; a run's context sets the method's options.
+
+    Args:
+        graph: The compiled method, without a checkpointer of its own.
+        restater: The model that restates follow-ups.
+        history_tokens: Most tokens of the conversation that it sees.
+        restate: Its prompt.
+        checkpointer: Where LangGraph keeps threads.
+
+    Raises:
+        UsageError: `history_tokens` is no whole number above 0.
+    """
+    at_least("history_tokens", history_tokens, 1)
+    if graph.builder.context_schema is None:
+        raise UsageError("a conversation needs a method's graph, as build_graph makes it")
+    options = cast("Options", graph.builder.context_schema())
+    method, retry = str(graph.get_name()), Models(answer=restater).retry
+
+    chat = Draft(
+        ChatState,
+        context_schema=type(options),
+        input_schema=ChatInput,
+        output_schema=ChatOutput,
+    )
+    restating = restate_step(restater, restate, options, history_tokens)
+    chat.add_node("turn", turn_step(options))
+    chat.add_node("restate", restating, retry_policy=retry)
+    chat.add_node(method, silent(graph))
+    chat.add_node("reply", reply_step(options))
+    chat.add_edge(START, "turn")
+    chat.add_conditional_edges(
+        "turn",
+        Route(to_restate(history_tokens), options),
+        {"follow-up": "restate", "first question": method},
+    )
+    chat.add_edge("restate", method)
+    chat.add_edge(method, "reply")
+    chat.add_edge("reply", END)
+
+    compiled = chat.compile(checkpointer=checkpointer, name="chat")
+    drawn = ChatGraph(**vars(compiled))
+    return drawn.with_config({"max_concurrency": MAX_CONCURRENCY})

@@ -1,0 +1,317 @@
+"""The steps of a conversation around a method: take the question, restate it, say the answer.
+
+A follow-up ("and who wrote it?") is rewritten to stand alone before the method sees it, as in
+conversational retrieval: Elgohary et al. 2019 (CANARD), Anantha et al. 2021 (QReCC). Nothing is
+rewritten where there is no earlier turn.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForLLMRun,
+    CallbackManagerForLLMRun,
+)
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.utils import trim_messages
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import Runnable
+from langgraph.constants import TAG_NOSTREAM
+from langgraph.types import Overwrite
+
+from ragweave.errors import UsageError
+from ragweave.nodes.ask import Ask, Prompt, Reply, ask
+from ragweave.nodes.options import Options, OptionsT
+from ragweave.nodes.step import Call, Context, Step, Work, pure
+from ragweave.state import Update, no_usage
+from ragweave.state.chat import ChatState
+from ragweave.tools.footnotes import cited_message
+from ragweave.tools.models import ChatModel, Models
+from ragweave.tools.text.normalize import estimate_message_tokens
+from ragweave.tools.text.unknown import is_unknown
+from ragweave.tools.text.untrusted import untrusted
+
+RESTATE = ChatPromptTemplate(
+    [
+        (
+            "human",
+            "Rewrite the last question of a conversation so that it can be understood without the "
+            "conversation: put names in the place of words such as it, they or there, and add what "
+            "was left out. Keep its language. Do not answer it; write the question alone. A "
+            "question that stands alone already is repeated as it is.\n\n"
+            "Conversation:\n"
+            "User: When was the lighthouse on Lake Orrin lit?\n"
+            "Assistant: 1891\n"
+            "Last question: And who paid for it?\n"
+            "Rewritten: Who paid for the lighthouse on Lake Orrin?\n\n"
+            "Conversation:\n{history}\n"
+            "Last question: {question}\n"
+            "Rewritten:",
+        )
+    ]
+)
+"""Written for ragweave; the task is CANARD's and QReCC's, with one example."""
+
+RESTATE_TOKENS = 128
+"""Most tokens of a restated question."""
+_TURN = 1_500
+"""Characters of a message that count as history."""
+
+
+def history_of(state: ChatState, tokens: int) -> list[BaseMessage]:
+    """Return the turns before the question, the latest ones that fit the budget.
+
+    Tool calls, tool results and system messages are no part of it; a long message is cut.
+
+    Args:
+        state: The conversation.
+        tokens: Most tokens of the history, estimated.
+    """
+    said: list[BaseMessage] = []
+    for message in state["messages"][: _asked_at(state["messages"])]:
+        text = message.text.strip()[:_TURN]
+        if text and message.type in ("human", "ai"):
+            said.append(HumanMessage(text) if message.type == "human" else AIMessage(text))
+    kept = trim_messages(
+        said, max_tokens=tokens, token_counter=estimate_message_tokens, strategy="last"
+    )
+    return list(kept)
+
+
+def turn_step(options: OptionsT) -> Step[ChatState, OptionsT]:
+    """Return the node `turn`, which takes the question and clears what the last turn left."""
+
+    def body(state: ChatState, _context: Context[OptionsT]) -> Work:
+        return pure(turn(state))
+
+    return Step("turn", body, options)
+
+
+def turn(state: ChatState) -> Update:
+    """Take the last human message as the question.
+
+    Raises:
+        UsageError: There is none, or it is blank.
+    """
+    asked = state["messages"][_asked_at(state["messages"])].text.strip()
+    if not asked:
+        raise UsageError("the question is empty: ask something")
+    cleared: dict[str, object] = {
+        "question": asked,
+        "answer": "",
+        "status": "unknown",
+        "truncated": False,
+        "passages": [],
+        "citations": [],
+        "candidates": {},
+        "usage": Overwrite(no_usage()),
+        "notes": Overwrite([]),
+    }
+    return _update(cleared)
+
+
+def restate_step(
+    restater: ChatModel, template: ChatPromptTemplate, options: OptionsT, tokens: int
+) -> Step[ChatState, OptionsT]:
+    """Return the node `restate`.
+
+    Args:
+        restater: The model that restates.
+        template: Its prompt, with `history` and `question`.
+        options: The method's options.
+        tokens: Most tokens of the history.
+    """
+    silent: Any = restater.with_config(tags=[TAG_NOSTREAM])
+    models = Models(answer=silent, rewrite=silent)
+
+    def prompt(state: ChatState, _options: Options) -> Prompt:
+        said = history_of(state, tokens)
+        return Prompt(
+            template,
+            {
+                "task": "restate",
+                "question": state["question"],
+                "candidates": [one.text for one in reversed(said) if one.type == "human"],
+            },
+            {"history": transcript(said), "question": untrusted(state["question"])},
+            reply_tokens=RESTATE_TOKENS,
+        )
+
+    def update(state: ChatState, reply: Reply, context: Context[Any]) -> Update:
+        said = [one.text for one in history_of(state, tokens)]
+        restated = read_restated(reply.text, state["question"], said)
+        if not restated:
+            context.note("restate_unread", reply=reply.text[:200])
+        return {"question": restated or state["question"]}
+
+    question = Ask[ChatState, Any](name="restate", role="rewrite", prompt=prompt, update=update)
+
+    def body(state: ChatState, context: Context[OptionsT]) -> Work:
+        return ask(question, models, state, context)
+
+    return Step("restate", body, options)
+
+
+def to_restate(tokens: int) -> Any:
+    """Return the route behind `turn`: nothing to restate without an earlier turn."""
+
+    def route(state: ChatState, _options: Options) -> str:
+        return "follow-up" if history_of(state, tokens) else "first question"
+
+    return route
+
+
+_LABEL = re.compile(r"^(?:user|rewritten|(?:last |rewritten |standalone )?question)\s*:\s*", re.I)
+
+
+def read_restated(text: str, question: str, said: Sequence[str] = ()) -> str:
+    """Return the question that a reply restates; empty where it is none.
+
+    The first line with text counts, without its label and quotes. What small models write instead:
+    an answer (no question mark, or a full stop that the question hasn't), an earlier question again,
+    the prompt's example, a page of text.
+
+    Args:
+        text: The reply.
+        question: The question as it was asked.
+        said: What was said before, in order.
+    """
+    lines = (line.strip() for line in text.splitlines())
+    first = _LABEL.sub("", next((line for line in lines if line), "")).strip("\"'“”` ")
+    answered = ("?" in question and "?" not in first) or first.endswith(".") > question.endswith(
+        "."
+    )
+    elsewhere = first != question and (
+        first in said or (_EXAMPLE in first and not any(_EXAMPLE in one for one in said))
+    )
+    too_long = len(first) > len(question) + _TURN
+    if not first or answered or elsewhere or too_long or is_unknown(first):
+        return ""
+    return first
+
+
+_EXAMPLE = "Lake Orrin"
+"""What the prompt's example is about."""
+
+
+def transcript(messages: Sequence[BaseMessage]) -> str:
+    """Return turns as lines of a prompt, a line each; what they say can't write another turn."""
+    names = {"human": "User", "ai": "Assistant"}
+    return "\n".join(
+        f"{names[one.type]}: {' '.join(untrusted(one.text).split())}" for one in messages
+    )
+
+
+def reply_step(options: OptionsT) -> Step[ChatState, OptionsT]:
+    """Return the node `reply`, which says the answer as a message, streamed word by word."""
+
+    def body(state: ChatState, _context: Context[OptionsT]) -> Work:
+        message = answer_message(state)
+        yield Call(Speaker(message=message), [HumanMessage(state["question"])])
+        return _update({"messages": [message]})
+
+    return Step("reply", body, options)
+
+
+def answer_message(state: ChatState) -> AIMessage:
+    """Return the method's answer as a message, with its citations and what the turn cost."""
+    usage = state["usage"]
+    given, made = usage["input_tokens"], usage["output_tokens"]
+    return cited_message(
+        state["answer"],
+        state["passages"],
+        state["citations"],
+        id=f"answer-{uuid.uuid4()}",
+        usage_metadata=UsageMetadata(
+            input_tokens=given, output_tokens=made, total_tokens=given + made
+        ),
+    )
+
+
+class Speaker(BaseChatModel):
+    """Says one message, word by word, to whoever streams a run's messages.
+
+    The answer of a method is known when its last vote is; the calls before it are kept out of the
+    stream, so that no reader takes a candidate for the answer.
+    """
+
+    message: AIMessage
+
+    @property
+    def _llm_type(self) -> str:
+        return "speaker"
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],  # noqa: ARG002 - LangChain's signature, as below
+        stop: list[str] | None = None,  # noqa: ARG002
+        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002
+        **kwargs: Any,  # noqa: ARG002
+    ) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self.message)])
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],  # noqa: ARG002
+        stop: list[str] | None = None,  # noqa: ARG002
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,  # noqa: ARG002
+    ) -> Iterator[ChatGenerationChunk]:
+        for chunk in self._chunks():
+            if run_manager is not None:
+                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],  # noqa: ARG002
+        stop: list[str] | None = None,  # noqa: ARG002
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,  # noqa: ARG002
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in self._chunks():
+            if run_manager is not None:
+                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    def _chunks(self) -> Iterator[ChatGenerationChunk]:
+        block: Mapping[str, Any] = self.message.content_blocks[0]
+        for piece in re.findall(r"\s*\S+|\s+", self.message.text):
+            yield self._chunk([{"type": "text", "text": piece, "index": 0}])
+        rest = {"type": "text", "text": "", "index": 0}
+        if "annotations" in block:
+            rest["annotations"] = block["annotations"]
+        yield self._chunk([rest], usage_metadata=self.message.usage_metadata, chunk_position="last")
+
+    def _chunk(self, content: Any, **more: Any) -> ChatGenerationChunk:
+        chunk = AIMessageChunk(content=content, id=self.message.id, **more)
+        return ChatGenerationChunk(message=chunk)
+
+
+def _update(fields: dict[str, object]) -> Update:
+    """Return an update of a conversation, whose fields differ from a method's."""
+    return cast("Update", fields)
+
+
+def _asked_at(messages: Sequence[AnyMessage]) -> int:
+    """Return the index of the last human message.
+
+    Raises:
+        UsageError: There is none.
+    """
+    for index in reversed(range(len(messages))):
+        if messages[index].type == "human":
+            return index
+    raise UsageError("the conversation has no question: its messages need one from the user")
+
+
+def silent(graph: Runnable[Any, Any]) -> Any:
+    """Return a graph whose model calls no stream of messages shows."""
+    return graph.with_config(tags=[TAG_NOSTREAM])

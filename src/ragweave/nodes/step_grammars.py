@@ -1,0 +1,124 @@
+"""Grammars of replies that write text in a format: a ReAct step, a Self-Ask step, a rewrite.
+
+A grammar leaves the words to the model and bounds each text, so that a model which runs on or
+forgets the format still says what can be read. There is no JSON schema for these replies: servers
+with structured output follow the prompts' own formats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ragweave.llamacpp.gbnf import literal, one_of
+from ragweave.state import AnswerType
+from ragweave.tools.text.unknown import UNKNOWN
+
+THOUGHT = 200
+"""Characters of a thought: what a model needs for two sentences."""
+QUERY = 160
+ANSWER = 160
+RECORDS = 8
+"""Questions, and claims, of one rewrite: a model that repeats itself is stopped there."""
+
+_FIRST = "[0-9A-Za-z\\u00C0-\\u024F\\u0370-\\u1FFF\\u3040-\\u9FFF\\uAC00-\\uD7A3]"
+"""A letter or digit: no text begins with, or is, punctuation alone."""
+_BARE = "[^\\n\\[\\]]"
+"""What stands inside of square brackets, or before them on a line."""
+_ASKING = "[^\\n?]"
+_INSIDE = "[^<>\\n]"
+_LINE = "[^\\n]"
+_BREAK = "\n"
+
+
+@dataclass(frozen=True)
+class Written:
+    """The form of a reply that writes text: a grammar and no schema."""
+
+    grammar: str
+    """The GBNF grammar of the reply."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """None."""
+        return {}
+
+    def text(self, value: Any) -> str:
+        """Return the value as text."""
+        return str(value)
+
+
+def react_form(number: int, answer_type: AnswerType, *, last: bool) -> Written:
+    """Return the form of ReAct's step `number`: a thought and one action; the last one finishes.
+
+    Args:
+        number: The step, from 1.
+        answer_type: The kind of answer asked for.
+        last: Whether the step must finish.
+    """
+    finish = f'{literal("Finish[")} answer "]"'
+    actions = finish if last else f'{literal("Search[")} query "]" | {finish}'
+    return Written(
+        "\n".join(
+            [
+                f"root ::= {literal(f'Thought {number}: ')} thought "
+                f"{literal(f'{_BREAK}Action {number}: ')} action",
+                f"action ::= {actions}",
+                f"thought ::= {_text(_BARE, THOUGHT)}",
+                *([] if last else [f"query ::= {_text(_BARE, QUERY)}"]),
+                _answer(answer_type, _BARE),
+            ]
+        )
+    )
+
+
+def self_ask_form(answer_type: AnswerType, *, first: bool) -> Written:
+    """Return the form of a Self-Ask step: a follow-up question, or the final answer.
+
+    Args:
+        answer_type: The kind of answer asked for.
+        first: Whether the reply completes "Are follow up questions needed here:".
+    """
+    yes, no = ("Yes.\n", "No.\n") if first else ("", "")
+    return Written(
+        "\n".join(
+            [
+                f'root ::= {literal(f"{yes}Follow up: ")} query "?" '
+                f"| {literal(f'{no}So the final answer is: ')} answer",
+                f"query ::= {_text(_ASKING, QUERY)}",
+                _answer(answer_type, _LINE),
+            ]
+        )
+    )
+
+
+def rewrite_form() -> Written:
+    """Return the form of a rewriter's reply: questions, then claims, each with flag and query."""
+    return Written(
+        "\n".join(
+            [
+                f"root ::= {literal('<Questions> ')} question{{1,{RECORDS}}} "
+                f'{literal("</Questions>" + _BREAK + "<Claims> ")} claim{{0,{RECORDS}}} "</Claims>"',
+                _record("question", "Question", "NeedSearch"),
+                _record("claim", "Claim", "Search"),
+                f"text ::= {_text(_INSIDE, QUERY)}",
+                'flag ::= "True" | "False"',
+            ]
+        )
+    )
+
+
+def _record(rule: str, label: str, flag: str) -> str:
+    before, behind = literal(f"<{label}("), literal(f")> <{flag}(")
+    return f'{rule} ::= {before} text {behind} flag {literal(")> <Query(")} text? ")> "'
+
+
+def _answer(answer_type: AnswerType, letter: str) -> str:
+    if answer_type == "yes_no":
+        return one_of(("Yes", "No", UNKNOWN)).replace("root", "answer", 1)
+    return f"answer ::= {_text(letter, ANSWER)}"
+
+
+def _text(letter: str, most: int) -> str:
+    """Return a text of 1 to `most` characters that begins with a letter or digit."""
+    return f"{_FIRST} {letter}{{0,{most - 1}}}"

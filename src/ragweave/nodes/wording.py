@@ -1,0 +1,189 @@
+"""How prompts are worded: the answer's form, the clause on Unknown, and a paper's own words.
+
+A node names its template; `worded` returns it as the options ask for it: the paper's variant
+`NAME@PAPER` where a paper's profile is on and one stands beside it, with the clause on Unknown added
+or taken out where `Options.unknown` settles that for all methods alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
+
+from ragweave.nodes.ask import Templates
+from ragweave.nodes.options import Options
+from ragweave.nodes.profile import Paper
+from ragweave.state import AnswerType
+from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
+from ragweave.trained.forms import context_text
+
+UNKNOWN_CLAUSE = "If you don't know the answer, just say Unknown."
+
+_PRINTED_CLAUSE = "If don't know the answer, just say Unknown."
+"""The clause as Liu et al. 2024 print it (section 3.1)."""
+
+ANSWER_FORMS: dict[AnswerType, str] = {
+    "short": "Give only the answer, in as few words as it takes.",
+    "long": "Give the answer in a few complete sentences.",
+    "yes_no": "Give Yes or No as the answer, and nothing else.",
+}
+
+MANY_ANSWERS = "Include as many possible answers as you can."
+"""The form of a short answer that is searched for gold answers (SlimPLM, table 9)."""
+
+_CLAUSE = re.compile(r" ?\bIf [^.\n]{1,80}\bUnknown\]?\.")
+"""A sentence of a template that asks to say Unknown."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a paper asks for answers, whatever the method."""
+
+    forms: Mapping[AnswerType, str] = field(default_factory=lambda: ANSWER_FORMS)
+    """What `answer_form` says for each kind of answer."""
+    reads: Mapping[AnswerType, AnswerType] = field(default_factory=dict)
+    """As what kind of answer a reply is read, where not as the kind that was asked for."""
+    render: Callable[[Sequence[Document]], str] = render_passages
+    """How passages stand in the prompt."""
+
+
+def titled_lines(passages: Sequence[Document]) -> str:
+    """Write passages as BlendFilter shows knowledge: `title | text`, a line each (figure 6)."""
+    return "\n".join(_titled(doc, " | ") for doc in passages)
+
+
+def reference_text(passages: Sequence[Document]) -> str:
+    """Write passages a paragraph each, so that none can close SlimPLM's brackets around them."""
+    return "\n".join(_titled(doc, ": ", lines=True) for doc in passages)
+
+
+def search_results(passages: Sequence[Document]) -> str:
+    """Write passages as SlimPLM shows FLARE's search results (table 6): `[1] text`, a line each."""
+    texts = (_titled(doc, ": ") for doc in passages)
+    return "\n".join(f"[{number}] {text}" for number, text in enumerate(texts, start=1))
+
+
+def _titled(doc: Document, between: str, *, lines: bool = False) -> str:
+    title = one_line(str(doc.metadata.get("title") or ""))
+    text = untrusted(doc.page_content).strip()
+    shown = text if lines else " ".join(text.split())
+    return f"{title}{between}{shown}" if title else shown
+
+
+STYLES: Mapping[Paper, Style] = MappingProxyType(
+    {
+        "blendfilter": Style(
+            forms={
+                **ANSWER_FORMS,
+                "yes_no": "The final answer to a question should always be either Yes or No, and "
+                "NOTHING ELSE.",
+            },
+            render=titled_lines,
+        ),
+        "slimplm": Style(
+            forms={
+                **ANSWER_FORMS,
+                "short": "You should include as many possible answers as you can.",
+                "long": "You are not allowed to add fabrications or hallucinations.",
+            },
+            reads={"short": "long"},
+            render=reference_text,
+        ),
+        "filco": Style(render=context_text),
+        "post_fusion": Style(),
+    }
+)
+"""How each paper asks for answers: BlendFilter, appendix F (of short answers the text that we have
+holds no form: ours stands); SlimPLM, table 9; FILCO, released code."""
+
+
+def style_of(options: Options) -> Style | None:
+    """Return how the paper in force asks for answers; None where the method's own way holds."""
+    return STYLES[options.paper] if options.paper else None
+
+
+def variants(prompts: Templates, *names: str) -> dict[str, ChatPromptTemplate]:
+    """Return the templates of these names, each with its papers' variants."""
+    return {key: one for key, one in prompts.items() if key.partition("@")[0] in names}
+
+
+def worded(
+    templates: Templates, name: str, options: Options, *, answers: bool = True
+) -> ChatPromptTemplate:
+    """Return the template called `name` in the words that the options ask for.
+
+    Args:
+        templates: The method's templates.
+        name: The template's name.
+        options: The options in force.
+        answers: Whether it asks for an answer, so that the clause on Unknown has a place in it.
+    """
+    template = templates.get(f"{name}@{options.paper}", templates[name])
+    return clause_as_wanted(template, options) if answers else template
+
+
+def clause_as_wanted(template: ChatPromptTemplate, options: Options) -> ChatPromptTemplate:
+    """Return a template with the clause on Unknown, or without, where the options settle that."""
+    if options.unknown == "method":
+        return template
+    return with_clause(template) if options.unknown else without_clause(template)
+
+
+def without_clause(template: ChatPromptTemplate) -> ChatPromptTemplate:
+    """Return a template without the sentence that asks to say Unknown."""
+    return _changed(template, {index: _CLAUSE.sub("", text) for index, text in _texts(template)})
+
+
+def with_printed_clause(template: ChatPromptTemplate) -> ChatPromptTemplate:
+    """Return a template of ours that has the clause on Unknown with the clause as printed."""
+    texts = {
+        index: text.replace(UNKNOWN_CLAUSE, _PRINTED_CLAUSE) for index, text in _texts(template)
+    }
+    return _changed(template, texts)
+
+
+def with_clause(template: ChatPromptTemplate) -> ChatPromptTemplate:
+    """Return a template that asks to say Unknown; one that does already is returned as it is.
+
+    The clause goes behind the form of the answer; where there is none, before the examples; else
+    to the end.
+    """
+    texts = dict(_texts(template))
+    if not texts or any(_CLAUSE.search(text) for text in texts.values()):
+        return template
+    for mark, changed in (
+        ("{answer_form}", "{answer_form} " + UNKNOWN_CLAUSE),
+        ("\n\n{examples}", f" {UNKNOWN_CLAUSE}\n\n{{examples}}"),
+    ):
+        for index, text in texts.items():
+            if mark in text:
+                return _changed(template, {index: text.replace(mark, changed)})
+    last = max(texts)
+    return _changed(template, {last: f"{texts[last]}\n{UNKNOWN_CLAUSE}"})
+
+
+def _texts(template: ChatPromptTemplate) -> Iterator[tuple[int, str]]:
+    """Yield the texts of a template's messages with their places."""
+    for index, message in enumerate(template.messages):
+        prompt = getattr(message, "prompt", None)
+        if isinstance(prompt, PromptTemplate):
+            yield index, prompt.template
+
+
+def _changed(template: ChatPromptTemplate, texts: Mapping[int, str]) -> ChatPromptTemplate:
+    messages = [
+        _with_text(message, texts[index]) if index in texts else message
+        for index, message in enumerate(template.messages)
+    ]
+    return template.model_copy(update={"messages": messages})
+
+
+def _with_text(message: Any, text: str) -> Any:
+    prompt = message.prompt.model_copy(update={"template": text})
+    return message.model_copy(update={"prompt": prompt})

@@ -1,0 +1,125 @@
+"""A conversation in the terminal, and follow-ups between commands."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.command import Run
+
+from ragweave.cli.ask import ask
+from ragweave.cli.chat import chat
+from ragweave.cli.conversation import conversation_file, keep_conversation, read_conversation
+from ragweave.errors import UsageError
+
+LEXICAL = "extractive?similarity=lexical"
+OPENED, LENGTH = "When was the Old Bridge opened?", "How long is it?"
+Talk = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture(autouse=True)
+def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RAGWEAVE_HISTORY", str(tmp_path / "state" / "talk.json"))
+    return tmp_path / "state" / "talk.json"
+
+
+@pytest.fixture
+def talk(kb: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Talk:
+    def run(*lines: str, again: bool = False) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines) + "\n"))
+        chat(follow_up=again, kb=kb, model=LEXICAL)
+        said = capsys.readouterr()
+        return said.out, said.err
+
+    return run
+
+
+def test_a_follow_up_is_understood_and_quoted(talk: Talk) -> None:
+    out, _ = talk(OPENED, LENGTH, "/quit", "not read")
+    assert "1932 [1]" in out
+    assert "[1] “The Old Bridge of Varn was opened in 1932.”" in out
+    assert "(How long is Old Bridge?)" in out
+    assert "212 metres" in out
+    assert "not read" not in out
+
+
+def test_commands(talk: Talk) -> None:
+    out, err = talk(
+        "/sources", OPENED, "/sources", "/trace", "/method concat", "/nonsense", "/help"
+    )
+    assert "nothing has been asked" in err
+    assert "there is no command /nonsense" in err
+    assert "bridge.md" in out.partition("Sources")[2]
+    assert "concat_pf" in out
+    assert out.rstrip().endswith("Anything else is a question.")
+    assert "\nconcat\n" in out
+
+
+def test_a_mistake_does_not_end_the_talk(talk: Talk) -> None:
+    out, err = talk("/method concatt", OPENED)
+    assert "concatt" in err
+    assert "1932" in out
+
+
+def test_the_conversation_is_kept(talk: Talk, history: Path) -> None:
+    talk(OPENED)
+    out, _ = talk(LENGTH, again=True)
+    assert "212 metres" in out
+    assert [one.text for one in read_conversation()][::2] == [OPENED, LENGTH]
+    assert history.stat().st_mode & 0o777 == 0o600
+
+
+def test_ask_goes_on_where_the_last_question_ended(
+    kb: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask(OPENED, kb=kb, model=LEXICAL)
+    capsys.readouterr()
+    ask(LENGTH, follow_up=True, kb=kb, model=LEXICAL, json=True)
+    said = json.loads(capsys.readouterr().out)
+    assert said["question"] == "How long is Old Bridge?"
+    assert said["answer"] == "212"
+    assert "messages" not in said
+    ask("And where is it?", follow_up=True, kb=kb, model=LEXICAL)
+    assert len(read_conversation()) == 6
+    ask(OPENED, kb=kb, model=LEXICAL)
+    assert len(read_conversation()) == 2
+
+
+def test_nothing_to_go_on_with_is_said(history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="no conversation to go on with"):
+        read_conversation()
+    history.parent.mkdir()
+    for damaged in ("{", "[]", '{"messages": 3}', '{"messages": [{"type": "x"}]}'):
+        history.write_text(damaged)
+        with pytest.raises(UsageError, match="does not hold a conversation"):
+            read_conversation()
+    monkeypatch.setenv("RAGWEAVE_HISTORY", "off")
+    keep_conversation([])
+    with pytest.raises(UsageError, match="keeps none"):
+        read_conversation()
+
+
+def test_a_folder_that_cannot_be_written_is_a_remark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("RAGWEAVE_HISTORY", str(tmp_path / "file" / "talk.json"))
+    keep_conversation([])
+    assert "the conversation is not kept" in capsys.readouterr().err
+
+
+def test_without_a_name_it_is_in_the_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAGWEAVE_HISTORY")
+    path = conversation_file()
+    assert path is not None
+    assert str(path).startswith(os.environ["XDG_STATE_HOME"])
+
+
+def test_the_command_is_there(ragweave: Run) -> None:
+    done = ragweave("chat", "--help")
+    assert "--continue" in done.stdout

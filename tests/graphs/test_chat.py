@@ -1,0 +1,205 @@
+"""A conversation over a method: restated, answered, cited, streamed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import Command
+from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
+from typing_extensions import TypedDict
+
+from ragweave import METHODS, build_chat
+from ragweave.errors import UsageError
+from ragweave.tools.citations import check_citations
+
+TEXTS = (
+    "The bridge at Alden was opened in 1932. It was painted grey.",
+    "Ada Brenner built the bridge at Alden. She studied in Norhaven.",
+)
+FIRST, FOLLOW_UP = "Who built the bridge at Alden?", "And when was it opened?"
+RESTATED = "When was the bridge at Alden opened?"
+ASKED = {"messages": [("user", FIRST)]}
+
+
+def said(seen: Seen) -> str:
+    """Restate the follow-up; answer by the question."""
+    if seen.task.get("task") == "restate":
+        return RESTATED
+    return "1932" if RESTATED in seen.text else "Ada Brenner"
+
+
+def chat(name: str = "concat", **more: Any) -> Any:
+    model = more.pop("model", None) or ScriptedChat(replies=said, usage=(10, 2))
+    retriever = ListRetriever(documents=documents(*TEXTS))
+    return build_chat(name, model=model, retriever=retriever, **more)
+
+
+def test_the_answer_is_a_message_with_citations() -> None:
+    out = chat().invoke(ASKED)
+    answer = out["messages"][-1]
+    assert isinstance(answer, AIMessage)
+    assert answer.text == out["answer"] == "Ada Brenner"
+    (block,) = answer.content_blocks
+    (cited,) = block["annotations"]  # type: ignore[typeddict-item]
+    assert cited["cited_text"] == "Ada Brenner built the bridge at Alden."
+    check_citations(out["answer"], out["passages"], out["citations"])
+    assert answer.usage_metadata == {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
+
+
+def test_a_first_question_is_not_restated() -> None:
+    model = ScriptedChat(replies=said)
+    out = chat(model=model).invoke(ASKED)
+    assert [one.task["task"] for one in model.seen] == ["answer"]
+    assert out["question"] == FIRST
+
+
+@pytest.mark.parametrize("threads", [True, False])
+def test_a_follow_up_is_restated_with_what_was_said(threads: bool) -> None:
+    model = ScriptedChat(replies=said)
+    talk = chat(model=model, checkpointer=InMemorySaver() if threads else None)
+    config: Any = {"configurable": {"thread_id": "1"}}
+    first = talk.invoke(ASKED, config)
+    new = [HumanMessage(FOLLOW_UP)]
+    out = talk.invoke({"messages": new if threads else [*first["messages"], *new]}, config)
+    assert out["question"] == RESTATED
+    assert out["answer"] == "1932"
+    assert [one.text for one in out["messages"]] == [FIRST, "Ada Brenner", FOLLOW_UP, "1932"]
+    restating = next(one for one in model.seen if one.task["task"] == "restate")
+    assert "User: " + FIRST + "\nAssistant: Ada Brenner" in restating.text
+    assert restating.task["candidates"] == [FIRST]
+
+
+def test_each_turn_starts_clean_and_counts_its_own_calls() -> None:
+    talk = chat(model=ScriptedChat(replies=said, usage=(10, 2)), checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    talk.invoke(ASKED, config)
+    out = talk.invoke({"messages": [("user", FOLLOW_UP)]}, config)
+    assert set(out["usage"]["by_node"]) == {"restate", "concat"}
+    assert out["usage"]["calls"] == 2
+    assert len(out["candidates"]) == 1
+    assert {doc.metadata["query"] for doc in out["passages"]} == {"question"}
+
+
+def test_an_unreadable_restatement_leaves_the_question_as_it_was() -> None:
+    def stubborn(seen: Seen) -> str:
+        return "I won't." if seen.task["task"] == "restate" else "1932"
+
+    talk = chat(model=ScriptedChat(replies=stubborn), checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    talk.invoke(ASKED, config)
+    out = talk.invoke({"messages": [("user", FOLLOW_UP)]}, config)
+    assert out["question"] == FOLLOW_UP
+    notes = talk.get_state(config).values["notes"]
+    assert [note["event"] for note in notes] == ["restate_unread"]
+
+
+def test_the_embedded_model_restates_by_topic() -> None:
+    talk = chat(model="extractive?similarity=lexical", checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    talk.invoke({"messages": [("user", "Who built the Alden Bridge?")]}, config)
+    out = talk.invoke({"messages": [("user", FOLLOW_UP)]}, config)
+    assert out["question"] == "And when was Alden Bridge opened?"
+    assert "1932" in out["answer"]
+
+
+def falls_back(seen: Seen) -> str:
+    return "Unknown" if len(seen.passages) > 1 else "Ada Brenner and sons"
+
+
+async def test_a_stream_shows_the_final_answer_alone() -> None:
+    talk = chat("concat_pf", model=ScriptedChat(replies=falls_back))
+    sync = [chunk for chunk, _ in talk.stream(ASKED, stream_mode="messages")]
+    chunks = [chunk async for chunk, _ in talk.astream(ASKED, stream_mode="messages")]
+    for shown in (sync, chunks):
+        assert [chunk.text for chunk in shown if chunk.text] == ["Ada", " Brenner", " and", " sons"]
+        whole = shown[0]
+        for chunk in shown[1:]:
+            whole += chunk
+        assert whole.text == "Ada Brenner and sons"
+        (block,) = whole.content
+        assert block["annotations"]
+        assert len({chunk.id for chunk in shown}) == 1
+
+
+async def test_sync_and_async_agree() -> None:
+    one, other = chat().invoke(ASKED), await chat().ainvoke(ASKED)
+    assert one["answer"] == other["answer"]
+    assert one["citations"] == other["citations"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_any_method_is_a_subgraph_of_its_conversation(name: str) -> None:
+    if name in ("flare", "skr_knn"):
+        pytest.skip("it needs log-probabilities, or labelled questions")
+    talk = chat(name, model="extractive?similarity=lexical")
+    assert list(dict(talk.get_subgraphs())) == [name]
+    out = talk.invoke(ASKED)
+    assert out["messages"][-1].text == out["answer"]
+    assert out["status"] == ("unknown" if name in ("direct", "cot") else "answered")
+
+
+def test_a_run_sets_the_methods_options() -> None:
+    out = chat(k=2).invoke(ASKED, context={"samples": 2})
+    assert out["usage"]["calls"] == 2
+
+
+class AgentState(TypedDict):
+    """An agent's state, with keys that a conversation does not know."""
+
+    messages: Annotated[list[Any], add_messages]
+    files: dict[str, str]
+
+
+def test_it_works_as_a_compiled_subagent() -> None:
+    """As deepagents runs one: state with messages in, last message and other keys out."""
+    subagent = {"name": "reader", "description": "Reads.", "runnable": chat()}
+    runnable: Any = subagent["runnable"]
+
+    def task(state: AgentState) -> Any:
+        kept = {key: value for key, value in state.items() if key != "messages"}
+        result = runnable.invoke({**kept, "messages": [HumanMessage(FIRST)]})
+        text = result["messages"][-1].text.rstrip()
+        update = {key: value for key, value in result.items() if key != "messages"}
+        return Command(
+            update={**update, "messages": [ToolMessage(text, tool_call_id="call", id="tool")]}
+        )
+
+    parent = StateGraph(AgentState)
+    parent.add_node("task", task)
+    parent.add_edge(START, "task")
+    parent.add_edge("task", END)
+    out = parent.compile().invoke({"messages": [("user", "Delegate.")], "files": {"a": "b"}})
+    assert out["messages"][-1].text == "Ada Brenner"
+    assert set(out) == {"messages", "files"}
+
+
+def test_a_hand_off_reaches_the_users_question() -> None:
+    call = {"name": "transfer_to_reader", "args": {}, "id": "1"}
+    messages = [
+        HumanMessage(FIRST),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage("Transferred.", tool_call_id="1"),
+    ]
+    assert chat().invoke({"messages": messages})["answer"] == "Ada Brenner"
+
+
+def test_mistakes_are_refused() -> None:
+    with pytest.raises(UsageError, match="history_tokens"):
+        chat(history_tokens=0)
+    with pytest.raises(UsageError, match="unknown prompt 'nonsense'"):
+        chat(prompts={"nonsense": "x"})
+    with pytest.raises(UsageError, match="no question"):
+        asyncio.run(chat().ainvoke({"messages": []}))
+
+
+def test_the_prompt_can_be_replaced() -> None:
+    model = ScriptedChat(replies=said)
+    talk = chat(model=model, prompts={"restate": "{history} >> {question}"})
+    talk.invoke({"messages": [("user", FIRST), ("ai", "Ada"), ("user", FOLLOW_UP)]})
+    assert model.seen[0].text == f"User: {FIRST}\nAssistant: Ada >> {FOLLOW_UP}"

@@ -1,0 +1,267 @@
+"""Prompts and settings of the papers: what each method asks under `profile`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.hash_embeddings import HashEmbeddings
+from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
+from tests.unsure import UnsureChat
+
+from ragweave import METHODS, build_graph
+from ragweave.errors import UsageError
+from ragweave.graphs.build import method_options
+from ragweave.nodes.options import specialised
+from ragweave.nodes.printed import SELF_ASK_TASK
+from ragweave.nodes.profile import SETTINGS
+
+QUESTION = "Who built the light?"
+DOCS = documents("Ada Brenner built the light.", "It stands in Norland.", "Ferries pass.")
+SAID = {
+    "topic": "lights",
+    "reason": "Ada built it. So the answer is Ada.",
+    "recall": "It was built by Ada.",
+    "filter": "0, 1",
+    "extract": "Ada",
+    "answer": "Ada",
+    "judge": "Known (False)",
+    "rewrite": "<Claim> Ada built it <Query> who built the light",
+    "need": "Yes, I need additional information.",
+}
+
+ENDS = "So the answer is …"
+ABOUT_DATA = "quoted data"
+CLAUSE = "say Unknown"
+REFERENCE = (
+    "Now, based on the following reference and your knowledge, please answer the question more "
+    "succinctly and professionally. The reference is delimited by triple brackets [[[]]]. The "
+    "question is delimited by triple parentheses ((())). You should include as many possible "
+    "answers as you can."
+)
+FORMAT = "Answer questions following the given format."
+STEPS = "Let's think step by step."
+
+
+def scripted(seen: Seen) -> str:
+    assert seen.task is not None
+    if seen.task["task"] == "step":
+        return "Finish[Ada]" if "Thought 1" in seen.text else "So the final answer is: Ada"
+    return SAID[seen.task["task"]]
+
+
+def asked(method: str, profile: str, given: dict[str, Any] | None = None, **options: Any) -> str:
+    """Return the text of all prompts of a run."""
+    kind = UnsureChat if method == "flare" else ScriptedChat
+    model = kind(replies=["It was Bob~0.1 .", "Ada."] if method == "flare" else scripted)
+    graph = build_graph(
+        method,
+        model=model,
+        retriever=ListRetriever(documents=DOCS),
+        embeddings=HashEmbeddings(),
+        profile=profile,
+        **options,
+    )
+    graph.invoke({"question": QUESTION, **(given or {})})
+    prompts = ["\n".join(str(one.text) for one in seen.messages) for seen in model.seen]
+    return "\n=====\n".join(prompts)
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> str:
+    path = tmp_path / "needed.jsonl"
+    path.write_text(json.dumps({"question": "Who?", "needed": True}), "utf-8")
+    return str(path)
+
+
+ASKED: list[tuple[str, str, dict[str, Any], list[str]]] = [
+    ("direct", "blendfilter", {}, [FORMAT, f"Question: {QUESTION}\nAnswer:"]),
+    ("direct", "blendfilter", {"retrieve": True}, ["Knowledge:\nAda Brenner built the light.\n"]),
+    ("cot", "blendfilter", {"retrieve": True}, [FORMAT, f"Question: {QUESTION}\n{STEPS}"]),
+    ("cot", "blendfilter", {}, [FORMAT, f"Question: {QUESTION}\n{STEPS}"]),
+    ("iter_retgen", "blendfilter", {}, [FORMAT, "Knowledge:\n", STEPS]),
+    ("react", "blendfilter", {}, ["Thought 1:", "Finish"]),
+    ("self_ask", "blendfilter", {}, ["Are follow up questions needed here:"]),
+    (
+        "blendfilter",
+        "paper",
+        {},
+        [
+            f"What general topic is Question {QUESTION} related to?",
+            "The topic is related to lights.",
+            "Forget your knowledge about lights. Please only consider the knowledge below.\n"
+            "knowledge 0 : Ada Brenner built the light.",
+            f"Please check the relevance between {QUESTION} and knowledges 0-2 one by one, remove "
+            "the irrelevant ones and show me the relevant ones. There may be multiple relevant "
+            "ones. Please take a deep breath and do it step by step.",
+            "Please check the relevance between the given question and knowledges 0-2 one by one "
+            "based on the given context. ONLY output the relevant knowledge ids (0-2). There may "
+            "be multiple relevant ones.",
+            FORMAT,
+            f"Question: {QUESTION}\n{STEPS}",
+            "Answer the following question based on the given context.",
+        ],
+    ),
+    ("direct", "slimplm", {}, []),
+    ("direct", "slimplm", {"retrieve": True}, [REFERENCE, f"]]], question: ((({QUESTION})))"]),
+    ("cot", "slimplm", {}, [f"Question: {QUESTION}\n{STEPS}"]),
+    (
+        "cot",
+        "slimplm",
+        {"retrieve": True},
+        [REFERENCE, "think step by step to answer the question"],
+    ),
+    ("iter_retgen", "slimplm", {}, [REFERENCE]),
+    ("flare", "paper", {}, ["Search results:\n[1] Ada Brenner built the light.\n[2] It stands"]),
+    ("self_ask", "paper", {}, [SELF_ASK_TASK]),
+    (
+        "self_eval",
+        "paper",
+        {},
+        [
+            "Based on your knowledge you should tell if you need additional information to answer "
+            "the following questions.",
+            f"Question: [[{QUESTION}]] Do you need additional information to answer this question?",
+            REFERENCE,
+        ],
+    ),
+    (
+        "slimplm",
+        "paper",
+        {},
+        [
+            "You are a helpful assistant. Your task is to parse user input into structured formats "
+            "and accomplish the task according to the heuristic answer.",
+            f"Heuristic answer: It was built by Ada.\nQuestion: {QUESTION}\nRetrieval Necessity "
+            "Judgment Output, Known (True / False):",
+            "Query Rewrite Output, <Claim> Claim 1 <Query> Query 1",
+            REFERENCE,
+            f"Reference: [[[\nAda Brenner built the light.\nIt stands in Norland.\nFerries pass.\n]]]"
+            f", question: ((({QUESTION})))",
+        ],
+    ),
+    (
+        "filco",
+        "paper",
+        {"filter": "full"},
+        [f"context: Ada Brenner built the light.\nquestion: {QUESTION}"],
+    ),
+    ("adaptive", "paper", {"answer": "reference"}, [REFERENCE]),
+    ("adaptive", "paper", {"answer": "reason"}, [FORMAT, "Forget your knowledge about lights."]),
+]
+
+
+@pytest.mark.parametrize(("method", "profile", "options", "parts"), ASKED)
+def test_a_method_asks_in_the_papers_words(
+    method: str, profile: str, options: dict[str, Any], parts: list[str]
+) -> None:
+    prompts = asked(method, profile, **options)
+    for part in parts:
+        assert part in prompts
+    assert CLAUSE not in prompts
+    assert "Finish[Unknown]" not in prompts
+    if method not in ("react", "self_ask", "adaptive"):
+        assert ABOUT_DATA not in prompts
+        assert ENDS not in prompts
+
+
+def test_vanilla_chat_is_the_question_alone() -> None:
+    assert asked("direct", "slimplm") == QUESTION
+
+
+def test_the_nearest_questions_row_has_slimplms_prompt(training: str) -> None:
+    assert REFERENCE in asked("skr_knn", "paper", training=training)
+
+
+@pytest.mark.parametrize(
+    "method", ["concat", "post_fusion", "pruning", "summary", "concat_pf", "pf_concat"]
+)
+def test_liu_and_others_print_the_clause_on_unknown(method: str) -> None:
+    prompts = asked(method, "paper").split("\n=====\n")
+    assert all("If don't know the answer, just say Unknown." in one for one in prompts)
+    assert "If you don't know" not in "".join(prompts)
+
+
+def test_long_answers_have_slimplms_other_sentence() -> None:
+    prompts = asked("slimplm", "paper", {"answer_type": "long"})
+    assert "You are not allowed to add fabrications or hallucinations." in prompts
+    assert "as many possible answers" not in prompts
+
+
+def test_yes_or_no_has_strategyqas_form() -> None:
+    prompts = asked("blendfilter", "paper", {"answer_type": "yes_no"})
+    assert "always be either Yes or No, and NOTHING ELSE." in prompts
+    assert "What general topic" not in prompts
+    assert "or no relevant one" in prompts
+
+
+@pytest.mark.parametrize("profile", ["blendfilter", "slimplm"])
+def test_all_methods_of_a_table_have_one_setting(profile: Any) -> None:
+    shared = SETTINGS[profile].items()
+    for method in METHODS.ours():
+        options = method_options(method, {"profile": profile})
+        for name, value in shared:
+            assert getattr(options, name, value) == value
+
+
+def test_what_the_caller_sets_stays() -> None:
+    options = method_options(METHODS["direct"], {"profile": "paper", "k": 8, "samples": 3})
+    assert (options.k, options.unknown, options.ask_again) == (8, False, False)
+    assert options.sampling == {"temperature": 0.7}
+    run = specialised(method_options(METHODS["direct"], {"k": 8}))(profile="slimplm")
+    assert (run.k, run.unknown) == (8, False)
+
+
+def test_a_run_takes_another_profile() -> None:
+    model = ScriptedChat(replies=scripted)
+    build_graph("direct", model=model).invoke(
+        {"question": QUESTION}, context={"profile": "slimplm"}
+    )
+    assert model.seen[0].text == QUESTION
+
+
+def test_an_unknown_profile_is_named() -> None:
+    with pytest.raises(UsageError, match="profile must be one of ours, strategyqa, paper"):
+        build_graph("direct", profile="multi_hop")
+
+
+def test_a_papers_wording_is_replaced_by_its_name() -> None:
+    model = ScriptedChat(replies=scripted)
+    graph = build_graph(
+        "direct", model=model, profile="slimplm", prompts={"direct@slimplm": "Q: {question}"}
+    )
+    graph.invoke({"question": QUESTION})
+    assert model.seen[0].text == f"Q: {QUESTION}"
+
+
+ANSWERS = [
+    ("direct", {}),
+    ("direct", {"shots": 2}),
+    ("cot", {"shots": 1, "retrieve": True}),
+    ("concat", {}),
+    ("pruning", {}),
+    ("blendfilter", {}),
+    ("slimplm", {}),
+    ("filco", {}),
+    ("react", {}),
+    ("self_ask", {}),
+    ("flare", {}),
+]
+
+
+@pytest.mark.parametrize(("method", "options"), ANSWERS)
+def test_one_setting_of_the_clause_on_unknown(method: str, options: dict[str, Any]) -> None:
+    said = asked(method, "ours", unknown=True, **options)
+    assert "Unknown" in said.split("\n=====\n")[-1]
+    assert "Unknown." not in asked(method, "ours", unknown=False, **options)
+
+
+def test_what_is_asked_again_follows_the_setting() -> None:
+    for unknown in (True, False):
+        model = ScriptedChat(replies=["<passage 1>", "Ada"])
+        given = {"question": QUESTION, "passages": ["Ada built it."]}
+        build_graph("concat", model=model, unknown=unknown).invoke(given)
+        again = " ".join(str(one.text) for one in model.seen[1].messages)
+        assert ("just say Unknown" in again) is unknown

@@ -1,0 +1,76 @@
+"""Reading notes and answer off a reply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.loops import events
+from tests.scripted import ScriptedChat, documents
+
+from ragweave import build_graph
+from ragweave.nodes.chain_of_note import parse_notes
+
+PASSAGES = documents("Ada Brenner built the light.", "The light is grey.")
+PIECES = [
+    "Note 1:",
+    "Note 2:",
+    "**Note 3**:",
+    "Answer:",
+    " It is grey.",
+    "\n",
+    "Passage 1 -",
+    "<think>",
+]
+
+
+@pytest.mark.parametrize(
+    ("reply", "notes"),
+    [
+        (
+            "Note 1: She built it.\nNote 2: Irrelevant.\nAnswer: Ada",
+            ["She built it.", "Irrelevant."],
+        ),
+        ("**Note 1:** She built it.\n- **Note 2**: Grey.", ["She built it.", "Grey."]),
+        ("Passage 1 (The light): She built it.\nAnswer: Note 2: no", ["She built it."]),
+        ("Note 1: first\nNote 1: second\nNote 9: none", ["first"]),
+        ("Ada", []),
+        ("", []),
+    ],
+)
+def test_notes_are_read_by_their_passages(reply: str, notes: list[str]) -> None:
+    assert list(parse_notes(reply, 2).values()) == notes
+
+
+@given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join)), st.integers(0, 4))
+def test_any_reply_can_be_read(reply: str, passages: int) -> None:
+    notes = parse_notes(reply, passages)
+    assert set(notes) <= set(range(1, passages + 1))
+    assert all(note.strip() and "\n" not in note for note in notes.values())
+
+
+def asked(reply: str, **options: Any) -> tuple[Any, list[str], ScriptedChat]:
+    model = ScriptedChat(replies=[reply])
+    graph = build_graph("chain_of_note", model=model, **options)
+    given: Any = {"question": "Who built it?", "passages": PASSAGES}
+    *_, state = graph.stream(given, stream_mode="values")
+    return state, events(state), model
+
+
+def test_the_answer_stands_behind_the_notes() -> None:
+    state, noted, _ = asked("Note 1: She built it.\nNote 2: Irrelevant.\nAnswer: Ada Brenner")
+    assert (state["answer"], noted) == ("Ada Brenner", [])
+
+
+def test_unknown_is_an_answer_and_missing_notes_are_told() -> None:
+    state, noted, _ = asked("Note 1: It names no builder.\nAnswer: Unknown")
+    assert (state["status"], noted) == ("unknown", ["notes_missing"])
+
+
+def test_own_knowledge_is_allowed_or_not() -> None:
+    *_, free = asked("Note 1: a\nNote 2: b\nAnswer: Ada")
+    *_, held = asked("Note 1: a\nNote 2: b\nAnswer: Ada", own_knowledge=False)
+    assert "answer from what you know" in free.seen[0].text
+    assert "answer from what you know" not in held.seen[0].text

@@ -1,0 +1,145 @@
+"""Reading CRAG's grades and queries, and what each grade of a retrieval leads to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from tests.loops import events
+from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
+
+from ragweave import build_graph
+from ragweave.nodes.crag import graded, parse_grade, parse_keywords, strips_of
+
+FOUND = documents("Ada Brenner built the light. It is grey. It is tall. It is old.", "Rome is old.")
+WEB = [Document("The light of Norland is by Ada Brenner.", id="web")]
+QUESTION = "Who built the light?"
+
+
+@pytest.mark.parametrize(
+    ("reply", "grade"),
+    [
+        ("Correct", "Correct"),
+        ("**Incorrect**", "Incorrect"),
+        ("The passage is irrelevant.", "Incorrect"),
+        ("It does not answer the question.", "Incorrect"),
+        ("Not correct", "Incorrect"),
+        ("Ambiguous: it names no builder", "Ambiguous"),
+        ("It is partly correct.", "Ambiguous"),
+        ("Yes, it is relevant.", "Correct"),
+        ("<think>Incorrect?</think>Correct", "Correct"),
+        ("Correct, Ambiguous or Incorrect", None),
+        ("Ada Brenner", None),
+        ("", None),
+    ],
+)
+def test_a_grade_is_read_in_many_words(reply: str, grade: str | None) -> None:
+    assert parse_grade(reply) == grade
+
+
+@pytest.mark.parametrize(
+    ("reply", "query"),
+    [
+        ("light, builder", "light, builder"),
+        ('Query: "light, builder"\nThis finds it.', "light, builder"),
+        ("Verra, port, river", ""),
+        ("Unknown", ""),
+        ("", ""),
+        (QUESTION, ""),
+    ],
+)
+def test_a_query_is_read_off_its_line(reply: str, query: str) -> None:
+    assert parse_keywords(reply, QUESTION) == query
+
+
+PIECES = ["Correct", "Incorrect", "Ambiguous", "not ", " ", "\n", "Query:", "<think>", "light"]
+
+
+@given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join)))
+def test_any_reply_can_be_read(reply: str) -> None:
+    assert parse_grade(reply) in ("Correct", "Ambiguous", "Incorrect", None)
+    assert "\n" not in parse_keywords(reply, QUESTION)
+
+
+@given(st.lists(st.sampled_from(["Correct", "Ambiguous", "Incorrect"])))
+def test_one_correct_passage_is_enough_and_only_incorrect_ones_are_replaced(
+    grades: list[str],
+) -> None:
+    expected = min(grades, default="Incorrect", key=["Correct", "Ambiguous", "Incorrect"].index)
+    assert graded(grades) == expected
+
+
+@given(st.integers(1, 5))
+def test_strips_are_runs_of_sentences_of_one_passage(sentences: int) -> None:
+    strips = strips_of(FOUND, sentences)
+    texts = {doc.id: doc.page_content for doc in FOUND}
+    assert all(texts[one["passage_id"]][one["start"] : one["end"]] == one["text"] for one in strips)
+    for doc in FOUND:
+        own = [one["text"] for one in strips if one["passage_id"] == doc.id]
+        assert " ".join(own) == doc.page_content
+
+
+def run(grade: str, **options: Any) -> tuple[Any, list[str]]:
+    """Run with a judge that gives every passage one grade, and a web search."""
+
+    def reply(seen: Seen) -> str:
+        if seen.task["task"] == "grade":
+            return grade
+        if seen.task["task"] == "topic":
+            return "light, builder"
+        return "0" if seen.task["task"] == "filter" else "Ada Brenner"
+
+    web = ListRetriever(documents=WEB)
+    graph = build_graph(
+        "crag",
+        model=ScriptedChat(replies=reply),
+        retriever=ListRetriever(documents=FOUND),
+        second_retriever=web,
+        **options,
+    )
+    *_, state = graph.stream({"question": QUESTION}, stream_mode="values")
+    return state, web.queries
+
+
+def texts(state: Any) -> list[str]:
+    return [doc.page_content for doc in state["passages"]]
+
+
+def test_a_correct_retrieval_is_refined_alone() -> None:
+    state, asked = run("Correct")
+    assert (state["retrieval_grade"], asked) == ("Correct", [])
+    assert texts(state) == ["Ada Brenner built the light. It is grey. It is tall."]
+    assert state["usage"]["calls"] == len(FOUND) + 2
+
+
+def test_an_ambiguous_retrieval_is_added_to() -> None:
+    state, asked = run("Ambiguous", refine=False)
+    assert (state["retrieval_grade"], asked) == ("Ambiguous", ["light, builder"])
+    assert texts(state) == [doc.page_content for doc in [*FOUND, *WEB]]
+
+
+def test_an_incorrect_retrieval_is_replaced() -> None:
+    state, asked = run("Incorrect")
+    assert (texts(state), asked) == ([WEB[0].page_content], ["light, builder"])
+
+
+def test_without_the_rewrite_the_question_is_searched_again() -> None:
+    _, asked = run("Incorrect", rewrite=False)
+    assert asked == [QUESTION]
+    state, asked = run("Incorrect", second_search=False)
+    assert (asked, len(state["passages"])) == ([], 1)
+
+
+def test_what_was_graded_incorrect_does_not_come_back() -> None:
+    def reply(seen: Seen) -> str:
+        return {"grade": "Incorrect", "topic": "light"}.get(seen.task["task"], "Unknown")
+
+    graph = build_graph(
+        "crag", model=ScriptedChat(replies=reply), retriever=ListRetriever(documents=FOUND)
+    )
+    *_, state = graph.stream({"question": QUESTION}, stream_mode="values")
+    assert (state["status"], state["passages"]) == ("unknown", [])
+    assert "nothing_left" in events(state)

@@ -1,0 +1,86 @@
+"""Reading the next sentence of a chain off a reply, and what the chain then looks up."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.loops import events, final_state
+from tests.scripted import ListRetriever, ScriptedChat, documents
+
+from ragweave import build_graph
+from ragweave.nodes.ircot import EXAMPLES, next_sentence
+from ragweave.tools.text.reply import PromptParts
+
+FIRST = "The light was built by Ada Brenner."
+PARTS = PromptParts("Where was its builder from?", EXAMPLES, "Ada Brenner built the light.")
+
+
+@pytest.mark.parametrize(
+    ("reply", "text", "answer"),
+    [
+        (f"{FIRST} She was from Norland. So the answer is: Norland.", FIRST, ""),
+        (f"Next sentence: {FIRST}", FIRST, ""),
+        (f"<think>hm</think>**Reasoning:** {FIRST}", FIRST, ""),
+        ("So the answer is: Norland.", "So the answer is: Norland.", "Norland"),
+        ("Therefore, the answer is Norland.", "Therefore, the answer is Norland.", "Norland"),
+        ("So the answer is: Dr. Ada B. Brenner.", "So the answer is: Dr. Ada B. Brenner.", None),
+        ("", "", ""),
+        ("(nothing yet)", "", ""),
+        ("I don't know.", "", ""),
+        ("<passage 1>", "", ""),
+        ("Verra is a port on the river Osk.", "", ""),
+        ("Ada Brenner was born on the Osk.", "", ""),
+        ("So the answer is: Osk.", "", ""),
+        ("So the answer is:", "", ""),
+    ],
+)
+def test_the_first_new_sentence_counts(reply: str, text: str, answer: str | None) -> None:
+    said = next_sentence(reply, [], "short", PARTS)
+    assert said.text == text
+    if answer is None:
+        assert said.answer.startswith("Dr. Ada B")
+    else:
+        assert said.answer == answer
+
+
+def test_a_chain_that_is_repeated_goes_on_behind_it() -> None:
+    said = next_sentence(f"{FIRST} She was from Norland.", [FIRST], "short", PARTS)
+    assert said.text == "She was from Norland."
+    assert next_sentence(FIRST, [FIRST], "short", PARTS).text == ""
+
+
+PIECES = ["So the answer is", ":", " ", "\n", "Norland", FIRST, "Next sentence:", "<think>", ". "]
+
+
+@given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join)))
+def test_any_reply_can_be_read(reply: str) -> None:
+    said = next_sentence(reply, [FIRST], "short", PARTS)
+    assert said.text != FIRST
+    assert "\n" not in said.text
+    assert not said.answer or "answer is" in said.text.lower()
+
+
+def test_each_sentence_is_looked_up_until_one_concludes() -> None:
+    second = "Ada Brenner came from Norland."
+    replies = [FIRST, second, "So the answer is: Norland.", "Norland"]
+    retriever = ListRetriever(documents=documents("Ada Brenner built the light.", "It is grey."))
+    graph = build_graph(
+        "ircot", model=ScriptedChat(replies=replies), retriever=retriever, read_by="direct"
+    )
+    state = final_state(graph, "Where was its builder from?")
+    assert retriever.queries == ["Where was its builder from?", FIRST, second]
+    assert (state["answer"], state["truncated"]) == ("Norland", False)
+    assert state["usage"]["by_node"]["reason"]["calls"] == 3
+
+
+def test_a_chain_that_says_nothing_leaves_the_question_to_the_reader() -> None:
+    retriever = ListRetriever(documents=documents("Ada Brenner built the light."))
+    graph = build_graph(
+        "ircot",
+        model=ScriptedChat(replies=["???", "So the answer is Norland."]),
+        retriever=retriever,
+    )
+    state = final_state(graph, "Where?")
+    assert (state["answer"], state["truncated"]) == ("Norland", False)
+    assert "step_unparsed" in events(state)

@@ -1,0 +1,60 @@
+"""Whatever the grammars of steps allow is read as a step."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragweave.nodes.react_reply import parse_react, read_last
+from ragweave.nodes.self_ask import parse_self_ask
+from ragweave.tools.claims import parse_rewrite
+from ragweave.tools.text.reply import is_echo
+
+LETTERS = st.characters(categories=["Lu", "Ll", "Nd"], max_codepoint=0x24F)
+
+
+def texts(without: str) -> st.SearchStrategy[str]:
+    """Texts as a grammar has them: a letter or digit, then anything but a few characters."""
+    others = st.characters(exclude_categories=["Cs", "Cc"], exclude_characters=without)
+    return st.builds(str.__add__, LETTERS, st.text(others, max_size=40))
+
+
+@given(thought=texts("[]"), query=texts("[]"), number=st.integers(1, 9))
+def test_a_held_search_is_read(thought: str, query: str, number: int) -> None:
+    said = parse_react(f"Thought {number}: {thought}\nAction {number}: Search[{query}]", "short")
+    if not is_echo(query):
+        assert said.action == "search"
+        assert (
+            said.argument == " ".join(query.strip("*_`\"'“” \t").split()) or said.argument in query
+        )
+
+
+@given(thought=texts("[]"), answer=texts("[]"))
+def test_a_held_finish_is_read_as_what_ends(thought: str, answer: str) -> None:
+    reply = f"Thought 2: {thought}\nAction 2: Finish[{answer}]"
+    said = parse_react(reply, "short")
+    assert said.action == "finish" or said.rejected
+    assert read_last(reply, "short").action == "finish"
+
+
+@given(query=texts("?"))
+def test_a_held_follow_up_is_read(query: str) -> None:
+    said = parse_self_ask(f"Yes.\nFollow up: {query}?", "short", first=True)
+    assert said.kind == "follow_up" or is_echo(f"{query}?") or query.strip() in ("no", "none")
+
+
+@given(answer=texts(""))
+def test_a_held_final_answer_is_read(answer: str) -> None:
+    said = parse_self_ask(f"No.\nSo the final answer is: {answer}", "short", first=True)
+    assert said.kind == "final"
+
+
+@given(st.lists(st.tuples(texts("<>"), texts("<>")), min_size=1, max_size=4, unique=True))
+def test_a_held_rewrite_is_read(records: list[tuple[str, str]]) -> None:
+    body = " ".join(f"<Claim({a})> <Search(True)> <Query({b})>" for a, b in records)
+    asked = "<Question(Who built it?)> <NeedSearch(True)> <Query(builder)>"
+    read = parse_rewrite(f"<Questions> {asked} </Questions>\n<Claims> {body} </Claims>", "Q")
+    assert read.parsed
+    assert not read.truncated
+    assert read.questions[0].query == "builder"
+    assert len(read.claims) + read.dropped >= len({a.casefold() for a, _ in records}) - 1

@@ -1,0 +1,152 @@
+"""Reading SuRe's replies, and which candidate they elect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.loops import events
+from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
+
+from ragweave import build_graph
+from ragweave.errors import UsageError
+from ragweave.nodes.sure import EXAMPLES
+from ragweave.nodes.sure_reply import parse_candidates, parse_preference, parse_validity, scores
+from ragweave.tools.text.reply import PromptParts
+
+PARTS = PromptParts("Who built it?", EXAMPLES, "Ada Brenner and Karl Oster built it.")
+
+
+@pytest.mark.parametrize(
+    ("reply", "answers"),
+    [
+        ("(a) Ada Brenner, (b) Karl Oster", ["Ada Brenner", "Karl Oster"]),
+        ("(a) Ada Brenner\n(b) Ada Brenner.", ["Ada Brenner"]),
+        ("1. Ada Brenner\n2. Karl Oster\n3. Ines Falk", ["Ada Brenner", "Karl Oster"]),
+        ("a) Ada Brenner b) Karl Oster", ["Ada Brenner", "Karl Oster"]),
+        ("- Ada Brenner\n- Karl Oster", ["Ada Brenner", "Karl Oster"]),
+        ("**(a)** Ada Brenner **(b)** Karl Oster", ["Ada Brenner", "Karl Oster"]),
+        ("Ada Brenner", ["Ada Brenner"]),
+        ("(a) Unknown (b) Karl Oster", ["Karl Oster"]),
+        ("(a) 1891\n(b) 1902", []),
+        ("Unknown", []),
+        ("", []),
+    ],
+)
+def test_candidates_are_read_behind_their_letters(reply: str, answers: list[str]) -> None:
+    assert parse_candidates(reply, "short", 2, PARTS) == answers
+
+
+@pytest.mark.parametrize(
+    ("reply", "valid"),
+    [
+        ("True", True),
+        ("**False.**", False),
+        ("Yes, it supports the prediction.", True),
+        ("It does not support the prediction.", False),
+        ("True or False", None),
+        ("Ada", None),
+        ("", None),
+    ],
+)
+def test_validity_is_true_or_false(reply: str, valid: bool | None) -> None:
+    assert parse_validity(reply) is valid
+
+
+@pytest.mark.parametrize(
+    ("reply", "named"),
+    [
+        ("Passage 1", 1),
+        ("**Passage 2**", 2),
+        ("2", 2),
+        ("Summary 1 is better.", 1),
+        ("Passage 1 or Passage 2", None),
+        ("Both", None),
+        ("", None),
+    ],
+)
+def test_one_passage_is_preferred(reply: str, named: int | None) -> None:
+    assert parse_preference(reply) == named
+
+
+PIECES = ["(a)", "(b) ", "1. ", "Ada Brenner", "Unknown", "\n", "True", "False", "Passage 1", ", "]
+
+
+@given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join)), st.integers(1, 4))
+def test_any_reply_can_be_read(reply: str, most: int) -> None:
+    answers = parse_candidates(reply, "short", most, PARTS)
+    assert len(answers) <= most
+    assert len(set(answers)) == len(answers)
+    assert "Unknown" not in answers
+    assert parse_validity(reply) in (True, False, None)
+    assert parse_preference(reply) in (1, 2, None)
+
+
+def test_validity_and_the_pairs_won_add_up() -> None:
+    both = {"0:1": "1", "1:0": "1"}
+    assert scores(2, {"0": True, "1": True}, both) == [1.0, 2.0]
+    assert scores(2, {"0": True, "1": False}, both) == [1.0, 1.0]
+    assert scores(2, {}, {"0:1": "0", "1:0": "1"}) == [0.5, 0.5]
+    assert scores(2, {}, {"0:1": "", "1:0": "0"}) == [0.75, 0.25]
+
+
+@given(st.integers(2, 4), st.data())
+def test_the_points_of_all_pairs_are_as_many_as_there_are_pairs(count: int, data: Any) -> None:
+    pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
+    won = {f"{i}:{j}": data.draw(st.sampled_from([str(i), str(j), ""])) for i, j in pairs}
+    assert sum(scores(count, {}, won)) == pytest.approx(count * (count - 1) / 2)
+
+
+FOUND = documents("Ada Brenner built the light.", "Karl Oster built the hall.")
+
+
+def run(reply: Any, **options: Any) -> Any:
+    graph = build_graph(
+        "sure",
+        model=ScriptedChat(replies=reply),
+        retriever=ListRetriever(documents=FOUND),
+        **options,
+    )
+    *_, state = graph.stream({"question": "Who built it?"}, stream_mode="values")
+    return state
+
+
+def says(seen: Seen) -> str:
+    """Reply as a model that finds the second candidate's summary true and better."""
+    if "Give 2 candidates" in seen.text.rpartition("Question:")[2]:
+        return "(a) Karl Oster (b) Ada Brenner"
+    asked = seen.text.rpartition("Question:")[2]
+    if "Say True or False" in asked:
+        return str("Prediction: Ada" in asked)
+    if "Which passage" in asked:
+        return "Passage 1" if "Passage 1: It was Ada" in asked else "Passage 2"
+    return "It was Ada's work." if "Prediction: Ada" in asked else "The hall is by Oster."
+
+
+def test_the_best_supported_candidate_answers() -> None:
+    state = run(says)
+    assert (state["answer"], state["usage"]["calls"]) == ("Ada Brenner", 7)
+    assert state["proposed"] == ["Karl Oster", "Ada Brenner"]
+    assert state["candidates"]["summarise:1"]["reply"] == "It was Ada's work."
+    assert [doc.id for doc in state["passages"]] == ["p0", "p1"]
+
+
+def test_ablations_leave_their_calls_out() -> None:
+    assert run(says, ranking=False)["usage"]["calls"] == 5
+    assert run(says, validity=False)["usage"]["calls"] == 5
+    state = run(says, validity=False, ranking=False)
+    assert (state["usage"]["calls"], state["answer"]) == (3, "Karl Oster")
+
+
+def test_one_candidate_answers_at_once_and_none_is_unknown() -> None:
+    state = run(["Ada Brenner"])
+    assert (state["answer"], state["usage"]["calls"]) == ("Ada Brenner", 1)
+    assert run(["Unknown"])["status"] == "unknown"
+    assert "candidates_unparsed" in events(run(["(a) 1891 (b) 1902"]))
+
+
+def test_samples_are_refused() -> None:
+    with pytest.raises(UsageError, match="sure takes no samples"):
+        build_graph("sure", samples=2)

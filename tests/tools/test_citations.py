@@ -1,0 +1,141 @@
+"""Which sentences support which part of an answer: verbatim, at their offsets, never invented."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_core.messages import message_to_dict, messages_from_dict
+
+from ragweave.errors import StateError
+from ragweave.tools.citations import check_citations, cite
+from ragweave.tools.footnotes import cited_message, footnotes, with_marks
+
+BRIDGE = Document(
+    "The bridge at Alden was opened in 1932. It has five arches of granite. It was painted grey.",
+    id="bridge",
+    metadata={"title": "Bridge at Alden", "source": "https://example.org/alden"},
+)
+BUILDER = Document(
+    "Ada Brenner studied in Norhaven. She built the bridge in four years.",
+    id="builder",
+    metadata={"title": "Ada Brenner", "source": "/srv/people.txt"},
+)
+PASSAGES = [BRIDGE, BUILDER]
+
+
+def quoted(question: str, answer: str, kind: Any = "short") -> list[list[str]]:
+    citations = cite(question, answer, PASSAGES, kind)
+    check_citations(answer, PASSAGES, citations)
+    return [[quote["text"] for quote in one["quotes"]] for one in citations]
+
+
+def test_a_short_answer_is_supported_by_the_sentence_that_holds_it() -> None:
+    assert quoted("When was the bridge opened?", "1932") == [
+        ["The bridge at Alden was opened in 1932."]
+    ]
+
+
+def test_of_sentences_that_hold_it_the_one_nearer_to_the_question_wins() -> None:
+    twice = [Document("Grey is dull. The roof is grey. The bridge is grey.", id="a")]
+    (one,) = cite("What colour is the bridge?", "grey", twice)
+    assert [quote["text"] for quote in one["quotes"]] == ["The bridge is grey."]
+
+
+def test_the_title_says_what_a_sentence_is_about() -> None:
+    (quotes,) = quoted("Who built the bridge?", "Ada Brenner built it in four years.")
+    assert quotes == ["She built the bridge in four years."]
+
+
+def test_a_long_answer_is_cited_sentence_by_sentence() -> None:
+    answer = "It was opened in 1932. It was designed by elephants in Patagonia. It is painted grey."
+    first, second, third = quoted("Tell me of the bridge.", answer, "long")
+    assert first == ["The bridge at Alden was opened in 1932."]
+    assert second == []
+    assert third == ["It was painted grey."]
+
+
+def test_one_sentence_may_need_two_quotes() -> None:
+    answer = "Opened in 1932, it has five arches of granite."
+    (both,) = quoted("Tell me of the bridge.", answer, "long")
+    assert sorted(both) == [
+        "It has five arches of granite.",
+        "The bridge at Alden was opened in 1932.",
+    ]
+
+
+def test_yes_rests_on_the_question() -> None:
+    assert quoted("Is the bridge painted grey?", "Yes", "yes_no") == [["It was painted grey."]]
+    assert quoted("Do elephants dance on Mars?", "Yes", "yes_no") == [[]]
+
+
+def test_nothing_supports_unknown_or_an_answer_without_passages() -> None:
+    assert cite("Who?", "Unknown", PASSAGES) == []
+    assert cite("Who?", "Ada", []) == [{"text": "Ada", "start": 0, "end": 3, "quotes": []}]
+
+
+texts = st.text(alphabet="Abc dE.?! 12\n桥\u0301", max_size=60)
+
+
+@given(answer=texts, passages=st.lists(texts, max_size=4), kind=st.sampled_from(["short", "long"]))
+def test_whatever_is_cited_stands_there(answer: str, passages: list[str], kind: Any) -> None:
+    documents = [Document(text, id=str(index)) for index, text in enumerate(passages)]
+    citations = cite("Abc dE 12?", answer, documents, kind)
+    check_citations(answer, documents, citations)
+    ends = [0, *(one["end"] for one in citations)]
+    assert all(before <= one["start"] for before, one in zip(ends, citations, strict=False))
+    assert all(len(one["quotes"]) <= 3 for one in citations)
+
+
+@pytest.mark.parametrize("field", ["text", "start", "passage"])
+def test_an_invented_quote_is_found_out(field: str) -> None:
+    citations: Any = cite("When was the bridge opened?", "1932", PASSAGES)
+    citations[0]["quotes"][0][field] = {"text": "It fell.", "start": 3, "passage": "other"}[field]
+    with pytest.raises(StateError, match="does not say"):
+        check_citations("1932", PASSAGES, citations)
+    citations[0]["start"] = 1
+    with pytest.raises(StateError, match="answer does not say"):
+        check_citations("1932", PASSAGES, citations)
+
+
+ANSWER = "It was opened in 1932. Elephants danced in Patagonia. It was painted grey."
+
+
+def test_marks_and_footnotes_have_the_same_numbers() -> None:
+    citations = cite("Tell me of the bridge.", ANSWER, PASSAGES, "long")
+    assert with_marks(ANSWER, citations) == (
+        "It was opened in 1932. [1] Elephants danced in Patagonia. [?] It was painted grey. [2]"
+    )
+    notes = footnotes(citations, PASSAGES)
+    assert [(one.number, one.quote["text"]) for one in notes] == [
+        (1, "The bridge at Alden was opened in 1932."),
+        (2, "It was painted grey."),
+    ]
+    assert with_marks(ANSWER, []) == ANSWER
+
+
+def test_a_message_carries_langchains_annotations() -> None:
+    citations = cite("Tell me of the bridge.", ANSWER, PASSAGES, "long")
+    message = cited_message(ANSWER, PASSAGES, citations)
+    assert message.text == ANSWER
+    (block,) = message.content_blocks
+    first, missing, _ = block["annotations"]  # type: ignore[typeddict-item]
+    assert first["type"] == "citation"
+    assert first["title"] == "Bridge at Alden"
+    assert first["url"] == "https://example.org/alden"
+    assert ANSWER[first["start_index"] : first["end_index"]] == "It was opened in 1932."
+    quote = first["extras"]
+    assert BRIDGE.page_content[quote["start"] : quote["end"]] == first["cited_text"]
+    assert missing["value"]["kind"] == "unsupported"
+    span = slice(missing["value"]["start_index"], missing["value"]["end_index"])
+    assert ANSWER[span] == "Elephants danced in Patagonia."
+    assert messages_from_dict([message_to_dict(message)]) == [message]
+
+
+def test_a_path_is_no_address() -> None:
+    citations = cite("Who built the bridge?", "in four years", PASSAGES)
+    (block,) = cited_message("in four years", PASSAGES, citations).content_blocks
+    assert "url" not in block["annotations"][0]  # type: ignore[typeddict-item]
