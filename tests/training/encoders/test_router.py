@@ -26,7 +26,12 @@ from ragweave.trained.router_features import (
     look_features,
     read_draft,
 )
-from ragweave.training.encoders.router import best_threshold, folds_of, routes_of
+from ragweave.training.encoders.router import (
+    best_threshold,
+    folds_of,
+    gate_threshold,
+    routes_of,
+)
 from ragweave.training.rows import read_rows
 from ragweave.training.train import plan_training, train_part
 
@@ -222,3 +227,12 @@ def test_the_threshold_keeps_to_the_share_and_folds_keep_questions_together() ->
         assert (routes_of(chances, threshold) > 0).sum() == retrieved
     fold = folds_of(["a", "b", "a", "c", "b"], 2, 0)
     assert (fold[0], fold[1]) == (fold[2], fold[4])
+
+
+def test_a_gates_threshold_is_chosen_on_labelled_questions() -> None:
+    right = [(True, False), (True, True), (False, True), (False, True), (False, False)]
+    values = [0.1, 0.2, 0.6, 0.9, 1.4]
+    assert gate_threshold(values, right) == 0.2
+    assert gate_threshold(values, right, retrieve_at_most=0.4) == 0.6
+    with pytest.raises(UsageError, match="one uncertainty and two labels"):
+        gate_threshold([0.1], [])
