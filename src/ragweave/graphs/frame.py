@@ -36,6 +36,7 @@ from ragweave.nodes.judge import scorer_of
 from ragweave.nodes.options import OptionsT, specialised
 from ragweave.nodes.retrieve import Retriever
 from ragweave.nodes.step import Step, note
+from ragweave.nodes.sufficiency import answer_step
 from ragweave.state import Branch, RAGInput, RAGOutput, RAGState
 from ragweave.tools.drawing import draw_svg, shape_of
 from ragweave.tools.filters import ContextFilter
@@ -365,7 +366,7 @@ class Parts(Generic[OptionsT]):
 
     def answers(self, answer: AnswerStep) -> Step[Branch, OptionsT]:
         """Return the node for an answer step."""
-        return answer.step(self.models, self.prompts, self.options)
+        return answer_step(answer, self.models, self.prompts, self.options)
 
 
 def draft(parts: Parts[Any]) -> Draft:

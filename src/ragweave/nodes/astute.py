@@ -107,9 +107,8 @@ PROMPTS = MappingProxyType(
                 ),
                 (
                     "human",
-                    "{passages}\n\n{consolidated}Question: {question}\n"
-                    + _ASK
-                    + " {answer_form}{otherwise}",
+                    "{passages}\n\n{consolidated}Question: {question}\n{answer_form}{otherwise} "
+                    + _ASK,
                 ),
             ]
         ),

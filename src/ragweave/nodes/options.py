@@ -173,6 +173,9 @@ class Options(_Named):
     asked again, once, in short form; an answer may then cost a second call."""
     citations: bool = False
     """Whether the output says which sentences of the passages support which part of the answer."""
+    sufficient_context: bool = False
+    """Whether the passages are rated before each answer, and the answer is Unknown where they hold
+    too little for one (Joren et al. 2025); a call more for each."""
     timeout: float | None = None
     """Seconds that a whole run may take; None: no limit."""
 

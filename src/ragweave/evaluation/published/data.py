@@ -158,7 +158,7 @@ class PaperData:
     @property
     def about(self) -> str:
         """Which questions these are, in words."""
-        part = f"the split {self.subset.split}"
+        part = self.subset.split
         if self.first:
             return f"first {self.first} of {part}"
         if self.drawn:
