@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import inspect
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, cast, get_args
 
@@ -264,7 +265,7 @@ def build_graph(
     method = name if isinstance(name, Method) else method_named(name)
     if filter is not None:
         options["filter"] = filter if isinstance(filter, str) else "own"
-    chosen = method_options(method, options)
+    chosen = method_options(method, options, arguments=inspect.signature(build_graph).parameters)
     retriever = _checked_retriever(retriever)
     models = role_models(
         {
@@ -305,8 +306,15 @@ def method_named(name: str) -> Method:
     return METHODS.named(name)
 
 
-def method_options(method: Method, values: Mapping[str, Any]) -> Options:
+def method_options(
+    method: Method, values: Mapping[str, Any], arguments: Collection[str] = ()
+) -> Options:
     """Return the method's options with `values` set; a trained filter's folder is `own` there.
+
+    Args:
+        method: The method.
+        values: Options by name.
+        arguments: What else the caller could have meant by a name that is no option.
 
     Raises:
         UsageError: The method has no such option, or the value is out of range.
@@ -315,7 +323,7 @@ def method_options(method: Method, values: Mapping[str, Any]) -> Options:
     for name in values:
         if name not in known:
             raise UsageError(
-                f"{method.name} has no option {name!r}{closest(name, known)}; "
+                f"{method.name} has no option {name!r}{closest(name, [*arguments, *known])}; "
                 f"options: {', '.join(known)}{_elsewhere(name)}"
             )
     chosen = dict(values)

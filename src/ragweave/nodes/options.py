@@ -5,9 +5,13 @@ Values are checked against the type hints of their fields.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
+import itertools
 import math
 import os
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import NoneType, UnionType
@@ -291,3 +295,20 @@ def current(build: OptionsT) -> OptionsT:
     runtime: Runtime[Any] | None = get_runtime()
     context = runtime.context if runtime is not None else None
     return context if isinstance(context, type(build)) else build
+
+
+def field_texts(options: type[Any]) -> dict[str, str]:
+    """Return the docstring below each field of a dataclass, inherited ones included."""
+    texts: dict[str, str] = {}
+    for kind in reversed(options.__mro__[:-1]):
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        body = tree.body if isinstance(tree, ast.ClassDef) else []
+        for node, below in itertools.pairwise(body):
+            if (
+                isinstance(node, ast.AnnAssign)
+                and isinstance(node.target, ast.Name)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+            ):
+                texts[node.target.id] = " ".join(str(below.value.value).split())
+    return texts
