@@ -29,13 +29,20 @@ def conversation_file() -> Path | None:
     named = os.environ.get(VARIABLE, "")
     if named:
         return None if named == OFF else Path(named)
-    return _state_folder() / "ragweave" / "conversation.json"
+    folder = _state_folder()
+    return folder and folder / "ragweave" / "conversation.json"
 
 
-def _state_folder() -> Path:
-    """Return where programs keep what they remember: XDG's state folder, or Windows' local data."""
+def _state_folder() -> Path | None:
+    """Return where programs keep what they remember: XDG's state folder, or Windows' local data.
+
+    None for a user without a home, as in many containers.
+    """
     named = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME", "")
-    return Path(named) if named else Path.home() / ".local" / "state"
+    try:
+        return Path(named) if named else Path.home() / ".local" / "state"
+    except RuntimeError:
+        return None
 
 
 def read_conversation() -> list[BaseMessage]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
+import threading
 from contextlib import suppress
 from typing import Annotated, NoReturn
 
@@ -71,18 +74,36 @@ def root(
 
 
 _INTERRUPTED = 130
+_TERMINATED = 143
+
+
+class _Stop:
+    """Takes SIGTERM as Ctrl-C, so that what is being written is whole or not there."""
+
+    def __init__(self) -> None:
+        self.code = _INTERRUPTED
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._terminate)
+
+    def _terminate(self, *_: object) -> NoReturn:
+        self.code = _TERMINATED
+        raise KeyboardInterrupt
 
 
 def run() -> None:
     """Run the command line; `ragweave.cli.run`, the script's entry point, calls this.
 
     Exit codes: 0 success, 1 a failure outside (no server, a timeout), 2 the caller's mistake, 130
-    interrupted.
+    interrupted, 143 terminated.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # an answer may hold what ASCII has no sign for
+            stream.reconfigure(errors="replace")
+    stop = _Stop()
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
     except RagweaveError as error:
         _leave(str(error), 2 if isinstance(error, UsageError | MissingExtraError) else 1)
@@ -91,7 +112,7 @@ def run() -> None:
     except Exception as error:  # noqa: BLE001 - the last resort; what is not explained is raised
         _explain_or_raise(error)
     if code == _INTERRUPTED:  # typer's code for Ctrl-C, which it catches itself
-        _leave("stopped", _INTERRUPTED)
+        _leave("stopped", stop.code)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -117,6 +138,8 @@ def _leave(line: str, code: int) -> NoReturn:
     """Print one line and exit at once, without waiting for calls still running in threads."""
     from ragweave.tools.text.secrets import without_secrets
 
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C changes nothing more
     with suppress(OSError):  # a full disk, or a pipe that was closed
         sys.stdout.flush()
     with suppress(OSError):

@@ -162,9 +162,14 @@ def show_tables(tables: Sequence[Table]) -> None:
 def _console(*, stderr: bool) -> Console:
     from rich.console import Console
 
+    class Screen(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave a closed pipe (`ragweave methods | head -1`) to the command line's end."""
+            raise BrokenPipeError
+
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else 120
-    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False)
+    return Screen(stderr=stderr, width=width, highlight=False, soft_wrap=False)
 
 
 def plain(text: str) -> str:

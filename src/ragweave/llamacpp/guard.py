@@ -154,6 +154,13 @@ def cache_folder() -> Path:
     named = os.environ.get("RAGWEAVE_CACHE")
     if named:
         return Path(named).expanduser()
+    try:
+        return _users_cache()
+    except RuntimeError:  # a user without a home, as in many containers
+        return Path(tempfile.gettempdir()) / f"ragweave-{getattr(os, 'getuid', int)()}"
+
+
+def _users_cache() -> Path:
     if sys.platform == "win32":
         home = os.environ.get("LOCALAPPDATA")
         base = Path(home) if home else Path.home() / "AppData" / "Local"

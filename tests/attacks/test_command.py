@@ -1,0 +1,196 @@
+"""The command line in bad places: closed pipes, no home, no rights, ASCII, signals, a full disk."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import command
+from tests.command import COMMAND, LEXICAL
+from tests.openai_server import OpenAIServer, Reply
+
+SRC = str(Path(__file__).parents[2] / "src")
+PLACES = os.pathsep.join([SRC, *(one for one in sys.path if one)])
+ENVIRONMENT = {**os.environ, "PYTHONPATH": PLACES}
+NOBODY = 12_345
+"""A user without a home, and without rights in our folders."""
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("command")
+    (folder / "docs").mkdir()
+    (folder / "docs" / "a.txt").write_text("The bridge of Málaga → 中 opened in 1932.")
+    made = command.run("index", "docs", "--kb", "kb", "--embedding", "none", cwd=folder)
+    assert made.returncode == 0, made.stderr
+    for one in (folder, *folder.parents[:3]):
+        if one.stat().st_uid == os.geteuid():
+            one.chmod(one.stat().st_mode | 0o055)
+    return folder
+
+
+ASK = ("ask", "When did the bridge of Málaga open?", "--kb", "kb", "--method", "concat", *LEXICAL)
+
+
+def run(*args: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    given = {"env": ENVIRONMENT, "capture_output": True, "timeout": 120, **more}
+    return subprocess.run([*COMMAND, *args], text=True, **given)
+
+
+def one_line(done: subprocess.CompletedProcess[str], code: int) -> None:
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") <= 1, done.stderr
+
+
+@pytest.mark.parametrize("args", [("methods",), (*ASK, "--trace")])
+def test_a_closed_pipe_is_no_error(args: tuple[str, ...], kb: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        done = run(*args, cwd=kb, stdout=pipe, stderr=subprocess.PIPE, capture_output=False)
+    one_line(done, 0)
+    assert done.stderr == ""
+
+
+def test_a_terminal_of_ascii_gets_question_marks(kb: Path) -> None:
+    plain = {**ENVIRONMENT, "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "RAGWEAVE_HISTORY": "off"}
+    done = run(*ASK, "--trace", cwd=kb, env=plain)
+    one_line(done, 0)
+    assert "1932" in done.stdout and "?" in done.stdout
+
+
+def test_forty_columns_are_enough(kb: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGWEAVE_HISTORY", "off")
+    done = run(*ASK, "--trace", cwd=kb, env={**ENVIRONMENT, "COLUMNS": "40"})
+    one_line(done, 0)
+    assert "1932" in done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_a_user_without_home_and_rights(kb: Path, trials: Callable[[int], None]) -> None:
+    homeless = {
+        name: value
+        for name, value in ENVIRONMENT.items()
+        if name not in ("HOME", "RAGWEAVE_CACHE", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+    }
+    before = sorted(kb.rglob("*"))
+
+    def ask(*args: str) -> subprocess.CompletedProcess[str]:
+        return run(*args, cwd=kb, env=homeless, user=NOBODY)
+
+    one_line(ask(*ASK), 0)
+    refused = [
+        (*ASK, "--trace-file", "t.json"),
+        ("index", "docs", "--kb", "kb"),
+        ("index", "docs", "--kb", "other", "--embedding", "none"),
+    ]
+    for args in refused:
+        one_line(ask(*args), 2)
+    assert sorted(kb.rglob("*")) == before
+    trials(len(refused))
+
+
+@contextmanager
+def at_work(kb: Path, server: OpenAIServer) -> Iterator[subprocess.Popen[str]]:
+    """Start a question that waits for its model."""
+    model = ("--model", f"openai:m?base_url={server.base_url}&max_retries=0")
+    args = (
+        "ask",
+        "When did the bridge open?",
+        "--kb",
+        "kb",
+        "--method",
+        "concat",
+        *model,
+        "--trace-file",
+        "t.json",
+    )
+    with subprocess.Popen(
+        [*COMMAND, *args], cwd=kb, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        ),
+    ) as one:  # fmt: skip
+        until = time.monotonic() + 100
+        while not server.count and time.monotonic() < until:
+            time.sleep(0.01)
+        yield one
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize(
+    ("signals", "code"),
+    [((signal.SIGTERM,), 143), ((signal.SIGINT, signal.SIGINT), 130)],
+    ids=["SIGTERM", "two Ctrl-C"],
+)
+def test_a_signal_is_one_line(signals: tuple[int, ...], code: int, kb: Path) -> None:
+    with (
+        OpenAIServer(lambda _: Reply("1932", delay=20)) as server,
+        at_work(kb, server) as asking,
+    ):
+        for one in signals:
+            asking.send_signal(one)
+            time.sleep(0.02)
+        _, told = asking.communicate(timeout=60)
+    assert asking.returncode == code, told
+    assert told == "ragweave: stopped\n"
+    assert not (kb / "t.json").exists()
+    assert not list(kb.glob(".t.json*"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 200 KB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(place)]
+    try:
+        made = subprocess.run(mount, capture_output=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("this system has no mount")
+    if made.returncode:
+        pytest.skip("only root may mount a small disk")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_is_one_line(small_disk: Path, kb: Path, trials: Callable[[int], None]) -> None:
+    """The knowledge base needs more than there is; then nothing at all is left."""
+    (small_disk / "docs").mkdir()
+    words = " ".join(f"word{number}" for number in range(9_000))
+    (small_disk / "docs" / "a.txt").write_text(words)
+    before = sorted(small_disk.rglob("*"))
+    done = command.run("index", "docs", "--kb", "kb", "--embedding", "none", cwd=small_disk)
+    one_line(done, 2)
+    assert "No space left" in done.stderr
+    assert [one for one in sorted(small_disk.rglob("*")) if "kb" not in one.parts] == before
+    with (small_disk / "rest").open("wb", buffering=0) as rest:
+        try:
+            while rest.write(b"x" * 1024):
+                pass
+        except OSError:
+            pass
+    ask = ("ask", "When?", "--method", "direct", *LEXICAL)
+    for args in (
+        (*ASK[:2], "--kb", str(kb / "kb"), *ASK[4:], "--trace-file", "t.json"),
+        ("draw", "concat", "--svg", "d.svg"),
+        (*ask, "--trace-file", "t.json"),
+    ):
+        done = command.run(*args, cwd=small_disk)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.splitlines()[-1].startswith("ragweave: cannot write")
+        assert "Traceback" not in done.stderr
+    assert not {"t.json", "d.svg"} & {one.name for one in small_disk.iterdir()}
+    assert not [one for one in small_disk.iterdir() if one.name.startswith(".")]
+    trials(3)
