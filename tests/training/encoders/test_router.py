@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.documents import Document
 from tests.recordings import ROWS, row, written
 from tests.tiny_encoder import make_tiny_encoder
 
@@ -164,9 +165,7 @@ def test_changing_the_gold_answers_changes_no_feature(base: Path, tmp_path: Path
     assert looks[0] == looks[1]
 
 
-def _documents():
-    from langchain_core.documents import Document
-
+def _documents() -> list[Document]:
     return [
         Document("Ada Brenner built the bridge at Alden in 1931.", metadata={"title": "Alden"}),
         Document("The ferry at Tarn.", metadata={"title": "Ada Brenner"}),
