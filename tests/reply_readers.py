@@ -26,7 +26,8 @@ def as_meant(record: dict[str, Any]) -> bool:
 
     Texts are compared by their normalised words.
     """
-    return _words(json.loads(json.dumps(read_record(record)))) == _words(record["meant"])
+    read = _words(json.loads(json.dumps(read_record(record))))
+    return bool(read == _words(record["meant"]))
 
 
 def _words(value: Any) -> Any:
