@@ -3,7 +3,8 @@
     python benchmarks/record_replies.py --prepare .demo/questions.jsonl.gz
     python benchmarks/record_replies.py --questions .demo/questions.jsonl.gz --out replies \\
         --model "llamacpp:model.gguf?n_gpu_layers=-1&n_parallel=16&n_ctx=65536" --constrain both
-    python benchmarks/record_replies.py --table replies-calls.jsonl.gz
+    python benchmarks/record_replies.py --table replies-calls.jsonl.gz \\
+        --write benchmarks/results/replies.json
 
 The first command makes the questions' file where the data sets are (`../shared/data`); the second
 needs the core install and the models' packages only. Many questions run at once, so that an engine
@@ -52,7 +53,7 @@ from ragweave.graphs import METHODS, CompiledGraph
 from ragweave.tools.models import chat_model
 from ragweave.tools.models.tasks import task_of
 from reply_questions import Asked, Material, WordEmbeddings, prepare, read
-from reply_table import print_table, read_lines
+from reply_table import print_table, read_lines, write
 
 FORMED = ("blendfilter", "slimplm", "filco", "self_eval", "adaptive")
 """Methods with steps whose replies have a form that a grammar can hold."""
@@ -317,6 +318,7 @@ def main() -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--prepare", type=Path, help="write the questions' file and end")
     parser.add_argument("--table", type=Path, nargs="*", help="print the table of calls and end")
+    parser.add_argument("--write", type=Path, help="with --table: a JSON file for the table")
     parser.add_argument("--questions", type=Path, help="the questions' file")
     parser.add_argument("--out", default="replies", help="beginning of the two files' names")
     parser.add_argument("--model", action="append", default=[], help="a model spec; may repeat")
@@ -333,6 +335,8 @@ def main() -> None:
         print(f"{given.prepare}: {prepare(given.prepare, given.count)}")
     elif given.table:
         print_table(line for path in given.table for line in read_lines(path))
+        if given.write:
+            write(given.write, given.table)
     elif given.questions and given.model:
         record_all(given)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -12,6 +13,11 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.reply_readers import as_meant
+
+ANNOTATED = Path(__file__).parents[1] / "tests" / "recorded"
 
 UNREAD = (
     "need_unparsed",
@@ -64,6 +70,47 @@ def counts(calls: Iterable[dict[str, Any]]) -> dict[Key, Counter[str]]:
         for event in {one for one in events if one in PARTLY}:
             count[event] += 1
     return dict(found)
+
+
+def rows_of(found: dict[Key, Counter[str]]) -> list[dict[str, Any]]:
+    """Return the counts as rows, by model, step and form."""
+    return [
+        {"model": model, "step": step, "form": form, **dict(sorted(count.items()))}
+        for (model, step, form), count in sorted(found.items())
+    ]
+
+
+def read_as_meant() -> list[dict[str, Any]]:
+    """Return, for each step and form of the annotated replies, how many are read as meant."""
+    found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for path in sorted(ANNOTATED.glob("*[0-9]*.jsonl")):
+        for line in path.read_text("utf-8").splitlines():
+            record = json.loads(line)
+            count = found[step_of(record), "grammar" if record["grammar"] else "free text"]
+            count["replies"] += 1
+            count["as meant"] += as_meant(record)
+    return [{"step": step, "form": form, **count} for (step, form), count in sorted(found.items())]
+
+
+def write(path: Path, recordings: Iterable[Path]) -> None:
+    """Write the table of recordings, what they rest on, and the annotated replies' table."""
+    calls, runs = [], []
+    for one in recordings:
+        calls += list(read_lines(one))
+        runs += list(read_lines(one.with_name(one.name.replace("-calls.", "-questions."))))
+    asked: dict[str, Counter[str]] = defaultdict(Counter)
+    for question in {(one["model"], one["dataset"], one["id"]) for one in runs}:
+        asked[question[0]][question[1]] += 1
+    finished = Counter(one["model"] for one in runs if "error" not in one)
+    table = {
+        "recorded": {
+            "questions": {model: dict(found) for model, found in sorted(asked.items())},
+            "runs finished": dict(sorted(finished.items())),
+            "steps": rows_of(counts(calls)),
+        },
+        "annotated": read_as_meant(),
+    }
+    path.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
 def step_of(call: dict[str, Any]) -> str:

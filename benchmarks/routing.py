@@ -51,7 +51,7 @@ from ragweave.trained.judge_reading import load_encoder, read_pairs
 from ragweave.trained.router import RouterRead, read_drafts
 from ragweave.trained.router_features import draft_features, look_features
 from ragweave.training.encoders.linear import LinearSettings, fit_block
-from ragweave.training.encoders.linear_rows import reference_of
+from ragweave.training.encoders.linear_rows import reference_moments
 from ragweave.training.encoders.router import (
     RouterSettings,
     best_threshold,
@@ -153,7 +153,7 @@ def today(rows: Rows) -> np.ndarray:
     known: list[Any] = [
         {"question": asked, "draft": said, "known": True} for asked, said in rows.pairs
     ]
-    reference = reference_of(known, encoder, 0)
+    reference = reference_moments(known, encoder, 0)
     parts = [
         read_pairs(rows.pairs[at : at + 32], encoder, reference)
         for at in range(0, len(rows.pairs), 32)

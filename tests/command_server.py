@@ -73,7 +73,12 @@ def become(request: dict[str, Any]) -> None:
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
     sys.path[0] = ""
+    if request["site"]:
+        sys.path.insert(1, request["site"])
     sys.argv = ["-c", *request["args"]]
+    pid = Path(request["folder"], "pid")
+    pid.with_suffix(".new").write_text(str(os.getpid()))
+    pid.with_suffix(".new").rename(pid)
     atexit.register(say_what_was_needed, Path(request["folder"], "needed"), set(sys.modules))
 
 

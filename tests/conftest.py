@@ -19,9 +19,13 @@ for _name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON"):
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 LOOPBACK = ["127.0.0.1"]
 SLOW = (
-    "training/writers/test_going_on.py",
+    "test_typing.py",
+    "training/writers/test_resuming.py",
+    "evaluation/runs/test_workers.py",
+    "evaluation/runs/test_kill.py",
     "notebooks",
     "cli/test_eval.py",
+    "cli/test_label.py",
     "training",
     "cli",
     "trained",
@@ -31,7 +35,6 @@ SLOW = (
     "nodes/test_reply_growth.py",
     "evaluation/runs",
     "llamacpp",
-    "test_typing.py",
     "extend",
 )
 """What takes longest, first: with several workers, what begins last should end soon."""

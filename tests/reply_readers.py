@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +14,26 @@ from ragweave.nodes.retrieval_decision import parse_need
 from ragweave.nodes.self_ask import EXAMPLES as SELF_ASK
 from ragweave.nodes.self_ask import parse_self_ask
 from ragweave.tools.claims import parse_ids, parse_judgement, parse_rewrite
+from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.reply import Examples, PromptParts, examples_in
 
 REASONING = ("cot", "pruning", "summary", "reason", "flare")
 FREE = ("knowledge_filter", "draft", "external", "internal", "read")
+
+
+def as_meant(record: dict[str, Any]) -> bool:
+    """Say whether a step reads off a recorded reply what a reader takes it to say (`meant`).
+
+    Texts are compared by their normalised words.
+    """
+    read = _words(json.loads(json.dumps(read_record(record))))
+    return bool(read == _words(record["meant"]))
+
+
+def _words(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_words(one) for one in value]
+    return normalize_answer(value) if isinstance(value, str) else value
 
 
 def read_record(record: dict[str, Any]) -> Any:
@@ -32,7 +49,8 @@ def read_record(record: dict[str, Any]) -> Any:
         return plain[node](reply)
     if node == "rewrite":
         read = parse_rewrite(reply, record["question"])
-        return [[one[0], one.query] for one in (*read.questions, *read.claims)]
+        asked = [[one.question, one.query] for one in read.questions]
+        return asked + [[one.claim, one.query] for one in read.claims]
     if node == "filter_context":
         return parse_ids(reply, len(record["titles"]))
     names_ids = "ONLY the ids" in record["prompt"][-1][1]

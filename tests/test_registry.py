@@ -138,3 +138,11 @@ def test_two_of_ours_with_one_name() -> None:
     things = Registry(GROUP, Thing, "thing", lambda: (Thing("a"), Thing("a")))
     with pytest.raises(UsageError, match="taken twice, by ragweave and by ragweave"):
         things["a"]
+
+
+def test_printed_it_is_a_short_table() -> None:
+    from ragweave import METHODS
+
+    lines = str(METHODS).splitlines()
+    assert len(lines) == len(METHODS)
+    assert lines[0].split(maxsplit=1) == ["direct", METHODS["direct"].summary]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
-import itertools
 import textwrap
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ragweave import METHODS
 from ragweave.graphs.build import drawable
 from ragweave.graphs.method import Method
+from ragweave.nodes.options import field_texts
 from ragweave.tools.drawing import draw_svg, shape_of
 
 
@@ -105,23 +104,6 @@ def option_rows(options: type[Any]) -> list[str]:
         f"| {_cell(texts[field.name], code=False)} |"
         for field in fields
     ]
-
-
-def field_texts(options: type[Any]) -> dict[str, str]:
-    """Return the docstring below each field of a dataclass, inherited ones included."""
-    texts: dict[str, str] = {}
-    for kind in reversed(options.__mro__[:-1]):
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-        body = tree.body if isinstance(tree, ast.ClassDef) else []
-        for node, below in itertools.pairwise(body):
-            if (
-                isinstance(node, ast.AnnAssign)
-                and isinstance(node.target, ast.Name)
-                and isinstance(below, ast.Expr)
-                and isinstance(below.value, ast.Constant)
-            ):
-                texts[node.target.id] = " ".join(str(below.value.value).split())
-    return texts
 
 
 def _values(hint: Any, written: str) -> str:

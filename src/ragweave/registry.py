@@ -91,6 +91,12 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
                 raise UsageError(f"{self.word} {reason}")
             return self._loaded[name]
 
+    def __str__(self) -> str:
+        """Return a short table: each name with what it is."""
+        rows = [(name, str(getattr(one, "summary", ""))) for name, one in self.items()]
+        width = max((len(name) for name, _ in rows), default=0)
+        return "\n".join(f"{name:<{width}}  {summary}".rstrip() for name, summary in rows)
+
     def __contains__(self, name: object) -> bool:
         """Return whether there is a declaration of this name; its package is not loaded."""
         return name in self._own or name in self._session or name in self._points

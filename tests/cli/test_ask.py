@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from tests.command import COMMAND, LEXICAL, Run
+from tests.command import LEXICAL, Run, started
 from tests.openai_server import BrokenJson, Hang, HttpFault, OpenAIServer, Reply
 
 
@@ -177,18 +176,14 @@ def test_a_reply_cannot_steer_the_terminal(ragweave: Run) -> None:
 
 
 @pytest.mark.loopback
-def test_ctrl_c_ends_at_once_with_a_line() -> None:
+def test_ctrl_c_ends_at_once_with_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("langchain_openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
     with OpenAIServer([Hang()]) as server:
         spec = f"openai:m?base_url={server.base_url}"
-        process = subprocess.Popen(
-            [*COMMAND, "ask", "q", "-m", "direct", "--model", spec],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OPENAI_API_KEY": "x"},
-        )
-        while server.count == 0 and process.poll() is None:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
-    assert (process.returncode, said.strip()) == (130, "ragweave: stopped")
+        with started("ask", "q", "-m", "direct", "--model", spec, timeout=30) as process:
+            while server.count == 0 and process.running:
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            said = process.ended()
+    assert (said.returncode, said.stderr.strip()) == (130, "ragweave: stopped")

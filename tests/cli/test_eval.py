@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from tests.command import COMMAND, LEXICAL, Run
+from tests.command import COMMAND, LEXICAL, Run, started
 from tests.evaluation.towns import towns
 from tests.openai_server import OpenAIServer, Reply
 from tests.tiny_gguf import transformers_model, transformers_tokenizer
@@ -149,23 +148,21 @@ def test_a_refused_key_is_one_line_with_workers_too(
 def test_ctrl_c_says_how_to_go_on_and_nothing_is_paid_twice(
     workers: int, data: Path, ragweave: Run, tmp_path: Path
 ) -> None:
+    pytest.importorskip("langchain_openai")
     out = tmp_path / "run"
     with OpenAIServer(lambda _body: Reply("1900", delay=0.15 * workers)) as server:
         model = f"openai:m?base_url={server.base_url}&max_retries=0"
         args = [f"jsonl:{data}", "--methods", "direct,cot", "--model", model, "--out", str(out)]
         shared = ("--concurrency", str(workers), "--workers", str(workers))
-        command = [*COMMAND, "eval", *args, *shared]
-        with subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, env={**os.environ}
-        ) as one:
+        with started("eval", *args, *shared, timeout=120) as one:
             until = time.monotonic() + 60
             while server.count < 3 and time.monotonic() < until:
                 time.sleep(0.01)
             one.send_signal(signal.SIGINT)
-            _, said = one.communicate(timeout=60)
-        assert one.returncode == 130, said
-        assert f"Resume with: ragweave eval --resume {out}" in said
-        assert "Traceback" not in said
+            told = one.ended()
+        assert told.returncode == 130, told.stderr
+        assert f"Resume with: ragweave eval --resume {out}" in told.stderr
+        assert "Traceback" not in told.stderr
         stopped = server.count
         again = ragweave("eval", "--resume", str(out))
         assert again.returncode == 0, again.stderr

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
-from tests.command import COMMAND, Run
+from tests.command import Run, started
 
 BM25 = ("--embedding", "none")
 
@@ -69,19 +67,12 @@ def test_interrupted_it_leaves_an_index_that_answers(ragweave: Run, tmp_path: Pa
     for number in range(3000):
         words = f"Note {number} on granite and slate. " * 30
         (docs / f"{number}.txt").write_text(words, "utf-8")
-    process = subprocess.Popen(
-        [*COMMAND, "index", "docs", "--kb", "kb"],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=dict(os.environ),
-    )
-    time.sleep(1.5)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode in (0, 130), said
-    assert "Traceback" not in said
+    with started("index", "docs", "--kb", "kb", cwd=tmp_path) as process:
+        time.sleep(0.7)
+        process.send_signal(signal.SIGINT)
+        told = process.ended()
+    assert told.returncode in (0, 130), told.stderr
+    assert "Traceback" not in told.stderr
     asked = ragweave(
         *("ask", "Where is marble quarried?", "--kb", "kb", "--model"),
         *("extractive?similarity=lexical", "-m", "concat"),

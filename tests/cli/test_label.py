@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.command import COMMAND, Run
+from tests.command import Run, started
 from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 from ragweave.training.rows import read_rows
@@ -184,27 +182,21 @@ def test_a_refused_key_is_told_at_once(ragweave: Run, tmp_path: Path) -> None:
 def test_stopped_at_some_moment_it_goes_on(
     tmp_path: Path, ragweave: Run, how: signal.Signals
 ) -> None:
+    pytest.importorskip("langchain_openai")
     write(tmp_path / "qa.jsonl", *numbered(60))
     with OpenAIServer(says) as server:
         spec = f"openai:m?base_url={server.base_url}&max_retries=0"
         args = ["label", "judge", "qa.jsonl", "--proxy", spec, "--concurrency", "3"]
         for moment in (7, 30):
-            with subprocess.Popen(
-                [*COMMAND, *args, "--out", "cut.jsonl"],
-                cwd=tmp_path,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env={**os.environ, "COLUMNS": "200"},
-            ) as one:
+            with started(*args, "--out", "cut.jsonl", cwd=tmp_path) as one:
                 until = time.monotonic() + 60
                 while server.count < moment and time.monotonic() < until:
                     time.sleep(0.002)
                 one.send_signal(how)
-                _, told = one.communicate(timeout=60)
-            assert one.returncode == (-how if how == signal.SIGKILL else 130)
+                told = one.ended()
+            assert told.returncode == (-how if how == signal.SIGKILL else 130)
             if how == signal.SIGINT:
-                assert "run the same command to resume" in told
+                assert "run the same command to resume" in told.stderr
             assert not (tmp_path / "cut.jsonl").exists()
         done = ragweave(*args, "--out", "cut.jsonl", cwd=tmp_path)
         assert done.returncode == 0, done.stderr

@@ -87,3 +87,18 @@ def test_option_values_are_typed() -> None:
     assert parse_options(["retrieve=true"], METHODS["direct"]) == {"retrieve": True}
     with pytest.raises(UsageError, match="name=value"):
         parse_options(["=3"], METHODS["concat"])
+
+
+def test_one_method_in_full(ragweave: Run) -> None:
+    said = ragweave("methods", "filco").stdout
+    for part in (
+        "Only the sentences that help",
+        "Paper: Wang et al. 2023",
+        "granularity",
+        "samples",
+    ):
+        assert part in said
+    assert json.loads(ragweave("methods", "filco", "--json").stdout)["name"] == "filco"
+    wrong = ragweave("methods", "filko")
+    assert wrong.returncode == 2
+    assert "filco" in wrong.stderr

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.command import COMMAND, LEXICAL, Run
+from tests.command import LEXICAL, Run, started
 from tests.tiny_encoder import make_tiny_encoder
 
 pytest.importorskip("torch")
@@ -82,19 +81,17 @@ def test_a_dry_run_shows_what_the_model_sees_and_writes_nothing(ragweave: Run, r
 
 
 def test_ctrl_c_saves_and_resume_goes_on(ragweave: Run, room: Path) -> None:
-    slow = [*COMMAND, *TRAIN, *FAST, "--epochs", "4000", "--set", "save_every=5", "--out", "j"]
-    with subprocess.Popen(
-        slow, cwd=room, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as training:
+    slow = [*TRAIN, *FAST, "--epochs", "4000", "--set", "save_every=5", "--out", "j"]
+    with started(*slow, cwd=room, timeout=240) as training:
         until = time.monotonic() + 120
         while not list((room / "j").glob("checkpoints/*")):
-            assert training.poll() is None, training.communicate()
+            assert training.running, training.ended()
             assert time.monotonic() < until, "no checkpoint after two minutes"
             time.sleep(0.1)
         training.send_signal(signal.SIGINT)
-        _, told = training.communicate(timeout=120)
-    assert training.returncode == 130, told
-    assert "Traceback" not in told
+        told = training.ended()
+    assert told.returncode == 130, told.stderr
+    assert "Traceback" not in told.stderr
     plain = ragweave(*TRAIN, *FAST, "--out", "j", cwd=room)
     assert plain.returncode == 2
     assert "resume it with --resume" in plain.stderr

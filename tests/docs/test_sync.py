@@ -71,7 +71,7 @@ def test_what_is_stale_is_named_with_the_command_and_then_mended(
     assert not (copy / "docs/diagrams/gone.mmd").exists()
     settings = json.loads((copy / "langgraph.json").read_text("utf-8"))
     assert settings["dependencies"] == ["./mine"]
-    assert list(settings["graphs"]) == [one.name for one in METHODS.ours()]
+    assert list(settings["graphs"]) == ["chat", *(one.name for one in METHODS.ours())]
 
 
 def test_a_file_without_its_block_is_a_clear_error(script: ModuleType, copy: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from tests.command import COMMAND
+from tests import command
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -23,9 +23,11 @@ def python() -> Run:
     def run(
         folder: Path, *args: str, cwd: Path | None = None, code: str = ""
     ) -> subprocess.CompletedProcess[str]:
+        if not code:
+            return command.run(*args, cwd=cwd, site=folder, timeout=180)
         path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))
         return subprocess.run(
-            [sys.executable, "-c", code, *args] if code else [*COMMAND, *args],
+            [sys.executable, "-c", code, *args],
             cwd=cwd,
             env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
             capture_output=True,

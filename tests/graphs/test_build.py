@@ -158,3 +158,18 @@ def test_building_a_graph_loads_no_model_library() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_misspelt_argument_is_recognised() -> None:
+    with pytest.raises(UsageError, match=r"no option 'modle' \(did you mean 'model'\?\)"):
+        build_graph("concat", modle="extractive")
+    with pytest.raises(UsageError, match=r"'sampels' \(did you mean 'samples'\?\)"):
+        build_graph("concat", sampels=3)
+
+
+async def test_a_misspelt_key_of_the_input_is_an_error() -> None:
+    graph = build_graph("direct", model="extractive?similarity=lexical")
+    with pytest.raises(UsageError, match=r"key 'qestion' .*\(did you mean 'question'\?\)"):
+        graph.invoke({"qestion": "Why?"})
+    with pytest.raises(UsageError, match="key 'chat_history'"):
+        await graph.ainvoke({"question": "Why?", "chat_history": []})

@@ -28,9 +28,9 @@ class TestIrcot(MethodTests):
     method = "ircot"
     cut_short = Setting(options={"max_steps": 1})
     more_settings = (
-        Setting(options={"reader": "direct"}, finds=False),
-        Setting(options={"reader": "chain"}),
-        Setting(options={"reader": "chain", "max_steps": 1}),
+        Setting(options={"read_by": "direct"}, finds=False),
+        Setting(options={"read_by": "chain"}),
+        Setting(options={"read_by": "chain", "max_steps": 1}),
         Setting(finds=False),
     )
     option_cases = {
@@ -38,7 +38,7 @@ class TestIrcot(MethodTests):
         "constrain": OptionCase(
             False,
             Setting(
-                options={"reader": "direct"},
+                options={"read_by": "direct"},
                 model={"offers_grammar": True},
                 input={"answer_type": "yes_no"},
             ),
@@ -126,6 +126,7 @@ class TestSure(MethodTests):
     idle_options = {
         "wording": "the prompt asks for candidates",
         "ask_again": "a reply without a candidate is Unknown",
+        "sufficient_context": "each summary's validity is asked instead",
     }
 
     def reply(self, call: ModelCall) -> str:

@@ -6,7 +6,11 @@ from ragweave.testing import MethodTests, ModelCall, OptionCase, Setting
 
 RETRIEVING = Setting(options={"retrieve": True})
 SHOWN = [Setting(options={"retrieve": True, "shots": 1})]
-RETRIEVAL = {"k": OptionCase(2, RETRIEVING), "order": OptionCase("reversed", RETRIEVING)}
+RETRIEVAL = {
+    "k": OptionCase(2, RETRIEVING),
+    "order": OptionCase("reversed", RETRIEVING),
+    "sufficient_context": OptionCase(True, RETRIEVING),
+}
 REASONED = {"constrain": "what reasons first is held to no form"}
 REASONING = "The card on the bridge names her. So the answer is Ada Brenner."
 

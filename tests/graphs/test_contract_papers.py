@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 from tests.hash_embeddings import HashEmbeddings
 
-from ragweave.testing import MethodTests, OptionCase, Setting
+from ragweave.testing import MethodTests, OptionCase, Setting, unsure
 
 PROXY = {
     "draft": "An engineer from Norhaven put it up.",
@@ -51,8 +51,23 @@ LEAD = {
             parts={"scorer": Scores()},
             input={"gold_answers": ["Ada Brenner"]},
         ),
-    )
+    ),
 }
+
+
+DOUBTING_WORD = unsure("Ada built it and nobody else did so here", Ada=0.1)
+"""Sure on the whole, and of one word not at all."""
+IDLE_ROUTER = {"router": "needs a trained part: tests/training/encoders/test_router.py shows it"}
+
+
+def gated(replies: dict[str, str]) -> dict[str, OptionCase]:
+    """Return cases of the options that the uncertainty gate has."""
+    setting = Setting(options={"route": "uncertainty"}, replies={**replies, "judge": DOUBTING_WORD})
+    return {
+        "route": OptionCase("uncertainty", Setting(replies=setting.replies)),
+        "gate": OptionCase("least", setting),
+        "route_threshold": OptionCase(0.01, setting),
+    }
 
 
 class TestBlendFilter(MethodTests):
@@ -73,8 +88,10 @@ class TestSlimPlm(MethodTests):
     replies = {**PROXY, "answer": "Ada Brenner", "direct": "Ada Brenner"}
     knowing = Setting(replies={**replies, "judge": "<Known(True)>", "direct": "Unknown"})
     echoing = Setting(replies={**replies, "answer": "Who built the bridge at Alden?"})
+    idle_options = IDLE_ROUTER
     option_cases = {
         **MARGIN,
+        **gated(replies),
         "second_look": OptionCase(False, knowing),
         "ask_again": OptionCase(False, echoing),
     }
@@ -100,9 +117,11 @@ class TestAdaptive(MethodTests):
     }
     knowing = Setting(replies={**replies, "judge": "<Known(True)>"})
     doubting = Setting(replies={**replies, "answer": "Unknown"})
+    idle_options = IDLE_ROUTER
     option_cases = {
         **MARGIN,
         **LEAD,
+        **gated(replies),
         "second_look": OptionCase(False, knowing),
         "fallback": OptionCase(False, doubting),
     }

@@ -15,6 +15,7 @@ def in_the_fallback(setting: Setting, echoing: Setting) -> dict[str, OptionCase]
         "wording": OptionCase("many", setting),
         "top_p": OptionCase(0.5, setting),
         "second_look": OptionCase(False, setting),
+        "sufficient_context": OptionCase(True, setting),
         "ask_again": OptionCase(False, echoing),
     }
 
@@ -77,6 +78,7 @@ class TestFlare(MethodTests):
     idle_options = {
         **FREE_TEXT,
         "ask_again": "what is written is looked up, not asked again",
+        "sufficient_context": "sentences are written before anything is looked up",
         "wording": "its prompts ask for sentences",
     }
     cut_short = Setting(options={"rounds": 1})

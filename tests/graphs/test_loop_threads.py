@@ -20,7 +20,7 @@ def say(seen: Seen) -> str:
     text = seen.text
     if "Observation 1:" in text.rpartition("Question: ")[2]:
         return "Action 2: Finish[Norland]"
-    if text.endswith("Thought 1:"):
+    if "Now write Thought 1 " in text:
         return "Action 1: Search[the light]"
     if text.endswith("Are follow up questions needed here:"):
         return "Yes.\nFollow up: Who built the light?"

@@ -23,6 +23,10 @@ def built(*replies: str, retriever: Any = None, **options: Any) -> tuple[Compile
     return build_graph("react", model=model, retriever=retriever, **options), model, retriever
 
 
+def cue(number: int, question: str = "Where?") -> str:
+    return f"Now write Thought {number} and Action {number} for the last question: {question}"
+
+
 def asked(seen: Seen) -> str:
     """Return the prompt from the last question on: what follows the examples."""
     return seen.text.rpartition("Question: ")[2]
@@ -33,7 +37,9 @@ def test_finish_at_once_is_one_call() -> None:
     out = graph.invoke({"question": "How many sides has a hexagon?"})
     assert (out["answer"], out["status"], out["truncated"]) == ("six", "answered", False)
     assert (len(model.seen), retriever.queries, out["passages"]) == (1, [], [])
-    assert asked(model.seen[0]) == "How many sides has a hexagon?\nThought 1:"
+    assert asked(model.seen[0]) == (
+        "How many sides has a hexagon?\n" + cue(1, "How many sides has a hexagon?")
+    )
 
 
 def test_a_search_is_observed() -> None:
@@ -46,8 +52,7 @@ def test_a_search_is_observed() -> None:
         "Action 1: Search[builder of the light]\n"
         "Observation 1:\n"
         "<passage 1>\nAda Brenner built the light.\n</passage>\n"
-        "<passage 2>\nIt stands in Norland.\n</passage>\n"
-        "Thought 2:"
+        "<passage 2>\nIt stands in Norland.\n</passage>\n" + cue(2)
     )
     assert model.seen[1].task["task"] == "step"
     assert model.seen[1].passages == [doc.page_content for doc in DOCS]
@@ -70,8 +75,7 @@ def test_a_second_search_observes_what_is_new() -> None:
         "Observation 1:\n<passage 1>\nAda Brenner built the light.\n</passage>\n"
         "Action 2: Search[place]\n"
         "Observation 2:\n<passage 1>\nIt stands in Norland.\n</passage>\n"
-        "Action 3: Search[x]\nObservation 3: Nothing new was found.\n"
-        "Thought 4:"
+        "Action 3: Search[x]\nObservation 3: Nothing new was found.\n" + cue(4)
     )
     assert [doc.id for doc in out["passages"]] == ["p0", "p1"]
     assert out["usage"]["retrievals"] == 3
@@ -140,7 +144,7 @@ def test_a_later_reply_without_an_action_is_asked_again() -> None:
     assert asked(model.seen[2]).endswith(
         "Thought 2: Hmm, Norland?\n"
         "Observation 2: No action was read. Write Search or Finish, and behind it square "
-        "brackets.\nThought 3:"
+        "brackets.\n" + cue(3)
     )
     assert (state["answer"], len(retriever.queries)) == ("Norland", 1)
     assert "step_unparsed" in events(state)
@@ -299,6 +303,12 @@ def test_one_reply_without_a_search_is_told_and_the_run_goes_on() -> None:
     out = graph.invoke({"question": "Where?"})
     assert (out["answer"], out["truncated"]) == ("Norland", False)
     assert (len(model.seen), len(retriever.queries)) == (5, 2)
+
+
+def test_under_a_papers_profile_the_model_continues_the_text() -> None:
+    graph, model, _ = built(SEARCH, FINISH, profile="paper")
+    graph.invoke({"question": "Where?"})
+    assert [seen.text.rpartition("\n")[2] for seen in model.seen] == ["Thought 1:", "Thought 2:"]
 
 
 def test_the_papers_chain_goes_on_to_its_limit() -> None:

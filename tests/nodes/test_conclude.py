@@ -8,6 +8,7 @@ from langchain_core.documents import Document
 from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
+from ragweave.nodes.options import Options
 from ragweave.nodes.vote import conclude, passages_read
 from ragweave.state import Candidate
 
@@ -47,7 +48,7 @@ def test_a_filtered_passage_is_shown_as_the_filter_left_it() -> None:
 
 
 def test_nothing_read_means_no_passages() -> None:
-    end = conclude({"passages": [found("a")]}, "Paris", [read()], truncated=True)
+    end = conclude({"passages": [found("a")]}, "Paris", [read()], Options(), truncated=True)
     assert (end["passages"].value, end["truncated"], end["status"]) == ([], True, "answered")
 
 

@@ -66,7 +66,7 @@ def test_each_sentence_is_looked_up_until_one_concludes() -> None:
     replies = [FIRST, second, "So the answer is: Norland.", "Norland"]
     retriever = ListRetriever(documents=documents("Ada Brenner built the light.", "It is grey."))
     graph = build_graph(
-        "ircot", model=ScriptedChat(replies=replies), retriever=retriever, reader="direct"
+        "ircot", model=ScriptedChat(replies=replies), retriever=retriever, read_by="direct"
     )
     state = final_state(graph, "Where was its builder from?")
     assert retriever.queries == ["Where was its builder from?", FIRST, second]

@@ -142,3 +142,12 @@ def test_a_last_answer_is_never_empty(reply: str, kind: str) -> None:
     answer = last_answer(reply, kind)  # type: ignore[arg-type]
     assert answer
     assert answer in bare_text(reply) or answer in (UNKNOWN, "Yes", "No")
+
+
+def test_a_search_behind_a_made_up_observation_is_made_and_an_answer_is_not() -> None:
+    made_up = (
+        "Observation 1:\n<passage 1>\nA 10-point judgment.\n</passage>\nThought 2: It says 10.\n"
+    )
+    said = parse_react(made_up + "Action 2: Search[verdict of the judge]", "short")
+    assert (said.action, said.argument, said.thought) == ("search", "verdict of the judge", "")
+    assert parse_react(made_up + "Action 2: Finish[10]", "short").action == "none"

@@ -1,7 +1,6 @@
-"""Replies recorded from real small models, at every step.
+"""Replies recorded from real small models, at every step, and what a reader takes them to say.
 
-`benchmarks/record_replies.py` records them; `meant` began as what the parsers read and was
-looked through once, so it shows what changes, and is no independent measure of accuracy.
+`tests/recorded/README.md` tells how they were recorded and annotated.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.reply_readers import read_record
+from tests.reply_readers import as_meant, read_record
 
 RECORDED = Path(__file__).parents[1] / "recorded"
 MODELS = sorted(
@@ -27,8 +26,10 @@ STEPS = sorted({one["node"] for one in RECORDS})
 def test_every_step_is_there() -> None:
     steps = Counter(one["node"] for one in RECORDS)
     asked = {"rewrite", "judge", "judge_claim", "need", "topic", "knowledge_filter", "react"}
-    assert asked | {"self_ask", "flare", "filter_context", "short_answer"} <= steps.keys()
-    assert steps.total() >= 200
+    answers = {"direct", "cot", "concat", "post_fusion", "pruning", "summary", "distill", "reason"}
+    others = {"self_ask", "read", "flare", "filter_context", "short_answer", "draft", "external"}
+    assert asked | answers | others | {"internal", "answer", "generate"} <= steps.keys()
+    assert steps.total() >= 300
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -38,5 +39,7 @@ def test_at_least_95_in_100_are_read_as_meant(step: str) -> None:
     assert len(wrong) <= 0.05 * len(records), f"{len(wrong)} of {len(records)}: {wrong}"
 
 
-def as_meant(record: dict[str, Any]) -> bool:
-    return json.loads(json.dumps(read_record(record))) == record["meant"]
+def test_all_replies_that_a_grammar_held_are_read_as_meant() -> None:
+    held = [one for one in RECORDS if one["grammar"]]
+    assert {"react", "self_ask", "rewrite", "judge", "need"} <= {one["node"] for one in held}
+    assert [(one["reply"], read_record(one)) for one in held if not as_meant(one)] == []

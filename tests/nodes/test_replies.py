@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.nodes.replies import parse_answer
+from ragweave.nodes.replies import parse_answer, read_answer
 from ragweave.tools.text.unknown import UNKNOWN
 
 LONG = "The passages describe many things about the city. " * 200
@@ -210,3 +210,21 @@ def test_a_flood_is_cut_to_what_a_screen_holds() -> None:
     assert parse_answer("It is Paris. " + "And so on it goes. " * 600, "short") == "It is Paris."
     assert len(parse_answer("a" * 10_000, "short")) == 400
     assert len(parse_answer("a" * 10_000, "long")) == 10_000
+
+
+def test_a_reason_behind_a_reasonings_conclusion_is_none_of_it() -> None:
+    reply = (
+        "Based on the information provided in the passage, an unread verdict counts as not known. "
+        "This is because the claim filter saves searches."
+    )
+    assert (
+        read_answer(reply, "short", reasons=True).answer == "an unread verdict counts as not known"
+    )
+    ruled_out = "Passage 1 is about the lake and cannot answer. This is because it names no year."
+    assert read_answer(ruled_out, "short", reasons=True).answer == UNKNOWN
+
+
+def test_the_reference_is_a_source_and_none_of_the_answer() -> None:
+    assert parse_answer("According to the reference, it is 62 metres long.", "short") == (
+        "it is 62 metres long"
+    )

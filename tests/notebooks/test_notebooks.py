@@ -30,6 +30,7 @@ SAYS = {
     "07_embedding_in_langchain": "apples and pears",
     "08_evaluate_and_compare": "blendfilter",
     "09_local_models": "a scorer needs a GGUF file",
+    "10_more_methods": "Incorrect {}\n1902 ·",
 }
 """Something that each one's output must say: that it did what it is about."""
 
@@ -128,7 +129,7 @@ def read(path: Path) -> Any:
     return nbformat.read(path, as_version=4)
 
 
-def test_there_are_nine() -> None:
+def test_there_are_ten() -> None:
     assert list(NOTEBOOKS) == list(SAYS)
 
 

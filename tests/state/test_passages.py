@@ -88,7 +88,7 @@ def test_lone_surrogates_are_replaced_and_what_is_whole_stays_itself() -> None:
         ({"page_content": "a", "metadata": 3}, "metadata of a passage must be a mapping, not int"),
         ({"page_content": "a", "metadata": ["x"]}, "must be a mapping, not list"),
         ({"page_content": "a", "id": [1]}, "id of a passage must be a string, not list"),
-        ({"text": "a"}, "not dict with text"),
+        ({"txt": "a"}, "not dict with txt"),
         (7, "not int"),
     ],
 )
@@ -96,3 +96,10 @@ def test_what_is_no_passage_is_one_clear_line(value: object, message: str) -> No
     with pytest.raises(UsageError, match=message) as caught:
         as_document(value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_passage_as_json_output_prints_it() -> None:
+    printed = {"id": "a", "text": "It rains.", "metadata": {"title": "T"}}
+    assert as_document(printed) == Document("It rains.", id="a", metadata={"title": "T"})
+    both = as_document({"page_content": "kept", "text": "passed over"})
+    assert both.page_content == "kept"

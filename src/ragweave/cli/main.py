@@ -13,7 +13,19 @@ from typing import Annotated, NoReturn
 import typer
 
 import ragweave
-from ragweave.cli import ask, chat, doctor, index, label, methods, reproduce, study, trace, train
+from ragweave.cli import (
+    ask,
+    chat,
+    doctor,
+    index,
+    label,
+    methods,
+    reproduce,
+    serve,
+    study,
+    trace,
+    train,
+)
 from ragweave.cli import eval as eval_
 from ragweave.cli.screen import explain, plain, refused
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
@@ -29,6 +41,8 @@ app = typer.Typer(
 app.command("index")(index.index)
 app.command("ask")(ask.ask)
 app.command("chat")(chat.chat)
+app.command("serve")(serve.serve)
+app.command("mcp")(serve.mcp)
 app.command("methods")(methods.methods)
 app.command("draw")(methods.draw)
 app.command("trace")(trace.trace)

@@ -190,6 +190,9 @@ KINDS = ("methods", "metrics", "datasets", "models", "retrievers", "filters")
 
 
 def methods(
+    name: Annotated[
+        str, typer.Argument(help="A method: show its options, prompts, costs and paper.")
+    ] = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON, options included.")] = False,
     kind: Annotated[str, typer.Option(help=f"What to list: {', '.join(KINDS)}.")] = "methods",
 ) -> None:
@@ -197,6 +200,9 @@ def methods(
     if kind not in KINDS:
         raise UsageError(f"--kind must be one of {', '.join(KINDS)}, not {kind!r}")
     found = registries()
+    if name:
+        _show_method(found[kind], name, json=json)
+        return
     if json:
         facts = _method_facts if kind == "methods" else _facts
         typer.echo(json_.dumps([facts(found[kind], name) for name in found[kind]], indent=2))
@@ -212,6 +218,41 @@ def methods(
         if added:
             listed = ", ".join(f"{name} ({package})" for name, package in added.items())
             screen.print(f"{other} from other packages: {listed}", markup=False)
+
+
+def _show_method(found: Registry[Any], name: str, *, json: bool) -> None:
+    """Print all there is to know of one declaration; of a method, its options too."""
+    from ragweave.cli.screen import console
+    from ragweave.graphs import Method
+
+    one = found.named(name)
+    if json:
+        facts = _method_facts if isinstance(one, Method) else _facts
+        typer.echo(json_.dumps(facts(found, name), indent=2))
+        return
+    screen = console()
+    screen.print(f"{one.name}: {one.summary}", markup=False)
+    if not isinstance(one, Method):
+        return
+    if one.when:
+        screen.print(one.when, markup=False)
+    screen.print(f"Paper: {one.paper}", markup=False)
+    screen.print(f"Model calls: {one.best} at best, {one.worst} at worst", markup=False)
+    screen.print(f"Prompts: {', '.join(one.prompts) or 'none'}", markup=False)
+    screen.print(_options_table(one.options))
+
+
+def _options_table(options: type[Any]) -> Table:
+    """Return a method's options, its own first, with their defaults."""
+    import dataclasses
+
+    from ragweave.nodes.options import field_texts
+
+    texts, own = field_texts(options), vars(options).get("__annotations__", {})
+    table = _empty(["option", "default", "meaning"])
+    for field in sorted(dataclasses.fields(options), key=lambda one: one.name not in own):
+        table.add_row(*_cells([field.name, repr(field.default), texts.get(field.name, "")]))
+    return table
 
 
 def registries() -> dict[str, Registry[Any]]:

@@ -133,6 +133,7 @@ def reproduce(
     )
     if budget_usd is not None and not price:
         raise UsageError("--budget-usd needs prices: add --price INPUT,OUTPUT")
+    _line(progress_console(), "Planning: the data sets are read, and a trial of each row is run.")
     runs = {one.name: _runs(one, request) for one in tables}
     _show_plan(tables, runs, request)
     if plan or not _agreed(runs, yes=yes):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import inspect
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, cast, get_args
 
@@ -22,6 +23,7 @@ from ragweave.nodes.context_filter import FilterName
 from ragweave.nodes.judge import NecessityOptions
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Retriever
+from ragweave.nodes.route import check_gate
 from ragweave.registry import closest
 from ragweave.state import RAGState
 from ragweave.tools.extractive import ExtractiveChat
@@ -263,7 +265,7 @@ def build_graph(
     method = name if isinstance(name, Method) else method_named(name)
     if filter is not None:
         options["filter"] = filter if isinstance(filter, str) else "own"
-    chosen = method_options(method, options)
+    chosen = method_options(method, options, arguments=inspect.signature(build_graph).parameters)
     retriever = _checked_retriever(retriever)
     models = role_models(
         {
@@ -277,6 +279,7 @@ def build_graph(
     check_drafts(models, chosen)
     check_decides(models, chosen)
     check_scorer(models, judge_scorer, chosen)
+    check_gate(models, chosen)
     parts = Parts[Any](
         models=models if retry_policy is None else replace(models, retry=retry_policy),
         retriever=retriever,
@@ -303,8 +306,15 @@ def method_named(name: str) -> Method:
     return METHODS.named(name)
 
 
-def method_options(method: Method, values: Mapping[str, Any]) -> Options:
+def method_options(
+    method: Method, values: Mapping[str, Any], arguments: Collection[str] = ()
+) -> Options:
     """Return the method's options with `values` set; a trained filter's folder is `own` there.
+
+    Args:
+        method: The method.
+        values: Options by name.
+        arguments: What else the caller could have meant by a name that is no option.
 
     Raises:
         UsageError: The method has no such option, or the value is out of range.
@@ -313,7 +323,7 @@ def method_options(method: Method, values: Mapping[str, Any]) -> Options:
     for name in values:
         if name not in known:
             raise UsageError(
-                f"{method.name} has no option {name!r}{closest(name, known)}; "
+                f"{method.name} has no option {name!r}{closest(name, [*arguments, *known])}; "
                 f"options: {', '.join(known)}{_elsewhere(name)}"
             )
     chosen = dict(values)

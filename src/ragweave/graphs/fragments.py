@@ -26,7 +26,6 @@ from ragweave.nodes.blending import (
 )
 from ragweave.nodes.judge import (
     judge_claim_step,
-    judge_step,
     to_claim_filter,
     to_draft,
     to_judge,
@@ -44,6 +43,7 @@ from ragweave.nodes.retrieve import (
     to_retrieval,
 )
 from ragweave.nodes.rewrite import plan_step, rewrite_step
+from ragweave.nodes.route import decide_step
 from ragweave.nodes.step import Goto, Route, Step
 from ragweave.nodes.vote import vote_step
 from ragweave.state import RAGState, interleave
@@ -107,7 +107,7 @@ def add_judgement(graph: Draft, parts: Parts[Any], *, given: str) -> None:
     )
     graph.add_node(
         "judge",
-        judge_step(models, prompts, options, parts.judge_scorer),
+        decide_step(models, prompts, options, parts.judge_scorer),
         retry_policy=parts.retry,
         error_handler=proxy_down(without_verdict(options)),
     )

@@ -6,7 +6,7 @@ A compiled method is also a tool of an agent, or a retriever of a chain, in a La
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, cast, get_type_hints
 
@@ -19,6 +19,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config
 from langchain_core.runnables.graph import Graph
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.graph import StateGraph
@@ -35,6 +36,7 @@ from ragweave.nodes.judge import scorer_of
 from ragweave.nodes.options import OptionsT, specialised
 from ragweave.nodes.retrieve import Retriever
 from ragweave.nodes.step import Step, note
+from ragweave.nodes.sufficiency import answer_step
 from ragweave.state import Branch, RAGInput, RAGOutput, RAGState
 from ragweave.tools.drawing import draw_svg, shape_of
 from ragweave.tools.filters import ContextFilter
@@ -240,7 +242,42 @@ class DrawnGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
 
 class CompiledGraph(DrawnGraph):
-    """A compiled graph over the ragweave state: a LangChain Runnable from input to output."""
+    """A compiled graph over the ragweave state: a LangChain Runnable from input to output.
+
+    A key of the input that its state lacks is an error; as a node of another graph it is given all
+    of that graph's state, and takes what it knows.
+    """
+
+    def stream(
+        self,
+        input: Any,  # noqa: A002 - LangGraph's signature
+        config: RunnableConfig | None = None,
+        **more: Any,
+    ) -> Iterator[Any]:
+        """Check the input's keys, then run."""
+        self._check_keys(input, config)
+        return super().stream(input, config, **more)
+
+    def astream(
+        self,
+        input: Any,  # noqa: A002 - LangGraph's signature
+        config: RunnableConfig | None = None,
+        **more: Any,
+    ) -> AsyncIterator[Any]:
+        """Check the input's keys, then run."""
+        self._check_keys(input, config)
+        return super().astream(input, config, **more)
+
+    def _check_keys(self, given: object, config: RunnableConfig | None) -> None:
+        if not isinstance(given, Mapping) or "langgraph_node" in ensure_config(config)["metadata"]:
+            return
+        known = get_type_hints(self.builder.state_schema)
+        for key in given:
+            if key not in known:
+                raise UsageError(
+                    f"the input has a key {key!r} that this graph does not know"
+                    f"{_closest(str(key), known)}; it takes question, passages, answer_type"
+                )
 
     def as_tool(
         self,
@@ -323,12 +360,13 @@ class Parts(Generic[OptionsT]):
         if self.state is RAGState:
             return replace(self, state=state)
         fields = [get_type_hints(one, include_extras=True) for one in (state, self.state)]
-        joined = TypedDict(self.state.__name__, fields[0] | fields[1])  # type: ignore[operator]
+        made: Any = TypedDict  # the functional form, whose names are known only here
+        joined: type[RAGState] = made(self.state.__name__, fields[0] | fields[1])
         return replace(self, state=joined)
 
     def answers(self, answer: AnswerStep) -> Step[Branch, OptionsT]:
         """Return the node for an answer step."""
-        return answer.step(self.models, self.prompts, self.options)
+        return answer_step(answer, self.models, self.prompts, self.options)
 
 
 def draft(parts: Parts[Any]) -> Draft:

@@ -30,13 +30,14 @@ from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.types import Send
 
-from ragweave.nodes.answer import UNKNOWN_CLAUSE, AnswerStep, branches
+from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.ask import Ask, Prompt, Question, Reply, Templates, reply_to
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import PASSAGE_TOKENS
 from ragweave.nodes.retrieve import searches
 from ragweave.nodes.step import Context, Goto, Step, Work
+from ragweave.nodes.wording import UNKNOWN_CLAUSE
 from ragweave.state import Branch, RAGState, Update
 from ragweave.tools.models import Models
 from ragweave.tools.text.unknown import is_unknown
@@ -106,9 +107,8 @@ PROMPTS = MappingProxyType(
                 ),
                 (
                     "human",
-                    "{passages}\n\n{consolidated}Question: {question}\n"
-                    + _ASK
-                    + " {answer_form}{otherwise}",
+                    "{passages}\n\n{consolidated}Question: {question}\n{answer_form}{otherwise} "
+                    + _ASK,
                 ),
             ]
         ),

@@ -225,6 +225,7 @@ class BlendingOptions(Options):
 def to_first_search(state: RAGState, options: BlendingOptions) -> Goto:
     """Route: the question is retrieved, once, where its own set or the external one needs it."""
     wanted = {"question", "external"} & set(options.queries) or len(state["queries"]) > 1
+    wanted = wanted or state["route"] == "one"
     if state["passages"] or not wanted:
         return "nothing to retrieve"
     return searches(state, state["queries"])
@@ -236,7 +237,7 @@ def to_augmentation(state: RAGState, options: BlendingOptions) -> list[str]:
     The topic serves the filter alone: where the first search found nothing it is not asked for.
     """
     asked: list[str] = [one for one in options.queries if one != "question"]
-    if state["passages"]:
+    if state["passages"] or state["route"] == "one":
         asked = []
     found = state["passages"] or not state["retrieved"] or any(state["retrieved"].values())
     if options.knowledge_filter and not _strategyqa(state, options) and found:
@@ -365,7 +366,7 @@ def blend(state: RAGState, context: Context[BlendingOptions]) -> Update:
         return {}
     question = state["question"]
     queries = dict(state["queries"])
-    if "question" not in context.options.queries:
+    if "question" not in context.options.queries and state["route"] != "one":
         queries.pop("question", None)
     for key in written_now(state):
         query, length = expand_query(question, state["augmented"][key])

@@ -23,12 +23,13 @@ from typing import Any
 
 from langchain_core.prompts import ChatPromptTemplate
 
-from ragweave.nodes.answer import UNKNOWN_CLAUSE, AnswerStep, branches
+from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.ask import Prompt, Reply, Templates
 from ragweave.nodes.options import Options
 from ragweave.nodes.replies import ReadAnswer, bare_text
 from ragweave.nodes.reply_form import SHORT_ANSWER_TOKENS
 from ragweave.nodes.step import Context, Goto, Work
+from ragweave.nodes.wording import UNKNOWN_CLAUSE
 from ragweave.state import Branch, RAGState
 from ragweave.tools.models import Models
 

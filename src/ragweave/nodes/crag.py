@@ -45,6 +45,7 @@ from ragweave.state import RAGState, Update, by_query, merge_by_key
 from ragweave.tools.claims import parse_ids
 from ragweave.tools.filters import Span, spans_of
 from ragweave.tools.models import Models
+from ragweave.tools.models.tasks import Task
 from ragweave.tools.text.reply import Examples, PromptParts, is_echo
 from ragweave.tools.text.unknown import is_unknown
 from ragweave.tools.text.untrusted import one_line
@@ -291,9 +292,10 @@ def keywords_step(
     """Return the node `keywords`: writes the second search's query; else it is the question."""
 
     def prompt(state: CragState, _options: CragOptions) -> Prompt:
-        asked = {"question": state["question"]}
-        task = templates["keywords"]
-        return Prompt(task, {"task": "topic", **asked}, asked, reply_tokens=VERDICT_TOKENS)
+        question = state["question"]
+        task: Task = {"task": "topic", "question": question}
+        values = {"question": question}
+        return Prompt(templates["keywords"], task, values, reply_tokens=VERDICT_TOKENS)
 
     def update(state: CragState, reply: Reply, context: Context[CragOptions]) -> Update:
         query = parse_keywords(reply.text, state["question"])

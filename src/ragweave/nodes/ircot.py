@@ -111,7 +111,7 @@ class IrcotOptions(Options):
     """Most sentences of reasoning (section 3)."""
     max_passages: int | None = 15
     """Most passages that are kept of all searches, in the order found; None: all."""
-    reader: Literal["cot", "direct", "chain"] = "cot"
+    read_by: Literal["cot", "direct", "chain"] = "cot"
     """Who answers over the passages found: a reader that reasons, one that answers directly
     (section 4.2), or none: the answer that the chain itself arrived at (the ablation)."""
 
@@ -229,7 +229,7 @@ def update(state: RAGState, reply: Reply, context: Context[IrcotOptions]) -> Upd
             step |= {"queries": {**state["queries"], key: query}, "passages": Overwrite([])}
         return step
     ended: Update = {"hops": [*hops, hop]}
-    if options.reader != "chain":
+    if options.read_by != "chain":
         return ended
     end = conclude_chain(
         state,
@@ -258,9 +258,9 @@ def to_next(state: RAGState, options: IrcotOptions) -> Goto:
     hop = state["hops"][-1]
     if hop["query"]:
         return searches(state, {hop["key"]: hop["query"]}) if state["retrieved"] else "next"
-    if options.reader == "chain":
+    if options.read_by == "chain":
         return "finish"
-    node = READERS[options.reader].name
+    node = READERS[options.read_by].name
     return branches(state, node, options, contexts=[state["passages"]])
 
 

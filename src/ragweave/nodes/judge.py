@@ -34,9 +34,11 @@ from ragweave.tools.claims import parse_judgement
 from ragweave.tools.models import ChatModel, Models
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.tasks import Task
+from ragweave.tools.models.uncertainty import Gate
 from ragweave.tools.scorers.specs import LogprobScorer, ascore
 from ragweave.tools.text.normalize import estimate_tokens
 from ragweave.tools.text.untrusted import untrusted
+from ragweave.trained.card import check_router
 
 
 def scorer_of(model: ChatModel, *, local: bool = True) -> LogprobScorer | None:
@@ -78,6 +80,17 @@ class NecessityOptions(Options):
     """Most rewrites of the question itself that are searched; the paper sets no limit."""
     proxy_profile: Literal["instruct", "released"] = "instruct"
     """Prompts for any chat model, or for the authors' fine-tuned judge and rewriter."""
+    route: Literal["judge", "uncertainty", "classifier"] = "judge"
+    """Who decides from the draft: the judge (SlimPLM), the proxy's uncertainty (arXiv 2501.12835,
+    2511.09803), or a router trained on outcomes (Adaptive-RAG)."""
+    router: str = ""
+    """Folder of the trained router, for `route=classifier`."""
+    gate: Gate = "mean"
+    """What of the proxy's log-probabilities is measured, for `route=uncertainty`."""
+    route_threshold: float | None = None
+    """For `route=uncertainty`, the uncertainty above which to retrieve, None: a round number; for
+    `route=classifier`, what a dearer route must add to the probability of a right answer, None:
+    what the router's training chose."""
     margin: float = 0.0
     """Where the judge is read by score: log-probability by which Known(True) must lead."""
     proxy_temperature: float | None = 0.01
@@ -104,6 +117,12 @@ class NecessityOptions(Options):
             UsageError: A value is out of its range.
         """
         super().__post_init__()
+        if self.route == "classifier":
+            check_router(self.router)
+        elif self.router:
+            raise UsageError("a router decides nothing unless route=classifier")
+        if self.route_threshold is not None and self.route == "judge":
+            raise UsageError("route_threshold needs route=uncertainty or route=classifier")
         at_least("max_claims", self.max_claims, 1)
         at_least("max_rewrites", self.max_rewrites, 1)
         at_least("proxy_tokens", self.proxy_tokens, 1)
@@ -133,6 +152,8 @@ def to_rewrite(state: RAGState, options: NecessityOptions) -> Goto:
     """Route: what is known is answered without passages; anything else is searched for."""
     if state["known"]:
         return branches(state, "direct", options, contexts=[[]])
+    if state["route"] == "one":  # the question alone is searched
+        return "not rewritten"
     return "not known" if options.rewrite else "not rewritten"
 
 

@@ -5,9 +5,13 @@ Values are checked against the type hints of their fields.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
+import itertools
 import math
 import os
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import NoneType, UnionType
@@ -66,6 +70,12 @@ def _optional(name: str, value: Any, hint: Any) -> Any:
         wanted = [_wanted(kind).removeprefix("one of ") for kind in kinds]
         raise UsageError(f"{name} must be {', '.join(wanted[:-1])} or {wanted[-1]}, not {value!r}")
     return value
+
+
+def _takes(hint: Any, value: Any) -> bool:
+    """Say whether an option of this hint can have `value`."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return any(_fits(value, kind) for kind in kinds if kind is not NoneType)
 
 
 def _several(name: str, value: Any, kind: Any) -> tuple[Any, ...]:
@@ -169,6 +179,9 @@ class Options(_Named):
     asked again, once, in short form; an answer may then cost a second call."""
     citations: bool = False
     """Whether the output says which sentences of the passages support which part of the answer."""
+    sufficient_context: bool = False
+    """Whether the passages are rated before each answer, and the answer is Unknown where they hold
+    too little for one (Joren et al. 2025); a call more for each."""
     timeout: float | None = None
     """Seconds that a whole run may take; None: no limit."""
 
@@ -180,9 +193,10 @@ class Options(_Named):
     @property
     def paper(self) -> Paper | Literal[""]:
         """The paper whose wording and settings hold; "" where they are ours."""
-        if self.profile in ("ours", "strategyqa"):
+        profile = self.profile
+        if profile == "ours" or profile == "strategyqa":
             return ""
-        return self.own_paper if self.profile == "paper" else self.profile
+        return self.own_paper if profile == "paper" else profile
 
     @property
     def default_answer_type(self) -> AnswerType:
@@ -197,14 +211,7 @@ class Options(_Named):
         Raises:
             UsageError: A value is of the wrong type or out of its range.
         """
-        hints = get_type_hints(type(self))
-        names = [field.name for field in dataclasses.fields(self)]
-        for name in names:
-            object.__setattr__(self, name, typed(name, getattr(self, name), hints[name]))
-        if self.paper:
-            settled = settings_of(self.paper, self.given)
-            for name in settled.keys() & set(names):
-                object.__setattr__(self, name, settled[name])
+        self._settle()
         for name in ("k", "samples", "reply_tokens", "prompt_tokens"):
             at_least(name, getattr(self, name), 1)
         if self.timeout is not None and self.timeout <= 0:
@@ -213,6 +220,17 @@ class Options(_Named):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= most:
                 raise UsageError(f"{name} must be between 0 and {most}, not {value!r}")
+
+    def _settle(self) -> None:
+        """Check the values' types, and take a paper's settings where the caller set none."""
+        hints = get_type_hints(type(self))
+        names = [field.name for field in dataclasses.fields(self)]
+        for name in names:
+            object.__setattr__(self, name, typed(name, getattr(self, name), hints[name]))
+        settled = settings_of(self.paper, self.given) if self.paper else {}
+        for name in settled.keys() & set(names):
+            if _takes(hints[name], settled[name]):
+                object.__setattr__(self, name, settled[name])
 
     @property
     def nucleus(self) -> dict[str, float]:
@@ -277,3 +295,20 @@ def current(build: OptionsT) -> OptionsT:
     runtime: Runtime[Any] | None = get_runtime()
     context = runtime.context if runtime is not None else None
     return context if isinstance(context, type(build)) else build
+
+
+def field_texts(options: type[Any]) -> dict[str, str]:
+    """Return the docstring below each field of a dataclass, inherited ones included."""
+    texts: dict[str, str] = {}
+    for kind in reversed(options.__mro__[:-1]):
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        body = tree.body if isinstance(tree, ast.ClassDef) else []
+        for node, below in itertools.pairwise(body):
+            if (
+                isinstance(node, ast.AnnAssign)
+                and isinstance(node.target, ast.Name)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+            ):
+                texts[node.target.id] = " ".join(str(below.value.value).split())
+    return texts

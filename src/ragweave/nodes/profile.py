@@ -49,7 +49,8 @@ SETTINGS: Mapping[Paper, Mapping[str, Any]] = MappingProxyType(
         "post_fusion": {**_PLAIN, "k": 5, "unknown": True, "sample_temperature": 0.0},
     }
 )
-"""Options by the paper whose tables they hold for; a method takes those that it has."""
+"""Options by the paper whose tables they hold for; a method takes those that it has, and that can have
+the value: `reader` is Self-Ask's."""
 
 _SAMPLING = frozenset({"samples", "sample_temperature", "top_p"})
 

@@ -115,6 +115,10 @@ PROMPTS = MappingProxyType(
 NAME = "react"
 
 NO_ACTION = "No action was read. Write Search or Finish, and behind it square brackets."
+THOUGHT_CUE = "Thought {number}:"
+"""How the next step begins where a model continues the text, as in the paper."""
+STEP_CUE = "Now write Thought {number} and Action {number} for the last question: {question}"
+"""What asks for the next step. Behind "Thought 2:", small chat models copy an example's thought."""
 REPEATED = (
     "{query} was searched before. Read the observations above; then search for something else, "
     "or write Finish with the answer in square brackets."
@@ -187,7 +191,9 @@ def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTem
     last = is_last(state, options)
 
     def render(kept: Sequence[Document]) -> str:
-        return transcript(hops, kept, last=last, unknown=options.unknown is not False)
+        cue = THOUGHT_CUE if options.paper else STEP_CUE
+        begin = cue.format(number=len(hops) + 1, question=one_line(state["question"]))
+        return transcript(hops, kept, begin, last=last, unknown=options.unknown is not False)
 
     return Prompt(
         template,
@@ -206,9 +212,9 @@ def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTem
 
 
 def transcript(
-    hops: Sequence[Hop], passages: Sequence[Document], *, last: bool, unknown: bool = True
+    hops: Sequence[Hop], passages: Sequence[Document], cue: str, *, last: bool, unknown: bool = True
 ) -> str:
-    """Write thoughts, actions and observations, and the start of the next thought.
+    """Write thoughts, actions and observations, and the cue of the next step.
 
     A passage stands in the observation of the first search that found it. Passages that the caller
     gave are what the first search observes.
@@ -224,7 +230,7 @@ def transcript(
         blocks.append(
             f"No search is left: write Finish with the answer in square brackets{otherwise}."
         )
-    return "\n".join([*blocks, f"Thought {len(hops) + 1}:"])
+    return "\n".join([*blocks, cue])
 
 
 def _block(number: int, hop: Hop, seen: Sequence[Document]) -> str:

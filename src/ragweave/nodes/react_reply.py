@@ -138,6 +138,8 @@ def parse_react(
         observed: Whether a search has been made, so that a statement can rest on it.
     """
     text = _own(reply)
+    if not text.strip():
+        return _behind_made_up(reply, parts)
     actions = _actions(text)
     thought = _unlabelled(text[: actions[0].start()] if actions else text)
     for found in actions:
@@ -152,6 +154,20 @@ def parse_react(
     if stated and not is_echo(stated, parts):
         return ReactReply(thought, "finish", parse_answer(stated, answer_type))
     return ReactReply(thought, "none", "")
+
+
+def _behind_made_up(reply: str, parts: PromptParts) -> ReactReply:
+    """Read a reply that begins with an observation of its own: a search in it may be made.
+
+    The thought behind it, and an answer, rest on what was made up.
+    """
+    text = bare_text(reply)
+    for found in _actions(text):
+        argument = _argument(text[found.end() :][:_ARGUMENT])
+        searches = _name(found) == "search" and re.search(r"\w", argument)
+        if searches and not is_echo(argument, parts._replace(question="")):
+            return ReactReply("", "search", " ".join(argument.split()))
+    return ReactReply("", "none", "")
 
 
 def last_answer(reply: str, answer_type: AnswerType) -> str:

@@ -58,8 +58,10 @@ _ATTRIBUTED = re.compile(
     re.IGNORECASE,
 )
 _BY_SOURCE = re.compile(
-    r"(?:according to|based on|as stated in|from|in) (?:the )?(?:(?:given|provided|above|first|second"
-    r"|third) )?(?:passage|context|text|document|article|knowledge|information)s?(?: \d{1,3})?"
+    r"(?:according to|based on|as stated in|from|in) (?:the )?"
+    r"(?:information (?:provided|given|contained|found) (?:in|by) (?:the )?)?"
+    r"(?:(?:given|provided|above|first|second|third) )?"
+    r"(?:passage|context|text|document|article|knowledge|information|reference)s?(?: \d{1,3})?"
     r"(?: provided| given| above)?, ?(?=\S)",
     re.IGNORECASE,
 )
@@ -76,6 +78,8 @@ _RULES_OUT = re.compile(
 _CONCLUDES = re.compile(
     r"(?:so|therefore|thus|hence|in conclusion|overall|consequently|in short)\b,? ?", re.IGNORECASE
 )
+_EXPLAINS = re.compile(r"(?:this|that|it) is (?:because|since|as|why)\b|because\b", re.IGNORECASE)
+"""How a sentence begins that gives the reason of the one before."""
 _TEX = re.compile(r"\\(?:text|mathrm|textbf)\{([^{}]*)\}")
 _TAG = re.compile(r"</?(?:b|i|u|em|strong|p|span|code|br)\s*/?>", re.IGNORECASE)
 _YES_NO = re.compile(r"(?i)^\W*(yes|no|true|false)\b")
@@ -163,6 +167,8 @@ def _concluded(said: str, answer_type: AnswerType) -> str | None:
     if len(sentences) > 1:
         last = sentences[-1].text
         lead = _CONCLUDES.match(last)
+        if len(sentences) == 2 and _EXPLAINS.match(last) and not _RULES_OUT.match(first):
+            return sentences[0].text
         return last[lead.end() :] if lead else None
     return None if _RULES_OUT.match(first) else said
 

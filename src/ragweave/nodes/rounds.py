@@ -166,6 +166,5 @@ def conclude_chain(
         "passages": shown,
     }
     read_state: RAGState = {**state, "passages": passages}
-    cited = options.citations
-    end = conclude(read_state, answer, [candidate], truncated=truncated, citations=cited)
+    end = conclude(read_state, answer, [candidate], options, truncated=truncated)
     return {**end, "candidates": {f"{pool}:0": candidate}}

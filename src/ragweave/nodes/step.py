@@ -154,6 +154,10 @@ class Step(Runnable[StateT, Update], Generic[StateT, OptionsT]):
         self._body = body
         self._options = options
 
+    def work(self, state: StateT, context: Context[OptionsT]) -> Work:
+        """Return the body's work, for use inside another step's."""
+        return self._body(state, context)
+
     def invoke(self, input: StateT, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
         """Run the body, each call in turn."""
         context = Context(self.node, current(self._options), config)

@@ -32,7 +32,6 @@ from langchain_core.prompts import ChatPromptTemplate
 from langgraph.types import Send
 from typing_extensions import TypedDict
 
-from ragweave.nodes.answer import UNKNOWN_CLAUSE
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.replies import bare_text
@@ -46,6 +45,7 @@ from ragweave.nodes.sure_reply import (
     scores,
 )
 from ragweave.nodes.vote import conclude
+from ragweave.nodes.wording import UNKNOWN_CLAUSE
 from ragweave.state import AnswerType, Candidate, RAGState, Update, merge_by_key
 from ragweave.tools.models import Models
 from ragweave.tools.text.reply import Examples, PromptParts
@@ -387,13 +387,13 @@ def rank_step(
 def choose_step(options: SureOptions) -> Step[SureState, SureOptions]:
     """Return the node `choose`: the candidate with the highest score answers; of equals the first."""
 
-    def body(state: SureState, _context: Context[SureOptions]) -> Work:
+    def body(state: SureState, context: Context[SureOptions]) -> Work:
         proposed, made = state["proposed"], state["candidates"]
         if not proposed:
-            return pure(conclude(state, UNKNOWN, made.values()))
+            return pure(conclude(state, UNKNOWN, made.values(), context.options))
         points = scores(len(proposed), state["valid"], state["preferred"])
         best = points.index(max(points))
         winner = made.get(f"summarise:{best}") or made[f"propose:{best}"]
-        return pure(conclude(state, proposed[best], [winner]))
+        return pure(conclude(state, proposed[best], [winner], context.options))
 
     return Step("choose", body, options)

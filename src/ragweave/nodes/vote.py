@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from langchain_core.documents import Document
 from langgraph.types import Overwrite
 
-from ragweave.nodes.options import OptionsT
+from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.state import Candidate, RAGState, Update
@@ -21,9 +21,9 @@ def conclude(
     state: RAGState,
     answer: str,
     winners: Iterable[Candidate],
+    options: Options,
     *,
     truncated: bool = False,
-    citations: bool = False,
 ) -> Update:
     """Return the update that ends a run with `answer`.
 
@@ -36,8 +36,8 @@ def conclude(
         answer: The answer; anything that says "unknown" counts as none.
         winners: The candidates that gave the answer, the best one first; where there is no answer,
             the candidates that the method asked last.
+        options: The options in force: they say whether the answer is cited.
         truncated: Whether a limit on rounds ended the method.
-        citations: Whether the sentences that support the answer are cited (the option).
     """
     unknown = is_unknown(answer)
     passages = as_input(passages_read(state, winners))
@@ -47,7 +47,7 @@ def conclude(
         "truncated": truncated,
         "passages": Overwrite(passages),
     }
-    if citations:
+    if options.citations:
         kind = state["resolved_answer_type"]
         update["citations"] = cite(state["question"], update["answer"], passages, kind)
     return update
@@ -149,8 +149,8 @@ def vote_step(
             state,
             answer,
             winners or last,
+            context.options,
             truncated=truncated(state, context.options),
-            citations=context.options.citations,
         )
         if update["status"] == "unknown" and falls_back(context.options):
             del update["passages"]

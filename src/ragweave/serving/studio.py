@@ -87,7 +87,7 @@ def studio_options(method: Method) -> Options:
 
 
 OPERATOR = frozenset(
-    {"training", "embedding", "encoder"}
+    {"training", "embedding", "encoder", "router"}
     | {field.name for field in dataclasses.fields(Sources)} - {"search"}
 )
 """Settings that open files or models: only the environment of the server sets them."""

@@ -48,6 +48,8 @@ def whole(text: str) -> str:
 def as_document(value: object) -> Document:
     """Take a document, its JSON form (`page_content`, `metadata`, `id`) or a bare text.
 
+    The JSON form may say `text` for `page_content`, as `ragweave ask --json` prints it.
+
     Lone surrogates in text, metadata and id are replaced by `?`.
 
     Raises:
@@ -58,6 +60,8 @@ def as_document(value: object) -> Document:
     if isinstance(value, str):
         return Document(page_content=whole(value))
     fields = value.get("kwargs", value) if isinstance(value, Mapping) else {}
+    if "page_content" not in fields and "text" in fields:
+        fields = {**fields, "page_content": fields["text"]}
     if "page_content" not in fields:
         raise UsageError(
             "a passage must be a LangChain Document, a mapping with page_content, or a string, "

@@ -250,3 +250,21 @@ def card_of(folder: str | Path) -> ModelCard:
     if (card.kind in CHOOSES) != (card.role == "router"):
         raise UsageError(f"{path}: is damaged (a {card.kind} part is no {card.role})")
     return card
+
+
+def check_router(folder: str) -> Path:
+    """Return the folder of a trained router; nothing is loaded.
+
+    Raises:
+        UsageError: No folder is named, it is not a finished router, or it is unsafe.
+    """
+    if not folder:
+        raise UsageError(
+            "route=classifier needs a trained router: router=FOLDER, from `ragweave train router`"
+        )
+    card = card_of(folder)
+    if card.kind not in CHOOSES:
+        raise UsageError(f"{folder}: was trained as a {card.role}, but a router is needed here")
+    path = Path(folder).expanduser().resolve()
+    check_safe(path)
+    return path

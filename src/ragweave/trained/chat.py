@@ -68,7 +68,7 @@ class PartChat(BaseChatModel):
         if card.role not in TASKS:
             raise UsageError(
                 f"{folder}: was trained as a {card.role}, which is not a chat model: "
-                "use it as the filter"
+                f"use it as the {card.role}"
             )
         foreign = "max_tokens" if card.kind in SCORES else "threshold"
         if settings.get(foreign) is not None:

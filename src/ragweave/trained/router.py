@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ragweave.errors import ModelError, UsageError
+from ragweave.errors import ModelError
 from ragweave.state.records import ROUTES, RouteName
 from ragweave.tools.files import replacing, write_atomic
-from ragweave.trained.card import CARD, CHOOSES, card_of, check_safe
+from ragweave.trained.card import CARD, card_of, check_router
 from ragweave.trained.judge_features import first_sentence
 from ragweave.trained.judge_reading import Array, Encoder, load_encoder
 from ragweave.trained.router_features import DRAFT_NAMES, draft_features
@@ -151,24 +151,6 @@ def _read_weights(folder: Path, dimension: int) -> RouterWeights:
 
 _loaded: dict[tuple[str, int], Router] = {}
 _lock = threading.Lock()
-
-
-def check_router(folder: str) -> Path:
-    """Return the folder of a trained router; nothing is loaded.
-
-    Raises:
-        UsageError: No folder is named, it is not a finished router, or it is unsafe.
-    """
-    if not folder:
-        raise UsageError(
-            "route=classifier needs a trained router: router=FOLDER, from `ragweave train router`"
-        )
-    card = card_of(folder)
-    if card.kind not in CHOOSES:
-        raise UsageError(f"{folder}: was trained as a {card.role}, but a router is needed here")
-    path = Path(folder).expanduser().resolve()
-    check_safe(path)
-    return path
 
 
 def load_router(folder: str, device: str = "auto") -> Router:

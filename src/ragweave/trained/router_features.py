@@ -21,7 +21,7 @@ from typing import NamedTuple
 from langchain_core.documents import Document
 
 from ragweave.tools.text.normalize import normalize_answer
-from ragweave.trained.judge_features import flag, log_count, share, telling, words
+from ragweave.trained.judge_features import content_words, flag, log_count, share, words
 
 _CONCLUSION = re.compile(r"\bso,? the (?:final )?answer is:?\s*", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
@@ -185,7 +185,7 @@ def _of_reasoning(asked: str, draft: Draft, concludes: float) -> list[float]:
     return [
         log_count([one for one in _SENTENCE.split(text) if one]),
         log_count(said),
-        len(telling(said, set(words(asked)))) / max(len(said), 1),
+        len(content_words(said, set(words(asked)))) / max(len(said), 1),
         len(set(said)) / max(len(said), 1),
         flag(draft.answer and draft.answer.lower() in lowered),
         concludes,
@@ -269,9 +269,9 @@ def _score(hits: Sequence[_Hit], place: int = 0) -> float:
 def _of_look(question: str, said: Draft, hits: Sequence[_Hit]) -> list[float]:
     holding = [one.holds(said.answer) for one in hits]
     first = _score(hits)
-    asked = set(telling(words(question)))
+    asked = set(content_words(words(question)))
     answer = set(normalize_answer(said.answer).split())
-    reasoned = set(telling(words(said.reasoning), asked))
+    reasoned = set(content_words(words(said.reasoning), asked))
     covers = [
         [len(wanted & one.terms) / max(len(wanted), 1) for one in hits[:_FEW]] or [0.0]
         for wanted in (answer, asked, reasoned)

@@ -160,16 +160,23 @@ def _router(row: Row) -> TrainingRow:
         one = recording_of(row)
         reply = one.replies["none"]
         said = reply.reasoning or reply.answer
-        return {"id": one.id, "question": one.question, "draft": said, "right": one.right()}
+        made: RouterRow = {
+            "id": one.id,
+            "question": one.question,
+            "draft": said,
+            "right": one.right(),
+        }
+        return made
     right = row.value("right")
     if not isinstance(right, Mapping) or any(type(right.get(name)) is not bool for name in ROUTES):
         raise row.error(f"'right' must say true or false of each of {', '.join(ROUTES)}")
-    return {
+    given: RouterRow = {
         "id": row.id("id"),
         "question": row.text("question"),
         "draft": _draft(row),
         "right": {name: right[name] for name in ROUTES},
     }
+    return given
 
 
 def _draft(row: Row) -> str:

@@ -235,10 +235,34 @@ def test_what_differs_is_named_trained_or_not_and_oracle_or_not(tmp_path: Path) 
     assert "options proxy_profile=released" in told
 
 
+def test_whose_words_the_prompts_are_in_is_named(tmp_path: Path) -> None:
+    nq = _named(tmp_path, "nq")
+    for name, options, said in (
+        ("concat", {}, "prompts: wording ours"),
+        ("concat", {"profile": "paper"}, "wording ours, the clause on Unknown as printed"),
+        ("slimplm", {"profile": "paper"}, "prompts: printed ones where the paper has them"),
+    ):
+        one = system(name, **options)
+        (told,) = (
+            text for text in differences(published_for(nq, one)[0], nq, one, 6) if "prompts" in text
+        )
+        assert told.endswith(said)
+    hotpot = _named(tmp_path / "h", "hotpotqa")
+    cot = system("cot", profile="blendfilter")
+    told = differences(published_for(hotpot, cot)[0], hotpot, cot, 6)
+    assert "prompts: printed ones where the paper has them, examples ours" in told
+    react = system("react", profile="blendfilter")
+    assert "prompts: wording ours" in differences(published_for(hotpot, react)[0], hotpot, react, 6)
+
+
 def test_correct_set_ups_meet_their_printed_rows(tmp_path: Path) -> None:
     strategy = _named(tmp_path, "strategyqa")
     blend = system("blendfilter", profile="strategyqa")
     assert ("accuracy", 74.4) in {(one.metric, one.value) for one in published_for(strategy, blend)}
+    printed = system("blendfilter", profile="paper")
+    told = differences(published_for(strategy, printed)[0], strategy, printed, 500)
+    assert "prompts: printed ones where the paper has them, examples ours" in told
+    assert not any(one.startswith(("k ", "shots ", "options ")) for one in told)
     nq = RunSettings(**{**vars(strategy), "dataset_name": "nq"})
     own = system("filco", filter="own")
     rows = published_for(nq, own)

@@ -40,7 +40,7 @@ def _done(data: Path, out: Path, concurrency: int) -> list[PlannedRun]:
     def said(seen: Seen) -> str | Exception:
         if "Harrow" in seen.text and seen.passages:
             return ValueError(f"cannot read /srv/models/weights.bin with key {KEY}")
-        return f"1801, says {data}/notes.txt, token {PLANTED}"
+        return f"1801, says {data}/notes.txt, token {PLANTED}, {KEY}"
 
     for run in runs:
         directory = claim_directory(out / run.folder, run.plan(out))
@@ -78,9 +78,9 @@ def test_outputs_hold_no_key_and_no_path_in_stable_order(
     assert [one["row"] for one in lines[:3]] == ["direct"] * 3
     assert [one["row"] for one in lines[3:6]] == ["gold first"] * 3
     failed = next(one for one in lines if one["error"])
-    assert failed["error"]["text"].endswith("[path] with key [key]")
+    assert failed["error"]["text"].startswith("cannot read [path] with key ")
     right = next(one for one in lines if not one["error"])
-    assert right["answer"].startswith("1801, says [path], token [key]")
+    assert right["answer"].startswith("1801, says [path], token [key], [key]")
     assert right["models"] == {"answer": "openai:some-model"}
     assert right["options"]["k"] == 5 if right["row"] != "direct" else True
     assert right["scores"].keys() >= {"em", "f1"}

@@ -14,7 +14,9 @@ from tests.evaluation.files import SHARED
 from tests.evaluation.reproduction.islands import data_folder
 from tests.scripted import ScriptedChat, Seen
 
+from ragweave.cli.screen import show_tables
 from ragweave.errors import UsageError
+from ragweave.evaluation.metrics import Interval
 from ragweave.evaluation.published import PAPERS, PaperTable, paper_tables, tables_of_paper
 from ragweave.evaluation.published.tables import read_tables
 from ragweave.evaluation.reproduction import (
@@ -184,7 +186,10 @@ def test_what_differs_is_named_row_by_row(data: Path) -> None:
     assert "filter trained" not in nq["FULL"] + nq["SILVER"]
     assert "filter trained, here untrained" in nq["FILCO"]
     assert "corpus KILT Wikipedia, DPR, here the data set's own passages, BM25" in nq["FILCO"]
-    assert "test split, here first 3 of biencoder-nq-test.json (5 questions)" in nq["FILCO"]
+    assert (
+        "3,610 of test of NQ-open, here first 3 of biencoder-nq-test.json (5 questions)"
+        in nq["FILCO"]
+    )
     assert "name --scorer" in rows["hotpotqa", "SILVER"].why_not
     told = difference_tables(table, list(rows.values()))[0]
     assert [row[2] for row in told.rows if "generator trained" in row[1]] == ["all"]
@@ -205,6 +210,19 @@ def test_a_proxy_that_is_missing_is_asked_for(data: Path) -> None:
         one.folder: one.problem for one in runs_of_table(figure, request_of(data, proxies=()))
     }
     assert "the proxy answers here" in reasons["figure3/asqa-answer-proxy"]
+
+
+def test_the_authors_own_questions_are_asked_where_their_ids_are_there(tmp_path: Path) -> None:
+    folder = data_folder(tmp_path / "islands")
+    (table,) = tables_of_paper("slimplm", "table2")
+    request = request_of(folder, limit=None)
+    drawn = next(run.made for run in runs_of_table(on(table, "asqa"), request))
+    assert drawn is not None
+    assert (drawn.sample, drawn.dataset.partition("?")[2]) == (400, "")
+    ids = folder / "asqa-test-datasetid.json"
+    ids.write_text('["a0", "a1"]', "utf-8")
+    listed = next(iter(runs_of_table(on(table, "asqa"), request)))
+    assert listed.problem.startswith("the file holds 2 of 400 questions: slimplm asks a listed 400")
 
 
 def test_missing_data_says_where_to_get_it(tmp_path: Path) -> None:
@@ -271,12 +289,22 @@ def test_figures_are_drawn(data: Path, replies: Path, tmp_path: Path) -> None:
         assert plot in drawn
 
 
-def test_tables_fit_a_terminal_of_eighty_columns(data: Path) -> None:
+def test_tables_fit_a_terminal_of_eighty_columns(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (table,) = tables_of_paper("post-fusion", "table1")
     rows = compare_table(table, runs_of_table(table, request_of(data)), None)
+    full = Interval(1.0, 1.0, 1.0, 5)
+    rows = [replace(one, cells=tuple(replace(c, ours=full) for c in one.cells)) for one in rows]
     shown = comparison_tables(table, rows, {"answer": "m"})[0]
-    assert shown.head == ["row", "metric", "ours", *table.models]
-    assert shown.rows[0] == ["Concatenation", "EM", "–", "26.9", "38.1", "41.9"]
+    assert shown.rows[0] == ["Concatenation", "EM", "100.0 [100.0, 100.0]", "26.9", "38.1", "41.9"]
+    monkeypatch.setenv("COLUMNS", "80")
+    show_tables([shown])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum("100.0 [100.0, 100.0]" in line for line in lines) == len(shown.rows)
+    models = "paper 1: Llama-2-7b-chat, paper 2: gpt-3.5-turbo-16k, paper 3: gpt-4-0613"
+    assert f"Models: {models}; ours: answer m." in shown.remarks
 
 
 def test_a_table_from_real_data(tmp_path: Path) -> None:

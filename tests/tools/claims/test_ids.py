@@ -245,3 +245,22 @@ def test_numbers_inside_prose_are_no_ids(reply):
 def test_long_replies_without_sense_are_read_in_one_go(unit):
     ids = parse_ids(unit * 20_000 + "?", 2)
     assert ids is None or set(ids) <= {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("reply", "count", "ids"),
+    [
+        ("1,2", 2, [0, 1]),
+        ("1, 2, 3", 2, [0, 1]),
+        ("2", 2, [1]),
+        ("1", 2, [1]),
+        ("1, 0", 2, [0, 1]),
+        ("0, 2", 2, [0]),
+        ("1, 11", 13, [1, 11]),
+        ("The relevant ones are 1 and 3.", 3, [0, 2]),
+    ],
+)
+def test_a_list_that_names_the_count_counts_from_one(
+    reply: str, count: int, ids: list[int]
+) -> None:
+    assert parse_ids(reply, count) == ids

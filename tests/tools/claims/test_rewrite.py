@@ -305,3 +305,8 @@ def test_gpt4s_annotations_in_the_released_form_are_read_back():
             right += same and (not c["query"] or squeeze(found.query) == squeeze(c["query"]))
     assert total > 1000
     assert right / total >= 0.99
+
+
+def test_a_full_stop_before_the_end_of_a_tag_is_none_of_the_claim() -> None:
+    read = parse_rewrite("<Claim(The film came out in 2023).> <Search(False)> <Query()>")
+    assert [one.claim for one in read.claims] == ["The film came out in 2023"]

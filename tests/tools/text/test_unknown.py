@@ -56,6 +56,15 @@ UNKNOWNS = [
     "There is no information in the passages about the director.",
     "There is no mention of the director in the passages.",
     "There isn't enough information to answer.",
+    "I apologize, but there is no ferry called Grey Gull on Lake Orrin.",
+    "I'm just an AI, I don't have access to the records of the ferry.",
+    "I'm sorry, but there is no record of a mayor by that name.",
+    "This question is not answerable",
+    "I'm afraid that the question you have asked is not accurate.",
+    "There is no song titled Orrin. Could you please provide more information?",
+    "I am not aware of such a ferry. If you could clarify, I would be happy to help.",
+    "The composer of the film Verra is not mentioned. However, the composer of the film Osk is Falk.",
+    "The owner is not named in the text. However, the owner of the mill is not named in it.",
     "Not mentioned",
     "Not mentioned in the passages.",
     "Not specified",
@@ -91,6 +100,9 @@ UNKNOWNS = [
 ]
 
 ANSWERS = [
+    "I couldn't find much on Osk. So, to answer your question directly, Grey Gull came first.",
+    "The director of Verra is not named in the list. However, the director of Verra is Ada Brenner.",
+    "There is no ferry today. The last one sailed in 1931.",
     "The Unknown Soldier",
     "Unknown Pleasures",
     "The Tomb of the Unknown Warrior",

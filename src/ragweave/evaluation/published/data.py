@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ragweave.datasets import open_dataset
+from ragweave.datasets.subsets import SUBSETS, PaperSubset
 from ragweave.errors import UsageError
 
 
@@ -20,6 +21,11 @@ class DataFile:
     """The published names of the file, the split in the place of `{}`."""
     where: str
     """Where to get it."""
+
+
+def _kilt(word: str, *files: str) -> DataFile:
+    where = f"github.com/facebookresearch/KILT: {files[0]}"
+    return DataFile(words=(word,), files=files, where=where)
 
 
 FILES = {
@@ -103,29 +109,69 @@ TESTS = {
 """The open-domain test sets, which are the authors' development sets (Lee et al. 2019)."""
 
 
+KILT_FILES = {
+    "nq": _kilt("nq", "nq-{}-kilt.jsonl", "biencoder-nq-{}.json.gz", "biencoder-nq-{}.json"),
+    "triviaqa": _kilt(
+        "trivia",
+        "triviaqa-{}-kilt.jsonl",
+        "biencoder-trivia-{}.json.gz",
+        "biencoder-trivia-{}.json",
+    ),
+    "hotpotqa": _kilt("hotpot", "hotpotqa-{}-kilt.jsonl", "hotpot_{}_distractor_v1.json"),
+}
+"""Where a paper took KILT's form of a data set that has another; a file without passages serves
+with `--kb`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperData:
-    """The questions of a data set that a paper asked."""
+    """The questions of a data set that a paper asked, as `ragweave.datasets.subsets` has them."""
 
+    paper: str
     dataset: str
-    split: str
-    """`dev`, `train` or `test`."""
-    first: int | None = None
-    """Only the first so many."""
-    drawn: int | None = None
-    """A random sample of so many."""
-    filtered: bool = False
-    """Whether questions that the model answers without context are left out."""
+
+    @property
+    def subset(self) -> PaperSubset:
+        """The paper's choice of questions."""
+        return SUBSETS[self.paper.replace("-", "_"), self.dataset]
+
+    @property
+    def split(self) -> str:
+        """`dev`, `train` or `test`, as files are named."""
+        return self.subset.split.split()[0]
+
+    @property
+    def first(self) -> int | None:
+        """How many of the file's first questions were asked; None: not the first ones."""
+        return self.subset.size if self.subset.first else None
+
+    @property
+    def drawn(self) -> int | None:
+        """How many questions the authors drew at random; None: none."""
+        return self.subset.size if self.subset.ids else None
+
+    @property
+    def filtered(self) -> bool:
+        """Whether questions that the model answers without context are left out."""
+        return self.paper == "post-fusion"
 
     @property
     def about(self) -> str:
         """Which questions these are, in words."""
-        part = f"{self.split} split"
+        part = self.subset.split
         if self.first:
-            return f"first {self.first} of the {part}"
+            return f"first {self.first} of {part}"
         if self.drawn:
-            return f"{self.drawn} drawn from the {part}"
-        return f"{part}, less what is answered without context" if self.filtered else part
+            return f"{self.drawn} drawn from {part}"
+        size = f"{self.subset.size:,} of {part}"
+        return f"{size}, less what is answered without context" if self.filtered else size
+
+    @property
+    def published(self) -> DataFile:
+        """The data set's file for this split."""
+        if self.subset.split.endswith("of KILT") and self.dataset in KILT_FILES:
+            return KILT_FILES[self.dataset]
+        return (TESTS if self.split == "test" else FILES)[self.dataset]
 
     @property
     def file(self) -> str:
@@ -134,48 +180,32 @@ class PaperData:
 
     @property
     def where(self) -> str:
-        """Where to get the file."""
-        return self.published.where.replace("{}", self.split)
+        """Where to get the file, and the list of ids where the authors publish one."""
+        ids = f"; ids: {self.subset.ids}" if self.subset.ids else ""
+        return self.published.where.replace("{}", self.split) + ids
 
-    @property
-    def published(self) -> DataFile:
-        """The data set's file for this split."""
-        return (TESTS if self.split == "test" else FILES)[self.dataset]
+    def spec(self, path: Path, folder: Path | None) -> str:
+        """Return the data set's spec: the authors' own questions where their list of ids is there.
 
+        Args:
+            path: The data set's file.
+            folder: Where the list of ids is looked for; None: nowhere.
+        """
+        ids = self.ids_file(folder)
+        named = f"?subset={self.paper}&ids={ids}" if ids else ""
+        return f"{self.dataset}:{path}{named}"
 
-def _kilt(dataset: str) -> PaperData:
-    return PaperData(dataset=dataset, split="dev")
-
-
-_DATA = {
-    "blendfilter": (
-        PaperData(dataset="hotpotqa", split="dev", first=500),
-        PaperData(dataset="2wiki", split="dev", first=500),
-        PaperData(dataset="strategyqa", split="train", first=500),
-    ),
-    "slimplm": (
-        PaperData(dataset="asqa", split="dev", drawn=400),
-        PaperData(dataset="nq", split="test", drawn=400),
-        PaperData(dataset="triviaqa", split="test", drawn=400),
-        PaperData(dataset="musique", split="dev", drawn=400),
-        PaperData(dataset="eli5", split="dev", drawn=400),
-    ),
-    "filco": (
-        PaperData(dataset="nq", split="test"),
-        PaperData(dataset="triviaqa", split="test"),
-        *map(_kilt, ("hotpotqa", "eli5", "fever", "wow")),
-    ),
-    "post-fusion": (
-        PaperData(dataset="nq", split="dev", filtered=True),
-        PaperData(dataset="triviaqa", split="dev", filtered=True),
-        PaperData(dataset="squad", split="dev", filtered=True),
-    ),
-}
+    def ids_file(self, folder: Path | None) -> Path | None:
+        """Return the authors' list of ids in a folder or below it; None where there is none."""
+        if folder is None or not self.subset.ids:
+            return None
+        name = self.subset.ids.partition(" ")[0].rpartition("/")[2]
+        return next(iter(sorted(folder.rglob(name))), None)
 
 
 def data_of(paper: str, dataset: str) -> PaperData:
     """Return which questions of a data set a paper asked."""
-    return next(one for one in _DATA[paper] if one.dataset == dataset)
+    return PaperData(paper=paper, dataset=dataset)
 
 
 def find_file(wanted: PaperData, folder: Path) -> Path | None:

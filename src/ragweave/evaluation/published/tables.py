@@ -143,7 +143,7 @@ def read_options(
     texts: Mapping[str, str], shared: Mapping[str, str], dataset: str, method: Method
 ) -> dict[str, Any]:
     """Read options for a data set: `$name` is looked up, and left out where it has no value."""
-    read = {}
+    read: dict[str, Any] = {}
     for name, text in texts.items():
         value = _by_dataset(shared.get(text, ""), dataset) if text.startswith("$") else text
         if value:

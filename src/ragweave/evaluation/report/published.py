@@ -8,6 +8,7 @@ from typing import Any
 from ragweave.evaluation.published import PublishedResult, all_published
 from ragweave.evaluation.report.summary import Column, Experiment, Table, Values
 from ragweave.evaluation.runs.settings import RunSettings, System
+from ragweave.graphs import METHODS
 
 _VARIANTS = frozenset(
     {
@@ -71,7 +72,20 @@ def _differences(
         yield f"shots {one.shots}, here {shots}"
     if others := _other_options(one, system):
         yield f"options {', '.join(others)}"
-    yield "prompts: wording ours"
+    yield from _prompt_differences(system)
+
+
+def _prompt_differences(system: System) -> Iterator[str]:
+    """Yield whose words the prompts are in (docs/limits.md says it prompt by prompt)."""
+    chosen = system.resolved()
+    names = METHODS[system.method].prompts
+    if not chosen.paper or not any(name.endswith(f"@{chosen.paper}") for name in names):
+        yield "prompts: wording ours"
+    elif chosen.paper == "post_fusion":
+        yield "prompts: wording ours, the clause on Unknown as printed"
+    else:
+        examples = ", examples ours" if getattr(chosen, "shots", 0) else ""
+        yield f"prompts: printed ones where the paper has them{examples}"
 
 
 def _searched(settings: RunSettings) -> str:
@@ -121,7 +135,7 @@ def _other_options(one: PublishedResult, system: System) -> list[str]:
         f"{name}={getattr(chosen, name)}"
         for name in system.options
         if name not in _VARIANTS
-        and name not in ("k", "shots")
+        and name not in ("k", "shots", "profile")
         and getattr(chosen, name) not in (getattr(plain, name), one.options.get(name))
     ]
 

@@ -132,7 +132,7 @@ async def _trial(made: RunSettings) -> dict[str, dict[str, Tokens]]:
             for role, tokens in (record.get("usage") or {}).get("by_role", {}).items():
                 sums = by_role.setdefault(role, {"calls": 0, "input_tokens": 0, "output_tokens": 0})
                 for name in ("calls", "input_tokens", "output_tokens"):
-                    sums[name] += tokens[name] / tried.planned  # type: ignore[assignment]
+                    sums[name] += tokens[name] / tried.planned
     return found
 
 

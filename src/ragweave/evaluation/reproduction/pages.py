@@ -80,10 +80,14 @@ def _table(
         for row in rows
         for place, cell in enumerate(row.cells)
     ]
-    theirs = printed if len(printed) > 1 else ["paper"]
-    head = ["row", "metric", "ours", *theirs, "differs"]
+    head = ["row", "metric", "ours", *_theirs(len(printed)), "differs"]
     remarks = list(_remarks(table, rows, models, common, marks))
     return Table(title, *_without_empty(head, lines, keep=3 + len(printed)), remarks)
+
+
+def _theirs(count: int) -> list[str]:
+    """Return the heads of the printed values, one a model; models' names would be too wide."""
+    return ["paper"] if count == 1 else [f"paper {place}" for place in range(1, count + 1)]
 
 
 def _without_empty(
@@ -109,8 +113,9 @@ def _remarks(
 ) -> Iterator[str]:
     here = ", ".join(f"{role} {spec}" for role, spec in models.items())
     yield "Scores in percent; in brackets the 95% bootstrap interval."
-    if table.models:
-        yield f"Model: {', '.join(table.models)}; here {here}."
+    heads = _theirs(len(table.models))
+    told = ", ".join(f"{head}: {model}" for head, model in zip(heads, table.models, strict=True))
+    yield f"Models: {f'{told}; ' if told else ''}ours: {here}."
     if common:
         yield f"All rows differ in: {'; '.join(common)}."
     for text, mark in marks.items():

@@ -69,6 +69,8 @@ class PlannedRun:
     """Why it cannot be run."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Rows that cannot be run, with the reason."""
+    ids_in: Path | None = None
+    """Folder in which the authors' lists of ids are looked for."""
     base: str = ""
     """Folder of the run without context whose right answers are left out; "": none."""
 
@@ -82,9 +84,11 @@ class PlannedRun:
         Raises:
             UsageError: The data set or a setting is bad.
         """
-        dropped = {"drop_answered": out / self.base} if out is not None and self.base else {}
+        dropped: dict[str, Any] = (
+            {"drop_answered": out / self.base} if out is not None and self.base else {}
+        )
         return plan(
-            f"{self.data.dataset}:{self.path}",
+            self.data.spec(self.path or Path(), self.ids_in),
             list(self.systems.values()),
             self.models,
             **self.settings,
@@ -200,6 +204,7 @@ def _run(
         data=data,
         folder=f"{table.name}/{'-'.join(filter(None, (*parts, role.replace('=', '-'))))}",
         path=path,
+        ids_in=request.data,
         rows={label: tuple(listed) for label, listed in by_label.items()},
         systems={
             label: _system(table, listed[0], data.dataset, request)
@@ -240,7 +245,9 @@ def _asked(data: PaperData, request: Request) -> dict[str, Any]:
     """Return the settings of which questions are asked, and of the prices."""
     prices = {role: (one.input, one.output) for role, one in read_prices(request.prices).items()}
     asked: dict[str, Any] = {"limit": request.limit or data.first}
-    if data.drawn and not request.limit:
+    if data.ids_file(request.data) is not None:
+        asked = {"limit": request.limit}
+    elif data.drawn and not request.limit:
         asked = {"sample": data.drawn}
     return {**asked, "seed": request.seed, "prices": prices}
 
@@ -296,7 +303,7 @@ def _brings_gold(run: PlannedRun) -> bool:
 
 def _unfit(run: PlannedRun, made: RunSettings) -> Iterator[tuple[str, str]]:
     """Yield the rows that cannot be run, each with the reason."""
-    models = {
+    models: dict[str, Any] = {
         "model" if role == "answer" else role: _opened(spec) for role, spec in run.models.items()
     }
     nowhere = Bm25Retriever.from_documents([])

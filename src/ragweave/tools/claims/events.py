@@ -78,7 +78,7 @@ _TAG = re.compile(
     r"|timeliness)\s?\d{0,3}\s?(?P<open>[>(<:=])",
     re.IGNORECASE,
 )
-_CLOSER = re.compile(r"\)\s*>")
+_CLOSER = re.compile(r"\)\s*\.?\s*>")
 _LABEL = re.compile(
     r"(?:^|(?<=[|;(\[,.–—-])\s{0,3}|\s)(?P<name>claim|statement|sub-?question|question"
     r"|search[ _]?(?:query|word|term)|rewritten query|query|needs?[ _]?search|search needed|search)"

@@ -68,6 +68,16 @@ def in_range(ids: Iterable[int], count: int) -> list[int]:
     return sorted({one for one in ids if 0 <= one < count})
 
 
+def counted(ids: Iterable[int], count: int) -> list[int]:
+    """Return the ids of a list.
+
+    One that names `count`, which is out of range, and no 0 counts from 1, as small models do.
+    """
+    named = set(ids)
+    from_one = count in named and 0 not in named
+    return in_range((one - from_one for one in named), count)
+
+
 def _without_notes(line: str) -> str:
     """Remove the text after each id of a list: "0 (its title), 2 (its title)"."""
     if not _STARTS_WITH_ID.match(line):
@@ -206,7 +216,7 @@ def parse_ids(text: str, count: int, titles: Sequence[str] = ()) -> list[int] | 
     6. Titles in the place of ids, where every line names exactly one passage's title.
     7. "All of them are relevant", "all": every id.
 
-    So years, counts, the numbers of a list's items ("1) knowledge 2") and other numbers inside
+    A list (rules 1, 3 and 4) that names the number `count` and not 0 counts from 1. So years, counts, the numbers of a list's items ("1) knowledge 2") and other numbers inside
     prose are never ids. Ids out of range are ignored.
 
     Args:
@@ -228,7 +238,7 @@ def parse_ids(text: str, count: int, titles: Sequence[str] = ()) -> list[int] | 
         _from_id_lines(lines),
         _from_brackets(lines),
     ):
-        if ids := in_range(found, count):
+        if ids := counted(found, count):
             return ids
     mentions = _mentions(lines)
     if ids := in_range((i for m in mentions if m.relevant is not False for i in m.ids), count):

@@ -243,6 +243,11 @@ def _grade(task: Task, reader: Reader) -> str:
     return "Correct" if found else "Incorrect"
 
 
+def _sufficient(task: Task, reader: Reader) -> str:
+    """Say whether any passage holds a sentence above the threshold."""
+    return "Yes" if reader.evidence(task["question"], task.get("passages", [])) else "No"
+
+
 _REPLIES: dict[TaskName, Callable[[Task, Reader], str]] = {
     "answer": _answer,
     "reason": _reason,

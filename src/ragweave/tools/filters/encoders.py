@@ -191,7 +191,7 @@ def _config_of(checkpoint: str) -> Path | None:
 def _loaded(folder: str) -> tuple[Any, Any]:
     from transformers import AutoModelForTokenClassification, AutoTokenizer
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)  # type: ignore[no-untyped-call]
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     model = AutoModelForTokenClassification.from_pretrained(folder, local_files_only=True)
     if model.config.num_labels != 2:
         raise UsageError(f"{folder}: has {model.config.num_labels} labels, not two: drop and keep")

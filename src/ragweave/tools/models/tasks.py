@@ -28,6 +28,7 @@ TaskName = Literal[
     "grade",
     "need",
     "step",
+    "sufficient",
     "restate",
 ]
 """What a model is asked for.
@@ -45,6 +46,7 @@ TaskName = Literal[
 * `restate`: `question`, a follow-up to the `candidates` (earlier questions, the last one first),
   so that it stands alone.
 * `step`: the next step of a multi-step agent (Self-Ask, ReAct).
+* `sufficient`: do the `passages` hold enough to answer `question`? Yes or No.
 """
 
 

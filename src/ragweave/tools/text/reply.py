@@ -12,8 +12,8 @@ examples. None of these is an answer, a query or a claim, however well it parses
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, cast
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
 
@@ -36,16 +36,17 @@ def reply_text(message: BaseMessage) -> str:
 
     Lone surrogates, which break JSON, become question marks.
     """
-    content: object = message.content  # a model of one's own may set it to None
-    text = message.text if isinstance(content, (str, list)) else ""
+    content: object = message.content  # a server may break the type
+    text = message.text if isinstance(content, str | list) else ""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def reported_tokens(message: BaseMessage) -> tuple[int, int] | None:
     """Return the input and output tokens that a server reports; None where they are no counts."""
     usage = message.usage_metadata if isinstance(message, AIMessage) else None
-    told = cast("Mapping[str, object]", usage or {})
-    counts = [told.get(name) for name in ("input_tokens", "output_tokens")]
+    if usage is None:
+        return None
+    counts: list[object] = [usage.get(name) for name in ("input_tokens", "output_tokens")]
     given, made = (one if isinstance(one, int) and one >= 0 else None for one in counts)
     return None if given is None or made is None else (given, made)
 

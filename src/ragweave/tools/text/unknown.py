@@ -34,13 +34,16 @@ _PADDING = " \t\r\n\"'“”‘’«».,;:!?…()[]{}<>-–—\\/。、，！？
 _STOP = re.compile(r"(?<=[.!?])\s+|[\n。！？]+")
 _CONCLUSION = re.compile(
     r"\b(?:the|my) (?:(?:final|correct|short) )?answer(?: to [^.:\n]{1,80})? (?:is|would be|:)"
+    r"|\bto answer your question(?: directly)?[,:]"
     r"|(?:^|\n|\bfinal )\W{0,4}(?:answer|a|antwort|réponse|respuesta|risposta|resposta|答案)"
     r"[\"' ]{0,2}[:：]"
 )
 _FILLER = re.compile(
     r"(?:(?:so|therefore|thus|hence|consequently|overall|well|hmm|unfortunately|sadly|regrettably|"
     r"that|currently|(?:i'm |i am |we're )?(?:very |so )?sorry|i(?:'m| am) afraid(?: that)?|i apologi[sz]e|apologies|as such|"
-    r"in conclusion|as an ai(?: \w+){0,3}|(?:based on|according to|given|from|in)"
+    r"in conclusion|as an ai(?: \w+){0,3}|as a (?:\w+ ){0,4}(?:ai|language model)(?: \w+){0,2}"
+    r"|i(?:'m| am) (?:just |only )?(?:an? )?(?:large )?(?:ai|language model)(?: \w+){0,2}"
+    r"|i must inform you that|(?:based on|according to|given|from|in)"
     r"(?: \w+){0,6}? (?:passages?|context|text|information|documents?|input)(?: \w+){0,2}?)"
     r"(?:,? but\b|,|:| (?=\w)|$)\s*)"
 )
@@ -97,7 +100,13 @@ _REFUSALS = re.compile(
             r"(?:needed|required|necessary)",
             r"(?:no one|nobody) knows\b",
             r"(?:i|we) (?:cannot|could not) (?:say|tell)\W*$",
-            r"(?:this|the) question (?:is|was) unanswerable\b",
+            r"(?:this|the|your) question (?:[^.;]{0,30} )?(?:is|was|cannot be|can't be) "
+            r"(?:unanswerable|not answerable|answered\b|not (?:accurate|valid|correct)\b)",
+            r"the (?:information|premise)(?: \w+){0,4} is not (?:accurate|correct|valid)\b",
+            r"there (?:is|are|was|were) no (?:\w+ ){0,2}?(?:records?|evidence|such)\b",
+            r"there (?:is|are|was|were) no (?:\w+ ){0,4}?(?:called|named|titled|by (?:the|that) name)\b",
+            r"(?:i apologi[sz]e|(?:i am |i'm )?(?:very |so )?sorry|unfortunately),? (?:but )?there "
+            r"(?:is|are|was|were) no\b",
             rf"there (?:is|are) no (?:\w+ ){{0,2}}{_SOURCE}",
             rf"{_SOURCES} [^.;]{{1,120}}?(?:,? but|,|,? yet) not (?:about|who|what|when|where|which|why"
             r"|how|its|the)\b",
@@ -173,8 +182,18 @@ _STILL_NOTHING = re.compile(
     rf"|(?:they|(?:the|these|this) (?:\w+ ){{0,2}}?{_SOURCE}) (?:is|are) "
     r"(?:\w+ )?(?:about|on|related|unrelated|not)\b"
     r"|(?:no|not|neither|nothing)\b|there (?:is|are) (?:information|details|other|also)\b"
-    r"|if you|please|feel free|i can|i would|i'd|let me)"
+    r"|if you|please|feel free|i can|i would|i'd|let me"
+    r"|there (?:is|are) (?:an? |some |several )?(?:[^.;]{0,60} )?(?:called|named|by that name)\b"
+    r"|(?:in general|generally|typically)\b"
+    r"|it (?:is|would be) (?:important|possible|worth|best|recommended)\b|(?:it|this|that) (?:may|might|could)\b"
+    r"|[^.;]{1,160} (?:is|are|was|were) (?:\w+ )?(?:mentioned|listed)\b"
+    r"|(?!(?:[^.;]* )?but )[^.;]{0,160}\b(?:is|are|was|were|do|does|did|has|have|had|could|would) not\b)"
 )
+_OF = re.compile(
+    r"\bthe (?P<what>(?:\w+ ){0,3}?\w+) (?:of|that|who|which) (?P<whose>.+?)"
+    r"(?= (?:is|are|was|were|has|had|does|did)\b|$)"
+)
+"""A thing asked for by what it belongs to: `the director of film Normal`."""
 _ONE_OF_THEM = re.compile(
     r"(?:[^.,;]{0,80}\b)?(?:passage|document|knowledge) \d+\b|[^.,;]{0,40}\b(?:first|one) "
     r"(?:passage|document)"
@@ -187,6 +206,16 @@ _ANOTHER = re.compile(
 _VALUE = re.compile(
     r"\b(?:says?|states?|gives?|names?|tells?|shows?|implies|reports?|it (?:is|was))\b"
 )
+_DENIES = re.compile(
+    r"(?:(?:i apologi[sz]e|(?:i am |i'm )?sorry|unfortunately),? (?:but )?)?(?:there (?:is|are|was"
+    r"|were) no\b|(?:i am|i'm) not (?:aware|familiar|sure)\b|[^.;]{1,80} (?:is|are) not (?:an? )?real\b)"
+)
+"""A first sentence that denies what the question takes for granted."""
+_ASKS_BACK = re.compile(
+    r"\b(?:could|can|would) you (?:please )?(?:provide|clarify|give|specify)\b"
+    r"|\bplease (?:provide|clarify|specify)\b|\bif you (?:can|could|have|meant)\b"
+)
+"""A request for a better question: no answer was given."""
 _WEIGHTY = re.compile(
     r"^(?:so|therefore|thus|hence|consequently|overall|as such|in conclusion)\b"
     r"|\b(?:answer|question|unknown|determined?|enough)\b"
@@ -219,8 +248,10 @@ def is_unknown(text: str) -> bool:
     first, last = sentences[0], sentences[-1]
     if _bare(last):
         return True
-    if (_bare(first) or _declines(first)) and not _recovers(sentences[1:]):
+    if (_bare(first) or _declines(first)) and not _recovers(sentences[1:], first):
         return not (_ONE_OF_THEM.match(first) and _another_says(sentences[1:]))
+    if _DENIES.match(first) and any(map(_ASKS_BACK.search, sentences[-2:])):
+        return not _recovers(sentences[1:], first)
     return bool(_WEIGHTY.search(last)) and _declines(last)
 
 
@@ -276,22 +307,38 @@ def _declines(sentence: str) -> bool:
     if core.startswith(("while ", "although ", "though ", "even though ")):
         core = core.partition(",")[2].strip()
     found = _REFUSALS.match(core)
-    if found is None or _recovers([core[found.end() :]], anywhere=True):
+    if found is None or _recovers([core[found.end() :]], core, anywhere=True):
         return False
     rest = [one.strip() for one in core.split(";")[1:]]
     return not (_ONE_OF_THEM.match(core) and _another_says(rest))
 
 
-def _recovers(sentences: list[str], *, anywhere: bool = False) -> bool:
-    """Does one of `sentences` turn round ("However, it is Paris") and give a value?"""
+def _recovers(sentences: list[str], refused: str, *, anywhere: bool = False) -> bool:
+    """Does one of `sentences` turn round ("However, it is Paris") and give a value?
+
+    Args:
+        sentences: What follows a refusal.
+        refused: The refusal.
+        anywhere: Whether the turn may stand within a sentence.
+    """
     for sentence in sentences:
         turn = _CONTRAST.search(sentence) if anywhere else _CONTRAST.match(sentence)
         if turn is None:
             continue
         rest = _trim(sentence[turn.end() :])
-        if rest and not _STILL_NOTHING.match(rest) and not _REFUSALS.match(rest):
+        if not rest or _STILL_NOTHING.match(rest) or _REFUSALS.match(rest):
+            continue
+        if not _of_another(refused, rest):
             return True
     return False
+
+
+def _of_another(refused: str, said: str) -> bool:
+    """Is what is said of another thing than was asked for: the director of another film?"""
+    wanted, given = _OF.search(refused), _OF.match(said)
+    if wanted is None or given is None or wanted["what"] != given["what"]:
+        return False
+    return wanted["whose"] != given["whose"]
 
 
 def _another_says(sentences: list[str]) -> bool:

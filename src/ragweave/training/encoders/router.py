@@ -135,6 +135,36 @@ def best_threshold(chances: Array, labels: Labels, retrieve_at_most: float) -> f
     return best
 
 
+def gate_threshold(
+    uncertainties: Sequence[float],
+    right: Sequence[tuple[bool, bool]],
+    retrieve_at_most: float = 0.6,
+) -> float:
+    """Return the uncertainty above which to retrieve: the option `route_threshold` of a gate.
+
+    The one with the most right answers on labelled questions, within the share that is retrieved
+    for; the highest of equals.
+
+    Args:
+        uncertainties: Of each question's answer without retrieval.
+        right: Whether that answer is right, and whether the one after retrieval is.
+        retrieve_at_most: Greatest share of the questions retrieved for.
+
+    Raises:
+        UsageError: There is no question, or not one label for each.
+    """
+    values, labels = np.asarray(uncertainties, dtype=np.float64), np.asarray(right, dtype=np.bool_)
+    if not len(values) or labels.shape != (len(values), 2):
+        raise UsageError("a gate's threshold takes one uncertainty and two labels a question")
+    best, most = float(values.max()), -1.0
+    for cut in np.unique(values)[::-1]:
+        taken = values > cut
+        reached = float(np.where(taken, labels[:, 1], labels[:, 0]).mean())
+        if taken.mean() <= retrieve_at_most and reached > most + 1e-12:
+            best, most = float(cut), reached
+    return best
+
+
 def router_measures(chances: Array, labels: Labels, threshold: float) -> dict[str, Interval]:
     """Return accuracy and share retrieved of the router, and of fixed and ideal routes beside.
 

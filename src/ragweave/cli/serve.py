@@ -1,0 +1,166 @@
+"""`ragweave serve` and `ragweave mcp`: methods behind OpenAI's protocol, and as tools of an agent."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ragweave.cli import options
+from ragweave.errors import MissingExtraError, UsageError
+
+if TYPE_CHECKING:
+    from ragweave.nodes.retrieve import Retriever
+
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+Port = Annotated[int, typer.Option(help="Port to listen on.")]
+Keys = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--api-key",
+        envvar="RAGWEAVE_API_KEYS",
+        help="A key that callers bring as a bearer token. Repeatable; the variable takes several, "
+        "with spaces between.",
+    ),
+]
+OpenToAll = Annotated[
+    bool, typer.Option("--no-key", help="Let anyone who reaches the address call, without a key.")
+]
+RequestBytes = Annotated[int, typer.Option(help="Most bytes of a request.")]
+Concurrency = Annotated[
+    int, typer.Option(help="Requests in flight at once; more are answered with 429 (mcp: 503).")
+]
+
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+def serve(
+    methods: Annotated[
+        list[str], typer.Argument(metavar="METHOD...", help="Methods; each is a model by its name.")
+    ],
+    kb: options.Kb = None,
+    model: options.Model = "extractive",
+    proxy: options.Proxy = None,
+    judge: options.Judge = None,
+    rewriter: options.Rewriter = None,
+    filter_model: options.FilterModel = None,
+    k: options.K = None,
+    retriever: options.Retriever = "auto",
+    rerank: options.Rerank = "",
+    option: options.OptionTexts = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    api_key: Keys = None,
+    no_key: OpenToAll = False,
+    origin: Annotated[
+        list[str] | None, typer.Option(help="Origin of a web page that may call. Repeatable.")
+    ] = None,
+    request_bytes: RequestBytes = 1_000_000,
+    concurrency: Concurrency = 8,
+) -> None:
+    """Serve methods behind OpenAI's chat completions, for any client that speaks them."""
+    _needs("serve", "fastapi", "uvicorn", "openai", "prometheus_client")
+    from ragweave.cli.ask import method_graph
+    from ragweave.cli.conversation import conversation
+    from ragweave.serving.openai_api import Limits, create_app
+
+    _check_open(host, api_key, no_key)
+    flags = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
+    models, texts, found = _opened(model, flags, option, kb, retriever, rerank)
+    limits = Limits(
+        api_keys=api_key or (),
+        origins=origin or (),
+        request_bytes=request_bytes,
+        concurrency=concurrency,
+    )
+    chats = {
+        name: conversation(method_graph(name, models, k, texts, found), models) for name in methods
+    }
+    typer.echo(f"serving {', '.join(chats)} at http://{host}:{port}/v1", err=True)
+    _run(create_app(chats, limits), host, port)
+
+
+def mcp(
+    method: options.Method = "concat_pf",
+    kb: options.Kb = None,
+    model: options.Model = "extractive",
+    proxy: options.Proxy = None,
+    judge: options.Judge = None,
+    rewriter: options.Rewriter = None,
+    filter_model: options.FilterModel = None,
+    k: options.K = None,
+    retriever: options.Retriever = "auto",
+    rerank: options.Rerank = "",
+    option: options.OptionTexts = None,
+    http: Annotated[
+        bool, typer.Option("--http", help="Serve streamable HTTP under /mcp instead of stdio.")
+    ] = False,
+    host: Host = "127.0.0.1",
+    port: Port = 8001,
+    api_key: Keys = None,
+    no_key: OpenToAll = False,
+    request_bytes: RequestBytes = 1_000_000,
+    concurrency: Concurrency = 8,
+) -> None:
+    """Serve a method and its knowledge base as MCP tools, ask and search."""
+    _needs("mcp", "mcp")
+    from ragweave.cli.ask import method_graph
+    from ragweave.serving.mcp_server import create_server, http_app
+
+    flags = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
+    models, texts, found = _opened(model, flags, option, kb, retriever, rerank)
+    server = create_server(method_graph(method, models, k, texts, found), found)
+    if not http:
+        server.run("stdio")
+        return
+    _check_open(host, api_key, no_key)
+    app = http_app(server, host=host, keys=api_key or (), request_bytes=request_bytes)
+    typer.echo(f"serving ask and search at http://{host}:{port}/mcp", err=True)
+    _run(app, host, port, limit_concurrency=concurrency)
+
+
+def _opened(
+    model: str,
+    flags: dict[str, str | None],
+    option: list[str] | None,
+    kb: Any,
+    retriever: str,
+    rerank: str,
+) -> tuple[dict[str, Any], list[str], Retriever | None]:
+    """Return models by role, the method's options (cited unless they say not to), the retriever."""
+    from ragweave.tools.models import chat_model
+
+    named, texts = options.with_named({"model": model, **flags}, option or [])
+    models: dict[str, Any] = {name: chat_model(spec) for name, spec in named.items()}
+    return models, ["citations=true", *texts], options.open_retriever(kb, retriever, rerank)
+
+
+def _check_open(host: str, keys: list[str] | None, no_key: bool) -> None:
+    """Refuse to serve other machines without a key, unless that is asked for.
+
+    Raises:
+        UsageError: The address is reachable from elsewhere, and anyone could call.
+    """
+    if host not in _LOCAL and not keys and not no_key:
+        raise UsageError(
+            f"{host} can be reached from other machines: give --api-key, or --no-key to let "
+            "anyone call"
+        )
+
+
+def _needs(extra: str, *modules: str) -> None:
+    """Check that an extra's packages are there.
+
+    Raises:
+        MissingExtraError: One is not installed.
+    """
+    for name in modules:
+        if importlib.util.find_spec(name) is None:
+            raise MissingExtraError(f"ragweave {extra}", extra)
+
+
+def _run(app: Any, host: str, port: int, **settings: Any) -> None:
+    import uvicorn
+
+    uvicorn.run(app, host=host, port=port, log_level="warning", **settings)

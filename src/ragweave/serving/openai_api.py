@@ -1,0 +1,306 @@
+"""Methods behind OpenAI's chat completions: for Open WebUI, the openai client, LangChain's `ChatOpenAI`.
+
+    app = create_app({"concat_pf": build_chat("concat_pf", model=…, retriever=…)})
+
+Each conversation is a model of the endpoint, by its method's name. A caller chooses messages and one
+of these models, nothing else: `temperature` and the like are read and passed over. Citations are
+annotations of the message.
+
+FastAPI and the `openai` package's own types, no third library. Two were read for this:
+fastapi-openai-compat 1.4 ends a stream without `[DONE]`, counts no usage and answers errors in a
+form of its own; langgraph-openai-serve 0.31 takes a citation's quote for a part of the answer, and
+so refuses LangChain's annotations. Either would have left us most of what stands here to write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from langchain_core.messages import AIMessage
+from openai.types import CompletionUsage, Model
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from pydantic import ValidationError
+
+from ragweave.errors import RunTimeoutError, UsageError
+from ragweave.graphs import ChatGraph
+from ragweave.serving.openai_forms import (
+    ApiError,
+    ChatRequest,
+    Chunks,
+    cited,
+    completion,
+    messages_of,
+)
+from ragweave.tools.models.errors import is_transient, status_of
+
+_LOG = logging.getLogger("ragweave.serving")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Who may call the endpoint, and how much."""
+
+    api_keys: Sequence[str] = ()
+    """Keys, one of which every call must bring as a bearer token; none: anyone may call."""
+    origins: Sequence[str] = ()
+    """Origins of web pages that may call (CORS)."""
+    request_bytes: int = 1_000_000
+    """Most bytes of a request."""
+    concurrency: int = 8
+    """Requests in flight at once; what comes on top is answered with 429."""
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            UsageError: One is below 1.
+        """
+        for name in ("request_bytes", "concurrency"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+
+class Endpoint:
+    """The conversations that are served, and what the metrics count."""
+
+    def __init__(self, chats: Mapping[str, ChatGraph], limits: Limits) -> None:
+        """Serve `chats` by their names."""
+        self.chats = chats
+        self.limits = limits
+        self.started = int(time.time())
+        self.registry = CollectorRegistry()
+        labels = ("model", "status")
+        self.requests = Counter(
+            "ragweave_requests", "Chat completions asked for.", labels, registry=self.registry
+        )
+        self.seconds = Histogram(
+            "ragweave_request_seconds",
+            "Seconds an answer took.",
+            ("model",),
+            registry=self.registry,
+        )
+        self.tokens = Counter(
+            "ragweave_tokens", "Tokens of model calls.", ("model", "kind"), registry=self.registry
+        )
+        self.in_flight = Gauge(
+            "ragweave_in_flight", "Requests being answered.", registry=self.registry
+        )
+        self._free = limits.concurrency
+
+    def check_key(self, request: Request) -> None:
+        """Refuse a caller without a key.
+
+        Raises:
+            ApiError: There are keys, and this caller has none of them.
+        """
+        given = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
+        keys = self.limits.api_keys
+        if keys and not any(secrets.compare_digest(given, key.encode()) for key in keys):
+            raise ApiError(401, "a valid API key is needed: Authorization: Bearer KEY")
+
+    async def read(self, request: Request) -> ChatRequest:
+        """Read a request, as far as the limit.
+
+        Raises:
+            ApiError: It is too large, is no chat completion, or names no served model.
+        """
+        body = b""
+        async for piece in request.stream():
+            body += piece
+            if len(body) > self.limits.request_bytes:
+                raise ApiError(413, f"a request has at most {self.limits.request_bytes} bytes")
+        try:
+            asked = ChatRequest.model_validate_json(body)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"])) or "the body"
+            raise ApiError(400, f"{where}: {first['msg']}") from error
+        if asked.model not in self.chats:
+            names = ", ".join(self.chats)
+            raise ApiError(
+                404, f"there is no model {asked.model!r}: {names}", code="model_not_found"
+            )
+        return asked
+
+    @asynccontextmanager
+    async def slot(self, model: str) -> AsyncIterator[None]:
+        """Count a request in and out.
+
+        Raises:
+            ApiError: As many as allowed are in flight.
+        """
+        if not self._free:
+            self.requests.labels(model, "429").inc()
+            raise ApiError(429, "too many requests at once: try again", retry_after="1")
+        self._free -= 1
+        self.in_flight.inc()
+        started, status = time.perf_counter(), "500"
+        try:
+            yield
+            status = "200"
+        except ApiError as error:
+            status = str(error.status)
+            raise
+        except asyncio.CancelledError:
+            status = "499"
+            raise
+        finally:
+            self._free += 1
+            self.in_flight.dec()
+            self.requests.labels(model, status).inc()
+            self.seconds.labels(model).observe(time.perf_counter() - started)
+
+    def spent(self, model: str, message: AIMessage) -> CompletionUsage:
+        """Count and return what an answer cost: the tokens of all its model calls."""
+        usage = message.usage_metadata or {"input_tokens": 0, "output_tokens": 0}
+        given, made = usage["input_tokens"], usage["output_tokens"]
+        self.tokens.labels(model, "input").inc(given)
+        self.tokens.labels(model, "output").inc(made)
+        return CompletionUsage(
+            prompt_tokens=given, completion_tokens=made, total_tokens=given + made
+        )
+
+
+def create_app(chats: Mapping[str, ChatGraph], limits: Limits | None = None) -> FastAPI:
+    """Return the app that serves conversations, each as a model of the endpoint.
+
+    Paths: `/v1/chat/completions`, `/v1/models`, `/health`, and `/metrics` in Prometheus' form.
+
+    Args:
+        chats: Conversations by the name of their method, without a checkpointer.
+        limits: Keys, origins, sizes; None: the defaults, without a key.
+    """
+    limits = limits or Limits()
+    endpoint = Endpoint(chats, limits)
+    app = FastAPI(title="ragweave", docs_url=None, redoc_url=None, openapi_url=None)
+    if limits.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(limits.origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type"],
+        )
+
+    @app.exception_handler(ApiError)
+    async def refused(_request: Request, error: ApiError) -> JSONResponse:
+        return JSONResponse(error.body, error.status, error.headers)
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/metrics")
+    async def metrics(request: Request) -> Response:
+        endpoint.check_key(request)
+        return Response(generate_latest(endpoint.registry), media_type="text/plain; version=0.0.4")
+
+    _add_completions(app, endpoint)
+    return app
+
+
+def _add_completions(app: FastAPI, endpoint: Endpoint) -> None:
+    """Add the paths of OpenAI's protocol."""
+    chats = endpoint.chats
+
+    @app.get("/v1/models")
+    async def models(request: Request) -> dict[str, Any]:
+        endpoint.check_key(request)
+        return {"object": "list", "data": [_model(endpoint, name) for name in chats]}
+
+    @app.get("/v1/models/{name}")
+    async def model(request: Request, name: str) -> dict[str, Any]:
+        endpoint.check_key(request)
+        if name not in chats:
+            raise ApiError(404, f"there is no model {name!r}", code="model_not_found")
+        return _model(endpoint, name)
+
+    @app.post("/v1/chat/completions")
+    async def complete(request: Request) -> Response:
+        endpoint.check_key(request)
+        asked = await endpoint.read(request)
+        given = {"messages": list(messages_of(asked.messages))}
+        if asked.stream:
+            return await _streamed(endpoint, asked, given)
+        async with endpoint.slot(asked.model):
+            out = await _safely(chats[asked.model].ainvoke(given))
+        message = out["messages"][-1]
+        usage = endpoint.spent(asked.model, message)
+        return JSONResponse(completion(asked.model, message, usage))
+
+
+def _model(endpoint: Endpoint, name: str) -> dict[str, Any]:
+    return Model(
+        id=name, object="model", created=endpoint.started, owned_by="ragweave"
+    ).model_dump()
+
+
+async def _safely(work: Awaitable[Any]) -> Any:
+    """Await a run; what goes wrong in it is logged here, and said to the caller in general terms.
+
+    Raises:
+        ApiError: It failed.
+    """
+    try:
+        return await work
+    except StopAsyncIteration:
+        raise
+    except Exception as error:
+        raise _told(error) from error
+
+
+def _told(error: Exception) -> ApiError:
+    _LOG.error("a request failed", exc_info=error)
+    if isinstance(error, RunTimeoutError):
+        return ApiError(504, "the answer took longer than the operator allows")
+    if is_transient(error) or status_of(error) is not None:
+        return ApiError(502, "the model behind this endpoint failed: try again later")
+    return ApiError(500, "the method failed: the operator's log says why")
+
+
+async def _streamed(
+    endpoint: Endpoint, asked: ChatRequest, given: Mapping[str, Any]
+) -> StreamingResponse:
+    """Return a stream whose first event is there, so that a failed run is an HTTP error."""
+    events = _events(endpoint, asked, given)
+    first = await anext(events)
+
+    async def body() -> AsyncIterator[str]:
+        yield first
+        async for event in events:
+            yield event
+
+    return StreamingResponse(body(), media_type="text/event-stream")
+
+
+async def _events(
+    endpoint: Endpoint, asked: ChatRequest, given: Mapping[str, Any]
+) -> AsyncIterator[str]:
+    stream = Chunks(asked.model)
+    message: Any = None
+    async with endpoint.slot(asked.model):
+        chunks = endpoint.chats[asked.model].astream(given, stream_mode="messages")
+        role: dict[str, str] = {"role": "assistant"}
+        while True:
+            try:
+                chunk, _ = await _safely(anext(chunks))
+            except StopAsyncIteration:
+                break
+            message = chunk if message is None else message + chunk
+            if chunk.text:
+                yield stream.event({**role, "content": chunk.text})
+                role = {}
+    yield stream.event(cited(message), end="stop")
+    usage = endpoint.spent(asked.model, message)
+    if asked.stream_options is not None and asked.stream_options.include_usage:
+        yield stream.usage(usage)
+    yield "data: [DONE]\n\n"

@@ -1,0 +1,77 @@
+"""Abstaining where the passages hold too little to answer from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.loops import events
+from tests.scripted import ScriptedChat, Seen, documents
+
+from ragweave import build_graph
+from ragweave.nodes.sufficiency import parse_sufficiency
+
+PASSAGES = documents("Ada Brenner built the light.", "The light is grey.")
+
+
+@pytest.mark.parametrize(
+    ("reply", "enough"),
+    [
+        ("Yes", True),
+        ("**No.**", False),
+        ("The context is sufficient.", True),
+        ("The context is insufficient.", False),
+        ("There is not enough to tell.", False),
+        ("<think>No?</think>Yes", True),
+        ("Ada Brenner", None),
+        ("", None),
+    ],
+)
+def test_a_rating_is_read_in_many_words(reply: str, enough: bool | None) -> None:
+    assert parse_sufficiency(reply) is enough
+
+
+PIECES = ["Yes", "No", "not ", "enough", "insufficient", " ", "\n", "<think>", "</think>"]
+
+
+@given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join)))
+def test_any_reply_can_be_read(reply: str) -> None:
+    assert parse_sufficiency(reply) in (True, False, None)
+
+
+def run(rating: str, method: str = "concat", **options: Any) -> tuple[Any, ScriptedChat]:
+    def reply(seen: Seen) -> str:
+        return rating if seen.task["task"] == "sufficient" else "Ada Brenner"
+
+    model = ScriptedChat(replies=reply)
+    graph = build_graph(method, model=model, sufficient_context=True, **options)
+    given: Any = {"question": "Who built it?", "passages": PASSAGES}
+    *_, state = graph.stream(given, stream_mode="values")
+    return state, model
+
+
+def test_too_little_means_unknown_without_an_answer_call() -> None:
+    state, model = run("No")
+    assert (state["status"], len(model.seen)) == ("unknown", 1)
+    assert events(state) == ["context_insufficient"]
+    assert [doc.id for doc in state["passages"]] == ["p0", "p1"]
+
+
+def test_enough_is_answered_and_the_rating_counts_as_a_call() -> None:
+    state, model = run("Yes")
+    assert (state["answer"], state["usage"]["calls"], len(model.seen)) == ("Ada Brenner", 2, 2)
+
+
+def test_a_rating_that_cannot_be_read_abstains_from_nothing() -> None:
+    state, _ = run("zqxv")
+    assert state["answer"] == "Ada Brenner"
+    assert events(state) == ["sufficiency_unparsed"]
+
+
+def test_passages_that_are_read_alone_are_rated_alone() -> None:
+    state, model = run("No", "post_fusion")
+    assert (state["status"], len(model.seen)) == ("unknown", 2)
+    state, model = run("No", "concat_pf")
+    assert (state["status"], len(model.seen)) == ("unknown", 3)

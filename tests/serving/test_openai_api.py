@@ -1,0 +1,208 @@
+"""Methods behind OpenAI's protocol: the real clients, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from langchain_openai import ChatOpenAI
+from openai import (
+    AsyncOpenAI,
+    AuthenticationError,
+    BadRequestError,
+    InternalServerError,
+    NotFoundError,
+    RateLimitError,
+)
+from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
+
+from ragweave import build_chat
+from ragweave.errors import UsageError
+from ragweave.serving.openai_api import Limits, create_app
+
+TEXTS = (
+    "The bridge at Alden was opened in 1932. It was painted grey.",
+    "Ada Brenner built the bridge at Alden. She studied in Norhaven.",
+)
+QUESTION: Any = [{"role": "user", "content": "Who built the bridge at Alden?"}]
+ANSWER = "Ada Brenner built the bridge. Elephants danced in Patagonia."
+
+
+def chat(replies: Any = (ANSWER,), **more: Any) -> Any:
+    model = ScriptedChat(replies=replies, usage=(10, 2), **more)
+    retriever = ListRetriever(documents=documents(*TEXTS))
+    return build_chat("concat", model=model, retriever=retriever, answer_type="long")
+
+
+def transport(served: Any = None, **limits: Any) -> httpx.AsyncClient:
+    app = create_app({"concat": served or chat()}, Limits(**limits))
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
+
+
+def client(served: Any = None, key: str = "none", **limits: Any) -> AsyncOpenAI:
+    return AsyncOpenAI(
+        base_url="http://test/v1",
+        api_key=key,
+        max_retries=0,
+        http_client=transport(served, **limits),
+    )
+
+
+async def test_the_openai_client_gets_an_answer_with_citations() -> None:
+    done = await client().chat.completions.create(
+        model="concat", messages=QUESTION, temperature=0.3, user="me"
+    )
+    (choice,) = done.choices
+    assert choice.message.content == ANSWER
+    assert choice.finish_reason == "stop"
+    (note,) = choice.message.annotations or ()
+    cited = note.url_citation
+    assert ANSWER[cited.start_index : cited.end_index] == "Ada Brenner built the bridge."
+    assert cited.model_extra == {"cited_text": "Ada Brenner built the bridge at Alden."}
+    assert cited.url.startswith("urn:ragweave:passage:")
+    (span,) = (choice.message.model_extra or {})["unsupported"]
+    assert ANSWER[span["start_index"] : span["end_index"]] == "Elephants danced in Patagonia."
+    assert done.usage is not None
+    assert (done.usage.prompt_tokens, done.usage.completion_tokens) == (10, 2)
+
+
+async def test_a_stream_has_words_then_citations_then_usage() -> None:
+    stream = await client().chat.completions.create(
+        model="concat", messages=QUESTION, stream=True, stream_options={"include_usage": True}
+    )
+    chunks = [chunk async for chunk in stream]
+    words = [one.choices[0].delta.content for one in chunks if one.choices]
+    assert "".join(word or "" for word in words) == ANSWER
+    assert len(words) > 4
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert [one.choices[0].finish_reason for one in chunks if one.choices][-1] == "stop"
+    last = next(
+        one.choices[0].delta for one in chunks if one.choices and one.choices[0].finish_reason
+    )
+    assert (last.model_extra or {})["annotations"][0]["url_citation"]["title"]
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.total_tokens == 12
+
+
+async def test_langchains_model_talks_to_it() -> None:
+    model = ChatOpenAI(
+        model="concat",
+        base_url="http://test/v1",
+        api_key="none",  # type: ignore[arg-type]
+        http_async_client=transport(),
+    )
+    assert (await model.ainvoke("Who built the bridge at Alden?")).text == ANSWER
+    pieces = [chunk.text async for chunk in model.astream("Who built the bridge at Alden?")]
+    assert "".join(pieces) == ANSWER
+
+
+async def test_a_conversation_is_restated() -> None:
+    def said(seen: Seen) -> str:
+        if seen.task["task"] == "restate":
+            return "When was the bridge at Alden opened?"
+        return "In 1932." if "opened?" in seen.text else ANSWER
+
+    more = [
+        {"role": "system", "content": "Be brief."},
+        *QUESTION,
+        {"role": "assistant", "content": "Ada Brenner."},
+        {"role": "user", "content": [{"type": "text", "text": "And when was it opened?"}]},
+    ]
+    done = await client(chat(said)).chat.completions.create(model="concat", messages=more)
+    assert done.choices[0].message.content == "In 1932."
+
+
+async def test_models_are_the_methods() -> None:
+    served = client()
+    assert [one.id async for one in served.models.list()] == ["concat"]
+    assert (await served.models.retrieve("concat")).owned_by == "ragweave"
+    with pytest.raises(NotFoundError):
+        await served.models.retrieve("gpt-4o")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_is_wrong_is_said_in_openais_form(stream: bool) -> None:
+    create: Any = client().chat.completions.create
+    with pytest.raises(NotFoundError, match="no model 'gpt-4o': concat"):
+        await create(model="gpt-4o", messages=QUESTION, stream=stream)
+    for messages in (
+        [],
+        [{"role": "assistant", "content": "Hi"}],
+        [{"role": "user", "content": " "}],
+    ):
+        with pytest.raises(BadRequestError, match=r"messages"):
+            await create(model="concat", messages=messages, stream=stream)
+    image = [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]
+    with pytest.raises(BadRequestError, match="text alone"):
+        await create(model="concat", messages=[{"role": "user", "content": image}], stream=stream)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_failure_tells_nothing_of_the_operators_machine(
+    stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_seen: Seen) -> str:
+        raise ValueError("/srv/secret/model.gguf is broken")
+
+    create: Any = client(chat(fails)).chat.completions.create
+    with pytest.raises(InternalServerError) as told:
+        await create(model="concat", messages=QUESTION, stream=stream)
+    assert "secret" not in str(told.value)
+    assert "secret" in caplog.text
+
+
+async def test_a_key_is_asked_for() -> None:
+    for key in ("", "wrong", "rig"):
+        with pytest.raises(AuthenticationError):
+            await client(key=key or "x", api_keys=("right", "also")).models.list()
+    assert await client(key="also", api_keys=("right", "also")).models.list()
+    web = transport(api_keys=("right",))
+    assert (await web.get("/health")).json() == {"status": "ok"}
+    assert (await web.get("/metrics")).status_code == 401
+
+
+async def test_a_request_is_limited_in_size() -> None:
+    web = transport(request_bytes=200)
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 100
+
+    reply = await web.post("/v1/chat/completions", content=endless())
+    assert reply.status_code == 413
+    assert reply.json()["error"]["message"] == "a request has at most 200 bytes"
+
+
+async def test_more_at_once_than_allowed_are_sent_away() -> None:
+    served = client(chat(delay=0.2), concurrency=1)
+    create: Any = served.chat.completions.create
+    results = await asyncio.gather(
+        *(create(model="concat", messages=QUESTION) for _ in range(3)), return_exceptions=True
+    )
+    assert sum(isinstance(one, RateLimitError) for one in results) == 2
+    assert (await create(model="concat", messages=QUESTION)).choices
+
+
+async def test_metrics_count() -> None:
+    web = transport()
+    await web.post("/v1/chat/completions", json={"model": "concat", "messages": QUESTION})
+    text = (await web.get("/metrics")).text
+    assert 'ragweave_requests_total{model="concat",status="200"} 1.0' in text
+    assert 'ragweave_tokens_total{kind="input",model="concat"} 10.0' in text
+    assert "ragweave_in_flight 0.0" in text
+
+
+async def test_pages_of_named_origins_may_call() -> None:
+    asks = {"origin": "https://chat.example", "access-control-request-method": "POST"}
+    allowed = await transport(origins=("https://chat.example",)).options("/v1/models", headers=asks)
+    assert allowed.headers["access-control-allow-origin"] == "https://chat.example"
+    refused = await transport().options("/v1/models", headers=asks)
+    assert "access-control-allow-origin" not in refused.headers
+
+
+def test_limits_are_checked() -> None:
+    with pytest.raises(UsageError, match="concurrency must be at least 1"):
+        Limits(concurrency=0)

@@ -1,0 +1,237 @@
+"""The trained router: outcomes in, a part that chooses routes; no feature sees a gold answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from tests.recordings import ROWS, row, written
+from tests.tiny_encoder import make_tiny_encoder
+
+from ragweave import build_graph
+from ragweave.datasets.recorded import read_recordings
+from ragweave.errors import ModelError, UsageError
+from ragweave.state.records import ROUTES
+from ragweave.testing import ReplayChat, ReplayRetriever
+from ragweave.trained import read_card
+from ragweave.trained.router import chosen_route, load_router, read_drafts
+from ragweave.trained.router_features import (
+    DRAFT_NAMES,
+    LOOK_NAMES,
+    draft_features,
+    look_features,
+    read_draft,
+)
+from ragweave.training.encoders.router import (
+    best_threshold,
+    folds_of,
+    gate_threshold,
+    routes_of,
+)
+from ragweave.training.rows import read_rows
+from ragweave.training.train import plan_training, train_part
+
+KNOWN = "Everybody knows the bridge of 1931. So the answer is: Ada Brenner."
+DOUBTED = "There is no information about it, it is not known. So the answer is: unknown."
+PUZZLE = (
+    "karl was the son of the father of the builder. karl was. karl was. So the answer is: karl."
+)
+
+
+def outcomes() -> list[dict[str, object]]:
+    """Return recordings in which the draft's wording tells the right route."""
+    made = []
+    for number in range(60):
+        kind = number % 3
+        said = (KNOWN, DOUBTED, PUZZLE)[kind]
+        none, one, many = (("Ada Brenner", "x", "x"), ("x", "Ada Brenner", "x"), ("x", "x", ""))[
+            kind
+        ]
+        many = "Ada Brenner" if kind == 2 else many
+        made.append(row(number, none=none, one=one, many=many, said=said))
+    return made
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_encoder(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def router(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("router")
+    file = written(folder / "rows.jsonl", outcomes())
+    settings = {"base": str(base), "held_out": 0.2, "retrieve_at_most": 0.8}
+    train_part(plan_training("router", file, folder / "part", settings=settings))
+    return folder / "part"
+
+
+def test_a_router_learns_which_route_is_right(router: Path) -> None:
+    card = read_card(router, "router")
+    assert card.kind == "linear-router"
+    assert card.metrics["accuracy"]["mean"] == 1.0
+    assert card.metrics["never"]["mean"] < 0.7
+    assert card.data["train"]["right_none"] < card.data["train"]["rows"]
+    part = load_router(str(router))
+    asked = "Who built the bridge at Tarn, number 4?"
+    assert [part.choose(asked, said).route for said in (KNOWN, DOUBTED, PUZZLE)] == list(ROUTES)
+    assert part.choose(asked, DOUBTED, threshold=0.999).route == "none"
+    names = {one.name for one in router.iterdir()}
+    assert not [one for one in names if one.endswith((".bin", ".pkl", ".npy"))]
+
+
+def test_adaptive_and_slimplm_take_the_route_that_the_router_chooses(router: Path) -> None:
+    rows = outcomes()[:3]
+    recordings = read_recordings(written(router.parent / "three.jsonl", rows))
+    for method in ("adaptive", "slimplm"):
+        graph = build_graph(
+            method,
+            model=ReplayChat.of(recordings),
+            retriever=ReplayRetriever.of(recordings),
+            route="classifier",
+            router=str(router),
+        )
+        outs = [graph.invoke({"question": one.question}) for one in recordings[:2]]
+        assert [out["answer"] for out in outs] == ["Ada Brenner", "Ada Brenner"]
+        assert [out["usage"]["retrievals"] for out in outs] == [0, 1]
+    out = build_graph(
+        "adaptive",
+        model=ReplayChat.of(recordings),
+        retriever=ReplayRetriever.of(recordings),
+        route="classifier",
+        router=str(router),
+        filter="full",
+    ).invoke({"question": recordings[2].question})
+    assert out["usage"]["retrievals"] > 1
+
+
+def test_a_router_that_is_missing_wrong_or_damaged_is_said(router: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs a trained router"):
+        build_graph("adaptive", route="classifier")
+    with pytest.raises(UsageError, match="unless route=classifier"):
+        build_graph("adaptive", router=str(router))
+    with pytest.raises(UsageError, match="route_threshold needs"):
+        build_graph("adaptive", route_threshold=0.1)
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for one in router.iterdir():
+        if one.is_file():
+            (broken / one.name).write_bytes(one.read_bytes())
+    about = json.loads((broken / "router.json").read_text("utf-8"))
+    (broken / "router.json").write_text(json.dumps({**about, "columns": ["a"]}), "utf-8")
+    with pytest.raises(ModelError, match="other features"):
+        load_router(str(broken))
+    card = json.loads((broken / "part.json").read_text("utf-8"))
+    (broken / "part.json").write_text(json.dumps({**card, "kind": "linear"}), "utf-8")
+    with pytest.raises(UsageError, match="is damaged"):
+        build_graph("adaptive", route="classifier", router=str(broken))
+
+
+def test_rows_of_outcomes_are_read_and_bad_ones_named(tmp_path: Path) -> None:
+    plain = {"id": "1", "question": "Who?", "draft": "Ada.", "right": dict.fromkeys(ROUTES, True)}
+    (one,) = read_rows(written(tmp_path / "a.jsonl", [plain]), "router")
+    assert one == plain
+    bad = written(tmp_path / "b.jsonl", [{**plain, "right": {"none": 1}}])
+    with pytest.raises(UsageError, match=r"b\.jsonl:1: 'right' must say true or false"):
+        read_rows(bad, "router")
+    same = written(tmp_path / "c.jsonl", [{**ROWS[0], "id": str(n)} for n in range(3)])
+    with pytest.raises(UsageError, match="nothing to choose by"):
+        plan_training("router", same, tmp_path / "out", settings={"held_out": 0.0})
+
+
+def test_changing_the_gold_answers_changes_no_feature(base: Path, tmp_path: Path) -> None:
+    """What is read of a row is the question and the draft; the gold decides the label alone."""
+    from ragweave.tools.retrieval import Bm25Retriever
+    from ragweave.trained.judge_reading import load_encoder
+
+    other = [{**one, "answers": ["Zebedee Quux", "1931"]} for one in outcomes()]
+    files = written(tmp_path / "a.jsonl", outcomes()), written(tmp_path / "b.jsonl", other)
+    first, second = (read_rows(file, "router") for file in files)
+    assert [one["right"] for one in first] != [one["right"] for one in second]
+    encoder = load_encoder(str(base))
+    search = Bm25Retriever.from_documents(_documents())._find
+    reads, looks = [], []
+    for rows in (first, second):
+        pairs = [(one["question"], one["draft"]) for one in rows]
+        reads.append(read_drafts(pairs, encoder))
+        looks.append([look_features(*pair, search) for pair in pairs])
+    assert np.array_equal(reads[0].surface, reads[1].surface)
+    assert np.array_equal(reads[0].meaning, reads[1].meaning)
+    assert looks[0] == looks[1]
+
+
+def _documents() -> list[Document]:
+    return [
+        Document("Ada Brenner built the bridge at Alden in 1931.", metadata={"title": "Alden"}),
+        Document("The ferry at Tarn.", metadata={"title": "Ada Brenner"}),
+    ]
+
+
+def test_features_show_what_they_are_named_after() -> None:
+    asked = "When was the builder of the bridge of Alden born?"
+
+    def values(draft: str) -> dict[str, float]:
+        return dict(zip(DRAFT_NAMES, draft_features(asked, draft), strict=True))
+
+    dated, named = values("So the answer is: 1931."), values("So the answer is: Ada Brenner.")
+    assert (dated["agrees.when_year"], dated["agrees.when_without_digit"]) == (1.0, 0.0)
+    assert (named["agrees.when_year"], named["agrees.when_without_digit"]) == (0.0, 1.0)
+    assert values(DOUBTED)["reasoning.hedges"] > values(KNOWN)["reasoning.hedges"]
+    assert values(PUZZLE)["reasoning.distinct_share"] < values(KNOWN)["reasoning.distinct_share"]
+    assert dated["question.hops"] == 2
+
+
+def test_the_look_finds_the_answer_and_how_popular_it_is() -> None:
+    from ragweave.tools.retrieval import Bm25Retriever
+
+    search = Bm25Retriever.from_documents(_documents())._find
+    asked = "Who built the bridge at Alden?"
+
+    def values(draft: str) -> dict[str, float]:
+        return dict(zip(LOOK_NAMES, look_features(asked, draft, search), strict=True))
+
+    right, wrong = values(KNOWN), values("So the answer is: Karl Oster.")
+    assert (right["look.first_holds"], wrong["look.any_holds"]) == (1.0, 0.0)
+    assert right["popularity.answer"] > wrong["popularity.answer"] == 0.0
+    assert right["popularity.answer_titles"] > 0
+    assert values("")["look.any_holds"] == 0.0
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_any_texts_have_finite_features(question: str, draft: str) -> None:
+    found = draft_features(question, draft)
+    assert len(found) == len(DRAFT_NAMES)
+    assert np.isfinite(found).all()
+    assert read_draft(draft) == read_draft(f"  {draft} ")
+
+
+def test_a_dearer_route_must_add_more_than_the_threshold() -> None:
+    chances = {"none": 0.4, "one": 0.45, "many": 0.62}
+    assert chosen_route(chances, 0.0) == "many"
+    assert chosen_route(chances, 0.18) == "many"
+    assert chosen_route(chances, 0.3) == "none"
+    assert chosen_route({"none": 0.4, "one": 0.6, "many": 0.65}, 0.1) == "one"
+
+
+def test_the_threshold_keeps_to_the_share_and_folds_keep_questions_together() -> None:
+    chances = np.array([[0.9, 0.9, 0.9], [0.2, 0.4, 0.4], [0.2, 0.5, 0.5], [0.2, 0.3, 0.3]])
+    right = np.array([[1, 1, 1], [0, 1, 1], [0, 1, 1], [0, 1, 1]], dtype=bool)
+    for most, retrieved in ((0.25, 1), (0.5, 2), (1.0, 3)):
+        threshold = best_threshold(chances, right, most)
+        assert (routes_of(chances, threshold) > 0).sum() == retrieved
+    fold = folds_of(["a", "b", "a", "c", "b"], 2, 0)
+    assert (fold[0], fold[1]) == (fold[2], fold[4])
+
+
+def test_a_gates_threshold_is_chosen_on_labelled_questions() -> None:
+    right = [(True, False), (True, True), (False, True), (False, True), (False, False)]
+    values = [0.1, 0.2, 0.6, 0.9, 1.4]
+    assert gate_threshold(values, right) == 0.2
+    assert gate_threshold(values, right, retrieve_at_most=0.4) == 0.6
+    with pytest.raises(UsageError, match="one uncertainty and two labels"):
+        gate_threshold([0.1], [])
