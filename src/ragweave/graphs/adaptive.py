@@ -44,6 +44,7 @@ from ragweave.nodes.profile import Paper
 from ragweave.nodes.proxy import PROXY_PROMPTS, REFERENCE_PROMPTS, reference_answer
 from ragweave.nodes.retrieve import BudgetOptions, MergeStrategy, join_step, trim_step
 from ragweave.nodes.step import Context, Goto, Route, Step, Work
+from ragweave.nodes.sufficiency import answer_work
 from ragweave.nodes.vote import vote_step
 from ragweave.state import Branch, RAGState, by_query, interleave
 
@@ -116,7 +117,8 @@ def answer_step(parts: Parts[AdaptiveOptions]) -> Step[Branch, AdaptiveOptions]:
     """Return the answer node, which asks in the style that the options in force name."""
 
     def body(branch: Branch, context: Context[AdaptiveOptions]) -> Work:
-        return STYLES[context.options.answer].work(parts.models, parts.prompts, branch, context)
+        style = STYLES[context.options.answer]
+        return answer_work(style, parts.models, parts.prompts, branch, context)
 
     return Step("answer", body, parts.options)
 

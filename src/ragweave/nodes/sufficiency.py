@@ -79,16 +79,23 @@ def answer_step(
     """
 
     def body(branch: Branch, context: Context[OptionsT]) -> Work:
-        if context.options.sufficient_context and branch["passages"]:
-            rated, reply = yield from _rated(answer.name, models, branch, context)
-            if rated is None:
-                context.note("sufficiency_unparsed")
-            elif not rated:
-                context.note("context_insufficient", passages=len(reply.passages))
-                return answer.update(branch, Reply("", reply.passages), ReadAnswer(UNKNOWN))
-        return (yield from answer.work(models, templates, branch, context))
+        return (yield from answer_work(answer, models, templates, branch, context))
 
     return Step(answer.name, body, options)
+
+
+def answer_work(
+    answer: AnswerStep, models: Models, templates: Templates, branch: Branch, context: Context[Any]
+) -> Work:
+    """Do what the node of an answer step does, for a node that chooses its answer step itself."""
+    if context.options.sufficient_context and branch["passages"]:
+        rated, reply = yield from _rated(answer.name, models, branch, context)
+        if rated is None:
+            context.note("sufficiency_unparsed")
+        elif not rated:
+            context.note("context_insufficient", passages=len(reply.passages))
+            return answer.update(branch, Reply("", reply.passages), ReadAnswer(UNKNOWN))
+    return (yield from answer.work(models, templates, branch, context))
 
 
 def _rated(

@@ -1,0 +1,108 @@
+"""Vectors over restarts, below and above the number at which Chroma writes its index to the disk.
+
+chroma-core/chroma#6975 and #7090 report rows that are lost when a process ends between the two.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from tests.tools.knowledge.kb_embeddings import BagEmbeddings
+
+from ragweave.tools.knowledge import KnowledgeBase
+from ragweave.tools.knowledge.checking import check
+
+pytest.importorskip("chromadb", reason="needs ragweave[chroma]")
+
+ROOT = Path(__file__).parents[2]
+QUERIES = [f"entry {number} of colour {number % 7}" for number in (0, 3, 77, 250, 499)]
+READER = """
+import json, sys
+from pathlib import Path
+from tests.attacks.test_restarts import QUERIES, seen
+print(json.dumps(seen(Path(sys.argv[1]))))
+"""
+
+
+def entries(first: int, last: int) -> list[Document]:
+    return [Document(f"entry {number} of colour {number % 7}") for number in range(first, last)]
+
+
+def seen(kb: Path) -> dict[str, Any]:
+    """Return the counts of a knowledge base and what its vectors find."""
+    with KnowledgeBase.open(kb, embeddings=BagEmbeddings()) as base:
+        retriever = base.as_retriever(5, "dense")
+        found = [[doc.page_content for doc in retriever.invoke(query)] for query in QUERIES]
+        return {"passages": len(base), "vectors": base._vectors.count(), "found": found}
+
+
+def after_restart(kb: Path) -> dict[str, Any]:
+    """Return what a new process sees."""
+    done = subprocess.run(
+        [sys.executable, "-c", READER, str(kb)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def check_over_restarts(kb: Path, passages: int) -> None:
+    half = passages * 2 // 3
+    with KnowledgeBase.create(kb, embeddings=BagEmbeddings()) as made:
+        made.add(entries(0, half))
+    before = seen(kb)
+    assert before["passages"] == before["vectors"] == half
+    assert [one[0] for one in before["found"]][:3] == QUERIES[:3]
+    assert after_restart(kb) == before
+    with KnowledgeBase.open(kb, embeddings=BagEmbeddings()) as again:
+        again.add(entries(half, passages), "second")
+        (gone,) = again.as_retriever(1, "dense").invoke(QUERIES[0])
+        again.delete([str(gone.id)])
+    later = seen(kb)
+    assert later["passages"] == passages - 1
+    assert after_restart(kb) == later
+    assert QUERIES[0] not in later["found"][0]
+    assert check(kb) == []
+
+
+@pytest.mark.parametrize("passages", [600, 1500])
+def test_nothing_is_lost_over_restarts(
+    tmp_path: Path, passages: int, trials: Callable[[int], None]
+) -> None:
+    check_over_restarts(tmp_path / "kb", passages)
+    trials(1)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("passages", [5_000, 20_000])
+def test_nothing_is_lost_over_restarts_of_many(
+    tmp_path: Path, passages: int, trials: Callable[[int], None]
+) -> None:
+    check_over_restarts(tmp_path / "kb", passages)
+    trials(1)
+
+
+def test_a_process_that_dies_after_a_write_loses_nothing(tmp_path: Path) -> None:
+    writer = (
+        "import os, sys; from pathlib import Path\n"
+        "from tests.attacks.test_restarts import BagEmbeddings, KnowledgeBase, entries\n"
+        "made = KnowledgeBase.create(Path(sys.argv[1]), embeddings=BagEmbeddings())\n"
+        "made.add(entries(0, 900)); made.add(entries(900, 1200), 'second')\n"
+        "os._exit(0)\n"  # nothing is closed, flushed or run at exit
+    )
+    kb = tmp_path / "kb"
+    subprocess.run([sys.executable, "-c", writer, str(kb)], cwd=ROOT, check=True)
+    found = seen(kb)
+    assert found["passages"] == found["vectors"] == 1200
+    assert [one[0] for one in found["found"]] == QUERIES
+    assert check(kb) == []
