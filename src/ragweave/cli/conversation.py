@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragweave.errors import UsageError
+from ragweave.tools.files import parse_json
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
@@ -60,7 +61,7 @@ def read_conversation() -> list[BaseMessage]:
             + (f" ({VARIABLE}={OFF} keeps none)" if path is None else "")
         )
     try:
-        return messages_from_dict(json.loads(path.read_text("utf-8"))["messages"])
+        return messages_from_dict(parse_json(path.read_text("utf-8"))["messages"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{path} does not hold a conversation ({type(error).__name__}): delete it"

@@ -19,6 +19,7 @@ from ragweave.datasets.question import Format, Question, has
 from ragweave.datasets.rows import Row, rows_of
 from ragweave.errors import UsageError
 from ragweave.state.records import ROUTES, RouteName
+from ragweave.tools.files import parse_json
 from ragweave.tools.text.normalize import normalize_answer
 
 _FIELDS: Mapping[RouteName, str] = MappingProxyType(
@@ -105,7 +106,7 @@ def _unescaped(text: str) -> str:
 def _unquoted(text: str) -> str:
     """Return a text that may have been recorded as a JSON string."""
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError:
         return text.strip()
     return value.strip() if isinstance(value, str) else text.strip()

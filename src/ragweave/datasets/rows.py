@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from ragweave.errors import UsageError
+from ragweave.tools.files import parse_json
 
 NO_GOLD = "the gold answer is missing"
 """How an error about a row without gold answers begins."""
@@ -214,7 +215,7 @@ def _objects(stream: _Joined, path: Path) -> Rows:
             continue
         where = f"{path}:{line_number}"
         try:
-            value = json.loads(line)
+            value = parse_json(line)
         except json.JSONDecodeError as error:
             if number:
                 raise UsageError(f"{where}: is not valid JSON: {error.msg}") from error
@@ -226,7 +227,7 @@ def _objects(stream: _Joined, path: Path) -> Rows:
 
 def _one_object(line: str, stream: _Joined, path: Path, where: str) -> Row:
     try:
-        value = json.loads(line + stream.rest())
+        value = parse_json(line + stream.rest())
     except json.JSONDecodeError as error:
         raise UsageError(f"{where}: is not valid JSON: {error.msg}") from error
     return Row(_object(value, str(path)), str(path), 1)

@@ -11,7 +11,6 @@ Sources: BlendFilter, section 4.1.2; SlimPLM, section 4.1, and the ids in its re
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from urllib.parse import parse_qsl
 
 from ragweave.datasets.question import Question
 from ragweave.errors import UsageError
+from ragweave.tools.files import parse_json
 
 NAMES = ("subset", "ids", "random", "seed")
 """What the spec of a data set may name of it behind the `?`."""
@@ -203,7 +203,7 @@ def _whole(name: str, text: str) -> int:
 
 def _read_ids(path: Path) -> frozenset[str]:
     try:
-        listed = json.loads(path.read_text("utf-8"))
+        listed = parse_json(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: no list of ids can be read: {error}") from error
     if not isinstance(listed, list) or not all(isinstance(one, str | int) for one in listed):

@@ -27,6 +27,7 @@ import ragweave
 from ragweave.errors import UnusableModelError
 from ragweave.llamacpp.binding import bind
 from ragweave.llamacpp.gguf import GGUFFacts
+from ragweave.tools.files import parse_json
 
 _LOGGER = logging.getLogger("ragweave.llamacpp")
 
@@ -258,7 +259,7 @@ def _build() -> str:
 def _read_verdict(path: Path) -> bool | None:
     """Return the cached verdict; None where there is none that can be read."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = parse_json(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
     extra = found.get("extra_buffers") if isinstance(found, dict) else None

@@ -12,6 +12,7 @@ file's first byte, so a holder writes its process id after it.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import secrets
 import shutil
@@ -19,6 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from filelock import lock_descriptor, unlock_descriptor
 
@@ -39,6 +41,19 @@ _FULL_SIGNS = (
     "(os error 27)",
     "(os error 122)",
 )
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON that comes from a file; what is nested too deeply is invalid like the rest.
+
+    Raises:
+        json.JSONDecodeError: It is not JSON, or nested more deeply than Python's parser goes.
+        UnicodeDecodeError: Bytes are not UTF-8.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise json.JSONDecodeError("nested too deeply", "", 0) from None
 
 
 def write_atomic(path: Path, content: str | bytes, *, sync: bool = True) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from ragweave.errors import UsageError
-from ragweave.tools.files import close_file, in_turn, lock_open_file, open_file
+from ragweave.tools.files import close_file, in_turn, lock_open_file, open_file, parse_json
 
 REFUSED = frozenset({401, 403, 404})
 """HTTP statuses that every other job would get too: no key, no permission, no such model."""
@@ -283,7 +283,7 @@ def _parsed(stream: BinaryIO, path: Path) -> Iterator[Line]:
         if not line.endswith(b"\n"):
             return
         try:
-            record = json.loads(line)
+            record = parse_json(line)
         except ValueError as error:
             raise DamagedLineError(path, number, str(error)) from error
         yield Line(number, offset, record)

@@ -24,7 +24,7 @@ from typing_extensions import TypedDict
 
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.tools.claims import check_theta, known_label
-from ragweave.tools.files import write_atomic
+from ragweave.tools.files import parse_json, write_atomic
 
 
 class TrainingQuestion(TypedDict):
@@ -154,7 +154,7 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _object(line: str, where: str) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except ValueError as error:
         raise UsageError(f"{where}: is not valid JSON") from error
     if not isinstance(row, dict):

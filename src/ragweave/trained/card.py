@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, cast, get_args
 
 from ragweave.errors import UsageError
-from ragweave.tools.files import write_atomic
+from ragweave.tools.files import parse_json, write_atomic
 from ragweave.tools.models.specs import PREFIX, existing, part_spec
 
 FORMAT = 1
@@ -127,7 +127,7 @@ def _unfinished(path: Path) -> bool:
 
 def _card(path: Path) -> ModelCard:
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read ({type(error).__name__})") from error
     if not isinstance(fields, dict) or not isinstance(fields.get("format"), int):
@@ -170,7 +170,7 @@ def check_safe(folder: str | Path) -> None:
 
 def _names_code(path: Path) -> bool:
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
     return isinstance(fields, dict) and "auto_map" in fields

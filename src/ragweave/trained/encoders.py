@@ -6,7 +6,6 @@ A loaded encoder is a function from token ids to logits (`Run`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
+from ragweave.tools.files import parse_json
 from ragweave.tools.scorers.huggingface import quiet
 from ragweave.trained.card import check_safe
 from ragweave.trained.weights import best_device, check_kernels, check_no_adapter
@@ -89,7 +89,7 @@ def _read(path: Path, default: Any) -> Any:
     if not path.is_file():
         return default
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read ({type(error).__name__})") from error
 

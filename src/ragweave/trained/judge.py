@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ragweave.errors import ModelError, UsageError
-from ragweave.tools.files import replacing, write_atomic
+from ragweave.tools.files import parse_json, replacing, write_atomic
 from ragweave.trained.card import JUDGES, check_safe, read_card
 from ragweave.trained.judge_reading import (
     COLUMNS,
@@ -82,7 +82,7 @@ def read_weights(folder: Path, dimension: int) -> LinearWeights:
     from safetensors.numpy import load_file
 
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        about = parse_json((folder / ABOUT).read_text(encoding="utf-8"))
         found: dict[str, Any] = load_file(folder / WEIGHTS)
     except (OSError, ValueError, SafetensorError) as error:
         message = " ".join(str(error).split())[:200]

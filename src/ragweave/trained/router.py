@@ -21,7 +21,7 @@ import numpy as np
 
 from ragweave.errors import ModelError
 from ragweave.state.records import ROUTES, RouteName
-from ragweave.tools.files import replacing, write_atomic
+from ragweave.tools.files import parse_json, replacing, write_atomic
 from ragweave.trained.card import CARD, card_of, check_router
 from ragweave.trained.judge_features import first_sentence
 from ragweave.trained.judge_reading import Array, Encoder, load_encoder
@@ -128,7 +128,7 @@ def _read_weights(folder: Path, dimension: int) -> RouterWeights:
     from safetensors.numpy import load_file
 
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        about = parse_json((folder / ABOUT).read_text(encoding="utf-8"))
         found: dict[str, Any] = load_file(folder / WEIGHTS)
     except (OSError, ValueError, SafetensorError) as error:
         message = " ".join(str(error).split())[:200]

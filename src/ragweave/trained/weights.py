@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
+from ragweave.tools.files import parse_json
 from ragweave.tools.scorers.huggingface import quiet
 
 _SAFE = {"local_files_only": True, "trust_remote_code": False}
@@ -86,7 +86,7 @@ def with_adapter(model: Any, folder: Path) -> Any:
     from safetensors.torch import load_file
 
     try:
-        adapter = json.loads((folder / _ADAPTER_FILE).read_text(encoding="utf-8"))
+        adapter = parse_json((folder / _ADAPTER_FILE).read_text(encoding="utf-8"))
         if adapter.get("peft_type") != "LORA":
             raise ModelError(f"{folder}: has {adapter.get('peft_type')} adapters, not LORA ones")
         config = LoraConfig(
@@ -189,7 +189,7 @@ def _check_config(folder: Path) -> None:
     """Refuse what would make transformers import or fetch code."""
     check_no_adapter(folder)
     try:
-        fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        fields = parse_json((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder}: its config.json can't be read ({_line(error)})") from error
     check_kernels(folder, fields)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.errors import LockedError, UsageError
-from ragweave.tools.files import hold, remove_leftovers, sync_tree, write_atomic
+from ragweave.tools.files import hold, parse_json, remove_leftovers, sync_tree, write_atomic
 from ragweave.trained import ModelCard, is_part, write_card
 from ragweave.training.job import CHECKPOINTS
 from ragweave.training.trainer.checkpoints import room_needed
@@ -190,7 +190,7 @@ def _check_resumable(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> 
             f"folder"
         )
     try:
-        begun = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+        begun = parse_json((folder / PLAN).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{folder / PLAN}: cannot be read ({type(error).__name__})") from error
     wanted = json.loads(json.dumps(plan))

@@ -23,7 +23,7 @@ from ragweave.datasets.recorded import RECORDED, recording_of
 from ragweave.datasets.rows import Row, rows_of
 from ragweave.errors import UsageError
 from ragweave.state.records import ROUTES, RouteName
-from ragweave.tools.files import write_atomic
+from ragweave.tools.files import parse_json, write_atomic
 from ragweave.tools.filters import Span
 from ragweave.tools.models.tasks import TaskPassage
 from ragweave.tools.text.normalize import normalize_answer
@@ -319,7 +319,7 @@ def read_question_hashes(folder: Path) -> frozenset[str]:
     if not path.is_file():
         return frozenset()
     try:
-        hashes = json.loads(path.read_text(encoding="utf-8"))
+        hashes = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read ({type(error).__name__})") from error
     if not isinstance(hashes, list) or not all(isinstance(one, str) for one in hashes):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ragweave.errors import UsageError
+from ragweave.tools.files import parse_json
 
 _MILLION = 1_000_000
 
@@ -53,7 +53,7 @@ def read_prices(text: str) -> dict[str, Price]:
     listed: object = {"*": text.split(",")}
     if Path(text).is_file():
         try:
-            listed = json.loads(Path(text).read_text("utf-8"))
+            listed = parse_json(Path(text).read_text("utf-8"))
         except ValueError as error:
             raise UsageError(f"{text}: is not valid JSON: {error}") from error
     if not isinstance(listed, Mapping):

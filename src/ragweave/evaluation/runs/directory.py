@@ -16,7 +16,7 @@ from ragweave.errors import LockedError, UsageError
 from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.settings import FORMAT, RunSettings
 from ragweave.tools import files as locks
-from ragweave.tools.files import remove_leftovers, write_atomic
+from ragweave.tools.files import parse_json, remove_leftovers, write_atomic
 from ragweave.tools.journal import read_lines, repair
 
 NAME = "results.jsonl"
@@ -117,14 +117,17 @@ class RunDirectory:
         """
         file = self.path / SETTINGS
         try:
-            values = json.loads(file.read_text("utf-8"))
+            values = parse_json(file.read_text("utf-8"))
         except FileNotFoundError as error:
             raise UsageError(f"{self.path}: is not a run (it has no {SETTINGS})") from error
         except (OSError, ValueError) as error:
             raise UsageError(f"{file}: cannot be read: {error}") from error
         if not isinstance(values, dict) or values.get("format") not in range(1, FORMAT + 1):
             raise UsageError(f"{file}: is not a run of format {FORMAT} or older")
-        return RunSettings.from_plain(values)
+        try:
+            return RunSettings.from_plain(values)
+        except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
+            raise UsageError(f"{file}: its settings are damaged: {error}") from error
 
 
 def claim_directory(path: Path, settings: RunSettings) -> RunDirectory:

@@ -17,7 +17,6 @@ passages is the retriever's (the paper's model reranks in the same pass).
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
@@ -29,6 +28,7 @@ from langchain_core.documents import Document
 
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.state.passages import with_id
+from ragweave.tools.files import parse_json
 from ragweave.tools.filters.oracles import checked_top, top_spans
 from ragweave.tools.filters.spans import Granularity, Span, spans_of, with_score
 from ragweave.tools.retrieval.reranking import BiEncoderScorer, PairScorer
@@ -162,7 +162,7 @@ def checked_checkpoint(checkpoint: str) -> str:
             f"no pruning checkpoint {checkpoint!r} on this machine: give the path of its folder, "
             "or download it first"
         )
-    settings = json.loads(config.read_text("utf-8"))
+    settings = parse_json(config.read_text("utf-8"))
     if settings.get("auto_map") or "Provence" in str(settings.get("architectures")):
         raise UsageError(
             f"{checkpoint}: needs code that comes with it, and ragweave runs no code of a "

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from ragweave import __version__
 from ragweave.errors import KnowledgeBaseError, LockedError, UsageError
-from ragweave.tools.files import hold, reading, write_atomic, writing
+from ragweave.tools.files import hold, parse_json, reading, write_atomic, writing
 from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.retrieval.embedding import PACKAGED, dense_available
 
@@ -223,7 +223,7 @@ def read_manifest(folder: Path) -> Manifest:
             newer format.
     """
     try:
-        values = json.loads((folder / NAME).read_text(encoding="utf-8"))
+        values = parse_json((folder / NAME).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise KnowledgeBaseError(_absent(folder)) from None
     except (OSError, ValueError) as error:

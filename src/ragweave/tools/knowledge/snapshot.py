@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.knowledge.manifest import NAME, Manifest, read_manifest
 from ragweave.tools.knowledge.store import Store
-from ragweave.tools.knowledge.vectors import Vectors, check_dimension
-from ragweave.tools.retrieval.bm25 import Bm25Index, analyzer_for, with_score
+from ragweave.tools.knowledge.vectors import Vectors, check_dimension, one_line
+from ragweave.tools.retrieval.bm25 import DAMAGE, Bm25Index, analyzer_for, with_score
 
 BM25 = "bm25"
 """Folder of the BM25 indexes, one per generation."""
@@ -98,9 +98,9 @@ class Snapshots:
         index = Bm25Index.open(folder)
         try:
             rows = np.asarray(np.load(folder / ROWS, mmap_mode="r", allow_pickle=False))
-        except (OSError, ValueError, EOFError) as error:
+        except DAMAGE as error:
             raise KnowledgeBaseError(
-                f"the index {folder} is damaged ({error}); delete the knowledge base and index "
+                f"the index {folder} is damaged ({one_line(error)}); delete the knowledge base and index "
                 "again"
             ) from error
         if len(rows) != manifest.passages or index.passages not in (None, len(rows)):

@@ -114,7 +114,18 @@ def local_client(folder: Path) -> Client:
         import chromadb
         from chromadb.config import Settings
 
-        return chromadb.PersistentClient(str(folder), settings=Settings(anonymized_telemetry=False))
+        settings = Settings(anonymized_telemetry=False)
+        try:
+            return chromadb.PersistentClient(str(folder), settings=settings)
+        except BaseException as error:
+            # Chroma's own: an error while it clears up after a file that it can't read, or a panic
+            if not isinstance(error, AttributeError) and not _is_panic(error):
+                raise
+            why = one_line(error.__context__ or error)
+            raise KnowledgeBaseError(
+                f"the vectors in {folder} cannot be opened ({why}); delete that folder and index "
+                "again: the vectors are made anew"
+            ) from error
 
     return _shared(str(folder.resolve()), make)
 
@@ -141,6 +152,11 @@ def server_client(url: str) -> Client:
             ) from error
 
     return _shared(url, make)
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Tell a panic of Chroma's Rust code, which is no `Exception` and has no public class."""
+    return type(error).__name__ == "PanicException"
 
 
 def one_line(error: BaseException) -> str:
@@ -294,7 +310,9 @@ class Vectors:
                     yield self._client.collection(self._name, generation, make=write)
         except NotFoundError:
             raise self._lost() from None
-        except ChromaError as error:
+        except BaseException as error:
+            if not isinstance(error, ChromaError) and not _is_panic(error):
+                raise
             raise KnowledgeBaseError(
                 f"the vectors of {self._folder} cannot be used ({one_line(error)}); if this "
                 "persists, delete the knowledge base and index again"

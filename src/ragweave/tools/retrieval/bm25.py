@@ -200,7 +200,7 @@ class Bm25Index:
                 return cls(None, vocabulary)
             scorer = bm25s.BM25.load(folder, mmap=True, load_vocab=False, show_progress=False)
             _check(scorer, len(vocabulary))
-        except _DAMAGE as error:
+        except DAMAGE as error:
             reason = " ".join(str(error).split())[:200]
             raise KnowledgeBaseError(
                 f"the BM25 index {folder} is damaged ({reason}); delete the knowledge base and "
@@ -213,7 +213,7 @@ class Bm25Index:
         return cls(scorer, vocabulary)
 
 
-_DAMAGE = (
+DAMAGE = (
     *(OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, IndexError),
     *(RecursionError, SyntaxError, TokenError),
 )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from ragweave.tools.files import replacing_folder
+from ragweave.tools.files import parse_json, replacing_folder
 from ragweave.training.job import Settings, TrainingStoppedError, Watch
 from ragweave.training.trainer.arguments import computes_bfloat16, device_of
 from ragweave.training.trainer.checkpoints import (
@@ -66,7 +66,7 @@ def read_checkpoint(
     torch.set_rng_state(rest["random"]["cpu"])
     if rest["random"]["cuda"]:
         torch.cuda.set_rng_state_all(rest["random"]["cuda"])
-    state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+    state = parse_json((folder / _STATE).read_text(encoding="utf-8"))
     return int(state["global_step"]), dict(state["history"])
 
 

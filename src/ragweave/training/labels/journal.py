@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from ragweave.datasets.rows import file_hash
 from ragweave.errors import LockedError, UsageError
-from ragweave.tools.files import replacing
+from ragweave.tools.files import parse_json, replacing
 from ragweave.tools.journal import DamagedLineError, Journal, line_of
 from ragweave.training.job import TrainingStoppedError
 from ragweave.training.labels.labeler import Labeler, RowLabel
@@ -225,7 +225,7 @@ def finished(out: Path, settings: Mapping[str, Any], *, skip_bad: bool) -> Label
         return None
     refused = f"{out}: already exists{{}}; name another --out, or delete it"
     try:
-        report = json.loads(report_path(out).read_text("utf-8"))
+        report = parse_json(report_path(out).read_text("utf-8"))
         theirs, digest = report["settings"], report["sha256"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(refused.format(", and has no report that says how it was made")) from error

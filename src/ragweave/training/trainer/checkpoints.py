@@ -6,13 +6,12 @@ It stops where a loss or weight is not finite, and where disk or GPU memory is f
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ragweave.tools.files import is_full_disk
+from ragweave.tools.files import is_full_disk, parse_json
 from ragweave.training.job import TrainingStoppedError
 from ragweave.training.trainer.arguments import any_process
 
@@ -49,7 +48,7 @@ def kept(folder: Path) -> str:
 
 def _is_whole(checkpoint: Path) -> bool:
     try:
-        state = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
+        state = parse_json((checkpoint / _STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
     return bool(state.get("global_step") == step_of(checkpoint))
