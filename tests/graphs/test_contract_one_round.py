@@ -16,7 +16,9 @@ REASONING = "The card on the bridge names her. So the answer is Ada Brenner."
 
 
 def read_alone(call: ModelCall) -> str:
-    """Answer from two passages, and from no other."""
+    """Answer from two passages, and from no other; any passages are enough."""
+    if call.last.endswith("Say Yes or No."):
+        return "Yes"
     telling = "built by Ada Brenner", "The river Sorre runs"
     return "Ada Brenner" if any(one in call.last for one in telling) else "Unknown"
 

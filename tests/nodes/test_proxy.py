@@ -55,7 +55,7 @@ def test_a_model_may_bring_its_scorer() -> None:
 
 
 def test_routes() -> None:
-    state = {"passages": [], "heuristic_answer": "Ada", "known": None}
+    state = {"passages": [], "heuristic_answer": "Ada", "known": None, "route": ""}
     both = NecessityOptions()
     assert to_draft(state, both) == "draft"
     assert to_draft({**state, "passages": ["p"]}, both) == "passages given"

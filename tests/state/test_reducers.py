@@ -187,7 +187,7 @@ def test_none_takes_no_passages() -> None:
     assert take_passages([Document(page_content="old")], None) == []
 
 
-@pytest.mark.parametrize("bad", ["one text", {"page_content": "x"}, [{"text": "x"}], [5], [None]])
+@pytest.mark.parametrize("bad", ["one text", {"page_content": "x"}, [{"title": "x"}], [5], [None]])
 def test_what_is_no_list_of_passages_is_a_usage_error(bad: Any) -> None:
     with pytest.raises(UsageError, match="passage"):
         take_passages(None, bad)

@@ -84,10 +84,18 @@ class _Stop:
         self.code = _INTERRUPTED
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._terminate)
+        if sys.unraisablehook is sys.__unraisablehook__:
+            sys.unraisablehook = _silent_interrupt
 
     def _terminate(self, *_: object) -> NoReturn:
         self.code = _TERMINATED
         raise KeyboardInterrupt
+
+
+def _silent_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
+    """Print what nobody can catch, but for a second Ctrl-C that met a callback of the interpreter."""
+    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
 
 
 def run() -> None:

