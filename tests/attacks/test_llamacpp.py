@@ -37,15 +37,15 @@ def model() -> Iterator[Any]:
     made.close()
 
 
-def storm(model: Any, calls: int, seed: int) -> list[str]:
-    """Call in every way, good and bad; return the replies of the calls that must give one."""
-    rng, kept = random.Random(seed), []
+def storm(model: Any, calls: int, seed: int) -> list[tuple[str, str]]:
+    """Call in every way, good and bad; return letter and reply of the calls that must give one."""
+    rng, kept = random.Random(seed), list[tuple[str, str]]()
     for _ in range(calls):
         kind = rng.choice(("ask", "ask", "leave", "hurry", "long", "noise"))
         question = rng.choice(QUESTIONS)
         try:
             if kind == "ask":
-                kept.append(model.invoke(question, timeout=300).content)
+                kept.append((question[-2], model.invoke(question, timeout=300).content))
             elif kind == "leave":
                 for _ in zip(range(2), model.stream(question), strict=False):
                     pass
@@ -62,12 +62,13 @@ def storm(model: Any, calls: int, seed: int) -> list[str]:
 
 
 def attack(model: Any, threads: int, calls: int) -> None:
-    expected = {one: model.invoke(one).content for one in QUESTIONS}
     with ThreadPoolExecutor(threads) as pool:
         found = pool.map(lambda seed: storm(model, calls, seed), range(threads))
-        assert all(reply for kept in found for reply in kept)
-    # Replies of a busy batch may differ in a near tie; those of an idle engine may not.
-    assert {one: model.invoke(one).content for one in QUESTIONS} == expected
+        replies = [reply for kept in found for reply in kept]
+    # Which of two nearly tied tokens is written depends on the batch; whose letter it is may not.
+    assert replies
+    for letter, reply in replies:
+        assert f'letter "{letter}"' in reply.lower()
     assert not model.engine._scheduler.decoder.running
 
 
