@@ -47,15 +47,14 @@ def chat(
     """Talk with your documents: follow-up questions, quotes under each answer. /help lists the commands."""
     from ragweave.cli.ask import method_graph
     from ragweave.cli.conversation import conversation, read_conversation
-    from ragweave.tools.models import chat_model
 
-    models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
+    named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
+    models, texts = options.load_cited(*named)
     found = options.open_retriever(kb, retriever, rerank)
-    loaded: dict[str, Any] = {name: chat_model(spec) for name, spec in models.items()}
 
     def make(name: str) -> ChatGraph:
-        graph = method_graph(name, loaded, k, ["citations=true", *texts], found)
-        return conversation(graph, loaded)
+        graph = method_graph(name, models, k, texts, found)
+        return conversation(graph, models)
 
     talk = Talk(make, method, read_conversation() if follow_up else [])
     talk.run()

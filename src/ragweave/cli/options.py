@@ -172,6 +172,13 @@ def read_models(
     return with_named(flags, texts or ())
 
 
+def load_cited(models: Mapping[str, str], texts: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the models that specs name, and a method's options: cited unless they say not to."""
+    from ragweave.tools.models import chat_model
+
+    return {name: chat_model(spec) for name, spec in models.items()}, ["citations=true", *texts]
+
+
 def by_role(models: Mapping[str, str]) -> dict[str, str]:
     """Return a run's models by role: what `build_graph` calls `model` plays `answer`."""
     return {"answer" if name == "model" else name: spec for name, spec in models.items()}

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ragweave.cli import options
 from ragweave.errors import MissingExtraError, UsageError
-
-if TYPE_CHECKING:
-    from ragweave.nodes.retrieve import Retriever
 
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 Port = Annotated[int, typer.Option(help="Port to listen on.")]
@@ -66,8 +63,9 @@ def serve(
     from ragweave.serving.openai_api import Limits, create_app
 
     _check_open(host, api_key, no_key)
-    flags = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
-    models, texts, found = _opened(model, flags, option, kb, retriever, rerank)
+    named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
+    models, texts = options.load_cited(*named)
+    found = options.open_retriever(kb, retriever, rerank)
     limits = Limits(
         api_keys=api_key or (),
         origins=origin or (),
@@ -108,8 +106,9 @@ def mcp(
     from ragweave.cli.ask import method_graph
     from ragweave.serving.mcp_server import create_server, http_app
 
-    flags = {"proxy": proxy, "judge": judge, "rewriter": rewriter, "filter_model": filter_model}
-    models, texts, found = _opened(model, flags, option, kb, retriever, rerank)
+    named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
+    models, texts = options.load_cited(*named)
+    found = options.open_retriever(kb, retriever, rerank)
     server = create_server(method_graph(method, models, k, texts, found), found)
     if not http:
         server.run("stdio")
@@ -118,22 +117,6 @@ def mcp(
     app = http_app(server, host=host, keys=api_key or (), request_bytes=request_bytes)
     typer.echo(f"serving ask and search at http://{host}:{port}/mcp", err=True)
     _run(app, host, port, limit_concurrency=concurrency)
-
-
-def _opened(
-    model: str,
-    flags: dict[str, str | None],
-    option: list[str] | None,
-    kb: Any,
-    retriever: str,
-    rerank: str,
-) -> tuple[dict[str, Any], list[str], Retriever | None]:
-    """Return models by role, the method's options (cited unless they say not to), the retriever."""
-    from ragweave.tools.models import chat_model
-
-    named, texts = options.with_named({"model": model, **flags}, option or [])
-    models: dict[str, Any] = {name: chat_model(spec) for name, spec in named.items()}
-    return models, ["citations=true", *texts], options.open_retriever(kb, retriever, rerank)
 
 
 def _check_open(host: str, keys: list[str] | None, no_key: bool) -> None:

@@ -6,16 +6,13 @@ a safetensors and a JSON file; `LinearScorer` is their sigmoid; `load_linear_sco
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ragweave.errors import ModelError, UsageError
-from ragweave.tools.files import parse_json, replacing, write_atomic
+from ragweave.errors import UsageError
 from ragweave.trained.card import JUDGES, check_safe, read_card
 from ragweave.trained.judge_reading import (
     COLUMNS,
@@ -27,8 +24,9 @@ from ragweave.trained.judge_reading import (
     pair_texts,
     read_pairs,
 )
+from ragweave.trained.linear_weights import read_arrays, write_arrays
 
-WEIGHTS, ABOUT = "judge.safetensors", "judge.json"
+FILES = "judge"
 
 _MOMENT_NAMES = ("question_mean", "question_cov", "name_mean", "name_cov")
 
@@ -52,19 +50,13 @@ class LinearWeights:
 
 def write_weights(folder: Path, weights: LinearWeights) -> None:
     """Write a judge's weights into its folder, and the names of the features they apply to."""
-    from safetensors.numpy import save_file
-
     arrays = {
         "surface": weights.surface,
         "meaning": weights.meaning,
         "bias": np.array([weights.bias]),
         **{name: getattr(weights.reference, name) for name in _MOMENT_NAMES},
     }
-    plain = {name: np.ascontiguousarray(one, dtype=np.float64) for name, one in arrays.items()}
-    with replacing(folder / WEIGHTS) as draft:
-        save_file(plain, draft)
-    about = {"columns": list(COLUMNS), "dimension": len(weights.meaning) // 2}
-    write_atomic(folder / ABOUT, json.dumps(about, indent=2) + "\n")
+    write_arrays(folder, FILES, arrays, COLUMNS, len(weights.meaning) // 2)
 
 
 def read_weights(folder: Path, dimension: int) -> LinearWeights:
@@ -78,34 +70,6 @@ def read_weights(folder: Path, dimension: int) -> LinearWeights:
         ModelError: They are missing, damaged, or were learnt with another encoder or from other
             features than this version computes.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        about = parse_json((folder / ABOUT).read_text(encoding="utf-8"))
-        found: dict[str, Any] = load_file(folder / WEIGHTS)
-    except (OSError, ValueError, SafetensorError) as error:
-        message = " ".join(str(error).split())[:200]
-        raise ModelError(f"{folder}: its weights can't be read ({message})") from error
-    if not isinstance(about, dict) or about.get("columns") != list(COLUMNS):
-        raise ModelError(
-            f"{folder}: was trained on other features than this ragweave computes: train it again"
-        )
-    if about.get("dimension") != dimension:
-        raise ModelError(
-            f"{folder}: was trained on vectors of {about.get('dimension')} dimensions, but its "
-            f"base model gives {dimension}"
-        )
-    _check(folder, found, dimension)
-    return LinearWeights(
-        found["surface"],
-        found["meaning"],
-        float(found["bias"][0]),
-        ReferenceMoments(*(found[name] for name in _MOMENT_NAMES)),
-    )
-
-
-def _check(folder: Path, found: dict[str, Any], dimension: int) -> None:
     shapes = {
         "surface": (len(COLUMNS),),
         "meaning": (2 * dimension,),
@@ -113,9 +77,13 @@ def _check(folder: Path, found: dict[str, Any], dimension: int) -> None:
         **dict.fromkeys(("question_mean", "name_mean"), (dimension,)),
         **dict.fromkeys(("question_cov", "name_cov"), (dimension, dimension)),
     }
-    for name, shape in shapes.items():
-        if name not in found or found[name].shape != shape or not np.isfinite(found[name]).all():
-            raise ModelError(f"{folder}: its weights are incomplete ({name})")
+    found = read_arrays(folder, FILES, COLUMNS, dimension, shapes)
+    return LinearWeights(
+        found["surface"],
+        found["meaning"],
+        float(found["bias"][0]),
+        ReferenceMoments(*(found[name] for name in _MOMENT_NAMES)),
+    )
 
 
 _BATCH = 16

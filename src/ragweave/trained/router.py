@@ -10,24 +10,22 @@ for retrieval.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ragweave.errors import ModelError
 from ragweave.state.records import ROUTES, RouteName
-from ragweave.tools.files import parse_json, replacing, write_atomic
 from ragweave.trained.card import CARD, card_of, check_router
 from ragweave.trained.judge_features import first_sentence
 from ragweave.trained.judge_reading import Array, Encoder, load_encoder
+from ragweave.trained.linear_weights import read_arrays, write_arrays
 from ragweave.trained.router_features import DRAFT_NAMES, draft_features
 
-WEIGHTS, ABOUT = "router.safetensors", "router.json"
+FILES = "router"
 
 
 class RouterRead(NamedTuple):
@@ -113,39 +111,18 @@ class Router:
 
 def write_router(folder: Path, weights: RouterWeights) -> None:
     """Write a router's weights into its folder, and the names of the features they apply to."""
-    from safetensors.numpy import save_file
-
     arrays = {"surface": weights.surface, "meaning": weights.meaning, "bias": weights.bias}
-    plain = {name: np.ascontiguousarray(one, dtype=np.float64) for name, one in arrays.items()}
-    with replacing(folder / WEIGHTS) as draft:
-        save_file(plain, draft)
-    about = {"columns": list(DRAFT_NAMES), "dimension": weights.meaning.shape[1] // 2}
-    write_atomic(folder / ABOUT, json.dumps(about, indent=2) + "\n")
+    write_arrays(folder, FILES, arrays, DRAFT_NAMES, weights.meaning.shape[1] // 2)
 
 
 def _read_weights(folder: Path, dimension: int) -> RouterWeights:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        about = parse_json((folder / ABOUT).read_text(encoding="utf-8"))
-        found: dict[str, Any] = load_file(folder / WEIGHTS)
-    except (OSError, ValueError, SafetensorError) as error:
-        message = " ".join(str(error).split())[:200]
-        raise ModelError(f"{folder}: its weights can't be read ({message})") from error
-    if not isinstance(about, dict) or about.get("columns") != list(DRAFT_NAMES):
-        raise ModelError(
-            f"{folder}: was trained on other features than this ragweave computes: train it again"
-        )
     count = len(ROUTES)
     shapes = {
         "surface": (count, len(DRAFT_NAMES)),
         "meaning": (count, 2 * dimension),
         "bias": (count,),
     }
-    for name, shape in shapes.items():
-        if name not in found or found[name].shape != shape or not np.isfinite(found[name]).all():
-            raise ModelError(f"{folder}: its weights are incomplete ({name})")
+    found = read_arrays(folder, FILES, DRAFT_NAMES, dimension, shapes)
     return RouterWeights(**{name: found[name] for name in shapes})
 
 

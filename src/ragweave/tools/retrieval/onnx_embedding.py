@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +168,7 @@ class _Graph:
         self._config = config
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
-        self._names = self._numbers()
+        self._names = (f"t{number}" for number in count())
         self.weights: dict[str, tuple[int, ...]] = {}
         """Shapes of the weights that the graph reads, by their names in the file."""
 
@@ -298,13 +299,6 @@ class _Graph:
         name = next(self._names)
         self._constants.append(helper.make_tensor(name, TensorProto.FLOAT, [], [value]))
         return name
-
-    @staticmethod
-    def _numbers() -> Iterator[str]:
-        number = 0
-        while True:
-            number += 1
-            yield f"t{number}"
 
 
 def _external(name: str, shape: Sequence[int]) -> Any:
