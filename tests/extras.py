@@ -24,6 +24,7 @@ EXTRAS = {
     "langchain": "test",
     "langchain_openai": "openai",
     "langchain_tests": "test",
+    "langchain_text_splitters": "documents",
     "langgraph.checkpoint.sqlite": "sqlite",
     "langgraph_api": "studio",
     "langgraph_cli": "studio",

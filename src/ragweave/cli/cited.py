@@ -45,6 +45,8 @@ def quoted_html(citations: Sequence[Citation], passages: Sequence[Mapping[str, A
 
 
 def _passage(doc: Mapping[str, Any], notes: Sequence[Footnote]) -> str:
+    from ragweave.state.passages import heading_of
+
     text, name = str(doc.get("text") or ""), doc.get("id") or ""
     own = sorted((one for one in notes if one.quote["passage"] == name), key=_start)
     pieces: list[str] = []
@@ -55,7 +57,7 @@ def _passage(doc: Mapping[str, Any], notes: Sequence[Footnote]) -> str:
         pieces += [escape(text[done:start]), mark]
         done = max(done, end)
     metadata = doc.get("metadata") or {}
-    head = " · ".join(str(metadata[key]) for key in ("title", "source") if metadata.get(key))
+    head = " · ".join(filter(None, (heading_of(metadata), str(metadata.get("source") or ""))))
     body = "".join([*pieces, escape(text[done:])])
     return f'<div class="role">{escape(head or str(name))}</div><pre>{body}</pre>'
 

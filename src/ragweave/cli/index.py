@@ -66,6 +66,13 @@ def index(
     bundled: Annotated[
         bool, typer.Option("--bundled", help="Index the articles on RAG that come with ragweave.")
     ] = False,
+    chunker: Annotated[
+        str | None,
+        typer.Option(
+            help="Where passages begin and end: fixed, sentences, headings, recursive, markdown, "
+            "token, semantic (fixed)."
+        ),
+    ] = None,
     unit: Annotated[
         str | None, typer.Option(help="Unit of passage length: words, sentences or tokens (words).")
     ] = None,
@@ -94,6 +101,7 @@ def index(
     if not sources:
         raise UsageError("nothing to index: give files or folders, or use --bundled")
     given = {
+        "chunker": chunker,
         "unit": unit,
         "size": size,
         "overlap": overlap,

@@ -185,8 +185,10 @@ def _passages(key: str, docs: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _passage(doc: Mapping[str, Any]) -> str:
+    from ragweave.state.passages import heading_of
+
     metadata = doc.get("metadata") or {}
-    marks = [str(metadata[key]) for key in ("title", "source") if metadata.get(key)]
+    marks = [one for one in (heading_of(metadata), str(metadata.get("source") or "")) if one]
     marks += [f"{key} {metadata[key]}" for key in ("rank", "score", "query") if key in metadata]
     head = " · ".join(marks) or str(doc.get("id", ""))
     return f'<div class="role">{escape(head)}</div><pre>{escape(str(doc.get("text", "")))}</pre>'

@@ -13,6 +13,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, UsageError
+from ragweave.tools.knowledge.chunking import chunker_of
 from ragweave.tools.knowledge.intake import Intake, take_documents
 from ragweave.tools.knowledge.manifest import (
     NAME,
@@ -90,6 +91,7 @@ class KnowledgeBase:
         folder, resolved = Path(path), _resolved(settings or Settings(), embeddings)
         name = embedding_name(resolved, embeddings)
         _check_embedding(name, resolved)
+        chunker_of(resolved)
         with write_errors(folder, "no knowledge base was created"):
             prepare_folder(folder)
             Store(folder).make()
@@ -129,6 +131,7 @@ class KnowledgeBase:
             name = embedding_name(resolved, embeddings)
             if (resolved, name) != (held.settings, held.embedding_name):
                 _check_embedding(name, resolved)
+                chunker_of(resolved)
                 change_settings(folder, resolved, name)
         opened = cls(folder, embeddings)
         if settings is not None:
@@ -172,7 +175,8 @@ class KnowledgeBase:
                 embedding model is not available.
         """
         given = list(documents)
-        settings = self.settings if split else replace(self.settings, unit="words", size=2**60)
+        whole = {"chunker": "fixed", "unit": "words", "size": 2**60}
+        settings = self.settings if split else replace(self.settings, **whole)
         ids, _ = self._writer(None).write(
             lambda draft: take_documents(draft, given, source, settings, self._tokens)
         )

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from ragweave.state.passages import whole
 from ragweave.tools.knowledge.manifest import Settings, Skip
+from ragweave.tools.knowledge.markdown import load_markdown
 from ragweave.tools.knowledge.markup import (
     Loaded,
     UnreadableError,
     load_html,
-    load_markdown,
     load_text,
     open_bytes,
     stem,

@@ -33,6 +33,8 @@ class Settings:
         UsageError: A value is invalid; the text names it.
     """
 
+    chunker: str = "fixed"
+    """Where passages begin and end: one of `CHUNKERS`."""
     unit: Unit = "words"
     """The unit of passage length. The papers cut Wikipedia into disjoint 100-word passages."""
     size: int = 100
@@ -67,6 +69,11 @@ class Settings:
             raise UsageError("embedding must be a model or None, not an empty string")
         analyzer_for(self.language)
         _check_url(self.chroma_url)
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether passages are measured in tokens of the embedding model."""
+        return self.unit == "tokens" or self.chunker == "token"
 
     def resolved(self) -> Settings:
         """Return a copy in which `embedding` is no longer `auto`."""

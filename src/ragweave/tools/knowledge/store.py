@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError
-from ragweave.state.passages import whole
+from ragweave.state.passages import heading_of, whole
 from ragweave.tools.knowledge.manifest import Skip
 from ragweave.tools.knowledge.markup import UnreadableError
 
@@ -354,8 +354,8 @@ class Draft:
 
 
 def titled(text: str, metadata: str) -> str:
-    """Return what is indexed of a passage: its title, where it has one, and its text."""
-    title = json.loads(metadata).get("title")
+    """Return what is indexed of a passage: its title and headings, where it has any, and its text."""
+    title = heading_of(json.loads(metadata))
     return f"{title}\n{text}" if title else text
 
 
