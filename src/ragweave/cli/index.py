@@ -60,7 +60,10 @@ _SHOWN = 20
 def index(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(help="Files and folders: text, Markdown, HTML, PDF, CSV, JSON lines."),
+        typer.Argument(
+            help="Files and folders: text, Markdown, HTML, PDF, CSV, JSON lines; with an extra, Word, "
+            "PowerPoint, Excel, EPUB."
+        ),
     ] = None,
     kb: Annotated[Path, typer.Option("--kb", help="Folder of the knowledge base.")] = Path("kb"),
     bundled: Annotated[
@@ -92,7 +95,13 @@ def index(
     chroma_url: Annotated[
         str | None, typer.Option(help="Chroma server to keep the vectors in: http://host:port.")
     ] = None,
-    text_field: Annotated[str | None, typer.Option(help="Text field of CSV/JSONL rows.")] = None,
+    text_field: Annotated[
+        str | None,
+        typer.Option(
+            help="Text field of CSV/JSONL rows (text); for CSV and Excel also several, with commas. "
+            "Without a column text, a row is its columns' lines."
+        ),
+    ] = None,
     id_field: Annotated[str | None, typer.Option(help="Id field of CSV/JSONL rows.")] = None,
     title_field: Annotated[str | None, typer.Option(help="Title field of CSV/JSONL rows.")] = None,
 ) -> None:

@@ -49,7 +49,7 @@ class Settings:
     chroma_url: str | None = None
     """`http://host:port` of a Chroma server; None keeps the vectors in the knowledge base."""
     text_field: str = "text"
-    """Field of the text in CSV and JSON-lines rows."""
+    """Field of the text in CSV and JSON-lines rows; of CSV and Excel also several, with commas."""
     id_field: str = "id"
     """Field of the id in CSV and JSON-lines rows; rows without it get a content id."""
     title_field: str = "title"

@@ -33,17 +33,18 @@ def load_markdown(path: Path) -> Iterator[Loaded]:
     yield markdown(read_text(path), stem(path))
 
 
-def markdown(text: str, name: str) -> Loaded:
+def markdown(text: str, name: str, title: str = "") -> Loaded:
     """Read a Markdown text.
 
     Args:
         text: The text.
         name: Its title where it names none.
+        title: Its title whatever it names.
     """
     end, fields = front_matter(text)
     body = _blank(text, end) if text[end:].strip() else text
     headings = markdown_headings(body)
-    title = " ".join(str(fields.get("title") or "").split())
+    title = title or " ".join(str(fields.get("title") or "").split())
     if not title and headings:
         title = headings[0].text
     metadata = {str(key): _plain(one) for key, one in fields.items() if str(key) not in RESERVED}
