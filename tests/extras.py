@@ -44,6 +44,7 @@ EXTRAS = {
     "pptx": "documents",
     "prometheus_client": "serve",
     "rank_bm25": "test",
+    "rapidocr": "ocr",
     "rouge_score": "eval",
     "safetensors": "train",
     "sentence_transformers": "chroma",

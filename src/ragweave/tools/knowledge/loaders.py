@@ -9,9 +9,12 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from ragweave.state.passages import whole
+from ragweave.tools.knowledge.images import MODULE, load_image, recognised
 from ragweave.tools.knowledge.manifest import Settings, Skip
 from ragweave.tools.knowledge.markdown import load_markdown
 from ragweave.tools.knowledge.markup import (
@@ -46,15 +49,26 @@ def load_pdf(path: Path) -> Iterator[Loaded]:
             if reader.is_encrypted and not reader.decrypt(""):
                 raise UnreadableError("encrypted PDF")
             pages = [page.extract_text() for page in reader.pages]
+            if not any(page.strip() for page in pages) and find_spec(MODULE) is not None:
+                pages = [_recognised(page) for page in reader.pages]
             title = str(reader.metadata.title or "") if reader.metadata else ""
     except broken as error:
         raise UnreadableError(f"damaged PDF ({' '.join(str(error).split())[:100]})") from error
     yield _joined(pages, " ".join(title.split()) or stem(path))
 
 
+def _recognised(page: Any) -> str:
+    """Return the text of a scanned page's pictures."""
+    return "\n".join(recognised(one.image) for one in page.images if one.image is not None)
+
+
 def _joined(pages: list[str], title: str) -> Loaded:
     if not any(page.strip() for page in pages):
-        raise UnreadableError("PDF without text (scanned pages need text recognition first)")
+        raise UnreadableError(
+            "PDF without text"
+            if find_spec(MODULE)
+            else 'PDF without text (to recognise scanned pages: pip install "ragweave[ocr]")'
+        )
     starts, length = [], 0
     for page in pages:
         starts.append(length)
@@ -76,6 +90,7 @@ _WHOLE: dict[str, Callable[[Path], Iterator[Loaded]]] = {
     ".docx": load_packed,
     ".pptx": load_packed,
     ".epub": load_packed,
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"), load_image),
 }
 _ROWS: dict[str, Callable[[Path, Settings], Iterator[Loaded | Skip]]] = {
     ".csv": load_csv,
