@@ -51,6 +51,7 @@ EXTRAS = {
     "sklearn": "train",
     "tokenizers": "train",
     "torch": "hf",
+    "trafilatura": "documents",
     "transformers": "hf",
     "trl": "train",
     "uvicorn": "examples",

@@ -83,6 +83,13 @@ def index(
     overlap: Annotated[
         int | None, typer.Option(help="Units shared by neighbouring passages (0).")
     ] = None,
+    html: Annotated[
+        str | None,
+        typer.Option(
+            help="What of an HTML page is read: article, or page (article where trafilatura is "
+            "installed)."
+        ),
+    ] = None,
     language: Annotated[
         str | None, typer.Option(help="Language of the stemmer and stop words (english).")
     ] = None,
@@ -114,6 +121,7 @@ def index(
         "unit": unit,
         "size": size,
         "overlap": overlap,
+        "html": html,
         "language": language,
         "embedding": embedding,
         "chroma_url": chroma_url,

@@ -153,7 +153,7 @@ def test_html_has_headings_too(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(
         "<title>T</title><h1>T</h1><p>top<h2>Under <i>it</i></h2><p>deep</p><h2></h2>after"
     )
-    (loaded,) = load(tmp_path / "a.html", Settings(embedding=None))
+    (loaded,) = load(tmp_path / "a.html", Settings(embedding=None, html="page"))
     paths = [loaded.heading_path(loaded.text.index(word)) for word in ("top", "deep", "after")]
     assert paths == [[], ["Under it"], ["Under it"]]
 

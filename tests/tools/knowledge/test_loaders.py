@@ -14,7 +14,7 @@ from ragweave.tools.knowledge import Settings, Skip
 from ragweave.tools.knowledge.loaders import files_under, load
 from ragweave.tools.knowledge.markup import Heading, Loaded, UnreadableError
 
-SETTINGS = Settings(embedding=None)
+SETTINGS = Settings(embedding=None, html="page")
 
 
 def one(path: Path) -> Loaded:

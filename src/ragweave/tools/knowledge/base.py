@@ -135,6 +135,8 @@ class KnowledgeBase:
                 change_settings(folder, resolved, name)
         opened = cls(folder, embeddings)
         if settings is not None:
+            if settings.html == "auto":
+                settings = replace(settings, html=opened.settings.html)
             check_settings(opened.path, opened.settings, _resolved(settings, embeddings))
         return opened
 
@@ -315,11 +317,12 @@ class KnowledgeBase:
 def _resolved(settings: Settings, embeddings: Embeddings | None) -> Settings:
     """Resolve `auto`, drop the model where an object is given, and make local paths absolute."""
     if embeddings is not None:
-        return replace(settings, embedding=None)
-    spec = settings.resolved().embedding
+        return replace(settings, embedding=None).resolved()
+    made = settings.resolved()
+    spec = made.embedding
     if spec is not None and Path(spec).expanduser().is_dir():
         spec = str(Path(spec).expanduser().absolute())
-    return replace(settings, embedding=spec)
+    return replace(made, embedding=spec)
 
 
 def _check_embedding(name: str | None, settings: Settings) -> None:

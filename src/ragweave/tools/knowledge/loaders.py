@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.state.passages import whole
+from ragweave.tools.knowledge.articles import load_html
 from ragweave.tools.knowledge.images import MODULE, load_image, recognised
 from ragweave.tools.knowledge.manifest import Settings, Skip
 from ragweave.tools.knowledge.markdown import load_markdown
 from ragweave.tools.knowledge.markup import (
     Loaded,
     UnreadableError,
-    load_html,
     load_text,
     stem,
 )
@@ -83,15 +83,13 @@ _WHOLE: dict[str, Callable[[Path], Iterator[Loaded]]] = {
     ".rst": load_text,
     ".md": load_markdown,
     ".markdown": load_markdown,
-    ".html": load_html,
-    ".htm": load_html,
-    ".xhtml": load_html,
     ".pdf": load_pdf,
     ".docx": load_packed,
     ".pptx": load_packed,
     ".epub": load_packed,
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"), load_image),
 }
+_PAGES = (".html", ".htm", ".xhtml")
 _ROWS: dict[str, Callable[[Path, Settings], Iterator[Loaded | Skip]]] = {
     ".csv": load_csv,
     ".tsv": load_csv,
@@ -114,10 +112,12 @@ def load(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
             raise UnreadableError("not a regular file")
         if suffix in _ROWS:
             yield from _ROWS[suffix](path, settings)
+        elif suffix in _PAGES:
+            yield from _full(load_html(path, settings))
         elif suffix in _WHOLE:
             yield from _full(_WHOLE[suffix](path))
         else:
-            known = " ".join(sorted({*_WHOLE, *_ROWS} - {""}))
+            known = " ".join(sorted({*_WHOLE, *_PAGES, *_ROWS} - {""}))
             raise UnreadableError(f"no loader for {suffix} files (known: {known})")
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)

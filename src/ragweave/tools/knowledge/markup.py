@@ -287,6 +287,7 @@ def _text(text: str) -> Iterator[Piece]:
 
 
 _HIDDEN = frozenset(re.findall(r"\w+", "head noscript script style template title"))
+_AROUND = frozenset(("nav", "footer"))
 _IN_HEAD = frozenset(re.findall(r"\w+", "base link meta noscript script style template title"))
 _VOID = frozenset(
     re.findall(r"\w+", "area base br col embed hr img input link meta param source track wbr")
@@ -303,8 +304,8 @@ _MARK = "\0"
 """Stands behind the level of a heading that begins, or 0 where one ends; text never holds it."""
 
 
-def load_html(path: Path) -> Iterator[Loaded]:
-    """Load the visible text of an HTML file; its title is `<title>`, or the first `<h1>`.
+def read_html(path: Path) -> str:
+    """Return the source of an HTML file.
 
     Raises:
         UnreadableError: The file is empty, binary, or in an unknown encoding.
@@ -319,17 +320,33 @@ def load_html(path: Path) -> Iterator[Loaded]:
     decoded = UnicodeDammit(data, is_html=True)
     if decoded.unicode_markup is None or decoded.contains_replacement_characters:
         raise UnreadableError("HTML in an encoding that it does not name")
-    page = _Page()
-    for piece in pieces(plausible(decoded.unicode_markup, "utf-16" if wide else "utf-8-sig")):
+    return plausible(decoded.unicode_markup, "utf-16" if wide else "utf-8-sig")
+
+
+def visible_html(source: str, name: str) -> Loaded:
+    """Read what a page shows, but its `<nav>` and `<footer>`, where there is anything else.
+
+    Args:
+        source: HTML.
+        name: The title where there is no `<title>` and no `<h1>`.
+    """
+    found = list(pieces(source))
+    page = _Page(_HIDDEN | _AROUND)
+    for piece in found:
         page.take(piece)
+    if not page.text()[0].strip():
+        page = _Page(_HIDDEN)
+        for piece in found:
+            page.take(piece)
     text, headings = page.text()
-    yield Loaded(text, page.title() or stem(path), headings=headings)
+    return Loaded(text, page.title() or name, headings=headings)
 
 
 class _Page:
     """Collects what is seen, with a new line at the edges of each block."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: frozenset[str]) -> None:
+        self._hidden = hidden
         self._pieces: list[str] = []
         self._headings: dict[str, list[str]] = {}
         self._open: list[str] = []
@@ -394,7 +411,7 @@ class _Page:
         for tag in ("title", "h1"):
             if self._count[tag] and tag not in self._done:
                 self._headings.setdefault(tag, []).append(data)
-        if not any(self._count[tag] for tag in _HIDDEN):
+        if not any(self._count[tag] for tag in self._hidden):
             self._pieces.append(data)
 
     def _edge(self, tag: str) -> None:
