@@ -45,6 +45,7 @@ EXTRAS = {
     "prometheus_client": "serve",
     "rank_bm25": "test",
     "rapidocr": "ocr",
+    "rerankers": "rerankers",
     "rouge_score": "eval",
     "safetensors": "train",
     "sentence_transformers": "chroma",
