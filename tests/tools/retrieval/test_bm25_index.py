@@ -34,6 +34,16 @@ def test_scores_are_those_of_bm25s(corpus: list[list[str]], query: list[str]) ->
     np.testing.assert_allclose(ours, by_bm25s(corpus, query), rtol=1e-6)
 
 
+@given(corpora.filter(any), st.lists(st.sampled_from(WORDS), max_size=8))
+def test_scipy_sums_alike(corpus: list[list[str]], query: list[str]) -> None:
+    pytest.importorskip("scipy")
+    index = Bm25Index.build(corpus)
+    plain = index.scores(query)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bm25_index, "_LARGE", 1)
+        assert index.scores(query).tolist() == plain.tolist()
+
+
 @given(corpora, st.integers(1, 40))
 def test_written_in_blocks_is_built_at_once(
     tmp_path_factory: pytest.TempPathFactory, corpus: list[list[str]], block: int
@@ -96,7 +106,11 @@ def test_a_difference_is_named() -> None:
     assert one.differences(Bm25Index.build([["a", "b"], ["a"]])) != []
 
 
-def test_a_passage_number_out_of_range_is_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize("large", [1, 100])
+def test_a_passage_number_out_of_range_is_damage(
+    large: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bm25_index, "_LARGE", large)
     Bm25Index.write([["a"], ["b"]], tmp_path)
     np.save(tmp_path / "indices.csc.index.npy", np.array([7, 9], dtype=np.int32))
     with pytest.raises(KnowledgeBaseError, match="damaged"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
@@ -304,7 +304,9 @@ class KnowledgeBase:
         search = dense_search(
             self.path, self._snapshots, self._store, self._vectors, self._embeddings
         )
-        dense = DenseRetriever(search=search, k=k)
+        local = self.settings.embedding is not None  # an object that was given may call a server
+        load = partial(self._embeddings.embed_query, "warm up") if local else None
+        dense = DenseRetriever(search=search, load=load, k=k)
         return dense if mode == "dense" else HybridRetriever(retrievers=[bm25, dense], k=k)
 
 
