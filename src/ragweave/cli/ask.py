@@ -113,8 +113,7 @@ def method_graph(
     Raises:
         UsageError: A name or an option is unknown, or a model cannot be opened.
     """
-    from ragweave.graphs import build_graph
-    from ragweave.graphs.build import method_named
+    from ragweave.graphs.build import build_graph, method_named
     from ragweave.graphs.method import parse_options
 
     settings = parse_options(texts, method_named(name))
@@ -146,7 +145,7 @@ def compare(
     import json as json_
 
     from ragweave.evaluation.runs import parse_systems
-    from ragweave.graphs import build_graph
+    from ragweave.graphs.build import build_graph
     from ragweave.tools.models import chat_model
 
     _check(question)
