@@ -118,8 +118,7 @@ def method_graph(
     Raises:
         UsageError: A name or an option is unknown, or a model cannot be opened.
     """
-    from ragweave.graphs import build_graph
-    from ragweave.graphs.build import method_named
+    from ragweave.graphs.build import build_graph, method_named
     from ragweave.graphs.method import parse_options
 
     settings = parse_options(texts, method_named(name))
@@ -155,7 +154,7 @@ def compare(
     _check(question)
     with loading():
         from ragweave.evaluation.runs import parse_systems
-        from ragweave.graphs import build_graph
+        from ragweave.graphs.build import build_graph
         from ragweave.tools.models import chat_model
         from ragweave.tools.warm_up import warm_up
 

@@ -185,7 +185,7 @@ def _of_knowledge_base(settings: RunSettings) -> PassageRetriever:
             f"{settings.kb_generation}, now {generation}); start a new run"
         )
     reranker = settings.rerank or None
-    return base.as_retriever(mode=settings.retriever, reranker=reranker)
+    return retriever_of(settings.retriever, base, reranker=reranker)
 
 
 def given_passages(question: Question, settings: RunSettings, k: int) -> list[Document] | None:

@@ -23,7 +23,8 @@ from ragweave.evaluation.runs.progress import Budget, Progress, RunConfig
 from ragweave.evaluation.runs.recorder import Recorder, RunCheckpoints, connect
 from ragweave.evaluation.runs.settings import RunSettings, cache_name, check_parts
 from ragweave.evaluation.runs.stream import Stream
-from ragweave.graphs import CompiledGraph, build_graph
+from ragweave.graphs import CompiledGraph
+from ragweave.graphs.build import build_graph
 from ragweave.tools.models import ChatModel, chat_model
 from ragweave.tools.retrieval import PassageRetriever
 from ragweave.tools.scorers import LogprobScorer
