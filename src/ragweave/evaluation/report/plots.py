@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragweave.errors import MissingExtraError
 from ragweave.evaluation.metrics import Interval
@@ -55,7 +55,7 @@ def plot_lines(folder: Path, name: str, lines: Sequence[Line], x: str, y: str) -
     axes.set_xticks(sorted({value for line in lines for value in line.x}))
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    axes.legend(frameon=False)
+    figure.legend(loc="outside right upper", frameon=False)
     return _saved(figure, folder, name)
 
 
@@ -93,7 +93,8 @@ def _tokens(folder: Path, experiment: Experiment) -> list[Path]:
     columns = [one for one in experiment.columns.values() if score in one.scores]
     if len(columns) < 2:
         return []
-    figure, axes = _figure()
+    figure, axes = _figure(height=max(3.6, 0.8 + _LINE * len(columns)))
+    points = []
     for column, colour in zip(columns, _colours(len(columns)), strict=True):
         spent = [
             one + other
@@ -108,14 +109,54 @@ def _tokens(folder: Path, experiment: Experiment) -> list[Path]:
         axes.errorbar(
             [mean], [found.mean * 100], yerr=_bars([found]), marker="o", color=colour, capsize=3
         )
-        axes.annotate(
-            column.label, (mean, found.mean * 100), textcoords="offset points", xytext=(6, 4)
-        )
+        points.append(_Point(mean, found.mean * 100, column.label, colour))
     axes.set_xlabel("tokens a question, in and out (mean)")
     axes.set_ylabel(f"{experiment.metric(score).label} (%), 95% interval")
     axes.set_xlim(left=0)
-    axes.margins(x=0.15)
+    _name_points(axes, points)
     return _saved(figure, folder, f"{experiment.name}-tokens")
+
+
+_LINE = 0.2
+"""Room for a line of text, in inches."""
+
+
+class _Point(NamedTuple):
+    x: float
+    y: float
+    name: str
+    colour: str
+
+
+def _name_points(axes: Axes, points: Sequence[_Point]) -> None:
+    """Name points in the right margin, each with a line to it: names never meet, however many."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high)
+    gap = _LINE / (axes.get_figure().get_figheight() - 0.8)  # type: ignore[union-attr]
+    places: list[float] = []
+    ordered = sorted(points, key=lambda point: (point.y, -point.x))
+    for point in ordered:
+        lowest = places[-1] + gap if places else 0.0
+        places.append(max(lowest, (point.y - low) / (high - low)))
+    for at in reversed(range(len(places))):
+        highest = places[at + 1] - gap if at + 1 < len(places) else 1.0
+        places[at] = min(highest, places[at])
+    for point, place in zip(ordered, places, strict=True):
+        axes.annotate(
+            point.name,
+            (point.x, point.y),
+            xytext=(1.03, place),
+            textcoords="axes fraction",
+            va="center",
+            fontsize=9,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": point.colour,
+                "lw": 0.8,
+                "shrinkA": 1,
+                "shrinkB": 4,
+            },
+        )
 
 
 def _figure(height: float = 3.6) -> tuple[Figure, Axes]:
