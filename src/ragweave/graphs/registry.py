@@ -27,6 +27,7 @@ from ragweave.graphs import (
     slimplm,
     summary,
     sure,
+    uncertainty_gate,
 )
 from ragweave.graphs.method import Method
 from ragweave.registry import Registry
@@ -56,6 +57,7 @@ _MODULES = (
     crag,
     sure,
     astute,
+    uncertainty_gate,
 )
 
 METHODS: Registry[Method] = Registry(

@@ -137,7 +137,7 @@ def best_threshold(chances: Array, labels: Labels, retrieve_at_most: float) -> f
 
 def gate_threshold(
     uncertainties: Sequence[float],
-    right: Sequence[tuple[bool, bool]],
+    right: Sequence[tuple[float, float]],
     retrieve_at_most: float = 0.6,
 ) -> float:
     """Return the uncertainty above which to retrieve: the option `route_threshold` of a gate.
@@ -146,18 +146,20 @@ def gate_threshold(
     for; the highest of equals.
 
     Args:
-        uncertainties: Of each question's answer without retrieval.
-        right: Whether that answer is right, and whether the one after retrieval is.
+        uncertainties: Of each question's answer without retrieval; infinite where it is retrieved
+            for whatever the threshold.
+        right: Whether that answer is right, and whether the one after retrieval is; or scores.
         retrieve_at_most: Greatest share of the questions retrieved for.
 
     Raises:
         UsageError: There is no question, or not one label for each.
     """
-    values, labels = np.asarray(uncertainties, dtype=np.float64), np.asarray(right, dtype=np.bool_)
+    values, labels = np.asarray(uncertainties, np.float64), np.asarray(right, np.float64)
     if not len(values) or labels.shape != (len(values), 2):
         raise UsageError("a gate's threshold takes one uncertainty and two labels a question")
-    best, most = float(values.max()), -1.0
-    for cut in np.unique(values)[::-1]:
+    cuts = np.unique(values[np.isfinite(values)])[::-1]
+    best, most = float(cuts[0]) if len(cuts) else 0.0, -1.0
+    for cut in cuts:
         taken = values > cut
         reached = float(np.where(taken, labels[:, 1], labels[:, 0]).mean())
         if taken.mean() <= retrieve_at_most and reached > most + 1e-12:
