@@ -173,3 +173,34 @@ class TestUncertaintyGate(MethodTests):
 
     def reply(self, call: ModelCall) -> AIMessage | str:
         return self.doubtful if call.node == "gate" else "Ada Brenner"
+
+
+class TestAdaptiveRag(MethodTests):
+    method = "adaptive_rag"
+    many = Setting(options={"strategy": "many"})
+    cut_short = Setting(options={"strategy": "many", "max_steps": 1})
+    more_settings = (
+        many,
+        many.with_options(read_by="chain"),
+        many.with_options(read_by="chain", max_steps=1),
+        many.with_options(read_by="direct"),
+        Setting(options={"strategy": "none"}),
+        Setting(options={"strategy": "none", "read_by": "direct"}),
+        Setting(options={"read_by": "direct"}),
+        Setting(options={"strategy": "many"}, finds=False),
+    )
+    option_cases = {
+        "k": OptionCase(2, many),
+        "max_steps": OptionCase(1, many),
+        "max_passages": OptionCase(2, many),
+        "read_by": OptionCase("chain"),
+        "ask_again": OptionCase(
+            False, Setting(replies={"classify": "B", "answer_cot": "<passage 1>"})
+        ),
+    }
+    idle_options = {
+        "router": "needs a trained part: tests/training/encoders/test_router.py shows it",
+    }
+
+    def reply(self, call: ModelCall) -> str:
+        return "B" if call.node == "classify" else TestIrcot.reply(TestIrcot(), call)

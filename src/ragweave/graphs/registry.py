@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ragweave.graphs import (
     adaptive,
+    adaptive_rag,
     astute,
     blendfilter,
     chain_of_note,
@@ -58,6 +59,7 @@ _MODULES = (
     sure,
     astute,
     uncertainty_gate,
+    adaptive_rag,
 )
 
 METHODS: Registry[Method] = Registry(

@@ -49,7 +49,7 @@ def decide_step(
 
 def _classified(state: RAGState, context: Context[NecessityOptions]) -> Work:
     opts = context.options
-    choose = functools.partial(_choose, opts.router, opts.route_threshold)
+    choose = functools.partial(choose_route, opts.router, opts.route_threshold)
     pair = (state["question"], state["heuristic_answer"])
     found: Routed = yield Call(RunnableLambda(choose), pair)
     chances = {name: round(one, 4) for name, one in found.probabilities.items()}
@@ -57,7 +57,8 @@ def _classified(state: RAGState, context: Context[NecessityOptions]) -> Work:
     return {"known": found.route == "none", "route": found.route}
 
 
-def _choose(folder: str, threshold: float | None, pair: tuple[str, str]) -> Routed:
+def choose_route(folder: str, threshold: float | None, pair: tuple[str, str]) -> Routed:
+    """Return a trained router's choice for a question and its draft."""
     from ragweave.trained.router import load_router  # numpy and an encoder: when one is asked
 
     return load_router(folder).choose(*pair, threshold)

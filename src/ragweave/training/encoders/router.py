@@ -55,6 +55,8 @@ class RouterSettings(LinearSettings):
     """Times that they are dealt again; a router uses one."""
     retrieve_at_most: float = 0.6
     """Greatest share of the questions that the threshold may retrieve for."""
+    drafts: bool = True
+    """Whether it reads the draft answer too; false: the question alone, as Adaptive-RAG's does."""
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -209,7 +211,7 @@ class RouterRecipe:
         """Yield each row as the router reads it: features by name, and what was right."""
         encoder = load_encoder(job.settings.base, device=job.settings.device)
         for row in _router_rows(job.rows.train):
-            (values,) = read_drafts([(row["question"], row["draft"])], encoder).surface
+            (values,) = read_drafts([_pair(row, job.settings)], encoder).surface
             lines = [f"{name} = {one:.3f}" for name, one in zip(DRAFT_NAMES, values, strict=True)]
             right = [name for name in ROUTES if row["right"][name]]
             yield InputPreview("\n".join(lines), f"right: {', '.join(right) or 'no route'}")
@@ -250,6 +252,12 @@ def labels_of(rows: Sequence[Mapping[str, Any]]) -> Labels:
     return np.asarray([[row["right"][name] for name in names] for row in rows], dtype=np.bool_)
 
 
+def _pair(row: RouterRow, settings: Settings) -> tuple[str, str]:
+    """Return what of a row is read: the question, and the draft unless the settings say not to."""
+    drafts = isinstance(settings, RouterSettings) and settings.drafts
+    return row["question"], row["draft"] if drafts else ""
+
+
 def _read(job: Job, rows: Sequence[RouterRow]) -> RouterRead:
     with quiet():
         encoder = load_encoder(job.settings.base, device=job.settings.device)
@@ -258,7 +266,7 @@ def _read(job: Job, rows: Sequence[RouterRow]) -> RouterRead:
             if job.watch.stop_wanted:
                 raise KeyboardInterrupt
             some = rows[first : first + _AT_ONCE]
-            parts.append(read_drafts([(one["question"], one["draft"]) for one in some], encoder))
+            parts.append(read_drafts([_pair(one, job.settings) for one in some], encoder))
             job.watch.step(first + len(some), len(rows), None)
     return RouterRead(
         np.vstack([one.surface for one in parts]), np.vstack([one.meaning for one in parts])
