@@ -20,6 +20,9 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 """Okabe & Ito's palette: told apart with colour blindness too."""
 
 
+_MANY = 12
+
+
 @dataclass(frozen=True)
 class Line:
     """One line of a study's plot."""
@@ -27,6 +30,19 @@ class Line:
     name: str
     x: Sequence[float]
     y: Sequence[Interval]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One method of a plot of score against cost."""
+
+    name: str
+    x: float
+    y: Interval
+
+
+TOKENS = "tokens a question, in and out (mean)"
+"""What stands at the axis of a plot against tokens."""
 
 
 def can_plot() -> bool:
@@ -56,6 +72,38 @@ def plot_lines(folder: Path, name: str, lines: Sequence[Line], x: str, y: str) -
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.legend(frameon=False)
+    return _saved(figure, folder, name)
+
+
+def plot_points(folder: Path, name: str, points: Sequence[Point], x: str, y: str) -> list[Path]:
+    """Draw a point with its interval for each method: named, or where they are many numbered.
+
+    Numbers are explained beside the plot, whose x axis is then logarithmic.
+    """
+    many = len(points) >= _MANY
+    figure, axes = _figure(height=7.2 if many else 3.6)
+    numbered = zip(points, _colours(len(points)), strict=True)
+    for number, (point, colour) in enumerate(numbered, start=1):
+        mean, told = point.y.mean * 100, f"{number}" if many else point.name
+        axes.errorbar(
+            [point.x],
+            [mean],
+            yerr=_bars([point.y]),
+            marker="o",
+            color=colour,
+            capsize=3,
+            elinewidth=0.6 if many else None,
+            label=f"{number} {point.name}",
+        )
+        axes.annotate(told, (point.x, mean), textcoords="offset points", xytext=(6, 4))
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.margins(x=0.15)
+    if many:
+        axes.set_xscale("log")
+        figure.legend(loc="outside right upper", frameon=False, fontsize="small")
+    else:
+        axes.set_xlim(left=0)
     return _saved(figure, folder, name)
 
 
@@ -93,29 +141,13 @@ def _tokens(folder: Path, experiment: Experiment) -> list[Path]:
     columns = [one for one in experiment.columns.values() if score in one.scores]
     if len(columns) < 2:
         return []
-    figure, axes = _figure()
-    for column, colour in zip(columns, _colours(len(columns)), strict=True):
-        spent = [
-            one + other
-            for one, other in zip(
-                column.costs["input_tokens"].values,
-                column.costs["output_tokens"].values,
-                strict=True,
-            )
-        ]
-        found = column.scores[score].interval()
-        mean = sum(spent) / len(spent)
-        axes.errorbar(
-            [mean], [found.mean * 100], yerr=_bars([found]), marker="o", color=colour, capsize=3
-        )
-        axes.annotate(
-            column.label, (mean, found.mean * 100), textcoords="offset points", xytext=(6, 4)
-        )
-    axes.set_xlabel("tokens a question, in and out (mean)")
-    axes.set_ylabel(f"{experiment.metric(score).label} (%), 95% interval")
-    axes.set_xlim(left=0)
-    axes.margins(x=0.15)
-    return _saved(figure, folder, f"{experiment.name}-tokens")
+    points = []
+    for column in columns:
+        read, written = column.costs["input_tokens"].values, column.costs["output_tokens"].values
+        spent = (sum(read) + sum(written)) / len(read)
+        points.append(Point(column.label, spent, column.scores[score].interval()))
+    label = f"{experiment.metric(score).label} (%), 95% interval"
+    return plot_points(folder, f"{experiment.name}-tokens", points, TOKENS, label)
 
 
 def _figure(height: float = 3.6) -> tuple[Figure, Axes]:
