@@ -35,7 +35,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         module = ModuleType("rapidocr")
         module.RapidOCR = RapidOCR  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "rapidocr", module)
-        monkeypatch.setattr("ragweave.tools.knowledge.packed.find_spec", lambda _name: True)
+        monkeypatch.setattr("ragweave.tools.knowledge.office.find_spec", lambda _name: True)
         images._engine.cache_clear()
 
     yield use
@@ -86,7 +86,7 @@ def test_pictures_that_cannot_be_read(
     monkeypatch.setattr(images, "_MOST_PIXELS", 10)
     with pytest.raises(UnreadableError, match="megapixels"):
         one(path)
-    monkeypatch.setattr("ragweave.tools.knowledge.packed.find_spec", lambda _name: None)
+    monkeypatch.setattr("ragweave.tools.knowledge.office.find_spec", lambda _name: None)
     with pytest.raises(UnreadableError, match=r"Reading .png files needs an extra: .*ragweave.ocr"):
         one(path)
 

@@ -110,7 +110,7 @@ def test_workbooks_that_cannot_be_read_say_why(
         package.writestr("xl/workbook.xml", "<workbook/>")
     with pytest.raises(UnreadableError, match=r"damaged .xlsx file"):
         rows(path)
-    monkeypatch.setattr("ragweave.tools.knowledge.packed.find_spec", lambda _name: None)
+    monkeypatch.setattr("ragweave.tools.knowledge.office.find_spec", lambda _name: None)
     with pytest.raises(UnreadableError, match=r"needs an extra: pip install .ragweave.documents"):
         rows(path)
 

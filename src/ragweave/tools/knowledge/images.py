@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.tools.knowledge.markup import Loaded, UnreadableError, stem
-from ragweave.tools.knowledge.packed import damaged, need_extra
+from ragweave.tools.knowledge.office import damaged, need_extra
 
 MODULE = "rapidocr"
 _MOST_PIXELS = 100_000_000

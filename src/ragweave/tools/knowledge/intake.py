@@ -25,6 +25,7 @@ from ragweave.tools.knowledge.loaders import files_under, load
 from ragweave.tools.knowledge.manifest import Progress, Settings, Skip, counted, printable
 from ragweave.tools.knowledge.markup import Loaded, UnreadableError
 from ragweave.tools.knowledge.store import Draft, Passage, Source
+from ragweave.tools.text.untrusted import short_title
 
 _OF_A_RUN = {"rank", "score", "query", "position"}
 
@@ -64,6 +65,7 @@ def cut(loaded: Loaded, source: str, place: int, cutter: Cutter) -> Iterator[Pas
         cutter: How to cut.
     """
     spans = cutter.spans(loaded)
+    loaded = _bounded(loaded, several=len(spans) > 1)
     for number, (start, end) in enumerate(spans):
         text = loaded.text[start:end]
         meta: dict[str, Any] = {**loaded.metadata, "source": source, "title": loaded.title}
@@ -73,6 +75,18 @@ def cut(loaded: Loaded, source: str, place: int, cutter: Cutter) -> Iterator[Pas
         yield Passage(
             own if loaded.id and own else content, content, loaded.id, place + number, text, meta
         )
+
+
+_LONGEST_VALUE = 2_000
+"""Characters of a field that stands with each passage of a text that is cut up."""
+
+
+def _bounded(loaded: Loaded, *, several: bool) -> Loaded:
+    """Cut a title and leave out fields that are too long to stand with each of many passages."""
+    kept = loaded.metadata
+    if several:
+        kept = {key: one for key, one in kept.items() if len(str(one)) <= _LONGEST_VALUE}
+    return replace(loaded, title=short_title(loaded.title), metadata=kept)
 
 
 @dataclass

@@ -24,7 +24,7 @@ from ragweave.tools.knowledge.markup import (
     load_text,
     stem,
 )
-from ragweave.tools.knowledge.packed import load_packed
+from ragweave.tools.knowledge.office import load_packed
 from ragweave.tools.knowledge.tabular import load_csv, load_json_lines, load_workbook
 
 

@@ -7,8 +7,6 @@ and quote, so a page of a few hundred kilobytes can occupy it for hours.
 
 from __future__ import annotations
 
-import gzip
-import io
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -17,18 +15,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import unescape
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from bs4.dammit import UnicodeDammit
 
 from ragweave.errors import RagweaveError
+from ragweave.tools.packed import open_packed
+from ragweave.tools.text.untrusted import short_title
 
 _DEEPEST = 6
 """Most headings in a path, as HTML and Markdown have levels."""
-_MOST_UNPACKED = 2**28
-"""Bytes to which any packed file may unpack."""
-_MOST_TIMES = 100
-"""Times its size to which a packed file may unpack; text seldom reaches 20."""
 _SAMPLE = 65_536
 _MOST_UNPRINTABLE = {"utf-16": 0.05, "utf-8-sig": 0.3}
 """Greatest share of unprintable characters. In random UTF-16 it is about 0.12; a coloured log in
@@ -87,46 +83,13 @@ class Loaded:
             while above and above[-1].level >= one.level:
                 above.pop()
             above.append(one)
-            path = tuple(each.text for each in above[-_DEEPEST:])
+            path = tuple(short_title(each.text) for each in above[-_DEEPEST:])
             found.append((one.start, path[1:] if path[0] == self.title else path))
         return found
 
     def page_at(self, offset: int) -> int | None:
         """Return the page, from 1, that holds the character at `offset`."""
         return bisect_right(self.pages, offset) if self.pages else None
-
-
-def open_bytes(path: Path) -> BinaryIO:
-    """Open a file for reading, unpacked where its name ends in `.gz`.
-
-    Reading raises `UnreadableError` where a packed file grows as no text does.
-    """
-    if path.suffix.lower() != ".gz":
-        return path.open("rb")
-    return io.BufferedReader(_Unpacked(path), 2**16)
-
-
-class _Unpacked(io.RawIOBase):
-    """A gzip file that ends with an error where it unpacks to far more than text would."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = gzip.open(path)  # noqa: SIM115 - closed by `close`
-        self._left = max(_MOST_UNPACKED, _MOST_TIMES * path.stat().st_size)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer))
-        self._left -= len(data)
-        if self._left < 0:
-            raise UnreadableError("unpacks to far more than a text would")
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
 
 def decode(data: bytes) -> str:
@@ -180,7 +143,7 @@ def read_text(path: Path) -> str:
     Raises:
         UnreadableError: As `decode`.
     """
-    with open_bytes(path) as file:
+    with open_packed(path) as file:
         return decode(file.read())
 
 
@@ -310,7 +273,7 @@ def read_html(path: Path) -> str:
     Raises:
         UnreadableError: The file is empty, binary, or in an unknown encoding.
     """
-    with open_bytes(path) as file:
+    with open_packed(path) as file:
         data = file.read()
     if not data.strip():
         raise UnreadableError("empty")

@@ -15,8 +15,9 @@ from typing import Any
 from ragweave.state.passages import whole
 from ragweave.tools.knowledge.manifest import Settings, Skip
 from ragweave.tools.knowledge.markdown import RESERVED
-from ragweave.tools.knowledge.markup import Loaded, UnreadableError, open_bytes
-from ragweave.tools.knowledge.packed import check_package, damaged, need_extra
+from ragweave.tools.knowledge.markup import Loaded, UnreadableError
+from ragweave.tools.knowledge.office import check_package, damaged, need_extra
+from ragweave.tools.packed import open_packed
 
 _LONGEST_FIELD = 2**30
 _MOST_CELLS = 20_000_000
@@ -25,7 +26,7 @@ _MOST_CELLS = 20_000_000
 
 def load_json_lines(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
     """Load one text per line; an invalid line is a `Skip`, and blank lines are ignored."""
-    with open_bytes(path) as file:
+    with open_packed(path) as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
@@ -61,7 +62,7 @@ def load_csv(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
         UnreadableError: There is no such column, or the file is not UTF-8 CSV.
     """
     csv.field_size_limit(_LONGEST_FIELD)
-    with open_bytes(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
+    with open_packed(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
         reader = csv.reader(())
         try:
             first = next(file, "")

@@ -131,7 +131,7 @@ def test_what_cannot_be_read_is_one_line_and_the_rest_is_indexed(
 def test_without_the_extra_each_file_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ragweave.tools.knowledge.packed.find_spec", lambda _name: None)
+    monkeypatch.setattr("ragweave.tools.knowledge.office.find_spec", lambda _name: None)
     for name in ("a.docx", "b.pptx", "c.epub", "d.txt"):
         (tmp_path / name).write_text("text")
     with KnowledgeBase.create(tmp_path / "kb", settings=SETTINGS) as kb:
