@@ -31,6 +31,7 @@ from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.vectors import Vectors, embedding_name, embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.writing import (
     Writer,
+    Written,
     change_settings,
     check_settings,
     new_collection,
@@ -226,21 +227,30 @@ class KnowledgeBase:
         """
         if not paths:
             raise UsageError("give at least one file or folder to index")
-        report = progress or (lambda _stage, _done, _total: None)
-        intake = Intake(self.path, self.settings, self._tokens, report)
+        intake = self._intake(progress)
         _, written = self._writer(progress).write(
             lambda draft: intake.take_paths(draft, [Path(path) for path in paths])
         )
-        counts = {
-            name: intake.counts[name] for name in ("added", "changed", "removed", "unchanged")
-        }
-        return IndexReport(
-            **counts,
-            skipped=tuple(intake.skips),
-            passages=written.manifest.passages,
-            embedded=written.embedded,
-            generation=written.manifest.generation,
-        )
+        return _report(intake, written)
+
+    def index_pages(
+        self, urls: Sequence[str], *, allow_private: bool = False, progress: Progress | None = None
+    ) -> IndexReport:
+        """Fetch web pages and index those that are new or changed; their links are not followed.
+
+        Args:
+            urls: Addresses; `delete_source` removes one.
+            allow_private: Whether redirects may lead to private addresses of other hosts.
+            progress: Called with stage, done and total.
+
+        Raises:
+            UsageError: One is no address.
+            KnowledgeBaseError: As `index_paths`.
+        """
+        intake = self._intake(progress)
+        pages = intake.fetch_pages(urls, private=allow_private)
+        _, written = self._writer(progress).write(lambda draft: intake.take_pages(draft, pages))
+        return _report(intake, written)
 
     def as_retriever(
         self,
@@ -281,6 +291,10 @@ class KnowledgeBase:
         """Close."""
         self.close()
 
+    def _intake(self, progress: Progress | None) -> Intake:
+        report = progress or (lambda _stage, _done, _total: None)
+        return Intake(self.path, self.settings, self._tokens, report)
+
     @cached_property
     def _vectors(self) -> Vectors:
         manifest = self.manifest
@@ -316,6 +330,17 @@ class KnowledgeBase:
         load = partial(self._embeddings.embed_query, "warm up") if local else None
         dense = DenseRetriever(search=search, load=load, k=k)
         return dense if mode == "dense" else HybridRetriever(retrievers=[bm25, dense], k=k)
+
+
+def _report(intake: Intake, written: Written) -> IndexReport:
+    counts = {name: intake.counts[name] for name in ("added", "changed", "removed", "unchanged")}
+    return IndexReport(
+        **counts,
+        skipped=tuple(intake.skips),
+        passages=written.manifest.passages,
+        embedded=written.embedded,
+        generation=written.manifest.generation,
+    )
 
 
 def _resolved(settings: Settings, embeddings: Embeddings | None) -> Settings:

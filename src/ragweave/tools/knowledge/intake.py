@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from langchain_core.documents import Document
@@ -25,6 +26,7 @@ from ragweave.tools.knowledge.loaders import files_under, load
 from ragweave.tools.knowledge.manifest import Progress, Settings, Skip, counted, printable
 from ragweave.tools.knowledge.markup import Loaded, UnreadableError
 from ragweave.tools.knowledge.store import Draft, Passage, Source
+from ragweave.tools.knowledge.web import Page, clean_url, fetch
 from ragweave.tools.text.untrusted import short_title
 
 _OF_A_RUN = {"rank", "score", "query", "position"}
@@ -169,6 +171,38 @@ class Intake:
         except OSError as error:
             self._lose(draft, before, Skip(str(path), error.strerror or str(error)))
             return
+        self._take(draft, before, now, path, str(path))
+
+    def take_pages(self, draft: Draft, pages: Sequence[Page]) -> None:
+        """Add the web pages that are new or changed; their sources are their addresses."""
+        known = draft.sources("page")
+        for page in pages:
+            digest = hashlib.sha256(page.data).hexdigest()
+            now = Source(page.url, page.url, "page", len(page.data), hash=digest)
+            with TemporaryDirectory(prefix="ragweave-") as folder:
+                path = Path(folder, page.file_name)
+                path.write_bytes(page.data)
+                self._take(draft, known.get(page.url), now, path, page.url)
+
+    def fetch_pages(self, urls: Sequence[str], *, private: bool) -> list[Page]:
+        """Read web pages; one that cannot be read is a `Skip`, and what was indexed of it stays.
+
+        Raises:
+            UsageError: One is no address.
+        """
+        found = []
+        for number, url in enumerate(dict.fromkeys(map(clean_url, urls)), 1):
+            try:
+                found.append(fetch(url, private=private))
+            except UnreadableError as error:
+                self.skips.append(Skip(url, str(error)))
+            self.progress("fetch", number, len(urls))
+        return found
+
+    def _take(
+        self, draft: Draft, before: Source | None, now: Source, path: Path, shown: str
+    ) -> None:
+        """Index a file where it is new or changed; `shown` is what the report calls it."""
         if before is not None and now.hash == before.hash:
             if now != before:
                 draft.touch(now)
@@ -177,11 +211,12 @@ class Intake:
             return
         try:
             with draft.attempt():
-                draft.remove_source(key)
+                draft.remove_source(now.key)
                 skips = self._read(draft, now, path)
         except UnreadableError as error:
-            self._lose(draft, before, Skip(str(path), str(error)))
+            self._lose(draft, before, Skip(shown, str(error)))
             return
+        skips = [replace(skip, path=shown) for skip in skips]
         draft.add_source(replace(now, skips=tuple(skips)))
         self.skips.extend(skips)
         self.counts["added" if before is None else "changed"] += 1

@@ -171,14 +171,14 @@ def _marks(values: Sequence[Any]) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """A file, or a name under which documents were added."""
+    """A file, a web page, or a name under which documents were added."""
 
     key: str
-    """Absolute path of a file, or `added:` and the name."""
+    """Absolute path of a file, address of a page, or `added:` and the name."""
     name: str
     """The source as passages cite it."""
     kind: str
-    """`file` or `added`."""
+    """`file`, `page` or `added`."""
     size: int = 0
     mtime: int = 0
     """Nanoseconds."""
