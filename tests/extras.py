@@ -36,6 +36,8 @@ EXTRAS = {
     "onnx": "train",
     "onnxruntime": "train",
     "openai": "openai",
+    "openinference.instrumentation.langchain": "otel",
+    "opentelemetry.exporter.otlp.proto.http": "otel",
     "peft": "train",
     "prometheus_client": "serve",
     "rank_bm25": "test",
@@ -71,6 +73,7 @@ NOT_CORE = (
     "serving/test_server.py",
     "serving/test_trained_parts.py",
     "tools/scorers",
+    "tools/test_tracing.py",
     "trained",
     "training",
 )

@@ -16,9 +16,10 @@ from ragweave.nodes.step_grammars import Written
 _MOST = 12
 """Statements of an answer that are checked."""
 _BULLET = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.):])\s*")
-_VERDICT = re.compile(
-    r"^\W*(?:statement\s*)?(\d{1,2})\W+(yes|no|supported|not supported|unsupported)\b", re.I | re.M
-)
+_NUMBERED = re.compile(r"^\W*(?:statement\s*)?(\d{1,2})\b\W*(.*)$", re.I | re.M)
+_SAID = r"(?P<no>no|not supported|unsupported)|yes|supported"
+_FIRST = re.compile(rf"(?:\d+\W+)?(?:{_SAID})\b", re.I)
+_LAST = re.compile(rf"\b(?:{_SAID})\W*$", re.I)
 _WORD = re.compile(r"\b(?:yes|no)\b", re.I)
 _RATING = re.compile(r"(?<![\d.])([1-5])(?:\.0)?(?:\s*(?:/|out of)\s*5)?(?![\d.]*\d)")
 _GRADE = re.compile(
@@ -70,13 +71,17 @@ def parse_statements(reply: str) -> list[str]:
 def parse_verdicts(reply: str, count: int) -> list[bool] | None:
     """Return whether each of `count` statements is supported; None unless each has one verdict.
 
-    Lines with numbers are read by their numbers; of a reply without any, the words Yes and No in
-    order, where there are as many.
+    Lines with numbers are read by their numbers, from the word behind the number, else from the
+    line's last word; lines for statements that do not exist are passed over. Of a reply without
+    numbers, the words Yes and No count in order, where there are as many.
     """
     text = bare_text(reply)
     by_number: dict[int, bool] = {}
-    for number, said in _VERDICT.findall(text):
-        verdict = said.lower() in ("yes", "supported")
+    for number, rest in _NUMBERED.findall(text):
+        said = _FIRST.match(rest) or _LAST.search(rest)
+        verdict = said is not None and said["no"] is None
+        if said is None or int(number) > count:
+            continue
         if by_number.setdefault(int(number), verdict) != verdict:
             return None
     if by_number:

@@ -42,9 +42,18 @@ class _Update(Update, total=False):
 class AnswerJudge:
     """Asks a model about an answer, for each judged metric of a run."""
 
-    def __init__(self, model: ChatModel, metrics: Sequence[Metric]) -> None:
-        """Take the model, and the metrics of which some are judged."""
+    def __init__(
+        self, model: ChatModel, metrics: Sequence[Metric], options: Options = _OPTIONS
+    ) -> None:
+        """Take the model, and the metrics of which some are judged.
+
+        Args:
+            model: The judge.
+            metrics: The metrics of a run.
+            options: Of them, `constrain` and the limits of prompts and replies hold.
+        """
         self._models = Models(answer=model)
+        self._options = options
         self._graphs = {
             metric: self._graph(metric) for metric in metrics if metric.judge is not None
         }
@@ -82,7 +91,7 @@ class AnswerJudge:
             return update
 
         graph: StateGraph[Any, Any, Any, Any] = StateGraph(_State)
-        step = Step[Any, Options](metric.name, body, _OPTIONS)
+        step = Step[Any, Options](metric.name, body, self._options)
         graph.add_node("judge", step, retry_policy=self._models.retry)
         graph.add_edge(START, "judge")
         graph.add_edge("judge", END)
