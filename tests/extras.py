@@ -40,6 +40,8 @@ EXTRAS = {
     "onnxruntime": "train",
     "openai": "openai",
     "openpyxl": "documents",
+    "openinference.instrumentation.langchain": "otel",
+    "opentelemetry.exporter.otlp.proto.http": "otel",
     "peft": "train",
     "pptx": "documents",
     "prometheus_client": "serve",
@@ -79,6 +81,7 @@ NOT_CORE = (
     "serving/test_server.py",
     "serving/test_trained_parts.py",
     "tools/scorers",
+    "tools/test_tracing.py",
     "trained",
     "training",
 )

@@ -85,6 +85,13 @@ Metrics = Annotated[
         help="Metrics to compute, such as em,f1,my_metric (default: all of ours that apply)."
     ),
 ]
+JudgeModel = Annotated[
+    str,
+    typer.Option(
+        help="Model that judges the answers for --metrics faithfulness, answer_relevance, "
+        "context_relevance and correctness."
+    ),
+]
 Limit = Annotated[int | None, typer.Option(help="Use only the first N questions.")]
 Sample = Annotated[int | None, typer.Option(help="Use N questions, drawn at random with --seed.")]
 Seed = Annotated[
