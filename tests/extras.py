@@ -39,6 +39,7 @@ EXTRAS = {
     "openai": "openai",
     "peft": "train",
     "prometheus_client": "serve",
+    "pyte": "pictures",
     "rank_bm25": "test",
     "rouge_score": "eval",
     "safetensors": "train",
