@@ -154,7 +154,7 @@ def test_names_in_a_plot_do_not_meet(tmp_path: Path) -> None:
 
     figure, axes = plots._figure(height=0.8 + 12 * plots._LINE)
     axes.plot([0, 10], [0, 100])
-    points = [plots._Point(5.0 + at / 100, 50.0 + at % 2, f"method_{at}", "k") for at in range(12)]
+    points = [plots._Named(5.0 + at / 100, 50.0 + at % 2, f"method_{at}", "k") for at in range(12)]
     plots._name_points(axes, points)
     figure.canvas.draw()
     boxes = sorted((Text.get_window_extent(one) for one in axes.texts), key=lambda box: box.y0)

@@ -20,6 +20,10 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 """Okabe & Ito's palette: told apart with colour blindness too."""
 
 
+_MANY = 12
+"""Points from which on costs are shown on a logarithmic axis."""
+
+
 @dataclass(frozen=True)
 class Line:
     """One line of a study's plot."""
@@ -27,6 +31,19 @@ class Line:
     name: str
     x: Sequence[float]
     y: Sequence[Interval]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One method of a plot of score against cost."""
+
+    name: str
+    x: float
+    y: Interval
+
+
+TOKENS = "tokens a question, in and out (mean)"
+"""What stands at the axis of a plot against tokens."""
 
 
 def can_plot() -> bool:
@@ -56,6 +73,36 @@ def plot_lines(folder: Path, name: str, lines: Sequence[Line], x: str, y: str) -
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     figure.legend(loc="outside right upper", frameon=False)
+    return _saved(figure, folder, name)
+
+
+def plot_points(folder: Path, name: str, points: Sequence[Point], x: str, y: str) -> list[Path]:
+    """Draw a point with its interval for each method, named in the margin.
+
+    Where there are many, the x axis is logarithmic.
+    """
+    many = len(points) >= _MANY
+    figure, axes = _figure(height=max(3.6, 0.8 + _LINE * len(points)))
+    named = []
+    for point, colour in zip(points, _colours(len(points)), strict=True):
+        mean = point.y.mean * 100
+        axes.errorbar(
+            [point.x],
+            [mean],
+            yerr=_bars([point.y]),
+            marker="o",
+            color=colour,
+            capsize=3,
+            elinewidth=0.6 if many else None,
+        )
+        named.append(_Named(point.x, mean, point.name, colour))
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    if many:
+        axes.set_xscale("log")
+    else:
+        axes.set_xlim(left=0)
+    _name_points(axes, named)
     return _saved(figure, folder, name)
 
 
@@ -93,42 +140,27 @@ def _tokens(folder: Path, experiment: Experiment) -> list[Path]:
     columns = [one for one in experiment.columns.values() if score in one.scores]
     if len(columns) < 2:
         return []
-    figure, axes = _figure(height=max(3.6, 0.8 + _LINE * len(columns)))
     points = []
-    for column, colour in zip(columns, _colours(len(columns)), strict=True):
-        spent = [
-            one + other
-            for one, other in zip(
-                column.costs["input_tokens"].values,
-                column.costs["output_tokens"].values,
-                strict=True,
-            )
-        ]
-        found = column.scores[score].interval()
-        mean = sum(spent) / len(spent)
-        axes.errorbar(
-            [mean], [found.mean * 100], yerr=_bars([found]), marker="o", color=colour, capsize=3
-        )
-        points.append(_Point(mean, found.mean * 100, column.label, colour))
-    axes.set_xlabel("tokens a question, in and out (mean)")
-    axes.set_ylabel(f"{experiment.metric(score).label} (%), 95% interval")
-    axes.set_xlim(left=0)
-    _name_points(axes, points)
-    return _saved(figure, folder, f"{experiment.name}-tokens")
+    for column in columns:
+        read, written = column.costs["input_tokens"].values, column.costs["output_tokens"].values
+        spent = (sum(read) + sum(written)) / len(read)
+        points.append(Point(column.label, spent, column.scores[score].interval()))
+    label = f"{experiment.metric(score).label} (%), 95% interval"
+    return plot_points(folder, f"{experiment.name}-tokens", points, TOKENS, label)
 
 
 _LINE = 0.2
 """Room for a line of text, in inches."""
 
 
-class _Point(NamedTuple):
+class _Named(NamedTuple):
     x: float
     y: float
     name: str
     colour: str
 
 
-def _name_points(axes: Axes, points: Sequence[_Point]) -> None:
+def _name_points(axes: Axes, points: Sequence[_Named]) -> None:
     """Name points in the right margin, each with a line to it: names never meet, however many."""
     low, high = axes.get_ylim()
     axes.set_ylim(low, high)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
@@ -13,6 +13,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, UsageError
+from ragweave.names import RetrieverName
 from ragweave.tools.knowledge.intake import Intake, take_documents
 from ragweave.tools.knowledge.manifest import (
     NAME,
@@ -23,7 +24,7 @@ from ragweave.tools.knowledge.manifest import (
     read_manifest,
     write_manifest,
 )
-from ragweave.tools.knowledge.retrievers import retriever_of
+from ragweave.tools.knowledge.retrievers import RetrieverKind, retriever_of
 from ragweave.tools.knowledge.snapshot import Snapshots, bm25_search, dense_search
 from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.vectors import Vectors, embedding_name, embeddings_of, tokenizer_of
@@ -238,7 +239,7 @@ class KnowledgeBase:
     def as_retriever(
         self,
         k: int = 5,
-        mode: str = "auto",
+        mode: RetrieverName | RetrieverKind = "auto",
         reranker: str | PairScorer | None = None,
     ) -> PassageRetriever:
         """Return a retriever over the generation that is current at each query.
@@ -246,7 +247,8 @@ class KnowledgeBase:
         Args:
             k: Passages a query; a call may ask for another number.
             mode: One of `RETRIEVERS`: `bm25`, `dense`, `hybrid` (both, fused), `auto` (hybrid
-                where the knowledge base has embeddings, else BM25), or a package's own.
+                where the knowledge base has embeddings, else BM25), or a package's own, which type
+                checkers take as `RETRIEVERS["name"]`.
             reranker: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, or an object
                 with `predict`.
 
@@ -304,7 +306,9 @@ class KnowledgeBase:
         search = dense_search(
             self.path, self._snapshots, self._store, self._vectors, self._embeddings
         )
-        dense = DenseRetriever(search=search, k=k)
+        local = self.settings.embedding is not None  # an object that was given may call a server
+        load = partial(self._embeddings.embed_query, "warm up") if local else None
+        dense = DenseRetriever(search=search, load=load, k=k)
         return dense if mode == "dense" else HybridRetriever(retrievers=[bm25, dense], k=k)
 
 
