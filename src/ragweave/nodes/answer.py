@@ -220,20 +220,7 @@ class AnswerStep:
     def again(self, branch: Branch, first: Reply, options: Options, templates: Templates) -> Prompt:
         """Ask for the answer alone, behind a first prompt and a reply that was none."""
         prompt = self.prompt({**branch, "passages": list(first.passages)}, options, templates)
-        kind = branch["answer_type"]
-        messages = [*prompt.template.messages, ("ai", "{no_answer}"), ("human", _AGAIN)]
-        return replace(
-            prompt,
-            template=clause_as_wanted(ChatPromptTemplate(messages), options),
-            values={
-                **prompt.values,
-                "no_answer": untrusted(bare_text(first.text)[:_REPEATED]) or "…",
-                "short_form": ANSWER_FORMS[kind],
-                "asked_question": branch["question"],
-            },
-            form=_choice_of(kind),
-            reply_tokens=None if kind == "long" else SHORT_ANSWER_TOKENS,
-        )
+        return asked_again(prompt, first, branch["question"], branch["answer_type"], options)
 
     def prompt(self, branch: Branch, options: Options, templates: Templates) -> Prompt:
         """Ask the branch's question over its passages."""
@@ -339,6 +326,33 @@ class AnswerStep:
         if "round" in branch:
             return f"{self.name}:{branch['round']}:{sample}"
         return f"{self.name}:{sample}"
+
+
+def asked_again(
+    prompt: Prompt, first: Reply, question: str, kind: AnswerType, options: Options
+) -> Prompt:
+    """Return what asks for the answer alone, behind a prompt and a reply to it that was none.
+
+    Args:
+        prompt: The first prompt.
+        first: The reply to it.
+        question: The question.
+        kind: The kind of answer asked for.
+        options: The options in force.
+    """
+    messages = [*prompt.template.messages, ("ai", "{no_answer}"), ("human", _AGAIN)]
+    return replace(
+        prompt,
+        template=clause_as_wanted(ChatPromptTemplate(messages), options),
+        values={
+            **prompt.values,
+            "no_answer": untrusted(bare_text(first.text)[:_REPEATED]) or "…",
+            "short_form": ANSWER_FORMS[kind],
+            "asked_question": question,
+        },
+        form=_choice_of(kind),
+        reply_tokens=None if kind == "long" else SHORT_ANSWER_TOKENS,
+    )
 
 
 def _choice_of(kind: AnswerType) -> FormOf | None:
