@@ -30,7 +30,6 @@ from ragweave.nodes.reply_form import (
     REASONING_TOKENS,
     SHORT_ANSWER_TOKENS,
     VERDICT_TOKENS,
-    Choice,
     FormOf,
 )
 from ragweave.nodes.step import Context, Step, Work
@@ -39,7 +38,8 @@ from ragweave.nodes.wording import (
     MANY_ANSWERS,
     UNKNOWN_CLAUSE,
     Style,
-    clause_as_wanted,
+    answer_choice,
+    asked_again,
     style_of,
     with_printed_clause,
     worded,
@@ -48,7 +48,6 @@ from ragweave.state import AnswerType, Branch, Candidate, RAGState, Update
 from ragweave.tools.models import Models
 from ragweave.tools.models.tasks import Task, TaskName
 from ragweave.tools.text.reply import Examples, PromptParts
-from ragweave.tools.text.unknown import UNKNOWN
 from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
 
 _READER = (
@@ -130,15 +129,6 @@ PROMPTS = MappingProxyType(
     }
 )
 """The templates by name; `build_graph(…, prompts={"concat": …})` replaces any of them."""
-
-_AGAIN = (
-    "That does not answer the question: {asked_question}\nWrite the answer itself and nothing else. "
-    "{short_form} " + UNKNOWN_CLAUSE
-)
-"""What follows a reply that is no answer."""
-
-_REPEATED = 1500
-"""Characters of a reply that stand in the prompt that asks again."""
 
 EXAMPLE_ANSWERS = MappingProxyType({"pruning": ("1891",), "summary": ("1891",)})
 """The answers that a template's example shows: a reply may copy one."""
@@ -311,7 +301,7 @@ class AnswerStep:
 
     def _form(self, kind: AnswerType) -> FormOf | None:
         """Return the form of a yes/no answer; what reasons first has none."""
-        return None if self.reasons else _choice_of(kind)
+        return None if self.reasons else answer_choice(kind)
 
     @property
     def _task(self) -> TaskName:
@@ -326,38 +316,6 @@ class AnswerStep:
         if "round" in branch:
             return f"{self.name}:{branch['round']}:{sample}"
         return f"{self.name}:{sample}"
-
-
-def asked_again(
-    prompt: Prompt, first: Reply, question: str, kind: AnswerType, options: Options
-) -> Prompt:
-    """Return what asks for the answer alone, behind a prompt and a reply to it that was none.
-
-    Args:
-        prompt: The first prompt.
-        first: The reply to it.
-        question: The question.
-        kind: The kind of answer asked for.
-        options: The options in force.
-    """
-    messages = [*prompt.template.messages, ("ai", "{no_answer}"), ("human", _AGAIN)]
-    return replace(
-        prompt,
-        template=clause_as_wanted(ChatPromptTemplate(messages), options),
-        values={
-            **prompt.values,
-            "no_answer": untrusted(bare_text(first.text)[:_REPEATED]) or "…",
-            "short_form": ANSWER_FORMS[kind],
-            "asked_question": question,
-        },
-        form=_choice_of(kind),
-        reply_tokens=None if kind == "long" else SHORT_ANSWER_TOKENS,
-    )
-
-
-def _choice_of(kind: AnswerType) -> FormOf | None:
-    """Return the form of an answer by itself, where its kind has one."""
-    return (lambda _shown: Choice(("Yes", "No", UNKNOWN))) if kind == "yes_no" else None
 
 
 def branches(

@@ -20,7 +20,6 @@ from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.errors import ModelError, UsageError
 from ragweave.nodes import printed
-from ragweave.nodes.answer import asked_again
 from ragweave.nodes.ask import Prompt, Question, Reply, Templates, reply_to
 from ragweave.nodes.replies import ReadAnswer, read_answer
 from ragweave.nodes.reply_form import REASONING_TOKENS
@@ -34,7 +33,14 @@ from ragweave.nodes.rounds import (
     search_for,
 )
 from ragweave.nodes.step import Context, Step, Work
-from ragweave.nodes.wording import ANSWER_FORMS, UNKNOWN_CLAUSE, search_results, style_of, worded
+from ragweave.nodes.wording import (
+    ANSWER_FORMS,
+    UNKNOWN_CLAUSE,
+    asked_again,
+    search_results,
+    style_of,
+    worded,
+)
 from ragweave.state import AnswerType, RAGState, Update
 from ragweave.tools.models import ChatModel, Models
 from ragweave.tools.models.forms import Token, gives_logprobs, token_probabilities
