@@ -70,7 +70,10 @@ Retriever = Annotated[str, typer.Option(help="auto, bm25, dense or hybrid.")]
 Rerank = Annotated[
     str,
     typer.Option(
-        help="Reranker: a cross-encoder by local path or hub name, or bi-encoder:NAME (E5)."
+        "--rerank",
+        "--reranker",
+        help="Reranker: a cross-encoder by local path or hub name, bi-encoder:NAME (minilm, E5), or "
+        "rerankers:TYPE:MODEL (colbert, t5, rankgpt, cohere, …).",
     ),
 ]
 Scorer = Annotated[

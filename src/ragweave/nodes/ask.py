@@ -28,6 +28,7 @@ from ragweave.nodes.reply_form import (
     was_cut,
 )
 from ragweave.nodes.step import Call, Context, StateT, Step, Work
+from ragweave.registry import closest
 from ragweave.state import Update, Usage
 from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.models.roles import unbound
@@ -38,6 +39,11 @@ from ragweave.tools.text.untrusted import render_passages, title_of, untrusted
 
 Templates = Mapping[str, ChatPromptTemplate]
 """Prompt templates by name."""
+
+_ABOUT_FORM = frozenset(
+    {"answer_form", "examples", "otherwise", "unknown", "count", "count_form", "last", "topic"}
+)
+"""Variables that shape a reply; a prompt of the caller's may do without them."""
 
 
 @dataclass(frozen=True)
@@ -117,20 +123,30 @@ def with_overrides(
         overrides: Replacements; a text stands for a prompt of one human message.
 
     Raises:
-        UsageError: A name is not one of the method's, or a replacement is malformed or asks for
-            a variable that the original does not have.
+        UsageError: A name is not one of the method's, or a replacement is malformed, asks for a
+            variable that the original does not have, or leaves out one that carries what the
+            prompt is about, such as the question or the passages.
     """
     templates = dict(own)
     for name, given in (overrides or {}).items():
         if name not in own:
             known = ", ".join(sorted(own)) or "none"
-            raise UsageError(f"unknown prompt {name!r}: this method's prompts are {known}")
+            raise UsageError(
+                f"unknown prompt {name!r}{closest(name, own)}: this method's prompts are {known}"
+            )
         template = _template(name, given) if isinstance(given, str) else given
         extra = set(template.input_variables) - set(own[name].input_variables)
         if extra:
             has = ", ".join(sorted(own[name].input_variables))
             raise UsageError(
                 f"prompt {name!r} uses {{{sorted(extra)[0]}}}, but only {has} can be used"
+            )
+        needed = set(own[name].input_variables) - _ABOUT_FORM
+        if lacking := sorted(needed - set(template.input_variables)):
+            listed = " and ".join(f"{{{one}}}" for one in lacking)
+            raise UsageError(
+                f"prompt {name!r} leaves out {listed}: the model would not see what the prompt is "
+                "about"
             )
         templates[name] = template
     return templates
