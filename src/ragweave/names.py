@@ -31,6 +31,8 @@ MethodName = Literal[
     "crag",
     "sure",
     "astute",
+    "uncertainty_gate",
+    "adaptive_rag",
 ]
 
 RetrieverName = Literal[

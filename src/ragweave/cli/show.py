@@ -15,6 +15,7 @@ from ragweave.cli.record import StepRecord, run_steps
 from ragweave.cli.screen import console, marked_up, plain
 from ragweave.cli.watch import Watch
 from ragweave.state import Citation
+from ragweave.state.passages import heading_of
 from ragweave.tools.footnotes import footnotes, with_marks
 from ragweave.tools.text.normalize import normalize_answer
 
@@ -122,10 +123,10 @@ def _behind_answer(result: Mapping[str, Any]) -> set[str]:
 
 
 def _place(doc: Document) -> str:
-    title = str(doc.metadata.get("title") or "")
+    title = heading_of(doc.metadata)
     source = _near(str(doc.metadata.get("source") or ""))
-    page = doc.metadata.get("page")
-    where = f"{source}, page {page}" if page else source
+    marks = (f"{name} {doc.metadata[name]}" for name in ("page", "line") if doc.metadata.get(name))
+    where = ", ".join(part for part in (source, *marks) if part)
     text = " ".join(doc.page_content.split())
     start = text if len(text) <= 80 else text[:79] + "…"
     return " — ".join(part for part in (title, where, start) if part)

@@ -86,6 +86,9 @@ class SlimPlmArguments(Arguments, total=False):
 
     max_passages: int | None
     token_budget: int | None
+    gate: Literal["mean", "least", "entropy", "margin", "variance", "dissimilarity"]
+    gate_tokens: int
+    gate_samples: int
     question_judge: bool
     rewrite: bool
     claim_filter: bool
@@ -95,7 +98,6 @@ class SlimPlmArguments(Arguments, total=False):
     proxy_profile: Literal["instruct", "released"]
     route: Literal["judge", "uncertainty", "classifier"]
     router: str | PathLike[str]
-    gate: Literal["mean", "least", "entropy", "margin"]
     route_threshold: float | None
     margin: float
     proxy_temperature: float | None
@@ -112,6 +114,7 @@ class FilcoArguments(Arguments, total=False):
     threshold: float | None
     unit: Literal["words", "characters"]
     encoder: str | PathLike[str]
+    rerank: bool
     lead: str | PathLike[str] | None
 
 
@@ -124,9 +127,13 @@ class AdaptiveArguments(Arguments, total=False):
     threshold: float | None
     unit: Literal["words", "characters"]
     encoder: str | PathLike[str]
+    rerank: bool
     lead: str | PathLike[str] | None
     max_passages: int | None
     token_budget: int | None
+    gate: Literal["mean", "least", "entropy", "margin", "variance", "dissimilarity"]
+    gate_tokens: int
+    gate_samples: int
     question_judge: bool
     rewrite: bool
     claim_filter: bool
@@ -136,7 +143,6 @@ class AdaptiveArguments(Arguments, total=False):
     proxy_profile: Literal["instruct", "released"]
     route: Literal["judge", "uncertainty", "classifier"]
     router: str | PathLike[str]
-    gate: Literal["mean", "least", "entropy", "margin"]
     route_threshold: float | None
     margin: float
     proxy_temperature: float | None
@@ -243,3 +249,25 @@ class AstuteArguments(Arguments, total=False):
 
     own_passages: int
     iterations: int
+
+
+class UncertaintyGateArguments(Arguments, total=False):
+    """What `uncertainty_gate` takes."""
+
+    gate: Literal["mean", "least", "entropy", "margin", "variance", "dissimilarity"]
+    gate_tokens: int
+    gate_samples: int
+    threshold: float | None
+    gated_by: Literal["answer", "proxy"]
+
+
+class AdaptiveRagArguments(Arguments, total=False):
+    """What `adaptive_rag` takes."""
+
+    max_steps: int
+    max_passages: int | None
+    read_by: Literal["cot", "direct", "chain"]
+    strategy: Literal["classified", "none", "one", "many"]
+    k_one: int
+    router: str | PathLike[str]
+    route_threshold: float | None

@@ -5,6 +5,7 @@ from typing_extensions import Unpack
 
 from ragweave.graphs.arguments import (
     AdaptiveArguments,
+    AdaptiveRagArguments,
     Arguments,
     AstuteArguments,
     BlendFilterArguments,
@@ -22,6 +23,7 @@ from ragweave.graphs.arguments import (
     SkrKnnArguments,
     SlimPlmArguments,
     SureArguments,
+    UncertaintyGateArguments,
 )
 from ragweave.graphs.chat import ChatGraph
 from ragweave.graphs.frame import CompiledGraph
@@ -117,6 +119,16 @@ def build_graph(
 def build_graph(
     name: Literal["astute"],
     **given: Unpack[AstuteArguments],
+) -> CompiledGraph: ...
+@overload
+def build_graph(
+    name: Literal["uncertainty_gate"],
+    **given: Unpack[UncertaintyGateArguments],
+) -> CompiledGraph: ...
+@overload
+def build_graph(
+    name: Literal["adaptive_rag"],
+    **given: Unpack[AdaptiveRagArguments],
 ) -> CompiledGraph: ...
 @overload
 def build_graph(name: Method, **given: Any) -> CompiledGraph: ...
@@ -263,6 +275,22 @@ def build_chat(
     restater: str | ChatModel | None = ...,
     history_tokens: int = ...,
     **given: Unpack[AstuteArguments],
+) -> ChatGraph: ...
+@overload
+def build_chat(
+    name: Literal["uncertainty_gate"],
+    *,
+    restater: str | ChatModel | None = ...,
+    history_tokens: int = ...,
+    **given: Unpack[UncertaintyGateArguments],
+) -> ChatGraph: ...
+@overload
+def build_chat(
+    name: Literal["adaptive_rag"],
+    *,
+    restater: str | ChatModel | None = ...,
+    history_tokens: int = ...,
+    **given: Unpack[AdaptiveRagArguments],
 ) -> ChatGraph: ...
 @overload
 def build_chat(name: Method, **given: Any) -> ChatGraph: ...

@@ -37,7 +37,7 @@ from ragweave.tools.models.tasks import Task, attach, task_passages
 from ragweave.tools.prices import price_of
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
 from ragweave.tools.text.reply import bounded, reply_text, reported_tokens
-from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
+from ragweave.tools.text.untrusted import render_passages, title_of, untrusted
 
 _LOGGER = logging.getLogger("ragweave.nodes")
 
@@ -172,7 +172,7 @@ def numbered(label: str) -> Callable[[Sequence[Document]], str]:
     forged = re.compile(rf"\b({re.escape(label)}s?)\s*(\d+)\s*[:：]", re.IGNORECASE)
 
     def line(number: int, doc: Document) -> str:
-        title = one_line(str(doc.metadata.get("title") or ""))
+        title = title_of(doc)
         text = " ".join(untrusted(doc.page_content).split())
         plain = forged.sub(r"\1 \2 -", f"{title} | {text}" if title else text)
         return f"{label} {number} : {plain}"

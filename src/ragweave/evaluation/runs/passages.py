@@ -27,6 +27,7 @@ from ragweave.tools.knowledge.retrievers import needs_kb
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.tools.retrieval.base import find_with
 from ragweave.tools.retrieval.reranking import RerankRetriever
+from ragweave.tools.warm_up import warm_up
 
 
 def with_gold(
@@ -115,6 +116,10 @@ class GoldRetriever(PassageRetriever):
     base: BaseRetriever
     gold: Gold
     seed: int
+
+    def warm_up(self) -> None:
+        """Warm up the retriever below."""
+        warm_up([self.base])
 
     def _find(self, query: str, k: int) -> list[Document]:
         question = _current().question

@@ -29,6 +29,7 @@ from ragweave.graphs.build import build_graph
 from ragweave.tools.models import ChatModel, chat_model
 from ragweave.tools.retrieval import PassageRetriever
 from ragweave.tools.scorers import LogprobScorer
+from ragweave.tools.warm_up import warm_up
 
 
 @asynccontextmanager
@@ -159,6 +160,7 @@ async def answer(
             _forget_finished(checkpoints, broker.recorder, done)
             graphs = _graphs(settings, opened, retriever, scorer, checkpoints, broker)
             budget = Budget(config, settings, progress, broker)
+            await asyncio.to_thread(warm_up, [retriever, *opened.values()])
 
             def take(record: Record) -> None:
                 progress.add(record)
