@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
+MACHINE = re.compile(r"^\w+ +(?:machine|gpu) .*\n", re.MULTILINE)
+"""What `ragweave doctor` says of the machine."""
 MOST = 200_000
 """Bytes that a notebook with its outputs takes at most: it is read in a browser, and kept in git."""
 
@@ -65,12 +67,20 @@ def executed(path: Path, folder: Path, kernel: Any) -> Any:
         count += 1
         cell.metadata = {}
         cell.execution_count = count
-        cell.outputs = [
-            cleaned(output, folder, count)
-            for output in cell.outputs
-            if output.get("name") != "stderr"
-        ]
+        kept = [one for one in cell.outputs if one.get("name") != "stderr"]
+        cell.outputs = [cleaned(one, folder, count) for one in joined(kept)]
     return notebook
+
+
+def joined(outputs: list[Any]) -> list[Any]:
+    """Return outputs with what was printed in one piece, as a reader sees it."""
+    made: list[Any] = []
+    for output in outputs:
+        if made and output.output_type == made[-1].output_type == "stream":
+            made[-1].text += output.text
+        else:
+            made.append(output)
+    return made
 
 
 def cleaned(output: Any, folder: Path, count: int) -> Any:
@@ -84,7 +94,7 @@ def cleaned(output: Any, folder: Path, count: int) -> Any:
         if kind.startswith(("text", "image/svg")) and isinstance(text, str):
             short = text.replace(f"{folder}/", "").replace(str(folder), ".")
             short = short.replace(str(Path(ragweave.__file__).parent), "ragweave")
-            texts[kind] = re.sub(r"0x[0-9a-f]{8,}", "0x…", short)
+            texts[kind] = MACHINE.sub("", re.sub(r"0x[0-9a-f]{8,}", "0x…", short))
     output.get("metadata", {}).clear()
     return output
 
