@@ -35,7 +35,7 @@ from ragweave.tools.extractive.chat import reader_for, reply
 from ragweave.tools.extractive.question import analyse, terms
 from ragweave.tools.filters.oracles import lexical, strinc
 from ragweave.tools.filters.spans import spans_of
-from ragweave.tools.knowledge.intake import split
+from ragweave.tools.knowledge.chunking import split
 from ragweave.tools.knowledge.loaders import load
 from ragweave.tools.knowledge.manifest import Settings
 from ragweave.tools.knowledge.markup import UnreadableError

@@ -66,8 +66,10 @@ def passage_html(body: str) -> str:
 
 def place_html(doc: Mapping[str, Any]) -> str:
     """Return where a passage comes from: its title and file; the whole path shows on hovering."""
+    from ragweave.state.passages import heading_of
+
     metadata = doc.get("metadata") or {}
-    title, source = (str(metadata.get(name) or "") for name in ("title", "source"))
+    title, source = heading_of(metadata), str(metadata.get("source") or "")
     page = f", page {metadata['page']}" if metadata.get("page") else ""
     named = source if "://" in source else PurePath(source).name
     place = f'<span title="{escape(source)}">{escape(named + page)}</span>' if source else ""

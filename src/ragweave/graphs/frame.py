@@ -39,6 +39,7 @@ from ragweave.nodes.retrieve import Retriever
 from ragweave.nodes.step import Step, note
 from ragweave.nodes.sufficiency import answer_step
 from ragweave.state import Branch, RAGInput, RAGOutput, RAGState
+from ragweave.state.passages import heading_of
 from ragweave.tools.drawing import draw_svg, shape_of
 from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import Models
@@ -95,7 +96,7 @@ def _content_and_artifact(output: Mapping[str, Any]) -> tuple[str, dict[str, Any
 
 
 def _place(doc: Document) -> str:
-    title, source = (str(doc.metadata.get(key) or "") for key in ("title", "source"))
+    title, source = heading_of(doc.metadata), str(doc.metadata.get("source") or "")
     return "- " + (" — ".join(part for part in (title, source) if part) or str(doc.id))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError
-from ragweave.state.passages import content_id
+from ragweave.state.passages import content_id, heading_of
 from ragweave.tools.knowledge.intake import Intake
 from ragweave.tools.knowledge.manifest import Manifest, Progress, counted, read_manifest, write_lock
 from ragweave.tools.knowledge.snapshot import BM25, Snapshots
@@ -165,7 +165,7 @@ class _Check:
         wrong, sources = 0, set()
         query = f"SELECT content, text, metadata, source FROM passages WHERE {_SEEN}"  # noqa: S608
         for content, text, metadata, source in database.execute(query, _generation(manifest)):
-            if content_id(text, str(json.loads(metadata).get("title") or "")) != content:
+            if content_id(text, heading_of(json.loads(metadata))) != content:
                 wrong += 1
                 sources.add(source)
         if wrong:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError
-from ragweave.state.passages import whole
+from ragweave.state.passages import heading_of, whole
 from ragweave.tools.knowledge.manifest import Skip
 from ragweave.tools.knowledge.markup import UnreadableError
 
@@ -171,14 +171,14 @@ def _marks(values: Sequence[Any]) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """A file, or a name under which documents were added."""
+    """A file, a web page, or a name under which documents were added."""
 
     key: str
-    """Absolute path of a file, or `added:` and the name."""
+    """Absolute path of a file, address of a page, or `added:` and the name."""
     name: str
     """The source as passages cite it."""
     kind: str
-    """`file` or `added`."""
+    """`file`, `page` or `added`."""
     size: int = 0
     mtime: int = 0
     """Nanoseconds."""
@@ -380,8 +380,8 @@ class Distinct:
 
 
 def titled(text: str, metadata: str) -> str:
-    """Return what is indexed of a passage: its title, where it has one, and its text."""
-    title = json.loads(metadata).get("title")
+    """Return what is indexed of a passage: its title and headings, where it has any, and its text."""
+    title = heading_of(json.loads(metadata))
     return f"{title}\n{text}" if title else text
 
 

@@ -150,7 +150,7 @@ class Writer:
         rows = np.frombuffer(passages.rows, dtype=np.int64)
         np.save(folder / ROWS, rows, allow_pickle=False)
         sync_tree(folder)
-        sources = len(draft.sources("file")) + len(draft.sources("added"))
+        sources = sum(len(draft.sources(kind)) for kind in ("file", "page", "added"))
         return replace(manifest, generation=draft.generation, passages=len(rows), sources=sources)
 
     def _tidy(self, database: sqlite3.Connection, generation: int) -> None:

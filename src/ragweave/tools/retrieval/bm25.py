@@ -16,7 +16,7 @@ from bm25s import stopwords
 from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
-from ragweave.state.passages import as_document, with_id
+from ragweave.state.passages import as_document, heading_of, with_id
 from ragweave.tools.retrieval.base import PassageRetriever, check_k
 from ragweave.tools.retrieval.bm25_index import Bm25Index
 
@@ -91,8 +91,8 @@ Search = Callable[[str, int], list[Document]]
 
 
 def full_text(document: Document) -> str:
-    """Return what is indexed of a passage: its title, where it has one, and its text."""
-    title = str(document.metadata.get("title") or "")
+    """Return what is indexed of a passage: its title and headings, where it has any, and its text."""
+    title = heading_of(document.metadata)
     return f"{title}\n{document.page_content}" if title else document.page_content
 
 
