@@ -11,7 +11,7 @@ PORT ?= 2024
 WORKERS ?= logical
 QUESTION ?= What does BlendFilter blend?
 
-.PHONY: help demo test attack lint format sync bench notebooks studio docs clean
+.PHONY: help demo test attack lint format sync bench notebooks studio pictures docs clean
 
 help:
 	@echo "make demo       set up, index the bundled articles, answer a question (QUESTION=…)"
@@ -22,6 +22,7 @@ help:
 	@echo "make bench      set up, run every benchmark"
 	@echo "make notebooks  set up, execute every notebook into .demo/notebooks"
 	@echo "make studio     set up, start LangGraph Studio's server (PORT=2024)"
+	@echo "make pictures   set up, make the pictures of README and docs anew (needs Chromium)"
 	@echo "make docs       set up, build the documentation into site/"
 	@echo "make clean      remove what the targets made"
 
@@ -79,6 +80,10 @@ notebooks: $(VENV)/dev
 
 studio: $(VENV)/dev
 	$(BIN)/langgraph dev --no-browser --port $(PORT)
+
+pictures: $(VENV)/demo
+	$(BIN)/pip install --quiet --editable ".[pictures]"
+	$(BIN)/python docs/pictures.py
 
 docs: $(VENV)/dev
 	$(BIN)/mkdocs build --strict

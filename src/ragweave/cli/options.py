@@ -70,7 +70,10 @@ Retriever = Annotated[str, typer.Option(help="auto, bm25, dense or hybrid.")]
 Rerank = Annotated[
     str,
     typer.Option(
-        help="Reranker: a cross-encoder by local path or hub name, or bi-encoder:NAME (E5)."
+        "--rerank",
+        "--reranker",
+        help="Reranker: a cross-encoder by local path or hub name, bi-encoder:NAME (minilm, E5), or "
+        "rerankers:TYPE:MODEL (colbert, t5, rankgpt, cohere, …).",
     ),
 ]
 SecondRetriever = Annotated[
@@ -88,6 +91,13 @@ Metrics = Annotated[
     str,
     typer.Option(
         help="Metrics to compute, such as em,f1,my_metric (default: all of ours that apply)."
+    ),
+]
+JudgeModel = Annotated[
+    str,
+    typer.Option(
+        help="Model that judges the answers for --metrics faithfulness, answer_relevance, "
+        "context_relevance and correctness."
     ),
 ]
 Limit = Annotated[int | None, typer.Option(help="Use only the first N questions.")]

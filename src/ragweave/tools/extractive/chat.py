@@ -313,6 +313,11 @@ class ExtractiveChat(BaseChatModel):
         """The name that traces show."""
         return "extractive"
 
+    def warm_up(self) -> None:
+        """Load MiniLM, where it is used."""
+        if self.similarity == "minilm" or (self.similarity == "auto" and minilm.available()):
+            minilm.cosines("warm up", ["warm up"])
+
     @property
     def _llm_type(self) -> str:
         return "extractive"

@@ -3,8 +3,8 @@
 `RecompFilter` ranks sentences by a bi-encoder. Source: Xu et al. 2024 (RECOMP: Improving
 Retrieval-Augmented LMs with Compression and Selective Augmentation), section 3.1: question and
 sentences are encoded apart, and the sentences with the highest inner products are kept, one for
-NQ and TriviaQA, two for HotpotQA. The paper trains Contriever for it; here any sentence-transformers
-model will do, and vectors have unit length.
+NQ and TriviaQA, two for HotpotQA. The paper trains Contriever for it; here any embedding
+model will do (the packaged MiniLM without torch), and vectors have unit length.
 
 `ProvenceFilter` labels tokens. Source: Chirkova et al. 2025 (Provence: efficient and robust context
 pruning for retrieval-augmented generation), section 3: question and passage are read together, each
