@@ -10,22 +10,29 @@ Names are imported when they are first used, so that `import ragweave` costs nex
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ragweave.graphs import METHODS, build_chat, build_graph
+    from ragweave.names import MethodName, MetricName, RetrieverName
     from ragweave.state import RAGInput, RAGOutput, RAGState
     from ragweave.tools.knowledge import KnowledgeBase
     from ragweave.tools.models import chat_model
 
 __version__ = "0.1.0"
 
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
 __all__ = [
     "METHODS",
     "KnowledgeBase",
+    "MethodName",
+    "MetricName",
     "RAGInput",
     "RAGOutput",
     "RAGState",
+    "RetrieverName",
     "build_chat",
     "build_graph",
     "chat_model",
@@ -36,6 +43,9 @@ _HOMES = {
     "build_chat": "ragweave.graphs",
     "build_graph": "ragweave.graphs",
     "KnowledgeBase": "ragweave.tools.knowledge",
+    "MethodName": "ragweave.names",
+    "MetricName": "ragweave.names",
+    "RetrieverName": "ragweave.names",
     "RAGInput": "ragweave.state",
     "RAGOutput": "ragweave.state",
     "RAGState": "ragweave.state",

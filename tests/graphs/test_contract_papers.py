@@ -43,6 +43,9 @@ class Scores:
 
 MARGIN = {"margin": OptionCase(5.0, Setting(parts={"judge_scorer": Scores()}))}
 LEAD = {
+    "rerank": OptionCase(
+        True, Setting(options={"filter": "lexical", "top": 8, "order": "reversed"})
+    ),
     "encoder": OptionCase("nobody/nothing-here", Setting(options={"filter": "provence"})),
     "lead": OptionCase(
         " Thus: ",
@@ -66,6 +69,8 @@ def gated(replies: dict[str, str]) -> dict[str, OptionCase]:
     return {
         "route": OptionCase("uncertainty", Setting(replies=setting.replies)),
         "gate": OptionCase("least", setting),
+        "gate_tokens": OptionCase(10, setting),
+        "gate_samples": OptionCase(2, setting.with_options(gate="variance")),
         "route_threshold": OptionCase(0.01, setting),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,19 +60,46 @@ _SHOWN = 20
 
 def index(
     paths: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Files and folders: text, Markdown, HTML, PDF, CSV, JSON lines."),
+        list[str] | None,
+        typer.Argument(
+            help="Files and folders: text, Markdown, HTML, PDF, CSV, JSON lines; with an extra, Word, "
+            "PowerPoint, Excel, EPUB."
+        ),
     ] = None,
     kb: Annotated[Path, typer.Option("--kb", help="Folder of the knowledge base.")] = Path("kb"),
+    fetch: Annotated[
+        bool,
+        typer.Option("--fetch", help="Read paths that are addresses (https://…) as web pages."),
+    ] = False,
+    allow_private: Annotated[
+        bool,
+        typer.Option(
+            "--allow-private", help="With --fetch: follow redirects to private addresses too."
+        ),
+    ] = False,
     bundled: Annotated[
         bool, typer.Option("--bundled", help="Index the articles on RAG that come with ragweave.")
     ] = False,
+    chunker: Annotated[
+        str | None,
+        typer.Option(
+            help="Where passages begin and end: fixed, sentences, headings, recursive, markdown, "
+            "token, semantic (fixed)."
+        ),
+    ] = None,
     unit: Annotated[
         str | None, typer.Option(help="Unit of passage length: words, sentences or tokens (words).")
     ] = None,
     size: Annotated[int | None, typer.Option(help="Units per passage (100).")] = None,
     overlap: Annotated[
         int | None, typer.Option(help="Units shared by neighbouring passages (0).")
+    ] = None,
+    html: Annotated[
+        str | None,
+        typer.Option(
+            help="What of an HTML page is read: article, or page (article where trafilatura is "
+            "installed)."
+        ),
     ] = None,
     language: Annotated[
         str | None, typer.Option(help="Language of the stemmer and stop words (english).")
@@ -85,18 +113,27 @@ def index(
     chroma_url: Annotated[
         str | None, typer.Option(help="Chroma server to keep the vectors in: http://host:port.")
     ] = None,
-    text_field: Annotated[str | None, typer.Option(help="Text field of CSV/JSONL rows.")] = None,
+    text_field: Annotated[
+        str | None,
+        typer.Option(
+            help="Text field of CSV/JSONL rows (text); for CSV and Excel also several, with commas. "
+            "Without a column text, a row is its columns' lines."
+        ),
+    ] = None,
     id_field: Annotated[str | None, typer.Option(help="Id field of CSV/JSONL rows.")] = None,
     title_field: Annotated[str | None, typer.Option(help="Title field of CSV/JSONL rows.")] = None,
 ) -> None:
     """Index files; run it again to index only what changed. Settings are fixed at the first run."""
-    sources = [*(paths or ()), *_bundled(bundled)]
-    if not sources:
+    pages = _pages(paths or (), fetch)
+    sources = [*(Path(one) for one in paths or () if one not in pages), *_bundled(bundled)]
+    if not sources and not pages:
         raise UsageError("nothing to index: give files or folders, or use --bundled")
     given = {
+        "chunker": chunker,
         "unit": unit,
         "size": size,
         "overlap": overlap,
+        "html": html,
         "language": language,
         "embedding": embedding,
         "chroma_url": chroma_url,
@@ -107,8 +144,7 @@ def index(
     with _open_or_create(
         kb, {key: value for key, value in given.items() if value is not None}
     ) as base:
-        report = _with_bar(base, sources)
-        _show(base, report)
+        _show(base, _with_bar(base, sources, pages, private=allow_private))
 
 
 def _bundled(wanted: bool) -> list[Path]:
@@ -138,11 +174,44 @@ def _open_or_create(path: Path, given: dict[str, Any]) -> KnowledgeBase:
     return KnowledgeBase.open_or_create(path, settings=settings)
 
 
-def _with_bar(base: KnowledgeBase, sources: list[Path]) -> IndexReport:
+def _pages(paths: Sequence[str], wanted: bool) -> list[str]:
+    """Return the paths that are addresses of web pages.
+
+    Raises:
+        UsageError: There are some, and fetching is not wanted.
+    """
+    from ragweave.tools.knowledge.web import clean_url, is_url
+
+    found = [one for one in paths if is_url(one)]
+    if found and not wanted:
+        raise UsageError(f"{clean_url(found[0])}: a web page is only read with --fetch")
+    for one in found:
+        clean_url(one)
+    return found
+
+
+def _with_bar(
+    base: KnowledgeBase, sources: list[Path], pages: list[str], *, private: bool
+) -> IndexReport:
     from ragweave.cli.screen import progress_bar
 
     with progress_bar() as bar:
-        return base.index_paths(sources, progress=_stages(bar))
+        advance = _stages(bar)
+        made = [base.index_paths(sources, progress=advance)] if sources else []
+        if pages:
+            made += [base.index_pages(pages, allow_private=private, progress=advance)]
+    return _joined(made)
+
+
+def _joined(reports: Sequence[IndexReport]) -> IndexReport:
+    """Return what several writes did together."""
+    from dataclasses import replace
+
+    counted = ("added", "changed", "removed", "unchanged", "embedded")
+    sums = {name: sum(getattr(one, name) for one in reports) for name in counted}
+    return replace(
+        reports[-1], skipped=tuple(skip for one in reports for skip in one.skipped), **sums
+    )
 
 
 def _stages(bar: Any) -> Progress:

@@ -15,6 +15,7 @@ from ragweave.cli.record import StepRecord, run_steps
 from ragweave.cli.screen import console, marked_up, plain
 from ragweave.cli.watch import Watch
 from ragweave.state import Citation
+from ragweave.state.passages import heading_of
 from ragweave.tools.footnotes import footnotes, with_marks
 from ragweave.tools.text.normalize import normalize_answer
 
@@ -122,10 +123,10 @@ def _behind_answer(result: Mapping[str, Any]) -> set[str]:
 
 
 def _place(doc: Document) -> str:
-    title = str(doc.metadata.get("title") or "")
+    title = heading_of(doc.metadata)
     source = _near(str(doc.metadata.get("source") or ""))
-    page = doc.metadata.get("page")
-    where = f"{source}, page {page}" if page else source
+    marks = (f"{name} {doc.metadata[name]}" for name in ("page", "line") if doc.metadata.get(name))
+    where = ", ".join(part for part in (source, *marks) if part)
     text = " ".join(doc.page_content.split())
     start = text if len(text) <= 80 else text[:79] + "…"
     return " — ".join(part for part in (title, where, start) if part)
@@ -147,4 +148,12 @@ def _cost(result: Mapping[str, Any], watch: Watch) -> str:
         f"{about}{usage['input_tokens']} tokens in, {usage['output_tokens']} out",
         f"{usage['retrievals']} retrieval{'' if usage['retrievals'] == 1 else 's'}",
     ]
+    parts += [dollars(usage)] if "usd" in usage else []
     return " · ".join([*parts, f"{seconds:.1f} s of work"])
+
+
+def dollars(usage: Mapping[str, Any]) -> str:
+    """Return what the priced calls cost, and how many that were where some have no price."""
+    some = usage["priced_calls"] < usage["calls"]
+    part = f" for {usage['priced_calls']} of {usage['calls']} calls" if some else ""
+    return f"${usage['usd']:.2g}{part}"

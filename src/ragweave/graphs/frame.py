@@ -24,13 +24,13 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.runnables.graph import Graph
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.graph import StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 from langgraph.types import Checkpointer, Command, Overwrite, RetryPolicy
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from ragweave.errors import StateError, UsageError
+from ragweave.graphs.typed_output import OutputT, TypedGraph
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.context_filter import Filters
 from ragweave.nodes.judge import scorer_of
@@ -39,6 +39,7 @@ from ragweave.nodes.retrieve import Retriever
 from ragweave.nodes.step import Step, note
 from ragweave.nodes.sufficiency import answer_step
 from ragweave.state import Branch, RAGInput, RAGOutput, RAGState
+from ragweave.state.passages import heading_of
 from ragweave.tools.drawing import draw_svg, shape_of
 from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import Models
@@ -95,7 +96,7 @@ def _content_and_artifact(output: Mapping[str, Any]) -> tuple[str, dict[str, Any
 
 
 def _place(doc: Document) -> str:
-    title, source = (str(doc.metadata.get(key) or "") for key in ("title", "source"))
+    title, source = heading_of(doc.metadata), str(doc.metadata.get("source") or "")
     return "- " + (" — ".join(part for part in (title, source) if part) or str(doc.id))
 
 
@@ -221,7 +222,7 @@ def _closest(key: str, fields: Iterable[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-class DrawnGraph(CompiledStateGraph[Any, Any, Any, Any]):
+class DrawnGraph(TypedGraph[OutputT]):
     """A compiled graph whose picture leaves out the handlers of failed nodes.
 
     LangGraph draws them unconnected.
@@ -243,7 +244,7 @@ class DrawnGraph(CompiledStateGraph[Any, Any, Any, Any]):
         return {"text/plain": repr(self), "image/svg+xml": picture}
 
 
-class CompiledGraph(DrawnGraph):
+class CompiledGraph(DrawnGraph[RAGOutput]):
     """A compiled graph over the ragweave state: a LangChain Runnable from input to output.
 
     A key of the input that its state lacks is an error; as a node of another graph it is given all

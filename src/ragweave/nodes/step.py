@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -30,6 +31,9 @@ from ragweave.errors import RunTimeoutError
 from ragweave.nodes.options import OptionsT, current
 from ragweave.state import Note, Update, Usage, add_usage
 from ragweave.tools.models.roles import unbound
+from ragweave.tools.text.secrets import redacting
+
+_LOGGER = logging.getLogger("ragweave.nodes")
 
 Clock = Callable[[str, float, float], None]
 """Takes a node's name, and when one of its executions began and ended (`time.perf_counter`)."""
@@ -51,14 +55,17 @@ def timing(clock: Clock) -> Iterator[None]:
 def timed(name: str) -> Iterator[None]:
     """Time an execution of a node, failed ones too, if anyone wants to know."""
     clock = _CLOCK.get()
-    if clock is None:
+    if clock is None and not _LOGGER.isEnabledFor(logging.DEBUG):
         yield
         return
     began = time.perf_counter()
     try:
         yield
     finally:
-        clock(name, began, time.perf_counter())
+        ended = time.perf_counter()
+        _LOGGER.debug("%s took %.3f s", name, ended - began)
+        if clock is not None:
+            clock(name, began, ended)
 
 
 def note(config: RunnableConfig, node: str, event: str, **detail: Any) -> Note:
@@ -120,6 +127,7 @@ class Context(Generic[OptionsT]):
             detail: Plain JSON values.
         """
         self.notes.append(note(self.config, self.node, event, **detail))
+        _LOGGER.info("%s: %s %s", self.node, event, detail or "")
 
     def spend(self, usage: Usage) -> None:
         """Count what a call cost."""
@@ -219,6 +227,11 @@ class Route(Runnable[StateT, Goto], Generic[StateT, OptionsT]):
 
 
 def _call(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
+    with redacting(unbound(call.target)):
+        return _called(call, config, seconds)
+
+
+def _called(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
     if seconds is None:
         return call.target.invoke(call.input, config, **call.settings)
     future = _in_thread(call, config)
@@ -231,6 +244,11 @@ def _call(call: Call, config: RunnableConfig | None, seconds: float | None) -> A
 
 
 async def _acall(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
+    with redacting(unbound(call.target)):
+        return await _acalled(call, config, seconds)
+
+
+async def _acalled(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
     try:
         async with asyncio.timeout(seconds) as limit:
             if _is_async(call.target):

@@ -22,6 +22,13 @@ def content_id(text: str, title: str = "") -> str:
     return hashlib.sha256(f"{title}\n{text}".encode("utf-8", "replace")).hexdigest()[:16]
 
 
+def heading_of(metadata: Mapping[str, Any]) -> str:
+    """Return a passage's title and heading path in one line: `Handbook › Refunds › Deadlines`."""
+    path = metadata.get("heading_path") or ()
+    parts = [metadata.get("title"), *([path] if isinstance(path, str) else path)]
+    return " › ".join(str(part) for part in parts if part)
+
+
 def with_id(document: Document) -> Document:
     """Return `document`, or a copy with a content id where it has no id."""
     if document.id:

@@ -20,7 +20,8 @@ from langchain_core.prompts import ChatPromptTemplate
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from ragweave.errors import RagweaveError
-from ragweave.graphs import CompiledGraph, build_graph
+from ragweave.graphs import CompiledGraph
+from ragweave.graphs.build import build_graph
 from ragweave.graphs.method import Method
 from ragweave.state import RAGOutput
 from ragweave.testing.cases import Setting

@@ -13,6 +13,7 @@ from langchain_core.messages.content import Annotation, TextContentBlock
 from langchain_core.messages.content import Citation as Annotated
 
 from ragweave.state import Citation, Quote
+from ragweave.state.passages import heading_of
 
 UNSUPPORTED = "unsupported"
 """What the annotation of a part without a quote says of it (`value["kind"]`)."""
@@ -25,6 +26,7 @@ class Footnote(NamedTuple):
     """From 1, in the order in which the answer rests on them."""
     quote: Quote
     title: str
+    """The passage's title and the headings above it; empty: it has none."""
     source: str
     """Where the passage comes from, such as a path or an address; empty: unknown."""
 
@@ -36,8 +38,8 @@ def footnotes(citations: Iterable[Citation], passages: Iterable[Document]) -> li
     made = []
     for number, quote in enumerate(quotes.values(), start=1):
         metadata = known.get(quote["passage"], {})
-        title, source = (str(metadata.get(name) or "") for name in ("title", "source"))
-        made.append(Footnote(number, quote, title, source))
+        source = str(metadata.get("source") or "")
+        made.append(Footnote(number, quote, heading_of(metadata), source))
     return made
 
 

@@ -279,7 +279,7 @@ def test_any_history_ends_as_a_fresh_index_of_the_last_state(
 
 
 def test_open_or_create_and_settings(tmp_path: Path) -> None:
-    made = Settings(embedding=None, size=50, language="german")
+    made = Settings(embedding=None, size=50, language="german", html="page")
     with KnowledgeBase.open_or_create(tmp_path / "kb", settings=made) as kb:
         assert kb.settings == made
     with KnowledgeBase.open_or_create(tmp_path / "kb") as kb:

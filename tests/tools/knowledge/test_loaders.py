@@ -12,9 +12,9 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from ragweave.tools.knowledge import Settings, Skip
 from ragweave.tools.knowledge.loaders import files_under, load
-from ragweave.tools.knowledge.markup import Loaded, UnreadableError
+from ragweave.tools.knowledge.markup import Heading, Loaded, UnreadableError
 
-SETTINGS = Settings(embedding=None)
+SETTINGS = Settings(embedding=None, html="page")
 
 
 def one(path: Path) -> Loaded:
@@ -88,7 +88,7 @@ def test_texts_of_any_script_with_a_stray_control_are_no_binary(tmp_path: Path) 
 def test_markdown_title(tmp_path: Path, text: str, title: str, left: str) -> None:
     path = tmp_path / "page.md"
     path.write_text(text)
-    assert one(path) == Loaded(left, title)
+    assert (one(path).text, one(path).title) == (left, title)
     assert len(left) == len(text)
 
 
@@ -98,7 +98,9 @@ def test_html_gives_what_is_seen(tmp_path: Path) -> None:
         b"<html><head><meta charset='latin-1'><title>A\n title</title><style>p{}</style></head>"
         b"<body><h1>Head</h1><script>bad()</script><p>w<b>or</b>d caf\xe9</p><td>x</td><td>y</td>"
     )
-    assert one(path) == Loaded("Head\nword café\nx\ny", "A title")
+    assert one(path) == Loaded(
+        "Head\nword café\nx\ny", "A title", headings=(Heading(0, 4, 1, "Head"),)
+    )
     path.write_text("<p>Only</p><h1>Heading</h1>")
     assert one(path).title == "Heading"
 
@@ -124,7 +126,7 @@ def test_html_gives_what_is_seen(tmp_path: Path) -> None:
 def test_html_as_people_write_it(tmp_path: Path, html: str, text: str, title: str) -> None:
     path = tmp_path / "x.html"
     path.write_text(html)
-    assert one(path) == Loaded(text, title)
+    assert (one(path).text, one(path).title) == (text, title)
 
 
 def test_a_broken_declaration_in_html_is_passed_over_or_told(tmp_path: Path) -> None:
@@ -212,18 +214,22 @@ def test_bad_rows_are_named_by_line_and_the_others_read(tmp_path: Path) -> None:
         ("a.html", b"\xff\xfe\0\1binary\0\0", "binary"),
         ("a.txt.gz", b"no gzip", "gzip"),
         ("a.txt.gz", gzip.compress(b"x" * 99, mtime=0)[:-9], "end"),
+        ("a.txt.gz", gzip.compress(bytes(2**24), mtime=0), "more than 100 times"),
+        ("a.csv.gz", gzip.compress(b"a,b\n" * 2**22, mtime=0), "more than 100 times"),
         ("a.html", b"<p>\0", "binary"),
         ("a.html", b"<script>x</script>", "empty"),
         ("a.html", b"", "empty"),
         ("a.pdf", b"%PDF-1.7 nonsense", "damaged PDF"),
         ("a.pdf", b"", "damaged PDF"),
         ("a.exe", b"MZ", "no loader for .exe"),
-        ("a.csv", b"id,body\n1,x\n", "no column 'text'"),
-        ("a.csv", b"", "no column 'text'"),
+        ("a.csv", b"", "empty"),
         ("a.csv", b"id,text\n1,caf\xe9\n", "not UTF-8"),
     ],
 )
-def test_files_without_text_say_why(tmp_path: Path, name: str, data: bytes, reason: str) -> None:
+def test_files_without_text_say_why(
+    tmp_path: Path, name: str, data: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragweave.tools.packed.FREE", 2**20)
     path = tmp_path / name
     path.write_bytes(data)
     with pytest.raises(UnreadableError, match=reason):

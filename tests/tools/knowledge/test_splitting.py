@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ragweave.errors import UsageError
 from ragweave.tools.knowledge import Settings
-from ragweave.tools.knowledge.intake import _CODES, simple_tokens, split, windows
+from ragweave.tools.knowledge.chunking import _CODES, simple_tokens, split, windows
 from ragweave.tools.retrieval.bm25 import languages
 
 sizes = st.integers(1, 7).flatmap(lambda size: st.tuples(st.just(size), st.integers(0, size - 1)))

@@ -3,16 +3,17 @@
 `RecompFilter` ranks sentences by a bi-encoder. Source: Xu et al. 2024 (RECOMP: Improving
 Retrieval-Augmented LMs with Compression and Selective Augmentation), section 3.1: question and
 sentences are encoded apart, and the sentences with the highest inner products are kept, one for
-NQ and TriviaQA, two for HotpotQA. The paper trains Contriever for it; here any sentence-transformers
-model will do, and vectors have unit length.
+NQ and TriviaQA, two for HotpotQA. The paper trains Contriever for it; here any embedding
+model will do (the packaged MiniLM without torch), and vectors have unit length.
 
 `ProvenceFilter` labels tokens. Source: Chirkova et al. 2025 (Provence: efficient and robust context
 pruning for retrieval-augmented generation), section 3: question and passage are read together, each
 token gets a probability of being relevant, and a sentence stays where more than half of its tokens
 are above the threshold, 0.1 by default: as many as it takes, also none. The released checkpoints
 bring code of their own, which is not run here: they are refused. A checkpoint that transformers
-knows as a token classifier of two labels, the second of which means "keep", works; its order of
-passages is the retriever's (the paper's model reranks in the same pass).
+knows as a token classifier of two labels, the second of which means "keep", works. The paper's
+unified model also reranks in the same pass, by a head of its own; a token classifier has none, so
+with the option `rerank` a passage's rank is that of its best sentence's mean probability.
 """
 
 from __future__ import annotations

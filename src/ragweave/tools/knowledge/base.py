@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
@@ -13,6 +13,8 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, UsageError
+from ragweave.names import RetrieverName
+from ragweave.tools.knowledge.chunking import chunker_of
 from ragweave.tools.knowledge.intake import Intake, take_documents
 from ragweave.tools.knowledge.manifest import (
     NAME,
@@ -23,12 +25,13 @@ from ragweave.tools.knowledge.manifest import (
     read_manifest,
     write_manifest,
 )
-from ragweave.tools.knowledge.retrievers import retriever_of
+from ragweave.tools.knowledge.retrievers import RetrieverKind, retriever_of
 from ragweave.tools.knowledge.snapshot import Snapshots, bm25_search, dense_search
 from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.vectors import Vectors, embedding_name, embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.writing import (
     Writer,
+    Written,
     change_settings,
     check_settings,
     new_collection,
@@ -90,6 +93,7 @@ class KnowledgeBase:
         folder, resolved = Path(path), _resolved(settings or Settings(), embeddings)
         name = embedding_name(resolved, embeddings)
         _check_embedding(name, resolved)
+        chunker_of(resolved)
         with write_errors(folder, "no knowledge base was created"):
             prepare_folder(folder)
             Store(folder).make()
@@ -129,9 +133,12 @@ class KnowledgeBase:
             name = embedding_name(resolved, embeddings)
             if (resolved, name) != (held.settings, held.embedding_name):
                 _check_embedding(name, resolved)
+                chunker_of(resolved)
                 change_settings(folder, resolved, name)
         opened = cls(folder, embeddings)
         if settings is not None:
+            if settings.html == "auto":
+                settings = replace(settings, html=opened.settings.html)
             check_settings(opened.path, opened.settings, _resolved(settings, embeddings))
         return opened
 
@@ -172,7 +179,8 @@ class KnowledgeBase:
                 embedding model is not available.
         """
         given = list(documents)
-        settings = self.settings if split else replace(self.settings, unit="words", size=2**60)
+        whole = {"chunker": "fixed", "unit": "words", "size": 2**60}
+        settings = self.settings if split else replace(self.settings, **whole)
         ids, _ = self._writer(None).write(
             lambda draft: take_documents(draft, given, source, settings, self._tokens)
         )
@@ -219,26 +227,35 @@ class KnowledgeBase:
         """
         if not paths:
             raise UsageError("give at least one file or folder to index")
-        report = progress or (lambda _stage, _done, _total: None)
-        intake = Intake(self.path, self.settings, self._tokens, report)
+        intake = self._intake(progress)
         _, written = self._writer(progress).write(
             lambda draft: intake.take_paths(draft, [Path(path) for path in paths])
         )
-        counts = {
-            name: intake.counts[name] for name in ("added", "changed", "removed", "unchanged")
-        }
-        return IndexReport(
-            **counts,
-            skipped=tuple(intake.skips),
-            passages=written.manifest.passages,
-            embedded=written.embedded,
-            generation=written.manifest.generation,
-        )
+        return _report(intake, written)
+
+    def index_pages(
+        self, urls: Sequence[str], *, allow_private: bool = False, progress: Progress | None = None
+    ) -> IndexReport:
+        """Fetch web pages and index those that are new or changed; their links are not followed.
+
+        Args:
+            urls: Addresses; `delete_source` removes one.
+            allow_private: Whether redirects may lead to private addresses of other hosts.
+            progress: Called with stage, done and total.
+
+        Raises:
+            UsageError: One is no address.
+            KnowledgeBaseError: As `index_paths`.
+        """
+        intake = self._intake(progress)
+        pages = intake.fetch_pages(urls, private=allow_private)
+        _, written = self._writer(progress).write(lambda draft: intake.take_pages(draft, pages))
+        return _report(intake, written)
 
     def as_retriever(
         self,
         k: int = 5,
-        mode: str = "auto",
+        mode: RetrieverName | RetrieverKind = "auto",
         reranker: str | PairScorer | None = None,
     ) -> PassageRetriever:
         """Return a retriever over the generation that is current at each query.
@@ -246,9 +263,10 @@ class KnowledgeBase:
         Args:
             k: Passages a query; a call may ask for another number.
             mode: One of `RETRIEVERS`: `bm25`, `dense`, `hybrid` (both, fused), `auto` (hybrid
-                where the knowledge base has embeddings, else BM25), or a package's own.
-            reranker: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, or an object
-                with `predict`.
+                where the knowledge base has embeddings, else BM25), or a package's own, which type
+                checkers take as `RETRIEVERS["name"]`.
+            reranker: Hub name or local path of a cross-encoder, `bi-encoder:NAME`,
+                `rerankers:TYPE:MODEL`, or an object with `predict`.
 
         Raises:
             UsageError: `k` is below 1, the mode is unknown, or the reranker is invalid.
@@ -272,6 +290,10 @@ class KnowledgeBase:
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
+
+    def _intake(self, progress: Progress | None) -> Intake:
+        report = progress or (lambda _stage, _done, _total: None)
+        return Intake(self.path, self.settings, self._tokens, report)
 
     @cached_property
     def _vectors(self) -> Vectors:
@@ -304,18 +326,32 @@ class KnowledgeBase:
         search = dense_search(
             self.path, self._snapshots, self._store, self._vectors, self._embeddings
         )
-        dense = DenseRetriever(search=search, k=k)
+        local = self.settings.embedding is not None  # an object that was given may call a server
+        load = partial(self._embeddings.embed_query, "warm up") if local else None
+        dense = DenseRetriever(search=search, load=load, k=k)
         return dense if mode == "dense" else HybridRetriever(retrievers=[bm25, dense], k=k)
+
+
+def _report(intake: Intake, written: Written) -> IndexReport:
+    counts = {name: intake.counts[name] for name in ("added", "changed", "removed", "unchanged")}
+    return IndexReport(
+        **counts,
+        skipped=tuple(intake.skips),
+        passages=written.manifest.passages,
+        embedded=written.embedded,
+        generation=written.manifest.generation,
+    )
 
 
 def _resolved(settings: Settings, embeddings: Embeddings | None) -> Settings:
     """Resolve `auto`, drop the model where an object is given, and make local paths absolute."""
     if embeddings is not None:
-        return replace(settings, embedding=None)
-    spec = settings.resolved().embedding
+        return replace(settings, embedding=None).resolved()
+    made = settings.resolved()
+    spec = made.embedding
     if spec is not None and Path(spec).expanduser().is_dir():
         spec = str(Path(spec).expanduser().absolute())
-    return replace(settings, embedding=spec)
+    return replace(made, embedding=spec)
 
 
 def _check_embedding(name: str | None, settings: Settings) -> None:

@@ -1,7 +1,7 @@
 """Indexing: files and documents become passages in a draft of the next generation.
 
 `Intake` finds what is new, changed or removed under some paths; `take_documents` adds documents.
-Both cut texts into passages (`split`, `cut`) that record their offsets in the source.
+Both cut texts into passages (`cut`) that record their offsets in the source.
 """
 
 from __future__ import annotations
@@ -10,106 +10,52 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError, UsageError
-from ragweave.state.passages import as_document, content_id, whole
+from ragweave.state.passages import as_document, content_id, heading_of, whole
+from ragweave.tools.knowledge.chunking import Chunker, Span, Tokens, chunker_of, pack_pieces
 from ragweave.tools.knowledge.loaders import files_under, load
 from ragweave.tools.knowledge.manifest import Progress, Settings, Skip, counted, printable
 from ragweave.tools.knowledge.markup import Loaded, UnreadableError
 from ragweave.tools.knowledge.store import Draft, Passage, Source
-from ragweave.tools.text.sentences import split_sentences
-
-Span = tuple[int, int]
-"""Start and end in characters: `text[start:end]`."""
-
-Tokens = Callable[[str], list[Span]]
-"""The offsets of a text's tokens."""
-
-_CODES = {
-    "arabic": "ar",
-    "armenian": "hy",
-    "basque": "eu",
-    "catalan": "ca",
-    "czech": "cs",
-    "danish": "da",
-    "dutch": "nl",
-    "dutch_porter": "nl",
-    "english": "en",
-    "esperanto": "eo",
-    "estonian": "et",
-    "finnish": "fi",
-    "french": "fr",
-    "german": "de",
-    "greek": "el",
-    "hindi": "hi",
-    "hungarian": "hu",
-    "indonesian": "id",
-    "irish": "ga",
-    "italian": "it",
-    "lithuanian": "lt",
-    "nepali": "ne",
-    "norwegian": "no",
-    "persian": "fa",
-    "polish": "pl",
-    "porter": "en",
-    "portuguese": "pt",
-    "romanian": "ro",
-    "russian": "ru",
-    "serbian": "sr",
-    "sesotho": "st",
-    "spanish": "es",
-    "swedish": "sv",
-    "tamil": "ta",
-    "turkish": "tr",
-    "yiddish": "yi",
-}
-
-_WORD = re.compile(r"\S+")
-_TOKEN = re.compile(r"\w+|[^\w\s]")
-
-
-def simple_tokens(text: str) -> list[Span]:
-    """Return runs of word characters and single other characters: tokens without a model."""
-    return [match.span() for match in _TOKEN.finditer(text)]
-
-
-def windows(spans: Sequence[Span], size: int, overlap: int = 0) -> Iterator[Span]:
-    """Join `size` spans at a time; neighbours share `overlap` spans, and every span is covered."""
-    for first in range(0, max(len(spans) - overlap, min(len(spans), 1)), size - overlap):
-        part = spans[first : first + size]
-        yield part[0][0], part[-1][1]
-
-
-def split(text: str, settings: Settings, tokens: Tokens = simple_tokens) -> list[Span]:
-    """Return the spans of the passages into which `settings` cut `text`.
-
-    Args:
-        text: Any text; white space alone gives no passage.
-        settings: `unit`, `size`, `overlap` and `language`.
-        tokens: Offsets of the tokens where the unit is tokens.
-    """
-    if settings.unit == "words":
-        spans = [match.span() for match in _WORD.finditer(text)]
-    elif settings.unit == "sentences":
-        code = _CODES.get(settings.language, "en")
-        spans = [(sentence.start, sentence.end) for sentence in split_sentences(text, code)]
-    else:
-        spans = tokens(text)
-    return list(windows(spans, settings.size, settings.overlap))
-
+from ragweave.tools.knowledge.web import Page, clean_url, fetch
+from ragweave.tools.text.untrusted import short_title
 
 _OF_A_RUN = {"rank", "score", "query", "position"}
 
 
-def cut(
-    loaded: Loaded, source: str, place: int, settings: Settings, tokens: Tokens
-) -> Iterator[Passage]:
+@dataclass(frozen=True)
+class Cutter:
+    """Cuts texts as a knowledge base's settings say; its chunker is made at the first text."""
+
+    settings: Settings
+    tokens: Tokens
+    """Offsets of tokens, for the unit `tokens`."""
+
+    @cached_property
+    def _chunker(self) -> Chunker:
+        return chunker_of(self.settings, self.tokens)
+
+    def spans(self, loaded: Loaded) -> list[Span]:
+        """Return the spans of a text's passages; a row stays whole as far as `size` allows."""
+        if not loaded.row:
+            return self._chunker(loaded.text, loaded.headings)
+        lines = [one.span() for one in _LINE.finditer(loaded.text) if one.group().strip()]
+        return pack_pieces(loaded.text, lines, self.settings, self.tokens, 0)
+
+
+_LINE = re.compile(r"[^\n]+")
+
+
+def cut(loaded: Loaded, source: str, place: int, cutter: Cutter) -> Iterator[Passage]:
     """Cut a text into passages.
 
     A passage's id is the text's own (`id#n` where it is cut into several), else its content id.
@@ -118,20 +64,31 @@ def cut(
         loaded: The text.
         source: How passages cite it.
         place: Place of the first passage within the source.
-        settings: How to cut.
-        tokens: Offsets of tokens where the unit is tokens.
+        cutter: How to cut.
     """
-    spans = split(loaded.text, settings, tokens)
+    spans = cutter.spans(loaded)
+    loaded = _bounded(loaded, several=len(spans) > 1)
     for number, (start, end) in enumerate(spans):
         text = loaded.text[start:end]
-        content = content_id(text, loaded.title)
-        own = loaded.id if len(spans) == 1 else f"{loaded.id}#{number}"
-        page = loaded.page_at(start)
         meta: dict[str, Any] = {**loaded.metadata, "source": source, "title": loaded.title}
-        meta |= {"start": start, "end": end} | ({} if page is None else {"page": page})
+        meta |= {"start": start, "end": end} | loaded.marks_at(start)
+        content = content_id(text, heading_of(meta))
+        own = loaded.id if len(spans) == 1 else f"{loaded.id}#{number}"
         yield Passage(
             own if loaded.id and own else content, content, loaded.id, place + number, text, meta
         )
+
+
+_LONGEST_VALUE = 2_000
+"""Characters of a field that stands with each passage of a text that is cut up."""
+
+
+def _bounded(loaded: Loaded, *, several: bool) -> Loaded:
+    """Cut a title and leave out fields that are too long to stand with each of many passages."""
+    kept = loaded.metadata
+    if several:
+        kept = {key: one for key, one in kept.items() if len(str(one)) <= _LONGEST_VALUE}
+    return replace(loaded, title=short_title(loaded.title), metadata=kept)
 
 
 @dataclass
@@ -145,8 +102,13 @@ class Intake:
     counts: Counter[str] = field(default_factory=Counter)
     """Files by `added`, `changed`, `removed`, `unchanged`."""
     skips: list[Skip] = field(default_factory=list)
+    _cutter: Cutter = field(init=False)
     _denied: list[str] = field(default_factory=list)
     """Folders that cannot be listed this time, absolute."""
+
+    def __post_init__(self) -> None:
+        """Make what cuts."""
+        self._cutter = Cutter(self.settings, self.tokens)
 
     def take_paths(self, draft: Draft, paths: Sequence[Path]) -> None:
         """Add what is new or changed under `paths`, remove what no longer exists under them.
@@ -209,6 +171,38 @@ class Intake:
         except OSError as error:
             self._lose(draft, before, Skip(str(path), error.strerror or str(error)))
             return
+        self._take(draft, before, now, path, str(path))
+
+    def take_pages(self, draft: Draft, pages: Sequence[Page]) -> None:
+        """Add the web pages that are new or changed; their sources are their addresses."""
+        known = draft.sources("page")
+        for page in pages:
+            digest = hashlib.sha256(page.data).hexdigest()
+            now = Source(page.url, page.url, "page", len(page.data), hash=digest)
+            with TemporaryDirectory(prefix="ragweave-") as folder:
+                path = Path(folder, page.file_name)
+                path.write_bytes(page.data)
+                self._take(draft, known.get(page.url), now, path, page.url)
+
+    def fetch_pages(self, urls: Sequence[str], *, private: bool) -> list[Page]:
+        """Read web pages; one that cannot be read is a `Skip`, and what was indexed of it stays.
+
+        Raises:
+            UsageError: One is no address.
+        """
+        found = []
+        for number, url in enumerate(dict.fromkeys(map(clean_url, urls)), 1):
+            try:
+                found.append(fetch(url, private=private))
+            except UnreadableError as error:
+                self.skips.append(Skip(url, str(error)))
+            self.progress("fetch", number, len(urls))
+        return found
+
+    def _take(
+        self, draft: Draft, before: Source | None, now: Source, path: Path, shown: str
+    ) -> None:
+        """Index a file where it is new or changed; `shown` is what the report calls it."""
         if before is not None and now.hash == before.hash:
             if now != before:
                 draft.touch(now)
@@ -217,11 +211,12 @@ class Intake:
             return
         try:
             with draft.attempt():
-                draft.remove_source(key)
+                draft.remove_source(now.key)
                 skips = self._read(draft, now, path)
         except UnreadableError as error:
-            self._lose(draft, before, Skip(str(path), str(error)))
+            self._lose(draft, before, Skip(shown, str(error)))
             return
+        skips = [replace(skip, path=shown) for skip in skips]
         draft.add_source(replace(now, skips=tuple(skips)))
         self.skips.extend(skips)
         self.counts["added" if before is None else "changed"] += 1
@@ -233,7 +228,7 @@ class Intake:
             if isinstance(one, Skip):
                 skips.append(one)
             else:
-                passages = cut(one, source.name, place, self.settings, self.tokens)
+                passages = cut(one, source.name, place, self._cutter)
                 place += len(draft.add_passages(source.key, passages))
         if not place and not skips:
             raise UnreadableError("empty")
@@ -263,6 +258,7 @@ def take_documents(
         UsageError: A document has no text.
     """
     ids: list[str] = []
+    cutter = Cutter(settings, tokens)
     known = set(draft.sources("added"))
     for doc in map(as_document, documents):
         if not doc.page_content.strip():
@@ -278,7 +274,7 @@ def take_documents(
             doc.id,
             {key: value for key, value in doc.metadata.items() if key not in _OF_A_RUN},
         )
-        passages = list(cut(loaded, name, draft.next_place(key), settings, tokens))
+        passages = list(cut(loaded, name, draft.next_place(key), cutter))
         held = [found for one in passages if (found := draft.held(key, one))]
         if len(held) == len(passages):
             ids.extend(held)

@@ -1,33 +1,31 @@
-"""Loading files: the files under a path, the loader of each suffix, and those of PDF and rows.
-
-The loaders of text, Markdown and HTML are in `markup`.
-"""
+"""Loading files: the files under a path, and the loader of each suffix; PDF's is here."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import logging
 import os
 import stat
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from ragweave.state.passages import whole
+from ragweave.tools.knowledge.articles import load_html
+from ragweave.tools.knowledge.images import MODULE, load_image, recognised
 from ragweave.tools.knowledge.manifest import Settings, Skip
+from ragweave.tools.knowledge.markdown import load_markdown
 from ragweave.tools.knowledge.markup import (
     Loaded,
     UnreadableError,
-    load_html,
-    load_markdown,
     load_text,
-    open_bytes,
     stem,
 )
+from ragweave.tools.knowledge.office import load_packed
+from ragweave.tools.knowledge.tabular import load_csv, load_json_lines, load_workbook
 
 
 def load_pdf(path: Path) -> Iterator[Loaded]:
@@ -51,104 +49,31 @@ def load_pdf(path: Path) -> Iterator[Loaded]:
             if reader.is_encrypted and not reader.decrypt(""):
                 raise UnreadableError("encrypted PDF")
             pages = [page.extract_text() for page in reader.pages]
+            if not any(page.strip() for page in pages) and find_spec(MODULE) is not None:
+                pages = [_recognised(page) for page in reader.pages]
             title = str(reader.metadata.title or "") if reader.metadata else ""
     except broken as error:
         raise UnreadableError(f"damaged PDF ({' '.join(str(error).split())[:100]})") from error
     yield _joined(pages, " ".join(title.split()) or stem(path))
 
 
+def _recognised(page: Any) -> str:
+    """Return the text of a scanned page's pictures."""
+    return "\n".join(recognised(one.image) for one in page.images if one.image is not None)
+
+
 def _joined(pages: list[str], title: str) -> Loaded:
     if not any(page.strip() for page in pages):
-        raise UnreadableError("PDF without text (scanned pages need text recognition first)")
+        raise UnreadableError(
+            "PDF without text"
+            if find_spec(MODULE)
+            else 'PDF without text (to recognise scanned pages: pip install "ragweave[ocr]")'
+        )
     starts, length = [], 0
     for page in pages:
         starts.append(length)
         length += len(page) + 1
     return Loaded("\n".join(pages), title, pages=tuple(starts))
-
-
-_RESERVED = {"source", "title", "start", "end", "page", "line", "rank", "score", "query"}
-_LONGEST_FIELD = 2**30
-
-
-def load_json_lines(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
-    """Load one text per line; an invalid line is a `Skip`, and blank lines are ignored."""
-    with open_bytes(path) as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-            except UnicodeDecodeError:
-                yield Skip(str(path), "not UTF-8 text", number)
-            except (ValueError, RecursionError) as error:
-                yield Skip(str(path), f"not JSON ({str(error).split(':')[0]})", number)
-            else:
-                # Only an escape can bring a lone surrogate into a line that is UTF-8.
-                if rb"\ud" in line.lower() and not _writable(row):
-                    yield Skip(str(path), "half a character (a lone surrogate escape)", number)
-                else:
-                    yield _row(path, row, number, settings)
-
-
-def _writable(row: object) -> bool:
-    try:
-        json.dumps(row, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def load_csv(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
-    """Load one text per row of a file with a header line.
-
-    Raises:
-        UnreadableError: There is no such text column, or the file is not UTF-8 CSV.
-    """
-    csv.field_size_limit(_LONGEST_FIELD)
-    delimiter = "\t" if ".tsv" in (suffix.lower() for suffix in path.suffixes) else ","
-    with open_bytes(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=delimiter)
-        try:
-            columns = next(reader, [])
-            if settings.text_field not in columns:
-                named = ", ".join(columns)[:200]
-                raise UnreadableError(f"no column {settings.text_field!r} (columns: {named})")
-            for row in filter(None, reader):
-                yield _csv_row(path, columns, row, reader.line_num, settings)
-        except UnicodeDecodeError as error:
-            raise UnreadableError(f"not UTF-8 text (after line {reader.line_num})") from error
-        except csv.Error as error:
-            raise UnreadableError(f"not CSV (line {reader.line_num}: {error})") from error
-
-
-def _csv_row(
-    path: Path, columns: Sequence[str], row: Sequence[str], line: int, settings: Settings
-) -> Loaded | Skip:
-    """Read a row by its own length: a DictReader fills every column in each short row."""
-    if len(row) > len(columns):
-        return Skip(str(path), "more fields than the header has", line)
-    fields = dict(zip(columns, row, strict=False))
-    return _row(path, {key: value for key, value in fields.items() if value}, line, settings)
-
-
-def _row(path: Path, row: object, line: int, settings: Settings) -> Loaded | Skip:
-    if not isinstance(row, dict):
-        return Skip(str(path), "not a JSON object", line)
-    text, given = row.get(settings.text_field), row.get(settings.id_field)
-    if not isinstance(text, str) or not text.strip():
-        return Skip(str(path), f"no text in field {settings.text_field!r}", line)
-    if given is not None and (isinstance(given, bool) or not isinstance(given, str | int)):
-        return Skip(str(path), f"the id in field {settings.id_field!r} is not a string", line)
-    title = row.get(settings.title_field)
-    named = {settings.text_field, settings.id_field, settings.title_field} | _RESERVED
-    rest = {key: value for key, value in row.items() if key not in named}
-    return Loaded(
-        text,
-        title if isinstance(title, str) else "",
-        id=str(given) if given not in (None, "") else None,
-        metadata={**rest, "line": line},
-    )
 
 
 _WHOLE: dict[str, Callable[[Path], Iterator[Loaded]]] = {
@@ -158,14 +83,18 @@ _WHOLE: dict[str, Callable[[Path], Iterator[Loaded]]] = {
     ".rst": load_text,
     ".md": load_markdown,
     ".markdown": load_markdown,
-    ".html": load_html,
-    ".htm": load_html,
-    ".xhtml": load_html,
     ".pdf": load_pdf,
+    ".docx": load_packed,
+    ".pptx": load_packed,
+    ".epub": load_packed,
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"), load_image),
 }
+_PAGES = (".html", ".htm", ".xhtml")
 _ROWS: dict[str, Callable[[Path, Settings], Iterator[Loaded | Skip]]] = {
     ".csv": load_csv,
     ".tsv": load_csv,
+    ".xlsx": load_workbook,
+    ".xlsm": load_workbook,
     ".jsonl": load_json_lines,
     ".ndjson": load_json_lines,
 }
@@ -183,10 +112,12 @@ def load(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
             raise UnreadableError("not a regular file")
         if suffix in _ROWS:
             yield from _ROWS[suffix](path, settings)
+        elif suffix in _PAGES:
+            yield from _full(load_html(path, settings))
         elif suffix in _WHOLE:
             yield from _full(_WHOLE[suffix](path))
         else:
-            known = " ".join(sorted({*_WHOLE, *_ROWS} - {""}))
+            known = " ".join(sorted({*_WHOLE, *_PAGES, *_ROWS} - {""}))
             raise UnreadableError(f"no loader for {suffix} files (known: {known})")
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)

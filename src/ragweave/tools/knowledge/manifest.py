@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
@@ -23,6 +24,7 @@ from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.retrieval.embedding import PACKAGED, dense_available
 
 Unit = Literal["words", "sentences", "tokens"]
+Html = Literal["auto", "article", "page"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,8 @@ class Settings:
         UsageError: A value is invalid; the text names it.
     """
 
+    chunker: str = "fixed"
+    """Where passages begin and end: one of `CHUNKERS`."""
     unit: Unit = "words"
     """The unit of passage length. The papers cut Wikipedia into disjoint 100-word passages."""
     size: int = 100
@@ -47,17 +51,24 @@ class Settings:
     chroma_url: str | None = None
     """`http://host:port` of a Chroma server; None keeps the vectors in the knowledge base."""
     text_field: str = "text"
-    """Field of the text in CSV and JSON-lines rows."""
+    """Field of the text in CSV and JSON-lines rows; of CSV and Excel also several, with commas."""
     id_field: str = "id"
     """Field of the id in CSV and JSON-lines rows; rows without it get a content id."""
     title_field: str = "title"
     """Field of the title in CSV and JSON-lines rows."""
+    html: Html = "auto"
+    """What of an HTML page is read: its `article` (by Trafilatura), all of the `page` but its
+    navigation, or `auto`: `article` where Trafilatura is installed; resolved like `embedding`."""
 
     def __post_init__(self) -> None:
         """Check the values."""
         if self.unit not in get_args(Unit):
             raise UsageError(
                 f"Unknown unit {self.unit!r}; choose one of: {', '.join(get_args(Unit))}"
+            )
+        if self.html not in get_args(Html):
+            raise UsageError(
+                f"Unknown html {self.html!r}; choose one of: {', '.join(get_args(Html))}"
             )
         if type(self.size) is not int or self.size < 1:
             raise UsageError(f"size must be a whole number of at least 1, not {self.size!r}")
@@ -68,11 +79,20 @@ class Settings:
         analyzer_for(self.language)
         _check_url(self.chroma_url)
 
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether passages are measured in tokens of the embedding model."""
+        return self.unit == "tokens" or self.chunker == "token"
+
     def resolved(self) -> Settings:
-        """Return a copy in which `embedding` is no longer `auto`."""
-        if self.embedding != "auto":
-            return self
-        return replace(self, embedding=PACKAGED if dense_available() else None)
+        """Return a copy in which `embedding` and `html` are no longer `auto`."""
+        made = self
+        if made.html == "auto":
+            reads = "article" if find_spec("trafilatura") is not None else "page"
+            made = replace(made, html=reads)
+        if made.embedding == "auto":
+            made = replace(made, embedding=PACKAGED if dense_available() else None)
+        return made
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON values."""
@@ -88,7 +108,7 @@ class Settings:
         unknown = sorted(set(values) - {field.name for field in fields(cls)})
         if unknown:
             raise UsageError(f"Unknown settings: {', '.join(unknown)}")
-        return cls(**values)
+        return cls(**{"html": "page", **values})
 
 
 def _check_url(url: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Loaders of text, Markdown and HTML. A loader yields `Loaded` texts or raises `UnreadableError`.
+"""Loaders of text and HTML, and what every loader gives. A loader yields `Loaded` texts or raises `UnreadableError`.
 
 HTML is read in one pass over its tags, without a tree, in time linear in the page's length however
 broken it is: `html.parser` searches the rest of the page for the end of each unclosed tag, comment
@@ -7,20 +7,24 @@ and quote, so a page of a few hundred kilobytes can occupy it for hours.
 
 from __future__ import annotations
 
-import gzip
 import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import unescape
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from bs4.dammit import UnicodeDammit
 
 from ragweave.errors import RagweaveError
+from ragweave.tools.packed import open_packed
+from ragweave.tools.text.untrusted import short_title
 
+_DEEPEST = 6
+"""Most headings in a path, as HTML and Markdown have levels."""
 _SAMPLE = 65_536
 _MOST_UNPRINTABLE = {"utf-16": 0.05, "utf-8-sig": 0.3}
 """Greatest share of unprintable characters. In random UTF-16 it is about 0.12; a coloured log in
@@ -29,6 +33,18 @@ UTF-8 has some."""
 
 class UnreadableError(RagweaveError):
     """A file without text that we can read; the message is the reason."""
+
+
+class Heading(NamedTuple):
+    """A heading within a text."""
+
+    start: int
+    """Offset of its first character."""
+    end: int
+    """Offset behind its last character, marks included."""
+    level: int
+    """1 is the highest."""
+    text: str
 
 
 @dataclass(frozen=True)
@@ -44,14 +60,36 @@ class Loaded:
     pages: tuple[int, ...] = ()
     """Character offsets at which pages 1, 2, … begin, for a text that has pages."""
 
+    headings: tuple[Heading, ...] = ()
+    """Headings in order, for a text that has some."""
+    row: bool = False
+    """Whether it is a row of a table: lines that stay together."""
+
+    def marks_at(self, offset: int) -> dict[str, Any]:
+        """Return `page` and `heading_path` of the character at `offset`, where it has them."""
+        page, path = self.page_at(offset), self.heading_path(offset)
+        return ({} if page is None else {"page": page}) | ({"heading_path": path} if path else {})
+
+    def heading_path(self, offset: int) -> list[str]:
+        """Return the headings above the character at `offset`, the highest first, title aside."""
+        at = bisect_right(self._heading_paths, offset, key=lambda one: one[0]) - 1
+        return list(self._heading_paths[at][1]) if at >= 0 else []
+
+    @cached_property
+    def _heading_paths(self) -> list[tuple[int, tuple[str, ...]]]:
+        found: list[tuple[int, tuple[str, ...]]] = []
+        above: list[Heading] = []
+        for one in self.headings:
+            while above and above[-1].level >= one.level:
+                above.pop()
+            above.append(one)
+            path = tuple(short_title(each.text) for each in above[-_DEEPEST:])
+            found.append((one.start, path[1:] if path[0] == self.title else path))
+        return found
+
     def page_at(self, offset: int) -> int | None:
         """Return the page, from 1, that holds the character at `offset`."""
         return bisect_right(self.pages, offset) if self.pages else None
-
-
-def open_bytes(path: Path) -> BinaryIO:
-    """Open a file for reading, unpacked where its name ends in `.gz`."""
-    return cast("BinaryIO", gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb"))
 
 
 def decode(data: bytes) -> str:
@@ -88,11 +126,6 @@ def plausible(text: str, encoding: str) -> str:
     return text
 
 
-_FENCE = re.compile(r"^ {0,3}(```|~~~)")
-_HEADING = re.compile(r"^ {0,3}#{1,6}(?=\s)")
-_UNDERLINE = re.compile(r"^ {0,3}(=+|-+)\s*$")
-
-
 def stem(path: Path) -> str:
     """Return the file name without its suffixes, as a title."""
     name = path.name.removesuffix(".gz")
@@ -101,52 +134,16 @@ def stem(path: Path) -> str:
 
 def load_text(path: Path) -> Iterator[Loaded]:
     """Load a text file; its title is the file name."""
-    yield Loaded(_read(path), stem(path))
+    yield Loaded(read_text(path), stem(path))
 
 
-def load_markdown(path: Path) -> Iterator[Loaded]:
-    """Load a Markdown file; its title is the first heading.
+def read_text(path: Path) -> str:
+    """Return the text of a file.
 
-    A heading at the top leaves the text, as passages carry the title anyway: white space takes
-    its place, so that offsets still point into the file.
+    Raises:
+        UnreadableError: As `decode`.
     """
-    text = _read(path)
-    title = markdown_title(text)
-    yield Loaded(_without_top_heading(text) if title else text, title or stem(path))
-
-
-def markdown_title(text: str) -> str:
-    """Return the first heading outside code fences, or an empty text."""
-    fenced, before = False, ""
-    for line in text.splitlines():
-        if _FENCE.match(line):
-            fenced = not fenced
-        elif not fenced:
-            if heading := _heading(line):
-                return heading
-            if before and _UNDERLINE.match(line):
-                return before
-        before = "" if fenced or line.lstrip().startswith((">", "-", "*", "`")) else line.strip()
-    return ""
-
-
-def _without_top_heading(text: str) -> str:
-    top = len(text) - len(text.lstrip())
-    first = next(iter(text[top:].splitlines()), "")
-    rest = text[top + len(first) :]
-    if not _heading(first) or not rest.strip():
-        return text
-    return " " * (top + len(first)) + rest
-
-
-def _heading(line: str) -> str:
-    """Return the text of a heading without its marks, or nothing for any other line."""
-    mark = _HEADING.match(line)
-    return line[mark.end() :].strip().rstrip("#").rstrip() if mark else ""
-
-
-def _read(path: Path) -> str:
-    with open_bytes(path) as file:
+    with open_packed(path) as file:
         return decode(file.read())
 
 
@@ -253,6 +250,7 @@ def _text(text: str) -> Iterator[Piece]:
 
 
 _HIDDEN = frozenset(re.findall(r"\w+", "head noscript script style template title"))
+_AROUND = frozenset(("nav", "footer"))
 _IN_HEAD = frozenset(re.findall(r"\w+", "base link meta noscript script style template title"))
 _VOID = frozenset(
     re.findall(r"\w+", "area base br col embed hr img input link meta param source track wbr")
@@ -264,15 +262,18 @@ _BLOCKS = frozenset(
         "h3 h4 h5 h6 header hr li main nav ol p pre section table td th tr ul",
     )
 )
+_LEVELS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+_MARK = "\0"
+"""Stands behind the level of a heading that begins, or 0 where one ends; text never holds it."""
 
 
-def load_html(path: Path) -> Iterator[Loaded]:
-    """Load the visible text of an HTML file; its title is `<title>`, or the first `<h1>`.
+def read_html(path: Path) -> str:
+    """Return the source of an HTML file.
 
     Raises:
         UnreadableError: The file is empty, binary, or in an unknown encoding.
     """
-    with open_bytes(path) as file:
+    with open_packed(path) as file:
         data = file.read()
     if not data.strip():
         raise UnreadableError("empty")
@@ -282,26 +283,56 @@ def load_html(path: Path) -> Iterator[Loaded]:
     decoded = UnicodeDammit(data, is_html=True)
     if decoded.unicode_markup is None or decoded.contains_replacement_characters:
         raise UnreadableError("HTML in an encoding that it does not name")
-    page = _Page()
-    for piece in pieces(plausible(decoded.unicode_markup, "utf-16" if wide else "utf-8-sig")):
+    return plausible(decoded.unicode_markup, "utf-16" if wide else "utf-8-sig")
+
+
+def visible_html(source: str, name: str) -> Loaded:
+    """Read what a page shows, but its `<nav>` and `<footer>`, where there is anything else.
+
+    Args:
+        source: HTML.
+        name: The title where there is no `<title>` and no `<h1>`.
+    """
+    found = list(pieces(source))
+    page = _Page(_HIDDEN | _AROUND)
+    for piece in found:
         page.take(piece)
-    yield Loaded(page.text(), page.title() or stem(path))
+    if not page.text()[0].strip():
+        page = _Page(_HIDDEN)
+        for piece in found:
+            page.take(piece)
+    text, headings = page.text()
+    return Loaded(text, page.title() or name, headings=headings)
 
 
 class _Page:
     """Collects what is seen, with a new line at the edges of each block."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: frozenset[str]) -> None:
+        self._hidden = hidden
         self._pieces: list[str] = []
         self._headings: dict[str, list[str]] = {}
         self._open: list[str] = []
         self._count: Counter[str] = Counter()
         self._done: set[str] = set()
 
-    def text(self) -> str:
-        """Return the visible text, white space folded, a line a block."""
-        lines = (" ".join(line.split()) for line in "".join(self._pieces).splitlines())
-        return "\n".join(line for line in lines if line)
+    def text(self) -> tuple[str, tuple[Heading, ...]]:
+        """Return the visible text, white space folded, a line a block, and its headings."""
+        lines: list[str] = []
+        headings: list[Heading] = []
+        length = level = 0
+        for raw in "".join(self._pieces).splitlines():
+            mark, _, rest = raw.rpartition(_MARK)
+            level = int(mark[-1:] or 0) if _MARK in raw else level
+            line = " ".join(rest.split())
+            if not line:
+                continue
+            if level:
+                headings.append(Heading(length, length + len(line), level, line))
+                level = 0
+            lines.append(line)
+            length += len(line) + 1
+        return "\n".join(lines), tuple(headings)
 
     def title(self) -> str:
         """Return the text of the first `<title>`, else of the first `<h1>`, else nothing."""
@@ -317,6 +348,8 @@ class _Page:
         if self._count["head"] and tag not in _IN_HEAD:
             self._end("head")
         self._edge(tag)
+        if tag in _LEVELS:
+            self._pieces.append(f"{tag[1]}{_MARK}")
         if tag not in _VOID:
             self._open.append(tag)
             self._count[tag] += 1
@@ -329,6 +362,8 @@ class _Page:
             last = self._open.pop()
             self._count[last] -= 1
             self._edge(last)
+            if last in _LEVELS:
+                self._pieces.append(f"0{_MARK}")
             if last in self._headings:
                 self._done.add(last)
             if last == tag:
@@ -339,7 +374,7 @@ class _Page:
         for tag in ("title", "h1"):
             if self._count[tag] and tag not in self._done:
                 self._headings.setdefault(tag, []).append(data)
-        if not any(self._count[tag] for tag in _HIDDEN):
+        if not any(self._count[tag] for tag in self._hidden):
             self._pieces.append(data)
 
     def _edge(self, tag: str) -> None:

@@ -11,6 +11,7 @@ import json
 import os
 import sqlite3
 import threading
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError
-from ragweave.state.passages import whole
+from ragweave.state.passages import heading_of, whole
 from ragweave.tools.knowledge.manifest import Skip
 from ragweave.tools.knowledge.markup import UnreadableError
 
@@ -170,14 +171,14 @@ def _marks(values: Sequence[Any]) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """A file, or a name under which documents were added."""
+    """A file, a web page, or a name under which documents were added."""
 
     key: str
-    """Absolute path of a file, or `added:` and the name."""
+    """Absolute path of a file, address of a page, or `added:` and the name."""
     name: str
     """The source as passages cite it."""
     kind: str
-    """`file` or `added`."""
+    """`file`, `page` or `added`."""
     size: int = 0
     mtime: int = 0
     """Nanoseconds."""
@@ -296,15 +297,9 @@ class Draft:
             self.remove_source(key)
         return len(keys)
 
-    def rows(self) -> Iterator[tuple[int, str, str, str]]:
-        """Return (row, id, text, metadata as JSON) of every passage, in order."""
-        return iter(
-            self._do(
-                "SELECT row, id, text, metadata FROM passages WHERE removed > ? "
-                "ORDER BY source, place",
-                self.generation,
-            )
-        )
+    def distinct(self) -> Distinct:
+        """Return the distinct passages."""
+        return Distinct(self._database, self.generation)
 
     def contents(self) -> list[str]:
         """Return the distinct contents, in passage order."""
@@ -353,9 +348,40 @@ class Draft:
         return self._database.execute(statement, values)
 
 
+class Distinct:
+    """The passages of a generation without those whose id came before: what BM25 numbers."""
+
+    def __init__(self, database: sqlite3.Connection, generation: int) -> None:
+        """Take a connection; nothing is read yet."""
+        self._database = database
+        self._seen = "added <= :g AND removed > :g"
+        self._values = {"g": generation}
+        self.rows = array("q")
+        """The rows of what `texts` has given so far."""
+
+    def __len__(self) -> int:
+        """Count them."""
+        query = f"SELECT COUNT(DISTINCT id) FROM passages WHERE {self._seen}"  # noqa: S608
+        return int(self._database.execute(query, self._values).fetchone()[0])
+
+    def texts(self) -> Iterator[str]:
+        """Give what is indexed of each, in order of source and place."""
+        earlier = (
+            f"SELECT 1 FROM passages WHERE id = one.id AND {self._seen} "  # noqa: S608
+            "AND (source, place, row) < (one.source, one.place, one.row)"
+        )
+        query = (
+            f"SELECT row, text, metadata FROM passages AS one WHERE {self._seen} "  # noqa: S608
+            f"AND NOT EXISTS ({earlier}) ORDER BY source, place, row"
+        )
+        for row, text, metadata in self._database.execute(query, self._values):
+            self.rows.append(row)
+            yield titled(text, metadata)
+
+
 def titled(text: str, metadata: str) -> str:
-    """Return what is indexed of a passage: its title, where it has one, and its text."""
-    title = json.loads(metadata).get("title")
+    """Return what is indexed of a passage: its title and headings, where it has any, and its text."""
+    title = heading_of(json.loads(metadata))
     return f"{title}\n{text}" if title else text
 
 

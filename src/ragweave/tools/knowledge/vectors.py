@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError
-from ragweave.tools.knowledge.intake import Tokens, simple_tokens
+from ragweave.tools.knowledge.chunking import Tokens, simple_tokens
 from ragweave.tools.knowledge.manifest import Manifest, Settings, vector_lock
 from ragweave.tools.retrieval.embedding import SentenceTransformerEmbeddings, named_embeddings
 from ragweave.tools.retrieval.onnx_embedding import OnnxEmbeddings
@@ -357,7 +357,7 @@ def check_dimension(folder: Path, manifest: Manifest, vectors: Sequence[Sequence
 
 def tokenizer_of(settings: Settings, embeddings: Embeddings | None) -> Tokens:
     """Return the tokenizer that cuts texts: the embedding model's own where tokens are the unit."""
-    if settings.unit == "tokens" and isinstance(
+    if settings.counts_tokens and isinstance(
         embeddings, SentenceTransformerEmbeddings | OnnxEmbeddings
     ):
         return embeddings.token_spans

@@ -134,7 +134,7 @@ def check_embedding_model(spec: str) -> None:
 
 def load_named(make: Callable[..., Any], spec: str, kind: str) -> Any:
     """Load a model: take the model from disk or the hub's cache; ask the hub only where it answers."""
-    with _quiet():
+    with quiet():
         if Path(spec).expanduser().is_dir():
             return _from_disk(make, str(Path(spec).expanduser()), kind)
         _refuse_missing_path(spec, kind)
@@ -225,7 +225,8 @@ def _not_found(spec: str, kind: str, refusal: str) -> KnowledgeBaseError:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
+    """Keep transformers from drawing progress bars."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()

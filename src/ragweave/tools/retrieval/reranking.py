@@ -1,11 +1,21 @@
-"""Reranking with a cross-encoder, or with a bi-encoder such as E5."""
+"""Reranking with a cross-encoder, a bi-encoder such as E5, or a model of the library `rerankers`.
+
+A kind of reranker is declared by one value, whether ours or a package's:
+
+    RERANKER = RerankerKind(name="length", spec="length:", summary="The longest passages first.",
+                            make=lambda name: ByLength())
+
+A package names it as an entry point of the group `ragweave.rerankers`; `--rerank length:` then
+selects it.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import parse_qsl
@@ -15,13 +25,16 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, PrivateAttr
 
 from ragweave.errors import UsageError
+from ragweave.registry import Registry
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with
 from ragweave.tools.retrieval.bm25 import full_text, with_score
 from ragweave.tools.retrieval.embedding import (
     load_named,
-    load_sentence_transformer,
+    named_embeddings,
     require_extra,
 )
+from ragweave.tools.retrieval.rerank_library import library_reranker
+from ragweave.tools.warm_up import warm_up
 
 _HEADLESS = ("Model", "ForMaskedLM", "ForPreTraining")
 """How architectures end that score no pair of texts."""
@@ -74,9 +87,6 @@ class _QuietModel:
         return scores
 
 
-BI_ENCODER = "bi-encoder:"
-"""Before the name of a bi-encoder: `bi-encoder:intfloat/e5-base-v2`."""
-
 _E5 = re.compile(r"(?:^|[/_-])e5(?:[/_-]|$)", re.IGNORECASE)
 
 
@@ -88,15 +98,14 @@ class BiEncoderScorer:
     """
 
     def __init__(self, spec: str) -> None:
-        """Load a bi-encoder.
+        """Name a bi-encoder; it is loaded at first use (the packaged `minilm` without torch).
 
         Args:
-            spec: Local path or hub name; `?query=…&passage=…` gives the texts to put before
+            spec: `minilm`, a local path or a hub name; `?query=…&passage=…` gives the texts to put before
                 queries and passages, which E5 models have by default.
 
         Raises:
             UsageError: A setting is unknown.
-            KnowledgeBaseError: The model is not there and cannot be fetched.
         """
         name, _, query = spec.partition("?")
         prefixes = dict(parse_qsl(query, keep_blank_values=True))
@@ -105,28 +114,77 @@ class BiEncoderScorer:
         e5 = _E5.search(name) is not None
         self._query = prefixes.get("query", "query: " if e5 else "")
         self._passage = prefixes.get("passage", "passage: " if e5 else "")
-        self._model = load_sentence_transformer(name)
+        self._embeddings = named_embeddings(name)
 
     def predict(self, pairs: list[tuple[str, str]], /) -> Sequence[float]:
-        """Return one cosine a pair, -1 to 1; each different text is encoded once."""
+        """Return one cosine a pair, -1 to 1; each different text is encoded once.
+
+        Raises:
+            KnowledgeBaseError: The model is not there and cannot be fetched.
+        """
+        import numpy as np
+
         shown = [(self._query + query, self._passage + text) for query, text in pairs]
         texts = list(dict.fromkeys(text for pair in shown for text in pair))
-        rows = self._model.encode(texts, show_progress_bar=False, normalize_embeddings=True)
+        rows = np.asarray(self._embeddings.embed_documents(texts))
         place = {text: at for at, text in enumerate(texts)}
         return [float(rows[place[query]] @ rows[place[text]]) for query, text in shown]
 
 
+@dataclass(frozen=True, kw_only=True)
+class RerankerKind:
+    """The declaration of a kind of reranker: its name, and how to make one."""
+
+    name: str
+    spec: str
+    """How it is asked for, such as `bi-encoder:NAME`."""
+    summary: str
+    """One line about what ranks."""
+    make: Callable[[str], PairScorer]
+    """Makes a reranker from what stands behind `name:`; raises `UsageError` for a bad setting."""
+
+
+_OURS = (
+    RerankerKind(
+        name="cross-encoder",
+        spec="NAME, or cross-encoder:NAME",
+        summary="a cross-encoder of sentence-transformers, by hub name or local path",
+        make=load_cross_encoder,
+    ),
+    RerankerKind(
+        name="bi-encoder",
+        spec="bi-encoder:NAME",
+        summary="the cosine of query and passage: `minilm`, E5, any embedding model",
+        make=BiEncoderScorer,
+    ),
+    RerankerKind(
+        name="rerankers",
+        spec="rerankers:TYPE:MODEL",
+        summary="ColBERT, T5, listwise LLMs, APIs: the library `rerankers`",
+        make=library_reranker,
+    ),
+)
+
+RERANKERS: Registry[RerankerKind] = Registry(
+    "ragweave.rerankers", RerankerKind, "reranker", lambda: _OURS
+)
+"""Every kind of reranker by name: ours, then those of other packages (entry points
+`ragweave.rerankers`)."""
+
+
 def load_reranker(spec: str) -> PairScorer:
-    """Load a reranker by its spec: `bi-encoder:NAME`, or a cross-encoder's name or path.
+    """Load a reranker by its spec: `KIND:…`, or a cross-encoder's name or path.
 
     Raises:
-        UsageError: The model has no ranking head and was named as a cross-encoder.
+        UsageError: There is no such kind, or the model has no ranking head and was named as a
+            cross-encoder.
         KnowledgeBaseError: The model is not there and cannot be fetched.
+        ModelError: An API lacks its key.
     """
-    if spec.startswith(BI_ENCODER):
-        return BiEncoderScorer(spec.removeprefix(BI_ENCODER))
-    scorer: PairScorer = load_cross_encoder(spec)
-    return scorer
+    head, colon, rest = spec.partition(":")
+    if not colon or len(head) == 1 or Path(spec).exists():  # a Windows path has a drive
+        return RERANKERS["cross-encoder"].make(spec)
+    return RERANKERS.named(head).make(rest)
 
 
 class RerankRetriever(PassageRetriever):
@@ -139,7 +197,7 @@ class RerankRetriever(PassageRetriever):
     base: BaseRetriever
     """Any LangChain retriever."""
     model: Any
-    """Hub name or local path of a cross-encoder, `bi-encoder:NAME`, or any object with
+    """Hub name or local path of a cross-encoder, another spec of `RERANKERS`, or any object with
     `predict(pairs)`."""
     depth: int = Field(default=20, ge=1)
     """Passages asked of `base`, at least `k`."""
@@ -161,6 +219,10 @@ class RerankRetriever(PassageRetriever):
                 f"{model!r}"
             )
         return cls(base=base, model=model, k=check_k(k), depth=check_k(depth))
+
+    def warm_up(self) -> None:
+        """Warm up the retriever below; the reranker is loaded by its first query."""
+        warm_up([self.base])
 
     def _find(self, query: str, k: int) -> list[Document]:
         found = find_with(self.base, query, max(self.depth, k))

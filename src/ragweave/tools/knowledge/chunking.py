@@ -1,0 +1,366 @@
+"""Chunkers: how a text becomes passages, by name.
+
+A chunker gives spans of the text, so that every passage is verbatim and knows its offsets. It is
+declared by one value, whether ours or a package's:
+
+    CHUNKER = ChunkerKind(name="lines", summary="A passage a line.",
+                          make=lambda settings, tokens: cut_at_lines)
+
+A package names it as an entry point of the group `ragweave.chunkers`; `ragweave index --chunker
+lines` and `Settings(chunker="lines")` then select it.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from itertools import pairwise, zip_longest
+from typing import Any
+
+from ragweave.errors import MissingExtraError, UsageError
+from ragweave.registry import Registry
+from ragweave.tools.knowledge.manifest import Settings
+from ragweave.tools.knowledge.markup import Heading
+from ragweave.tools.retrieval.embedding import named_embeddings
+from ragweave.tools.text.sentences import split_sentences
+
+Span = tuple[int, int]
+"""Start and end in characters: `text[start:end]`."""
+
+Tokens = Callable[[str], list[Span]]
+"""The offsets of a text's tokens."""
+
+Chunker = Callable[[str, Sequence[Heading]], list[Span]]
+"""Takes a text and its headings, in order; returns the spans of its passages."""
+
+_CODES = {
+    "arabic": "ar",
+    "armenian": "hy",
+    "basque": "eu",
+    "catalan": "ca",
+    "czech": "cs",
+    "danish": "da",
+    "dutch": "nl",
+    "dutch_porter": "nl",
+    "english": "en",
+    "esperanto": "eo",
+    "estonian": "et",
+    "finnish": "fi",
+    "french": "fr",
+    "german": "de",
+    "greek": "el",
+    "hindi": "hi",
+    "hungarian": "hu",
+    "indonesian": "id",
+    "irish": "ga",
+    "italian": "it",
+    "lithuanian": "lt",
+    "nepali": "ne",
+    "norwegian": "no",
+    "persian": "fa",
+    "polish": "pl",
+    "porter": "en",
+    "portuguese": "pt",
+    "romanian": "ro",
+    "russian": "ru",
+    "serbian": "sr",
+    "sesotho": "st",
+    "spanish": "es",
+    "swedish": "sv",
+    "tamil": "ta",
+    "turkish": "tr",
+    "yiddish": "yi",
+}
+
+_WORD = re.compile(r"\S+")
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+def simple_tokens(text: str) -> list[Span]:
+    """Return runs of word characters and single other characters: tokens without a model."""
+    return [match.span() for match in _TOKEN.finditer(text)]
+
+
+def windows(spans: Sequence[Span], size: int, overlap: int = 0) -> Iterator[Span]:
+    """Join `size` spans at a time; neighbours share `overlap` spans, and every span is covered."""
+    for first in range(0, max(len(spans) - overlap, min(len(spans), 1)), size - overlap):
+        part = spans[first : first + size]
+        yield part[0][0], part[-1][1]
+
+
+def _sentences(text: str, settings: Settings) -> list[Span]:
+    code = _CODES.get(settings.language, "en")
+    return [(sentence.start, sentence.end) for sentence in split_sentences(text, code)]
+
+
+def units(text: str, settings: Settings, tokens: Tokens) -> list[Span]:
+    """Return the spans of what `settings.unit` counts in a text."""
+    if settings.unit == "words":
+        return [match.span() for match in _WORD.finditer(text)]
+    return _sentences(text, settings) if settings.unit == "sentences" else tokens(text)
+
+
+def pack(
+    pieces: Sequence[Span], counted: Sequence[Span], size: int, overlap: int = 0
+) -> Iterator[Span]:
+    """Join whole pieces, as many as fit into `size`; neighbours share pieces of up to `overlap`.
+
+    A piece that is longer than `size` is cut into windows of its own.
+
+    Args:
+        pieces: Spans in order, without overlap.
+        counted: Spans of the units that `size` and `overlap` count.
+        size: Most units in a passage.
+        overlap: Most units that a passage repeats of the one before it; below `size`.
+    """
+    starts = [start for start, _ in counted]
+    edges = [(bisect_left(starts, start), bisect_left(starts, end)) for start, end in pieces]
+    first = 0
+    for at, (begin, end) in enumerate(edges):
+        if end - edges[first][0] > size and first < at:
+            yield pieces[first][0], pieces[at - 1][1]
+            first = _shared(edges, first, at, size - (end - begin), overlap)
+        if end - begin > size:
+            yield from windows(counted[begin:end], size, overlap)
+            first = at + 1
+    if first < len(pieces):
+        yield pieces[first][0], pieces[-1][1]
+
+
+def _shared(edges: Sequence[Span], first: int, at: int, room: int, overlap: int) -> int:
+    """Return the piece at which the passage that goes on with piece `at` begins."""
+    begin = at
+    while begin - 1 > first and edges[at][0] - edges[begin - 1][0] <= min(room, overlap):
+        begin -= 1
+    return begin
+
+
+def pack_pieces(
+    text: str, pieces: Sequence[Span], settings: Settings, tokens: Tokens, overlap: int
+) -> list[Span]:
+    """Return passages of whole pieces of a text, as `pack`."""
+    return list(pack(pieces, units(text, settings, tokens), settings.size, overlap))
+
+
+def _fixed(settings: Settings, tokens: Tokens) -> Chunker:
+    def cut(text: str, _headings: Sequence[Heading]) -> list[Span]:
+        return list(windows(units(text, settings, tokens), settings.size, settings.overlap))
+
+    return cut
+
+
+def _whole_sentences(settings: Settings, tokens: Tokens) -> Chunker:
+    def cut(text: str, _headings: Sequence[Heading]) -> list[Span]:
+        pieces = _sentences(text, settings)
+        return pack_pieces(text, pieces, settings, tokens, settings.overlap)
+
+    return cut
+
+
+def _sections(settings: Settings, tokens: Tokens) -> Chunker:
+    within = _whole_sentences(settings, tokens)
+
+    def cut(text: str, headings: Sequence[Heading]) -> list[Span]:
+        first = headings[0].start if headings else len(text)
+        sections = [(0, first), *_with_text(text, headings)]
+        return [
+            (start + a, start + b)
+            for start, end in sections
+            for a, b in within(text[start:end], ())
+        ]
+
+    return cut
+
+
+def _with_text(text: str, headings: Sequence[Heading]) -> Iterator[Span]:
+    """Yield the spans of the sections; a heading alone is in the path of those under it."""
+    for one, after in zip_longest(headings, headings[1:]):
+        end = after.start if after else len(text)
+        if text[one.end : end].strip() or after is None or after.level <= one.level:
+            yield one.start, end
+
+
+def _tokens(settings: Settings, tokens: Tokens) -> Chunker:
+    return _fixed(replace(settings, unit="tokens"), tokens)
+
+
+_BREAKS = 95
+"""Percentile of the distances between neighbouring sentences above which a passage ends."""
+
+
+def _semantic(settings: Settings, tokens: Tokens) -> Chunker:
+    """Cut where the two sentences before and the two behind are furthest apart.
+
+    Source: Hearst 1997, "TextTiling", with embeddings for words; the percentile is that of Kamradt
+    2023, "5 Levels of Text Splitting", level 4, and of LangChain's `SemanticChunker`.
+    """
+    if settings.embedding is None:
+        raise UsageError(
+            "the chunker 'semantic' needs a named embedding model (--embedding minilm)"
+        )
+    embeddings = named_embeddings(settings.embedding)
+
+    def cut(text: str, _headings: Sequence[Heading]) -> list[Span]:
+        import numpy as np
+
+        sentences = _sentences(text, settings)
+        if len(sentences) < 3:
+            return pack_pieces(text, sentences, settings, tokens, settings.overlap)
+        read = [text[one[0] : two[1]] for one, two in pairwise([*sentences, sentences[-1]])]
+        rows = np.array(embeddings.embed_documents(read))
+        behind = np.concatenate([rows[2:], rows[-1:]])[: len(rows) - 1]
+        before = np.concatenate([rows[:1], rows[:-2]])
+        distances = 1 - (before * behind).sum(axis=1)
+        ends = np.flatnonzero(distances > np.percentile(distances, _BREAKS)) + 1
+        edges = [0, *ends.tolist(), len(sentences)]
+        return [
+            span
+            for first, end in pairwise(edges)
+            for span in pack_pieces(text, sentences[first:end], settings, tokens, settings.overlap)
+        ]
+
+    return cut
+
+
+def _recursive(settings: Settings, tokens: Tokens) -> Chunker:
+    return _by_langchain(settings, tokens, None)
+
+
+def _markdown(settings: Settings, tokens: Tokens) -> Chunker:
+    return _by_langchain(settings, tokens, "markdown")
+
+
+def _by_langchain(settings: Settings, tokens: Tokens, language: str | None) -> Chunker:
+    """Cut by LangChain's `RecursiveCharacterTextSplitter`, `size` and `overlap` in our units."""
+    if find_spec("langchain_text_splitters") is None:
+        raise MissingExtraError(f"The chunker {settings.chunker!r}", "documents")
+    from langchain_text_splitters import Language, RecursiveCharacterTextSplitter
+
+    def length(text: str) -> int:
+        return len(units(text, settings, tokens))
+
+    measure: dict[str, Any] = {
+        "chunk_size": settings.size,
+        "chunk_overlap": settings.overlap,
+        "length_function": length,
+    }
+    splitter = (
+        RecursiveCharacterTextSplitter(**measure)
+        if language is None
+        else RecursiveCharacterTextSplitter.from_language(Language(language), **measure)
+    )
+
+    def cut(text: str, _headings: Sequence[Heading]) -> list[Span]:
+        return list(located(text, splitter.split_text(text), shared=settings.overlap > 0))
+
+    return cut
+
+
+def located(text: str, chunks: Sequence[str], *, shared: bool = False) -> Iterator[Span]:
+    """Yield where each chunk stands in the text that it was cut from, in order.
+
+    A chunk that was put together anew (white space folded) is found by its words.
+
+    Args:
+        text: The text.
+        chunks: Its chunks, in order.
+        shared: Whether a chunk may begin within the one before it.
+
+    Raises:
+        UsageError: A chunk's words are not those of the text.
+    """
+    after = 0
+    for chunk in filter(str.strip, chunks):
+        start = text.find(chunk, after)
+        end = start + len(chunk)
+        if start < 0:
+            words = r"\s+".join(map(re.escape, chunk.split()))
+            found = re.compile(words).search(text, after)
+            if found is None:
+                raise UsageError(f"the chunker gave a text that the document lacks: {chunk[:60]!r}")
+            start, end = found.span()
+        yield start, end
+        after = start + 1 if shared else end
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkerKind:
+    """The declaration of a chunker: its name, and how to make one."""
+
+    name: str
+    summary: str
+    """One line about where it cuts."""
+    make: Callable[[Settings, Tokens], Chunker]
+    """Makes the chunker of a knowledge base; `size`, `overlap` and `unit` are in its settings."""
+
+
+_OURS = (
+    ChunkerKind(
+        name="fixed",
+        summary="so many words (sentences, tokens) a passage, as the papers cut Wikipedia",
+        make=_fixed,
+    ),
+    ChunkerKind(
+        name="sentences",
+        summary="whole sentences, as many as fit",
+        make=_whole_sentences,
+    ),
+    ChunkerKind(
+        name="headings",
+        summary="the sections under each heading, long ones at whole sentences",
+        make=_sections,
+    ),
+    ChunkerKind(
+        name="recursive",
+        summary="paragraphs, lines, then words: LangChain's RecursiveCharacterTextSplitter",
+        make=_recursive,
+    ),
+    ChunkerKind(
+        name="markdown",
+        summary="the same at Markdown's headings, code blocks and rules first",
+        make=_markdown,
+    ),
+    ChunkerKind(
+        name="token",
+        summary="so many tokens of the embedding model a passage",
+        make=_tokens,
+    ),
+    ChunkerKind(
+        name="semantic",
+        summary="where the embedding of neighbouring sentences changes most",
+        make=_semantic,
+    ),
+)
+
+CHUNKERS: Registry[ChunkerKind] = Registry(
+    "ragweave.chunkers", ChunkerKind, "chunker", lambda: _OURS
+)
+"""Every chunker by name: ours, then those of other packages (entry points `ragweave.chunkers`)."""
+
+
+def chunker_of(settings: Settings, tokens: Tokens = simple_tokens) -> Chunker:
+    """Return the chunker that the settings name.
+
+    Args:
+        settings: `chunker`, `unit`, `size`, `overlap` and `language`.
+        tokens: Offsets of the tokens where the unit is tokens.
+
+    Raises:
+        UsageError: There is no such chunker.
+        MissingExtraError: It needs a package that is not installed.
+    """
+    return CHUNKERS.named(settings.chunker).make(settings, tokens)
+
+
+def split(text: str, settings: Settings, tokens: Tokens = simple_tokens) -> list[Span]:
+    """Return the spans of the passages into which `settings` cut `text`, which has no headings.
+
+    Args:
+        text: Any text; white space alone gives no passage.
+        settings: `chunker`, `unit`, `size`, `overlap` and `language`.
+        tokens: Offsets of the tokens where the unit is tokens.
+    """
+    return chunker_of(settings, tokens)(text, ())

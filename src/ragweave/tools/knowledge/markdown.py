@@ -1,0 +1,141 @@
+"""The loader of Markdown: front matter becomes metadata, headings become paths."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ragweave.tools.knowledge.markup import Heading, Loaded, read_text, stem
+
+RESERVED = frozenset(
+    re.findall(r"\w+", "source title start end page line heading_path rank score query position")
+)
+"""Metadata that ragweave itself gives a passage; a file's own fields of these names are left out."""
+
+_FENCE = re.compile(r"^ {0,3}(```|~~~)")
+_HEADING = re.compile(r"^ {0,3}#{1,6}(?=\s)")
+_UNDERLINE = re.compile(r"^ {0,3}(=+|-+)\s*$")
+_OPENING = re.compile(r"(---|\+\+\+)[ \t]*\r?\n")
+_LONGEST = 65_536
+"""Characters of front matter that are read; a longer block is text."""
+
+
+def load_markdown(path: Path) -> Iterator[Loaded]:
+    """Load a Markdown file; its title is that of its front matter, else the first heading.
+
+    Front matter (YAML between lines of `---`, TOML between lines of `+++`) becomes metadata. It
+    and a heading at the top leave the text, as passages carry them anyway: white space takes their
+    place, so that offsets still point into the file.
+    """
+    yield markdown(read_text(path), stem(path))
+
+
+def markdown(text: str, name: str, title: str = "") -> Loaded:
+    """Read a Markdown text.
+
+    Args:
+        text: The text.
+        name: Its title where it names none.
+        title: Its title whatever it names.
+    """
+    end, fields = front_matter(text)
+    body = _blank(text, end) if text[end:].strip() else text
+    headings = markdown_headings(body)
+    title = title or " ".join(str(fields.get("title") or "").split())
+    if not title and headings:
+        title = headings[0].text
+    metadata = {str(key): _plain(one) for key, one in fields.items() if str(key) not in RESERVED}
+    shown = _without_top_heading(body, headings, title)
+    return Loaded(shown, title or name, metadata=metadata, headings=headings)
+
+
+def front_matter(text: str) -> tuple[int, dict[Any, Any]]:
+    """Return where a text's front matter ends (0: it has none), and its fields.
+
+    A block that is no valid mapping is no front matter: a rule and what follows it are text.
+    """
+    opening = _OPENING.match(text)
+    if opening is None:
+        return 0, {}
+    closing = re.compile(rf"^{re.escape(opening[1])}[ \t]*\r?$", re.MULTILINE)
+    found = closing.search(text, opening.end(), opening.end() + _LONGEST)
+    if found is None:
+        return 0, {}
+    block = text[opening.end() : found.start()]
+    fields = _yaml(block) if opening[1] == "---" else _toml(block)
+    return (found.end(), fields) if isinstance(fields, dict) else (0, {})
+
+
+def _yaml(block: str) -> Any:
+    """Read YAML; None for what is invalid, or refers to itself: aliases can grow without bound."""
+    import yaml
+
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(block, yaml.SafeLoader)):
+            return None
+        return yaml.safe_load(block) or {}
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError):
+        return None
+
+
+def _toml(block: str) -> Any:
+    try:
+        return tomllib.loads(block)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of JSON: dates and the like become text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(one) for one in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def markdown_headings(text: str) -> tuple[Heading, ...]:
+    """Return the headings outside code fences, in order."""
+    found: list[Heading] = []
+    fenced, before, start, at = False, "", 0, 0
+    for line in text.splitlines(keepends=True):
+        first, end = at + len(line) - len(line.lstrip()), at + len(line.rstrip())
+        heading = "" if fenced else _heading(line)
+        under = None if fenced or not before else _UNDERLINE.match(line)
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif heading:
+            found.append(Heading(first, end, _level(line), heading))
+        elif under:
+            found.append(Heading(start, end, 1 if under[1].startswith("=") else 2, before))
+        no_text = fenced or under or line.lstrip().startswith((">", "-", "*", "`", "#", "|"))
+        before, start = "" if no_text else line.strip(), first
+        at += len(line)
+    return tuple(found)
+
+
+def _level(line: str) -> int:
+    shown = line.lstrip()
+    return len(shown) - len(shown.lstrip("#"))
+
+
+def _heading(line: str) -> str:
+    """Return the text of a heading without its marks, or nothing for any other line."""
+    mark = _HEADING.match(line)
+    return line[mark.end() :].strip().rstrip("#").rstrip() if mark else ""
+
+
+def _blank(text: str, end: int) -> str:
+    return " " * end + text[end:]
+
+
+def _without_top_heading(text: str, headings: tuple[Heading, ...], title: str) -> str:
+    """Blank the first heading where it is the title and nothing stands before it."""
+    if not headings or headings[0].text != title or not text.lstrip().startswith("#"):
+        return text
+    first = headings[0]
+    alone = not text[: first.start].strip() and text[first.end :].strip()
+    return _blank(text, first.end) if alone else text

@@ -1,0 +1,122 @@
+"""Rows of any columns, and workbooks that the test writes."""
+
+from __future__ import annotations
+
+import zipfile
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from ragweave.tools.knowledge import KnowledgeBase, Settings, Skip
+from ragweave.tools.knowledge.loaders import load
+from ragweave.tools.knowledge.markup import Loaded, UnreadableError
+
+SETTINGS = Settings(embedding=None)
+
+
+def rows(path: Path, settings: Settings = SETTINGS) -> list[Loaded]:
+    return [one for one in load(path, settings) if isinstance(one, Loaded)]
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_a_row_of_any_columns_is_a_text_of_lines(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / "people.csv"
+    lines = ["id,name,,born", "7,Ada Reed,x,1815", "8,Bo,,"]
+    path.write_text("\n".join(lines).replace(",", mark))
+    first, second = rows(path)
+    assert first.text == "id: 7\nname: Ada Reed\n: x\nborn: 1815"
+    assert (first.id, first.metadata, first.row) == ("7", {"line": 2}, True)
+    assert second.text == "id: 8\nname: Bo"
+
+
+def test_columns_can_be_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "films.csv"
+    path.write_text("name,year,plot,notes\nAlien,1979,A ship finds an egg.,good\n")
+    chosen = Settings(embedding=None, text_field="plot, year", title_field="name")
+    assert rows(path, chosen) == [
+        Loaded("year: 1979\nplot: A ship finds an egg.", "Alien", metadata={"line": 2}, row=True)
+    ]
+    one = Settings(embedding=None, text_field="plot", title_field="name")
+    assert rows(path, one) == [
+        Loaded(
+            "A ship finds an egg.", "Alien", metadata={"year": "1979", "notes": "good", "line": 2}
+        )
+    ]
+    with pytest.raises(
+        UnreadableError, match=r"no column 'plto' \(columns: name, year, plot, notes"
+    ):
+        rows(path, Settings(embedding=None, text_field="year,plto"))
+
+
+def test_a_row_stays_whole_or_is_cut_between_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("name,note\nAnn,one two three four\nBo,five\n")
+    for size, wanted in {
+        9: ["name: Ann\nnote: one two three four", "name: Bo\nnote: five"],
+        5: ["name: Ann", "note: one two three four", "name: Bo\nnote: five"],
+    }.items():
+        with KnowledgeBase.create(
+            tmp_path / f"kb{size}", settings=Settings(embedding=None, size=size)
+        ) as kb:
+            kb.index_paths([tmp_path / "a.csv"])
+            found = kb.as_retriever(k=9).invoke("name note")
+            texts = [
+                doc.page_content for doc in sorted(found, key=lambda d: d.metadata["position"])
+            ]
+            assert texts == wanted
+
+
+def test_workbooks_row_by_row_with_their_sheet(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl", reason="needs ragweave[documents]")
+    book = openpyxl.Workbook()
+    prices = book.active
+    prices.title = "Prices"
+    for cells in (
+        ["Price list"],
+        [],
+        ["Item", "Price", "Since", None],
+        ["Kettle", 19.5, datetime(2024, 1, 2), "new"],
+        ["Toaster", 30.0],
+    ):
+        prices.append(cells)
+    book.create_sheet("Shops").append(["City"])
+    book["Shops"].append(["Porto"])
+    book.create_sheet("Empty")
+    path = tmp_path / "shop.xlsx"
+    book.save(path)
+    found = rows(path)
+    assert [(one.text, one.metadata["line"]) for one in found] == [
+        ("Price list", 1),
+        ("Item: Kettle\nPrice: 19.5\nSince: 2024-01-02\ncolumn 4: new", 4),
+        ("Item: Toaster\nPrice: 30", 5),
+        ("City: Porto", 2),
+    ]
+    assert [one.metadata["heading_path"] for one in found] == [["Prices"]] * 3 + [["Shops"]]
+
+
+def test_workbooks_that_cannot_be_read_say_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("openpyxl", reason="needs ragweave[documents]")
+    path = tmp_path / "a.xlsx"
+    for data, reason in (
+        (b"no zip", "damaged .xlsx file"),
+        (b"\xd0\xcf\x11\xe0 encrypted", "save it as .xlsx without a password"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(UnreadableError, match=reason):
+            rows(path)
+    with zipfile.ZipFile(path, "w") as package:
+        package.writestr("xl/workbook.xml", "<workbook/>")
+    with pytest.raises(UnreadableError, match=r"damaged .xlsx file"):
+        rows(path)
+    monkeypatch.setattr("ragweave.tools.knowledge.office.find_spec", lambda _name: None)
+    with pytest.raises(UnreadableError, match=r"needs an extra: pip install .ragweave.documents"):
+        rows(path)
+
+
+def test_a_row_too_long_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n1,2,3\n4,5\n")
+    skip, row = load(tmp_path / "a.csv", SETTINGS)
+    assert isinstance(skip, Skip) and skip.line == 2
+    assert isinstance(row, Loaded) and row.text == "a: 4\nb: 5"
