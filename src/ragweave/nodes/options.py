@@ -279,7 +279,7 @@ def specialised(options: OptionsT) -> type[OptionsT]:
 
 
 @functools.lru_cache(maxsize=256, typed=True)
-def _specialised(kind: type[OptionsT], given: frozenset[str], *values: Hashable) -> type[OptionsT]:
+def _specialised(kind: type[Any], given: frozenset[str], *values: Hashable) -> type[Any]:
     hints = _hints(kind)
     fields = [
         (field.name, hints[field.name], dataclasses.field(default=value))

@@ -51,8 +51,7 @@ class MethodTests:
             method = "concat"
             replies = ["Ada Brenner"]
 
-    Everything else is derived. Where an option shows only in a special setting, or can't show at
-    all in this method, `option_cases` and `idle_options` say so.
+    All else is derived; `option_cases` and `idle_options` name options that show rarely or never.
     """
 
     method: str | Method
@@ -310,8 +309,9 @@ class MethodTests:
 
     def _likely(self, prompt: str) -> Iterator[Setting]:
         """Yield settings in which the method's wording of a prompt is met: one a set of nodes."""
-        template, met = self._method().prompts.get(prompt), set[frozenset[str]]()
-        for run in self.finished() if template else ():
+        template = self._method().prompts.get(prompt, ChatPromptTemplate([]))
+        met: set[frozenset[str]] = set()
+        for run in self.finished():
             nodes = frozenset(call.node for call in run.calls)
             if nodes not in met and any(reads_as(template, call.text) for call in run.calls):
                 met.add(nodes)
