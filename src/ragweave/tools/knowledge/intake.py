@@ -138,7 +138,8 @@ def cut(
 class Intake:
     """Indexes the files under some paths into a draft, and counts them."""
 
-    folder: Path
+    folder: Path | None
+    """The knowledge base's own, which is left out; None: it is in no folder."""
     settings: Settings
     tokens: Tokens
     progress: Progress
@@ -195,8 +196,10 @@ class Intake:
         self.skips.append(replace(skip, reason=f"{skip.reason}{stays}"))
         self._denied.append(root)
 
-    def _own_place(self, path: Path) -> Path:
+    def _own_place(self, path: Path) -> Path | None:
         """Return the knowledge base's folder as a walk from `path` meets it."""
+        if self.folder is None:
+            return None
         own, root = Path(_absolute(self.folder)), Path(_absolute(path))
         return path / own.relative_to(root) if own.is_relative_to(root) else own
 
