@@ -2,12 +2,15 @@
 
     python benchmarks/real_models.py --minutes 60                      # goes on where it stopped
     python benchmarks/real_models.py --tables fusion-skr,filco-nq --questions 100
+    python benchmarks/real_models.py --tables methods-nq,methods-hotpotqa   # every method, 60 each
     python benchmarks/real_models.py --model llamacpp:PATH?n_gpu_layers=-1 --proxy …
 
 The large model is a 1.5B, the proxy a 0.5B, both 4-bit instruct models: so small that what a
 method gains with them says little of what it gains with a large model. What the tables can show is
 whether the graphs do with a real model what they say, and in which direction each step moves it.
-Passages are real: each question's own retrieved or distractor passages, searched with BM25.
+Passages are real: each question's own retrieved or distractor passages, searched with BM25. The
+tables `methods-…` put all methods side by side, with a plot of F1 against tokens; `skr_knn` learns
+from SlimPLM's training questions, and what the model can't serve is left out, with the reason.
 
 Every table is a durable run of `ragweave eval` under --runs; a killed one goes on, and shares the
 replies at temperature 0 with the other tables. Questions are a seeded sample; a table holds as many
@@ -20,11 +23,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gzip
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -32,8 +37,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from ragweave.errors import RagweaveError
 from ragweave.evaluation.metrics import bootstrap
-from ragweave.evaluation.report import plot_bars
+from ragweave.evaluation.report import TOKENS, Point, plot_bars, plot_points
 from ragweave.evaluation.runs import (
     RunConfig,
     RunDirectory,
@@ -47,6 +53,8 @@ from ragweave.evaluation.runs.directory import hold
 from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.run import answer, checked
 from ragweave.evaluation.studies import STUDIES, runs_of
+from ragweave.graphs import METHODS, build_graph
+from ragweave.tools.models import chat_model
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"
@@ -61,6 +69,10 @@ class Comparison:
     dataset: str
     systems: Callable[[], list[System]]
     settings: Mapping[str, Any] = field(default_factory=dict)
+    questions: int | None = None
+    """A sample of so many; None: as many as the command line says."""
+    every_method: bool = False
+    """Whether it compares all methods: what the model can't serve is left out."""
 
 
 def named(text: str) -> Callable[[], list[System]]:
@@ -76,6 +88,11 @@ def studied(name: str, *, first: str = "") -> Callable[[], list[System]]:
     ]
 
 
+def every_method() -> list[System]:
+    """Return a system for each method."""
+    return parse_systems(",".join(one.name for one in METHODS.ours()))
+
+
 SKR = "skr:fusion/skr-dev-10-passages.json.gz"
 NQ = "nq:nq/nq-open-oracle.jsonl.gz"
 HOTPOT = "hotpotqa:hotpotqa/hotpot-dev-200.jsonl.gz"
@@ -88,23 +105,60 @@ COMPARISONS: Mapping[str, Comparison] = {
     "adaptive-hotpotqa": Comparison(HOTPOT, named("direct,concat,concat_pf,adaptive")),
     "blendfilter-hotpotqa": Comparison(HOTPOT, studied("blendfilter", first="direct,concat")),
     "fusion-nq": Comparison(NQ, FUSION, {"corpus": "file"}),
+    "methods-nq": Comparison(NQ, every_method, {"corpus": "file"}, 60, every_method=True),
+    "methods-hotpotqa": Comparison(HOTPOT, every_method, {}, 60, every_method=True),
 }
 """Cheapest first."""
+SKR_TRAINING = "slimplm/judge-llama7b-train.jsonl.gz"
 USAGE = ("calls", "input_tokens", "output_tokens")
+
+
+def training_questions(options: argparse.Namespace) -> Path:
+    """Return the file that `skr_knn` learns from: questions that a model did not know need a search."""
+    path: Path = options.runs / "skr-training.jsonl"
+    if not path.exists():
+        with gzip.open(options.data / SKR_TRAINING, "rt", encoding="utf-8") as lines:
+            rows = [json.loads(line) for line in lines]
+        asked = [
+            {"question": one.get("question") or one["input"], "needed": not one["known"]}
+            for one in rows
+        ]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(one) + "\n" for one in asked), encoding="utf-8")
+    return path
+
+
+def served(systems: Sequence[System], options: argparse.Namespace) -> list[System]:
+    """Return the systems that the model can serve, each with what it needs; tell of the others."""
+    model, found = chat_model(options.model), []
+    for one in systems:
+        if one.method == "skr_knn":
+            one = replace(
+                one, options={"training": str(training_questions(options)), **one.options}
+            )
+        try:
+            build_graph(one.method, model=model, **one.options)
+        except RagweaveError as error:
+            print(f"{one.method} is left out: {error}", file=sys.stderr)
+        else:
+            found.append(one)
+    return found
 
 
 def directory_of(name: str, options: argparse.Namespace) -> RunDirectory:
     """Return a table's run: a new one, or the one begun with the same settings."""
     one = COMPARISONS[name]
+    systems = one.systems()
+    systems = served(systems, options) if one.every_method else systems
     form, _, file = one.dataset.partition(":")
     models = {"answer": options.model, "proxy": options.proxy}
     return claim_directory(
         options.runs / name,
         plan(
             f"{form}:{options.data / file}",
-            one.systems(),
+            systems,
             models,
-            sample=options.questions,
+            sample=options.questions or one.questions or 100,
             seed=0,
             **one.settings,
         ),
@@ -140,6 +194,7 @@ def row(label: str, records: Sequence[Record]) -> dict[str, Any]:
         found = bootstrap(values)
         scores[name] = [round(100 * x, 1) for x in (found.mean, found.low, found.high)]
     costs = {name: round(fmean(one["usage"][name] for one in records), 1) for name in USAGE}
+    costs["seconds"] = round(fmean(one["seconds"] for one in records), 2)
     return {"system": label, "questions": len(records), **scores, **costs}
 
 
@@ -150,7 +205,7 @@ def output(record: Record) -> dict[str, Any]:
     return {key: record[key] for key in kept} | spent
 
 
-def write(name: str, directory: RunDirectory) -> dict[str, Any] | None:
+def write(name: str, directory: RunDirectory, results: Path) -> dict[str, Any] | None:
     """Write a table's answers and plot; return the table, None where no question is shared."""
     found = shared_records(directory)
     if not next(iter(found.values())):
@@ -160,11 +215,17 @@ def write(name: str, directory: RunDirectory) -> dict[str, Any] | None:
         for records in found.values()
         for record in records
     ]
-    folder = RESULTS / "real_models"
-    folder.mkdir(exist_ok=True)
+    folder = results / "real_models"
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.jsonl").write_text("\n".join(sorted(lines)) + "\n", encoding="utf-8")
     scores = [bootstrap([one["scores"]["f1"] for one in records]) for records in found.values()]
     plot_bars(folder, name, list(found), scores, "F1 (%), 95% interval")
+    if COMPARISONS[name].every_method:
+        points = [
+            Point(label, fmean(map(tokens, records)), score)
+            for (label, records), score in zip(found.items(), scores, strict=True)
+        ]
+        plot_points(folder, f"{name}-tokens", points, TOKENS, "F1 (%), 95% interval")
     return {
         "dataset": directory.settings.dataset_name,
         "settings": dict(COMPARISONS[name].settings),
@@ -172,11 +233,16 @@ def write(name: str, directory: RunDirectory) -> dict[str, Any] | None:
     }
 
 
+def tokens(record: Record) -> int:
+    """Return the tokens that a question took, in and out."""
+    return sum(record["usage"][name] for name in ("input_tokens", "output_tokens"))
+
+
 def show(name: str, table: Mapping[str, Any], console: Console) -> None:
     """Print a table."""
     questions = table["systems"][0]["questions"]
     shown = Table(title=f"{name}: {table['dataset']}, {questions} questions")
-    columns = ("em", "f1", "unknown", "nm", *USAGE)
+    columns = ("em", "f1", "unknown", "nm", *USAGE, "seconds")
     for column in ("system", *columns):
         shown.add_column(column)
     for line in table["systems"]:
@@ -200,20 +266,21 @@ def main() -> None:
     add("--data", type=Path, default=DATA, help="folder of the data sets")
     add("--runs", type=Path, default=ROOT / ".benchmarks" / "real_models", help="the runs")
     add("--tables", default=",".join(COMPARISONS), help="comma-separated")
-    add("--questions", type=int, default=100, help="a seeded sample of so many a table")
+    add("--questions", type=int, help="a seeded sample of so many a table (100; methods: 60)")
+    add("--results", type=Path, default=RESULTS, help="folder of tables, answers and plots")
     add("--minutes", type=float, default=60, help="begin no question after this time")
     add("--concurrency", type=int, default=4, help="questions times methods in flight")
     add("--report", action="store_true", help="only write what the runs hold")
     options = parser.parse_args()
     console, until = Console(), time.monotonic() + 60 * options.minutes
-    path = RESULTS / "real_models.json"
+    path = options.results / "real_models.json"
     tables = json.loads(path.read_text(encoding="utf-8"))["tables"] if path.exists() else {}
     for name in options.tables.split(","):
         directory = directory_of(name, options)
         if not options.report and time.monotonic() < until:
             complete = asyncio.run(work(directory, options, until))
             console.print(f"{name}: {'complete' if complete else 'time is up'}")
-        table = write(name, directory)
+        table = write(name, directory, options.results)
         if table is not None:
             tables[name] = table
             show(name, table, console)

@@ -3,8 +3,8 @@
     python docs/sync.py            # what `make sync` runs
     python docs/sync.py --check    # what `make lint` runs: fails where a file is stale, and names it
 
-Generated are `langgraph.json`, the diagrams in `docs/diagrams`, and the blocks between
-`<!-- NAME: begin -->` and `<!-- NAME: end -->` in README and docs. The site's own pages (a page a
+Generated are `langgraph.json`, the diagrams in `docs/diagrams`, the names and signatures that type
+checkers see, and the blocks between `<!-- NAME: begin -->` and `<!-- NAME: end -->` in README and docs. The site's own pages (a page a
 method, metrics, formats, glossary) are made when it is built, so that they can't be stale.
 """
 
@@ -25,6 +25,10 @@ from ragweave.graphs import METHODS, Method
 from ragweave.tools.filters import FILTERS
 from ragweave.tools.knowledge import RETRIEVERS
 from ragweave.tools.models import MODELS
+
+sys.path.append(str(Path(__file__).parent))
+
+from signatures import typed_files
 
 ROOT = Path(__file__).parents[1]
 
@@ -182,7 +186,7 @@ def generated(root: Path) -> dict[Path, str]:
         files[root / path] = text
     settings = root / "langgraph.json"
     files[settings] = langgraph_json(settings.read_text("utf-8"))
-    return files
+    return files | typed_files(root)
 
 
 def main(arguments: list[str]) -> int:

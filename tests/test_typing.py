@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +83,76 @@ def branch(payload: Branch, context: Context[Options]) -> Work:
 """
 
 
+STRANGER = """
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from langchain_core.documents import Document
+
+from ragweave import METHODS, KnowledgeBase, MethodName, RAGOutput, build_chat, build_graph
+from ragweave.evaluation.metrics import Metric, given_answer
+from ragweave.graphs import Method, Parts, CompiledGraph, answer_prompts
+from ragweave.graphs.fragments import single_round
+from ragweave.nodes.answer import AnswerStep
+from ragweave.nodes.options import Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstOptions(Options):
+    first: int = 1
+
+
+def build(parts: Parts[FirstOptions]) -> CompiledGraph:
+    def some(passages: Sequence[Document]) -> list[list[Document]]:
+        return [list(passages[: parts.options.first])]
+
+    return single_round(parts, AnswerStep("answer", "concat"), some)
+
+
+METHOD = Method(
+    name="first",
+    summary="Read the best passages alone.",
+    paper="none",
+    best="p",
+    worst="p",
+    options=FirstOptions,
+    build=build,
+    prompts=answer_prompts("concat"),
+)
+
+
+def answers(name: MethodName, kb: KnowledgeBase) -> list[str]:
+    graphs = [
+        build_graph(METHOD, first=2),
+        build_graph(METHODS[name], k=3),
+        build_graph("filco", retriever=kb.as_retriever(mode="bm25"), top=2, samples=3),
+    ]
+    outputs: list[RAGOutput] = [graph.invoke({"question": "Who?"}) for graph in graphs]
+    said = build_chat("crag", strips=2).invoke({"messages": [("user", "Who?")]})
+    return [*(one["answer"] for one in outputs), said["answer"]]
+
+
+WORDS = Metric(
+    name="words",
+    label="Words",
+    summary="Length.",
+    compute=lambda question, state: len(given_answer(state).split()) / 100,
+)
+
+
+def mistakes(kb: KnowledgeBase) -> None:
+    build_graph("concatt")  # wrong: No overload variant
+    build_graph("concat", sampels=3)  # wrong: No overload variant
+    build_graph("concat", top=3)  # wrong: No overload variant
+    build_graph("concat", k="5")  # wrong: No overload variant
+    build_graph("filco", granularity="word")  # wrong: No overload variant
+    build_chat("crag", stripes=3)  # wrong: No overload variant
+    build_graph("concat").invoke({"question": "Who?"})["anwser"]  # wrong: no key "anwser"
+    kb.as_retriever(mode="bm52")  # wrong: incompatible type
+"""
+"""A small package of somebody else's, and mistakes that people make."""
+
+
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return what mypy says of the right file and of the wrong one."""
@@ -88,10 +160,19 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("typing")
     wrong, config = folder / "wrong.py", folder / "mypy.ini"
     wrong.write_text(WRONG, "utf-8")
+    (folder / "stranger.py").write_text(STRANGER, "utf-8")
     config.write_text(CONFIG, "utf-8")
     own = ["--config-file", str(config), "--cache-dir", str(ROOT / ".mypy_cache" / "typing")]
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", *own, "--no-error-summary", str(RIGHT), str(wrong)],
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            *own,
+            "--no-error-summary",
+            str(RIGHT),
+            *map(str, folder.glob("*.py")),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -103,19 +184,40 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_right_code_passes(said: str) -> None:
-    assert "typing_check.py" not in said, said
+    wrong = [line for line in said.splitlines() if "typing_check.py" in line and "error:" in line]
+    assert not wrong
 
 
-def test_a_misspelt_key_is_an_error_and_nothing_else_is(said: str) -> None:
-    lines = WRONG.splitlines()
-    expected = {
+def _wrong(source: str) -> dict[int, str]:
+    """Return what a file says is wrong, by line."""
+    return {
         number: line.partition("# wrong: ")[2]
-        for number, line in enumerate(lines, start=1)
+        for number, line in enumerate(source.splitlines(), start=1)
         if "# wrong: " in line
     }
-    found = {
-        int(match[1]): match[2] for match in re.finditer(r"wrong\.py:(\d+): error: (.*)", said)
-    }
+
+
+@pytest.mark.parametrize(("name", "source"), [("wrong", WRONG), ("stranger", STRANGER)])
+def test_a_mistake_is_an_error_and_nothing_else_is(said: str, name: str, source: str) -> None:
+    pattern = rf"{name}\.py:(\d+): error: (.*)"
+    found = {int(match[1]): match[2] for match in re.finditer(pattern, said)}
+    expected = _wrong(source)
     assert found.keys() == expected.keys()
     for number, text in expected.items():
         assert text in found[number]
+
+
+def test_pyright_finds_the_same_mistakes_in_somebody_elses_package(tmp_path: Path) -> None:
+    pyright = shutil.which("pyright") or shutil.which("pyright", path=Path(sys.executable).parent)
+    if pyright is None:
+        pytest.skip("pyright is not installed")
+    (tmp_path / "stranger.py").write_text(STRANGER, "utf-8")
+    settings = {"typeCheckingMode": "strict", "reportUnusedExpression": False}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), "utf-8")
+    command = [pyright, "--outputjson", "--pythonpath", sys.executable, "stranger.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    listed = json.loads(done.stdout)["generalDiagnostics"]
+    found = {one["range"]["start"]["line"] + 1 for one in listed if one["severity"] == "error"}
+    assert found == _wrong(STRANGER).keys(), done.stdout

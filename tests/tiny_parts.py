@@ -63,7 +63,7 @@ def make_writer(
 
     torch.manual_seed(3)
     torch.set_num_threads(1)  # so small a model only loses time by more
-    tokenizer = _byte_tokenizer()
+    tokenizer = byte_tokenizer()
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=256,
@@ -152,7 +152,7 @@ def word_tokenizer(words: set[str]) -> Any:
     )
 
 
-def _byte_tokenizer() -> Any:
+def byte_tokenizer() -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 

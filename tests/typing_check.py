@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, assert_type
 
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langgraph.types import RetryPolicy
 
-from ragweave import METHODS, RAGInput, RAGOutput, build_graph, chat_model
-from ragweave.graphs import CompiledGraph, Method
+from ragweave import (
+    METHODS,
+    KnowledgeBase,
+    MethodName,
+    RAGInput,
+    RAGOutput,
+    build_chat,
+    build_graph,
+    chat_model,
+)
+from ragweave.evaluation.runs import plan
+from ragweave.graphs import ChatGraph, CompiledGraph, Method
+from ragweave.graphs.arguments import FilcoArguments
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.options import Options
 from ragweave.nodes.step import Context, Goto, Route, Step, Work, pure
@@ -24,6 +36,8 @@ from ragweave.state import (
     add_usage,
     ranked,
 )
+from ragweave.state.chat import ChatOutput
+from ragweave.tools.knowledge import RETRIEVERS
 from ragweave.tools.models import ChatModel, Models
 
 
@@ -31,8 +45,23 @@ def the_face() -> None:
     graph = build_graph("concat", model="extractive", k=3)
     assert_type(graph, CompiledGraph)
     assert_type(METHODS["concat"], Method)
+    assert_type(build_graph(METHODS["anyones"], anything=5), CompiledGraph)
+    assert_type(build_chat(k=3), ChatGraph)
+    assert_type(build_chat("filco", top=3, history_tokens=500), ChatGraph)
     assert_type(chat_model("extractive"), ChatModel)
     build_graph("concat", model=FakeListChatModel(responses=["a"]), retry_policy=RetryPolicy())
+
+
+def options_of_each_method(kb: KnowledgeBase, name: MethodName) -> None:
+    settings: FilcoArguments = {"top": 2, "filter": "strinc", "retriever": kb.as_retriever()}
+    build_graph("filco", **settings)
+    build_graph("blendfilter", queries=["question", "internal"], hops=2)
+    build_graph("skr_knn", training=Path("rows.jsonl"))
+    build_graph("slimplm", unknown=False, route="classifier", router="router/")
+    build_graph(METHODS[name])
+    kb.as_retriever(mode="hybrid")
+    kb.as_retriever(mode=RETRIEVERS["newest"])
+    plan("qa.jsonl", [], {"answer": "extractive"}, metrics=["em", "f1"])
 
 
 def what_goes_in() -> None:
@@ -43,13 +72,16 @@ def what_goes_in() -> None:
         "answer_type": "yes_no",
     }
     graph = build_graph("concat")
-    assert_type(graph.invoke(bare), dict[str, Any] | Any)
+    assert_type(graph.invoke(bare), RAGOutput)
+    assert_type(graph.invoke(full, {"tags": ["a"]}, context={"k": 3})["answer"], str)
+    assert_type(graph.invoke(bare, stream_mode="updates"), Any)
+    assert_type(build_chat("concat").invoke({"messages": []}), ChatOutput)
     graph.invoke(full, context={"k": 3})
 
 
 async def what_goes_in_async() -> None:
     graph = build_graph("concat")
-    await graph.ainvoke({"question": "Where?"})
+    assert_type(await graph.ainvoke({"question": "Where?"}), RAGOutput)
     async for _ in graph.astream({"question": "Where?"}, stream_mode="updates"):
         pass
 
@@ -103,8 +135,8 @@ def nodes_and_routes(models: Models, templates: Templates, options: Options) -> 
 
 
 def wrong(graph: CompiledGraph, kind: AnswerType) -> None:
-    build_graph(5)  # type: ignore[arg-type]
-    build_graph("concat", retriever="kb")  # type: ignore[arg-type]
+    build_graph(5)  # type: ignore[call-overload]
+    build_graph("concat", retriever="kb")  # type: ignore[call-overload]
     missing: RAGInput = {"passages": []}  # type: ignore[typeddict-item]
     other: RAGInput = {"question": "Where?", "answer_type": "poem"}  # type: ignore[typeddict-item]
     del graph, kind, missing, other

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ragweave.graphs import METHODS, build_chat, build_graph
+    from ragweave.names import MethodName, MetricName, RetrieverName
     from ragweave.state import RAGInput, RAGOutput, RAGState
     from ragweave.tools.knowledge import KnowledgeBase
     from ragweave.tools.models import chat_model
@@ -23,9 +24,12 @@ __version__ = "0.1.0"
 __all__ = [
     "METHODS",
     "KnowledgeBase",
+    "MethodName",
+    "MetricName",
     "RAGInput",
     "RAGOutput",
     "RAGState",
+    "RetrieverName",
     "build_chat",
     "build_graph",
     "chat_model",
@@ -36,6 +40,9 @@ _HOMES = {
     "build_chat": "ragweave.graphs",
     "build_graph": "ragweave.graphs",
     "KnowledgeBase": "ragweave.tools.knowledge",
+    "MethodName": "ragweave.names",
+    "MetricName": "ragweave.names",
+    "RetrieverName": "ragweave.names",
     "RAGInput": "ragweave.state",
     "RAGOutput": "ragweave.state",
     "RAGState": "ragweave.state",

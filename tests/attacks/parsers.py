@@ -12,12 +12,21 @@ from typing import Any
 from langchain_core.documents import Document
 
 from ragweave.nodes.ask import numbered
+from ragweave.nodes.astute import parse_memory, sourced
+from ragweave.nodes.chain_of_note import parse_notes
+from ragweave.nodes.conversation import read_restated
+from ragweave.nodes.crag import parse_grade, parse_keywords, strips_of
+from ragweave.nodes.flare import go_on
+from ragweave.nodes.ircot import next_sentence
 from ragweave.nodes.knowledge_filter import read_topic
 from ragweave.nodes.proxy import reference_text
 from ragweave.nodes.react_reply import last_answer, parse_react
 from ragweave.nodes.replies import bare_text, parse_answer
 from ragweave.nodes.retrieval_decision import parse_need
 from ragweave.nodes.self_ask import final_answer, parse_self_ask
+from ragweave.nodes.sufficiency import parse_sufficiency
+from ragweave.nodes.sure_reply import parse_candidates, parse_preference, parse_validity
+from ragweave.tools.citations import cite
 from ragweave.tools.claims.events import breaks_off, json_breaks_off
 from ragweave.tools.claims.ids import parse_ids
 from ragweave.tools.claims.judgement import match_ratio, parse_judgement
@@ -66,6 +75,18 @@ REPLIES: dict[str, Parser] = {
     "breaks_off": breaks_off,
     "json_breaks_off": json_breaks_off,
     "is_unknown": is_unknown,
+    "parse_notes": lambda text: parse_notes(text, 1_000),
+    "parse_memory": lambda text: parse_memory(text, 5),
+    "parse_grade": parse_grade,
+    "parse_keywords": lambda text: parse_keywords(text, QUESTION),
+    "parse_candidates short": lambda text: parse_candidates(text, "short", 5),
+    "parse_candidates long": lambda text: parse_candidates(text, "long", 5),
+    "parse_validity": parse_validity,
+    "parse_preference": parse_preference,
+    "next_sentence": lambda text: next_sentence(text, ["Norland is a country."], "short"),
+    "parse_sufficiency": parse_sufficiency,
+    "read_restated": lambda text: read_restated(text, QUESTION, [QUESTION]),
+    "go_on": go_on,
 }
 """What reads a model's reply."""
 
@@ -95,6 +116,9 @@ def _document(text: str) -> Document:
     return Document(id="p", page_content=text, metadata={"title": text[:2_000]})
 
 
+_NORLAND = _document("Norland lies by the sea. The capital of Norland is Eastport.")
+
+
 def _cut(unit: str) -> Parser:
     settings = Settings(unit=unit, embedding=None)  # type: ignore[arg-type]
     return lambda text: split(text, settings)
@@ -112,7 +136,14 @@ TEXTS: dict[str, Parser] = {
     "render_passages": lambda text: render_passages([_document(text)]),
     "reference_text": lambda text: reference_text([_document(text)]),
     "numbered": lambda text: numbered("Knowledge")([_document(text)]),
+    "sourced": lambda text: sourced([_document(text)]),
     "spans_of": lambda text: spans_of([_document(text)]),
+    "strips_of": lambda text: strips_of([_document(text)], 3),
+    "cite passage": lambda text: cite(QUESTION, "It is Eastport.", [_document(text)]),
+    "cite answer": lambda text: cite(QUESTION, text, [_NORLAND], "long"),
+    "cite question": lambda text: cite(text, "Eastport", [_NORLAND]),
+    "cite all": lambda text: cite(text, text, [_document(text)], "long"),
+    "restated question": lambda text: read_restated(text, text, [text]),
     "split words": _cut("words"),
     "split sentences": _cut("sentences"),
     "split tokens": _cut("tokens"),

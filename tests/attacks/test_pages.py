@@ -24,7 +24,7 @@ ATTACKS = (
 TAGS = frozenset(
     {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "div", "details", "summary"}
     | {"b", "pre", "svg", "g", "a", "rect", "path", "text", "defs", "marker", "polygon", "tspan"}
-    | {"line", "desc", "ellipse", "circle"}
+    | {"line", "desc", "ellipse", "circle", "label", "input", "span"}
 )
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import logging
 import os
+import sqlite3
+import traceback
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from tests import command
 from tests.openai_server import HttpFault, OpenAIServer
@@ -23,8 +28,8 @@ from ragweave.tools.text.secrets import has_secret, redacted, without_secrets
 
 pytestmark = pytest.mark.loopback
 
-KEY, PASSWORD = "sk-planted-key-1111", "planted-password-2222"
-SECRETS = (KEY, PASSWORD)
+KEY, PASSWORD, OWN = "sk-planted-key-1111", "planted-password-2222", "planted:of:no:form:3333"
+SECRETS = (KEY, PASSWORD, OWN)
 
 
 @pytest.fixture
@@ -131,12 +136,41 @@ def test_a_checkpoint_a_log_and_a_callback_hold_no_secret(
             assert base64.b64decode(header.removeprefix("Basic ")).decode() == f"user:{PASSWORD}"
             assert leaking(tmp_path) == {}
             settings["configurable"]["thread_id"] = "b"
-            with pytest.raises(Exception, match="no route"):
+            with pytest.raises(Exception, match="no route") as failed:
                 graph.invoke({"question": "When?"}, settings)
+            assert not leaks("".join(traceback.format_exception(failed.value)))
+            assert has_error(tmp_path / "threads.sqlite")
+            assert leaking(tmp_path) == {}
     assert told
     assert [one for one in told if leaks(one)] == []
     assert [one.getMessage() for one in caplog.records if leaks(one.getMessage())] == []
     assert not leaks(repr(watch.__dict__))
+
+
+def has_error(checkpoints: Path) -> bool:
+    """Say whether a file of checkpoints records a task that failed."""
+    with closing(sqlite3.connect(checkpoints)) as state:
+        query = "SELECT COUNT(*) FROM writes WHERE channel = '__error__'"
+        return bool(state.execute(query).fetchone()[0])
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_key_of_no_known_form_that_a_server_quotes_reaches_no_checkpoint(is_async: bool) -> None:
+    saver = InMemorySaver()
+    with OpenAIServer([HttpFault(401, message=f"Incorrect API key provided: {OWN}")]) as server:
+        model = chat_model(f"openai:m?base_url={server.base_url}&max_retries=0&api_key={OWN}")
+        graph = build_graph("direct", model=model, checkpointer=saver)
+        settings: Any = {"configurable": {"thread_id": "a"}}
+        with pytest.raises(Exception, match="Incorrect API key") as failed:
+            if is_async:
+                asyncio.run(graph.ainvoke({"question": "When?"}, settings))
+            else:
+                graph.invoke({"question": "When?"}, settings)
+    assert not leaks("".join(traceback.format_exception(failed.value)))
+    assert not leaks(repr(vars(failed.value)))
+    found = list(saver.list(settings))
+    assert "Incorrect API key provided: ***" in repr(found[0].pending_writes)
+    assert not leaks(repr(found))
 
 
 @pytest.mark.parametrize(

@@ -249,3 +249,33 @@ def test_the_page_shows_what_supports_the_answer(recorded: Record) -> None:
     assert '<mark id="quote-1"><b>1</b> Varn has a bridge, &lt;script&gt;' in page
     assert EVIL not in page
     assert "<b>Citations</b>" not in trace_page(recorded(texts=texts))
+
+
+def test_the_answering_step_stands_open_and_no_other(recorded: Record) -> None:
+    tags = Parsed(trace_page(recorded())).tags
+    opened = [found.get("id") for tag, found in tags if tag == "details" and "open" in found]
+    assert opened == [None]  # the second of two `post_fusion`s: the first one has the anchor
+    assert trace_page(recorded()).split("<details open>")[1].count("<b>post_fusion</b>") == 1
+    straight = Parsed(trace_page(recorded(replies=["Varn"]))).tags
+    assert [found["id"] for tag, found in straight if "open" in found] == ["node-concat"]
+    failed = Parsed(trace_page(recorded(replies=[ValueError("out of order")]))).tags
+    assert [found["id"] for tag, found in failed if "open" in found] == ["node-concat"]
+
+
+def test_ranks_begin_at_one_scores_are_rounded_and_paths_are_short(recorded: Record) -> None:
+    record = recorded()
+    (found,) = [step for step in record["trace"] if step["node"] == "retrieve"]
+    doc = found["passages"]["retrieved for question"][0]
+    doc["metadata"] = {"rank": 0, "score": 0.0325224748, "title": "Varn", "source": "/a/b/varn.md"}
+    page = trace_page(record)
+    assert "1. <b>Varn</b>" in page
+    assert "score 0.0325</div>" in page
+    assert '<span title="/a/b/varn.md">varn.md</span>' in page
+
+
+def test_the_page_has_a_dark_side_and_a_switch_without_a_script(recorded: Record) -> None:
+    page = trace_page(recorded())
+    assert "color-scheme:light dark" in page
+    assert ":root:has(#theme:checked){color-scheme:dark}" in page
+    assert [found["type"] for tag, found in Parsed(page).tags if tag == "input"] == ["checkbox"]
+    assert '<meta name="viewport"' in page

@@ -29,7 +29,7 @@ def script() -> ModuleType:
 @pytest.fixture
 def copy(tmp_path: Path, script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with the generated files alone, into which the script writes."""
-    for name in [*script.BLOCKS, "langgraph.json"]:
+    for name in [*script.BLOCKS, "langgraph.json", *map(str, script.typed_files(Path()))]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     shutil.copytree(ROOT / "docs/diagrams", tmp_path / "docs/diagrams")
@@ -58,10 +58,11 @@ def test_what_is_stale_is_named_with_the_command_and_then_mended(
     readme.write_text(good.replace("| `react` |", "| `reactt` |"), "utf-8")
     (copy / "langgraph.json").write_text('{"dependencies": ["./mine"], "graphs": {}}', "utf-8")
     (copy / "docs/diagrams/react.mmd").write_text("old", "utf-8")
+    (copy / "src/ragweave/graphs/face.pyi").write_text("", "utf-8")
     (copy / "docs/diagrams/gone.mmd").write_text("a method that is no more", "utf-8")
     assert script.main(["--check"]) == 1
     said = capsys.readouterr().err
-    for name in ("README.md", "langgraph.json", "docs/diagrams/react.mmd", "gone.mmd"):
+    for name in ("README.md", "langgraph.json", "docs/diagrams/react.mmd", "gone.mmd", "face.pyi"):
         assert name in said
     assert "docs/models.md" not in said
     assert "make sync" in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -33,13 +34,18 @@ def example() -> ModuleType:
     return module
 
 
-def app_of(example: ModuleType, replies: Any, restater: Any = None, **options: Any) -> Any:
-    from ragweave import build_graph
+BRIDGE = "It is old. The bridge of Varn is of marble."
 
-    retriever = ListRetriever(documents=documents("Varn has a bridge.", "Ostra has marble."))
-    method = options.pop("method", "concat")
-    rag = build_graph(method, model=ScriptedChat(replies=replies), retriever=retriever, **options)
-    return example.create_app(example.build_chat(rag, restater))
+
+def app_of(example: ModuleType, replies: Any, restater: Any = None, **options: Any) -> Any:
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    from ragweave import build_chat
+
+    retriever = ListRetriever(documents=documents(BRIDGE, "Ostra has marble."))
+    model = ScriptedChat(replies=replies)
+    given = {"restater": restater, "checkpointer": InMemorySaver(), **options}
+    return example.create_app(build_chat("concat", model=model, retriever=retriever, **given))
 
 
 @pytest.fixture
@@ -60,14 +66,52 @@ async def turn(client: Any, question: str, thread: str = "t") -> list[tuple[str,
     return [(head.removeprefix("event: "), json.loads(data)) for head, data in parts]
 
 
-async def test_tokens_come_before_the_answer_with_its_sources(client: Any) -> None:
-    *tokens, last = await turn(client, "Which bridge is old?")
-    assert {kind for kind, _ in tokens} == {"token"}
-    assert len(tokens) >= 4
-    assert "".join(data["text"] for _, data in tokens) == "The bridge of Varn"
-    assert {data["node"] for _, data in tokens} == {"concat"}
-    answer = {"text": "The bridge of Varn", "status": "answered", "sources": ["p0", "p1"]}
-    assert last == ("answer", answer)
+async def test_steps_then_the_answer_streamed_once_then_its_sources(client: Any) -> None:
+    said = await turn(client, "Which bridge is old?")
+    kinds = [kind for kind, _ in said]
+    assert kinds == sorted(kinds, key=["step", "token", "answer"].index)
+    assert kinds.count("answer") == 1
+    assert [data["node"] for kind, data in said if kind == "step"][-3:] == [
+        "concat",
+        "vote",
+        "reply",
+    ]
+    assert [data["text"] for kind, data in said if kind == "token"] == [
+        "The",
+        " bridge",
+        " of",
+        " Varn",
+    ]
+
+
+async def test_an_answer_has_its_marks_and_its_sources_as_cards(client: Any) -> None:
+    _, answer = (await turn(client, "Which bridge is old?"))[-1]
+    assert (answer["status"], answer["question"]) == ("answered", "Which bridge is old?")
+    assert answer["parts"] == [{"text": "The bridge of Varn", "marks": [1]}]
+    cited, other = answer["sources"]
+    assert cited["pieces"] == [
+        {"text": "It is old. "},
+        {"text": "The bridge of Varn is of marble.", "mark": 1},
+    ]
+    assert other == {"title": "p1", "place": "", "pieces": [{"text": "Ostra has marble."}]}
+
+
+async def test_a_conversation_taken_up_again_shows_its_quotes(client: Any) -> None:
+    await turn(client, "Which bridge is old?")
+    asked, said = (await client.get("/threads/t")).json()
+    assert asked["parts"] == [{"text": "Which bridge is old?"}]
+    assert said["parts"] == [{"text": "The bridge of Varn", "marks": [1]}]
+    (card,) = said["sources"]
+    assert card["pieces"] == [{"text": "The bridge of Varn is of marble.", "mark": 1}]
+
+
+async def test_what_nothing_supports_is_marked(example: ModuleType) -> None:
+    reply = "The bridge of Varn is of marble. Elephants dance there."
+    async with open_client(app_of(example, [reply], answer_type="long")) as client:
+        _, answer = (await turn(client, "What is the bridge like?"))[-1]
+    marks = {part["text"]: part["marks"] for part in answer["parts"] if "marks" in part}
+    assert marks == {"The bridge of Varn is of marble.": [1], "Elephants dance there.": []}
+    assert "".join(part["text"] for part in answer["parts"]) == reply
 
 
 async def test_threads_are_remembered_apart(client: Any) -> None:
@@ -85,9 +129,9 @@ async def test_a_follow_up_is_restated_for_the_method(example: ModuleType) -> No
     app = app_of(example, lambda seen: f"Asked was: {seen.task['question']}", restater)
     async with open_client(app) as client:
         assert (await turn(client, "Which bridge?"))[-1][1]["text"] == "Asked was: Which bridge?"
-        *tokens, last = await turn(client, "Where is it?")
+        last = (await turn(client, "Where is it?"))[-1]
     assert last[1]["text"] == "Asked was: Where is the bridge of Varn?"
-    assert {data["node"] for _, data in tokens} == {"concat"}
+    assert last[1]["question"] == "Where is the bridge of Varn?"
     assert len(restater.seen) == 1
 
 
@@ -97,7 +141,7 @@ async def test_bad_input_is_refused(client: Any, given: dict[str, str]) -> None:
 
 
 async def test_a_run_that_fails_says_why(example: ModuleType) -> None:
-    app = app_of(example, ["x"], method="concat", timeout=1e-9)
+    app = app_of(example, ["x"], timeout=1e-9)
     async with open_client(app) as client:
         kind, data = (await turn(client, "Which?"))[-1]
     assert kind == "error"
@@ -109,10 +153,13 @@ async def test_the_default_runs_on_the_bundled_articles(
 ) -> None:
     monkeypatch.setenv("RAGWEAVE_MODEL", "extractive?similarity=lexical")
     async with open_client(example.create_app()) as client:
-        assert "<script>" in (await client.get("/")).text
+        page = await client.get("/")
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert not re.search(r"""(src|href)\s*=\s*["']|https?://|@import|url\(""", page.text)
+        assert 'TRY = ["What does BlendFilter blend?"' in page.text
         kind, data = (await turn(client, "What does BlendFilter blend?"))[-1]
     assert kind == "answer"
-    assert "BlendFilter" in data["sources"]
+    assert data["sources"][0]["title"] == "BlendFilter"
 
 
 def start(**env: str) -> subprocess.CompletedProcess[str]:

@@ -49,6 +49,23 @@ def test_an_unknown_prompt() -> None:
         UsageError, match="unknown prompt 'direct': this method's prompts are concat"
     ):
         build_graph("concat", prompts={"direct": "x"})
+    with pytest.raises(UsageError, match=r"'conact' \(did you mean 'concat'\?\)"):
+        build_graph("concat", prompts={"conact": "x"})
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "text", "lacking"),
+    [
+        ("concat", "concat", "Answer: {question}", "{passages}"),
+        ("concat", "concat", "Say something.", "{passages} and {question}"),
+        ("slimplm", "judge", "Known? {question}", "{draft}"),
+    ],
+)
+def test_a_prompt_without_its_variables_is_refused(
+    method: str, name: str, text: str, lacking: str
+) -> None:
+    with pytest.raises(UsageError, match=f"prompt {name!r} leaves out {re.escape(lacking)}: "):
+        build_graph(METHODS[method], prompts={name: text})
 
 
 @pytest.mark.parametrize(

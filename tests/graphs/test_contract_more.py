@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
 
-from ragweave.testing import CARDS, MethodTests, ModelCall, OptionCase, Setting
+from ragweave.testing import CARDS, MethodTests, ModelCall, OptionCase, Setting, unsure
 
 
 class TestDosRag(MethodTests):
@@ -149,3 +150,57 @@ class TestAstute(MethodTests):
     )
     option_cases = {"k": OptionCase(2), "iterations": OptionCase(3)}
     idle_options = {"constrain": "what reasons first is held to no form"}
+
+
+class TestUncertaintyGate(MethodTests):
+    method = "uncertainty_gate"
+    doubtful = unsure("Karl Oster", Karl=0.5, Oster=0.5)
+    words = ("Karl Oster", "Karl Brenner", "Ada Brenner")
+    sampled = Setting(options={"gate": "variance"}, replies=(*words, "Ada Brenner"))
+    option_cases = {
+        "gate": OptionCase("variance", Setting(replies=(*words, "Ada Brenner"))),
+        "gate_tokens": OptionCase(10),
+        "gate_samples": OptionCase(2, sampled),
+        "threshold": OptionCase(0.001, Setting(replies=("Ada Brenner",))),
+        "ask_again": OptionCase(False, Setting(replies={"gate": "Ada", "answer": "<passage 1>"})),
+    }
+    more_settings = (
+        Setting(replies=("Ada Brenner",)),
+        Setting(replies=("Unknown", "Ada Brenner")),
+        Setting(options={"gate": "dissimilarity"}, replies=(*words, "Ada Brenner")),
+        Setting(options={"gated_by": "proxy"}, finds=False),
+    )
+
+    def reply(self, call: ModelCall) -> AIMessage | str:
+        return self.doubtful if call.node == "gate" else "Ada Brenner"
+
+
+class TestAdaptiveRag(MethodTests):
+    method = "adaptive_rag"
+    many = Setting(options={"strategy": "many"})
+    cut_short = Setting(options={"strategy": "many", "max_steps": 1})
+    more_settings = (
+        many,
+        many.with_options(read_by="chain"),
+        many.with_options(read_by="chain", max_steps=1),
+        many.with_options(read_by="direct"),
+        Setting(options={"strategy": "none"}),
+        Setting(options={"strategy": "none", "read_by": "direct"}),
+        Setting(options={"read_by": "direct"}),
+        Setting(options={"strategy": "many"}, finds=False),
+    )
+    option_cases = {
+        "k": OptionCase(2, many),
+        "max_steps": OptionCase(1, many),
+        "max_passages": OptionCase(2, many),
+        "read_by": OptionCase("chain"),
+        "ask_again": OptionCase(
+            False, Setting(replies={"classify": "B", "answer_cot": "<passage 1>"})
+        ),
+    }
+    idle_options = {
+        "router": "needs a trained part: tests/training/encoders/test_router.py shows it",
+    }
+
+    def reply(self, call: ModelCall) -> str:
+        return "B" if call.node == "classify" else TestIrcot.reply(TestIrcot(), call)

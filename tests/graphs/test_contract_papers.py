@@ -66,6 +66,8 @@ def gated(replies: dict[str, str]) -> dict[str, OptionCase]:
     return {
         "route": OptionCase("uncertainty", Setting(replies=setting.replies)),
         "gate": OptionCase("least", setting),
+        "gate_tokens": OptionCase(10, setting),
+        "gate_samples": OptionCase(2, setting.with_options(gate="variance")),
         "route_threshold": OptionCase(0.01, setting),
     }
 

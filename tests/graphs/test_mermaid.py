@@ -8,7 +8,7 @@ from tests.unsure import UnsureChat
 from ragweave import METHODS, build_graph
 from ragweave.graphs.build import drawable
 
-NEEDS_LOGPROBS = {"flare"}
+NEEDS_LOGPROBS = {"flare", "uncertainty_gate"}
 
 
 @pytest.mark.parametrize("method", [one.name for one in METHODS.ours()])

@@ -21,6 +21,7 @@ PARTS = PromptParts("Where was its builder from?", EXAMPLES, "Ada Brenner built 
     [
         (f"{FIRST} She was from Norland. So the answer is: Norland.", FIRST, ""),
         (f"Next sentence: {FIRST}", FIRST, ""),
+        ("Her note has a: step 2: turn.", "Her note has a: step 2: turn.", ""),
         (f"<think>hm</think>**Reasoning:** {FIRST}", FIRST, ""),
         ("So the answer is: Norland.", "So the answer is: Norland.", "Norland"),
         ("Therefore, the answer is Norland.", "Therefore, the answer is Norland.", "Norland"),

@@ -6,12 +6,15 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
+from tests.scripted import ScriptedChat
 
 from ragweave import build_graph
 from ragweave.errors import ModelError, UsageError
 from ragweave.testing import CARDS, RecordingRetriever, ScriptedModel, unsure
-from ragweave.tools.models.uncertainty import gate_settings, uncertainty
+from ragweave.tools.models.uncertainty import disagreement, gate_settings, uncertainty
 
 
 def reply(*places: list[float]) -> AIMessage:
@@ -77,5 +80,62 @@ def test_the_gate_retrieves_where_the_model_is_uncertain(options: Any, answer: s
 
 def test_an_empty_reply_retrieves_and_a_model_without_probabilities_is_refused() -> None:
     assert graph(AIMessage("")).invoke({"question": "Who?"})["usage"]["retrievals"] == 1
-    with pytest.raises(UsageError, match="route=uncertainty needs the probability of each token"):
+    with pytest.raises(UsageError, match="gate=mean needs the probability of each token"):
         build_graph("slimplm", model="extractive?similarity=lexical", route="uncertainty")
+
+
+def test_samples_are_compared_word_by_word() -> None:
+    said = ["The Danube.", "the Danube", "the Rhine it is"]
+    assert disagreement(said, "variance") == pytest.approx((0 + 1 / 3 + 1 / 3 + 1 / 3) / 4)
+    alike = (1 + 2 * 1 / 6 + 2 * 1 / 6) / 3
+    assert disagreement(said, "dissimilarity") == pytest.approx(1 - alike)
+    assert disagreement(["", " ?"], "variance") is None
+    with pytest.raises(ValueError, match="1 samples"):
+        disagreement(["once"], "variance")
+    with pytest.raises(ValueError, match="several samples"):
+        uncertainty(AIMessage("Ada"), "variance")
+
+
+@given(st.lists(st.text(alphabet="ab ", max_size=8), min_size=2, max_size=5), st.randoms())
+def test_disagreement_is_bounded_and_knows_no_order(samples: list[str], random: Any) -> None:
+    drawn = random.sample(samples, len(samples))
+    for gate, most in (("variance", 1 - 1 / len(samples)), ("dissimilarity", 1.0)):
+        found = disagreement(samples, gate)
+        if found is None:
+            assert not "".join(samples).strip()
+            continue
+        assert -1e-9 <= found <= most + 1e-9
+        assert disagreement(drawn, gate) == pytest.approx(found)
+        assert disagreement([samples[0] or "a"] * 3, gate) in (None, pytest.approx(0))
+
+
+def asked_by_samples(*said: str, **options: Any) -> Any:
+    """Ask a model without log-probabilities, which says these drafts and then answers."""
+    model = ScriptedChat(replies=[*said, "Ada"])
+    built = build_graph(
+        "uncertainty_gate",
+        model=model,
+        retriever=RecordingRetriever(documents=list(CARDS)),
+        **options,
+    )
+    return built.invoke({"question": "Who built the bridge at Alden?"}), model
+
+
+@pytest.mark.parametrize("gate", ["variance", "dissimilarity"])
+def test_samples_that_agree_need_no_retrieval_and_no_log_probabilities(gate: str) -> None:
+    out, _ = asked_by_samples("Ada", "ada.", "Ada", gate=gate)
+    assert (out["usage"]["calls"], out["usage"]["retrievals"]) == (4, 0)
+    out, _ = asked_by_samples("Ada Brenner", "Karl", "some engineer", gate=gate)
+    assert (out["usage"]["calls"], out["usage"]["retrievals"]) == (4, 1)
+
+
+def test_drafts_that_agree_on_unknown_retrieve() -> None:
+    out, _ = asked_by_samples("Unknown", "Unknown", "Ada", gate="variance", threshold=1.0)
+    assert out["usage"]["retrievals"] == 1
+
+
+def test_samples_are_warm_and_short_and_told_apart() -> None:
+    _, model = asked_by_samples("Ada", "Ada", "Ada", gate="variance", gate_tokens=9)
+    drafts = [one.settings for one in model.seen[:3]]
+    assert {(one["temperature"], one["max_tokens"]) for one in drafts} == {(0.7, 9)}
+    assert not any("logprobs" in one for one in drafts)

@@ -31,7 +31,11 @@ pytestmark = [
 ]
 ROOT = Path(__file__).parents[2]
 QUESTION = {"question": "What does BlendFilter blend?"}
-NEEDS = {"flare": "probability of each token", "skr_knn": "training"}
+NEEDS = {
+    "flare": "probability of each token",
+    "skr_knn": "training",
+    "uncertainty_gate": "probability of each token",
+}
 """Methods that the embedded default cannot serve, and what the reason must name."""
 
 

@@ -11,8 +11,9 @@ from langchain_core.documents import Document
 from langchain_core.messages import message_to_dict, messages_from_dict
 
 from ragweave.errors import StateError
-from ragweave.tools.citations import check_citations, cite
+from ragweave.tools.citations import MOST_PARTS, _Line, _Weights, check_citations, cite
 from ragweave.tools.footnotes import cited_message, footnotes, with_marks
+from ragweave.tools.text.sentences import Sentence
 
 BRIDGE = Document(
     "The bridge at Alden was opened in 1932. It has five arches of granite. It was painted grey.",
@@ -139,3 +140,22 @@ def test_a_path_is_no_address() -> None:
     citations = cite("Who built the bridge?", "in four years", PASSAGES)
     (block,) = cited_message("in four years", PASSAGES, citations).content_blocks
     assert "url" not in block["annotations"][0]  # type: ignore[typeddict-item]
+
+
+def test_a_word_weighs_the_same_in_whatever_order_a_set_gives_it() -> None:
+    line = _Line("p", Sentence("x", 0, 1), frozenset(), frozenset(map(str, range(40))))
+    weights = _Weights([line, *[line._replace(around=frozenset({"1", "2"}))] * 4])
+    words = [str(number) for number in range(40)]
+    assert weights.of(words) == weights.of(words[::-1]) == weights.of(sorted(words))
+
+
+def test_no_passage_crowds_out_the_others() -> None:
+    planted = Document("The bridge is old. " * 5_000, id="planted")
+    found = cite("When?", "1932", [planted, Document("It opened in 1932.", id="b")])
+    assert [quote["passage"] for one in found for quote in one["quotes"]] == ["b"]
+
+
+def test_of_a_reply_that_never_ends_the_first_sentences_are_cited() -> None:
+    answer = "The bridge opened in 1932. " * (MOST_PARTS + 5)
+    found = cite("When?", answer, [Document("The bridge opened in 1932.", id="a")], "long")
+    assert [len(one["quotes"]) for one in found] == [1] * MOST_PARTS + [0] * 5

@@ -54,25 +54,30 @@ def ask(
     """Answer a question. Prints the answer, its sources and what it cost."""
     import asyncio
 
-    from langchain_core.messages import HumanMessage
-
-    from ragweave.cli.conversation import (
-        conversation,
-        keep_conversation,
-        message_of,
-        read_conversation,
-    )
-    from ragweave.cli.record import plain_output, run_record, to_json
-    from ragweave.cli.screen import write_file
-    from ragweave.cli.show import show_result
-    from ragweave.cli.watch import Watch, follow
+    from ragweave.cli.screen import loading, write_file
 
     _check(question)
     if trace_file is not None and not trace_file.parent.is_dir():
         raise UsageError(f"no such folder: {trace_file.parent}")
-    models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
-    texts += ["citations=true"] if citations else []
-    graph = method_graph(method, models, k, texts, options.open_retriever(kb, retriever, rerank))
+    with loading():
+        from langchain_core.messages import HumanMessage
+
+        from ragweave.cli.conversation import (
+            conversation,
+            keep_conversation,
+            message_of,
+            read_conversation,
+        )
+        from ragweave.cli.record import plain_output, run_record, to_json
+        from ragweave.cli.show import show_result
+        from ragweave.cli.watch import Watch, follow
+        from ragweave.tools.warm_up import warm_up
+
+        models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
+        texts += ["citations=true"] if citations else []
+        found = options.open_retriever(kb, retriever, rerank)
+        graph = method_graph(method, models, k, texts, found)
+        warm_up([found])
     watch = Watch(live=stream and not json)
     earlier = read_conversation() if follow_up else []
     asked = HumanMessage(question)
@@ -113,8 +118,7 @@ def method_graph(
     Raises:
         UsageError: A name or an option is unknown, or a model cannot be opened.
     """
-    from ragweave.graphs import build_graph
-    from ragweave.graphs.build import method_named
+    from ragweave.graphs.build import build_graph, method_named
     from ragweave.graphs.method import parse_options
 
     settings = parse_options(texts, method_named(name))
@@ -145,17 +149,24 @@ def compare(
     import asyncio
     import json as json_
 
-    from ragweave.evaluation.runs import parse_systems
-    from ragweave.graphs import build_graph
-    from ragweave.tools.models import chat_model
+    from ragweave.cli.screen import loading
 
     _check(question)
-    models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
-    texts += [f"k={k}"] if k is not None else []
-    systems = parse_systems(methods, options.shared_options(texts, methods))
-    found = options.open_retriever(kb, retriever, rerank)
-    shared: dict[str, Any] = {name: chat_model(spec) for name, spec in models.items()}
-    graphs = [build_graph(one.method, retriever=found, **shared, **one.options) for one in systems]
+    with loading():
+        from ragweave.evaluation.runs import parse_systems
+        from ragweave.graphs.build import build_graph
+        from ragweave.tools.models import chat_model
+        from ragweave.tools.warm_up import warm_up
+
+        models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
+        texts += [f"k={k}"] if k is not None else []
+        systems = parse_systems(methods, options.shared_options(texts, methods))
+        found = options.open_retriever(kb, retriever, rerank)
+        shared: dict[str, Any] = {name: chat_model(spec) for name, spec in models.items()}
+        graphs = [
+            build_graph(one.method, retriever=found, **shared, **one.options) for one in systems
+        ]
+        warm_up([found, *shared.values()])  # else the first method's seconds would hold it
     results = asyncio.run(_ask_all(question, systems, graphs))
     if json:
         typer.echo(json_.dumps(results, ensure_ascii=False, indent=2, default=str))

@@ -45,18 +45,23 @@ def chat(
     option: options.OptionTexts = None,
 ) -> None:
     """Talk with your documents: follow-up questions, quotes under each answer. /help lists the commands."""
-    from ragweave.cli.ask import method_graph
-    from ragweave.cli.conversation import conversation, read_conversation
+    from ragweave.cli.screen import loading
 
-    named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
-    models, texts = options.load_cited(*named)
-    found = options.open_retriever(kb, retriever, rerank)
+    with loading():
+        from ragweave.cli.ask import method_graph
+        from ragweave.cli.conversation import conversation, read_conversation
+        from ragweave.tools.warm_up import warm_up
 
-    def make(name: str) -> ChatGraph:
-        graph = method_graph(name, models, k, texts, found)
-        return conversation(graph, models)
+        named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
+        models, texts = options.load_cited(*named)
+        found = options.open_retriever(kb, retriever, rerank)
 
-    talk = Talk(make, method, read_conversation() if follow_up else [])
+        def make(name: str) -> ChatGraph:
+            graph = method_graph(name, models, k, texts, found)
+            return conversation(graph, models)
+
+        talk = Talk(make, method, read_conversation() if follow_up else [])
+        warm_up([found, *models.values()])
     talk.run()
 
 

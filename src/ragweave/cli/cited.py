@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,10 +55,24 @@ def _passage(doc: Mapping[str, Any], notes: Sequence[Footnote]) -> str:
         mark = f'<mark id="quote-{one.number}"><b>{one.number}</b> {escape(text[start:end])}</mark>'
         pieces += [escape(text[done:start]), mark]
         done = max(done, end)
-    metadata = doc.get("metadata") or {}
-    head = " · ".join(str(metadata[key]) for key in ("title", "source") if metadata.get(key))
     body = "".join([*pieces, escape(text[done:])])
-    return f'<div class="role">{escape(head or str(name))}</div><pre>{body}</pre>'
+    return f'<div class="role">{place_html(doc)}</div>{passage_html(body)}'
+
+
+def passage_html(body: str) -> str:
+    """Return a passage's text, which is escaped already, as a block."""
+    return f'<pre class="passage">{body}</pre>'
+
+
+def place_html(doc: Mapping[str, Any]) -> str:
+    """Return where a passage comes from: its title and file; the whole path shows on hovering."""
+    metadata = doc.get("metadata") or {}
+    title, source = (str(metadata.get(name) or "") for name in ("title", "source"))
+    page = f", page {metadata['page']}" if metadata.get("page") else ""
+    named = source if "://" in source else PurePath(source).name
+    place = f'<span title="{escape(source)}">{escape(named + page)}</span>' if source else ""
+    shown = [f"<b>{escape(title)}</b>" if title else "", place]
+    return " · ".join(one for one in shown if one) or escape(str(doc.get("id") or ""))
 
 
 def _link(number: int) -> str:

@@ -78,7 +78,7 @@ class _StoredRecord(RunRecord):
     """What an earlier version wrote for `truncated`: `rounds`, or ""."""
 
 
-def run_record(graph: DrawnGraph, question: str, watch: Watch) -> dict[str, Any]:
+def run_record(graph: DrawnGraph[Any], question: str, watch: Watch) -> dict[str, Any]:
     """Return the record of a run that `watch` has seen, even of one that failed midway."""
     shape = shape_of(graph.get_graph())
     return {

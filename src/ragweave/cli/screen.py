@@ -7,7 +7,8 @@ import os
 import sys
 import traceback
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,21 @@ _REFUSALS = frozenset(
         *(errno.EISDIR, errno.ENOTDIR, errno.ENOENT, errno.ENAMETOOLONG, errno.EIO, errno.EEXIST),
     )
 )
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Say on a terminal that something is being loaded, and take the line back after."""
+    shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    if shown:
+        sys.stderr.write("loading ...")
+        sys.stderr.flush()
+    try:
+        yield
+    finally:
+        if shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
 
 
 def write_file(path: Path, text: str) -> None:

@@ -20,6 +20,7 @@ NAMES = {
     "blendfilter": "BlendFilter without each of its queries, and without its filter.",
     "slimplm": "SlimPLM without rewriting, without the question judge, without the claim filter.",
     "filco": "FILCO's measures as oracles, against whole passages.",
+    "gate": "The uncertainty gate's ends, and the thresholds to set between them.",
     "retriever": "BM25, dense and hybrid retrieval; needs --kb with embeddings.",
 }
 """The studies, listed here as well so that `--help` imports nothing heavy."""
@@ -136,6 +137,10 @@ def _run(
     experiments = {one.path.name: read_runs([one.path])[0] for one in directories}
     for experiment in experiments.values():
         show_tables(tables_of(experiment))
+    if name == "gate":
+        from ragweave.cli.gates import gate_tables
+
+        show_tables(gate_tables(directories[0], experiments, score))
     files = write_report(out / "report", list(experiments.values()))
     if can_plot():
         files += plot_study(out / "report" / "plots", study, experiments, score)

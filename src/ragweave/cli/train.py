@@ -236,7 +236,9 @@ def _report(plan: Plan, card: ModelCard) -> None:
                 err=True,
             )
     if card.role == "router":
-        use = f"--method adaptive --option route=classifier --option router={plan.folder}"
+        own = card.settings.get("drafts", True) is False
+        method = "adaptive_rag" if own else "adaptive --option route=classifier"
+        use = f"--method {method} --option router={plan.folder}"
         typer.echo(f"use it: ragweave ask … {use}", err=True)
         return
     method = "slimplm" if card.role in ("judge", "rewriter") else "filco"

@@ -265,7 +265,7 @@ class Watch:
         sys.stdout.flush()
 
 
-async def follow(graph: DrawnGraph, given: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
+async def follow(graph: DrawnGraph[Any], given: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
     """Run `graph` on `given` with `watch` looking on, and return its output.
 
     Async, so that Ctrl-C ends it at once.

@@ -6,18 +6,19 @@ Each row knows its place in the file, so that an error names file and line.
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
 import io
 import json
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, TextIO
 
 from ragweave.errors import UsageError
 from ragweave.tools.files import parse_json
+from ragweave.tools.packed import open_packed
 
 NO_GOLD = "the gold answer is missing"
 """How an error about a row without gold answers begins."""
@@ -113,13 +114,13 @@ Rows = Iterator[Row]
 
 _CHUNK = 1 << 20
 _SPACE = " \t\r\n"
+_BETWEEN = (re.compile(f"[{_SPACE}]*+"), re.compile(f"[{_SPACE},]*+"))
+"""What stands before the first record, and before any other."""
 
 
 def open_text(path: Path) -> TextIO:
     """Open a UTF-8 file, through gzip where it ends in `.gz`."""
-    if path.suffix == ".gz":
-        return cast("TextIO", gzip.open(path, "rt", encoding="utf-8-sig", newline=""))
-    return path.open("rt", encoding="utf-8-sig", newline="")
+    return io.TextIOWrapper(open_packed(path), encoding="utf-8-sig", newline="")
 
 
 def rows_of(path: Path) -> Rows:
@@ -188,23 +189,25 @@ def _json(stream: TextIO, path: Path) -> Rows:
 
 def _array(stream: TextIO, path: Path) -> Rows:
     decoder = json.JSONDecoder()
-    text, number = "", 0
+    text, at, number = "", 0, 0
     while True:
-        text = text.lstrip(_SPACE + ("," if number else ""))
-        if text.startswith("]"):
+        at = _BETWEEN[number > 0].match(text, at).end()  # type: ignore[union-attr]
+        if text.startswith("]", at):
             return
         where = f"{path}, record {number + 1}"
         try:
-            value, end = decoder.raw_decode(text)
+            value, at = decoder.raw_decode(text, at)
+        except RecursionError as error:
+            raise UsageError(f"{where}: is not valid JSON: nested too deeply") from error
         except json.JSONDecodeError as error:
-            more = stream.read(_CHUNK)
+            text, at = text[at:], 0
+            more = stream.read(max(_CHUNK, len(text)))  # a long record is not parsed too often
             if not more:
                 raise UsageError(f"{where}: is not valid JSON: {error.msg}") from error
             text += more
             continue
         number += 1
         yield Row(_object(value, where), where, number)
-        text = text[end:]
 
 
 def _objects(stream: _Joined, path: Path) -> Rows:

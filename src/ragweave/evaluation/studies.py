@@ -91,6 +91,30 @@ def _sampling(methods: Sequence[str], values: Sequence[str]) -> list[System]:
     ]
 
 
+GATED = {"never": 1e9, "always": -1.0}
+"""The two ends of an uncertainty gate: what its threshold is then."""
+
+
+def gated_label(method: str, gate: str, end: str) -> str:
+    """Return what a system of the study `gate` is called."""
+    return f"{method} {gate}: {end}"
+
+
+def _gates(methods: Sequence[str], values: Sequence[str]) -> list[System]:
+    """Return a system for each gate that never retrieves, and one that always does."""
+    made = []
+    for method in methods:
+        own = method == "uncertainty_gate"
+        route: dict[str, Any] = {} if own else {"route": "uncertainty"}
+        name = "threshold" if own else "route_threshold"
+        made += [
+            system(method, gated_label(method, gate, end), gate=gate, **{name: cut}, **route)
+            for gate in values
+            for end, cut in GATED.items()
+        ]
+    return made
+
+
 _BLENDFILTER: Mapping[str, Mapping[str, Any]] = {
     "full": {},
     "w/o q": {"queries": ("external", "internal")},
@@ -173,6 +197,14 @@ _ALL = (
         scored=frozenset({"cxmi"}),
         make=ablation(_FILCO),
         settings={"oracle": True},
+    ),
+    Study(
+        name="gate",
+        summary="an uncertainty gate that never retrieves, and one that always does",
+        source="TARG, section 3.3",
+        methods=("uncertainty_gate",),
+        values=("margin", "entropy", "variance"),
+        make=_gates,
     ),
     Study(
         name="retriever",

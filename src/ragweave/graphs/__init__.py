@@ -1,7 +1,7 @@
 """The methods: one file each, wiring and nothing else."""
 
-from ragweave.graphs.build import build_graph
-from ragweave.graphs.chat import ChatGraph, build_chat, chat_over
+from ragweave.graphs.chat import ChatGraph, chat_over
+from ragweave.graphs.face import build_chat, build_graph
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.graphs.registry import METHODS, register_method

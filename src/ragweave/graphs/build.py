@@ -23,7 +23,7 @@ from ragweave.nodes.context_filter import FilterName
 from ragweave.nodes.judge import NecessityOptions
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Retriever
-from ragweave.nodes.route import check_gate
+from ragweave.nodes.uncertainty_gate import check_gate
 from ragweave.registry import closest
 from ragweave.state import RAGState
 from ragweave.tools.extractive import ExtractiveChat

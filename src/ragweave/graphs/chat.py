@@ -40,7 +40,7 @@ HISTORY_TOKENS = 1_000
 PROMPTS = {"restate": RESTATE}
 
 
-class ChatGraph(DrawnGraph):
+class ChatGraph(DrawnGraph[ChatOutput]):
     """A compiled conversation."""
 
 

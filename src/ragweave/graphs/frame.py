@@ -6,7 +6,8 @@ A compiled method is also a tool of an agent, or a retriever of a chain, in a La
 from __future__ import annotations
 
 import difflib
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+import functools
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, cast, get_type_hints
 
@@ -23,13 +24,13 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.runnables.graph import Graph
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.graph import StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 from langgraph.types import Checkpointer, Command, Overwrite, RetryPolicy
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from ragweave.errors import StateError, UsageError
+from ragweave.graphs.typed_output import OutputT, TypedGraph
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.context_filter import Filters
 from ragweave.nodes.judge import scorer_of
@@ -132,11 +133,6 @@ class Draft(StateGraph[Any, Any, Any, Any]):
     retrieves = False
     """Whether there is a retriever: an answer without any document is then noted."""
 
-    @property
-    def fields(self) -> frozenset[str]:
-        """The names of the state's fields; what a node's own schema adds to them is none."""
-        return frozenset(get_type_hints(self.state_schema))
-
     def add_node(self, node: Any, action: Any = None, **settings: Any) -> Self:
         """Add a node, as `StateGraph.add_node` does; its updates are checked at run time."""
         before = set(self.nodes)
@@ -147,6 +143,12 @@ class Draft(StateGraph[Any, Any, Any, Any]):
             if not isinstance(runnable, Pregel):
                 spec.runnable = CheckedNode(name, runnable, self)
         return self
+
+
+@functools.lru_cache(maxsize=256)
+def _fields(state_type: Hashable) -> frozenset[str]:
+    """Return the names of a state's fields; what a node's own schema adds to them is none."""
+    return frozenset(get_type_hints(state_type))
 
 
 class CheckedNode(Runnable[Any, Any]):
@@ -162,7 +164,7 @@ class CheckedNode(Runnable[Any, Any]):
         """
         self.name = name
         self._node = node
-        self._fields: Collection[str] = graph.fields
+        self._fields = _fields(graph.state_schema)
         self._retrieves = graph.retrieves
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **more: Any) -> Any:  # noqa: A002
@@ -219,7 +221,7 @@ def _closest(key: str, fields: Iterable[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-class DrawnGraph(CompiledStateGraph[Any, Any, Any, Any]):
+class DrawnGraph(TypedGraph[OutputT]):
     """A compiled graph whose picture leaves out the handlers of failed nodes.
 
     LangGraph draws them unconnected.
@@ -241,7 +243,7 @@ class DrawnGraph(CompiledStateGraph[Any, Any, Any, Any]):
         return {"text/plain": repr(self), "image/svg+xml": picture}
 
 
-class CompiledGraph(DrawnGraph):
+class CompiledGraph(DrawnGraph[RAGOutput]):
     """A compiled graph over the ragweave state: a LangChain Runnable from input to output.
 
     A key of the input that its state lacks is an error; as a node of another graph it is given all
@@ -271,7 +273,7 @@ class CompiledGraph(DrawnGraph):
     def _check_keys(self, given: object, config: RunnableConfig | None) -> None:
         if not isinstance(given, Mapping) or "langgraph_node" in ensure_config(config)["metadata"]:
             return
-        known = get_type_hints(self.builder.state_schema)
+        known = _fields(self.builder.state_schema)
         for key in given:
             if key not in known:
                 raise UsageError(

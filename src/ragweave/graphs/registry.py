@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ragweave.graphs import (
     adaptive,
+    adaptive_rag,
     astute,
     blendfilter,
     chain_of_note,
@@ -27,6 +28,7 @@ from ragweave.graphs import (
     slimplm,
     summary,
     sure,
+    uncertainty_gate,
 )
 from ragweave.graphs.method import Method
 from ragweave.registry import Registry
@@ -56,6 +58,8 @@ _MODULES = (
     crag,
     sure,
     astute,
+    uncertainty_gate,
+    adaptive_rag,
 )
 
 METHODS: Registry[Method] = Registry(

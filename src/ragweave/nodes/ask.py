@@ -28,16 +28,22 @@ from ragweave.nodes.reply_form import (
     was_cut,
 )
 from ragweave.nodes.step import Call, Context, StateT, Step, Work
+from ragweave.registry import closest
 from ragweave.state import Update, Usage
 from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.tasks import Task, attach, task_passages
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
 from ragweave.tools.text.reply import bounded, reply_text, reported_tokens
-from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
+from ragweave.tools.text.untrusted import render_passages, title_of, untrusted
 
 Templates = Mapping[str, ChatPromptTemplate]
 """Prompt templates by name."""
+
+_ABOUT_FORM = frozenset(
+    {"answer_form", "examples", "otherwise", "unknown", "count", "count_form", "last", "topic"}
+)
+"""Variables that shape a reply; a prompt of the caller's may do without them."""
 
 
 @dataclass(frozen=True)
@@ -117,20 +123,30 @@ def with_overrides(
         overrides: Replacements; a text stands for a prompt of one human message.
 
     Raises:
-        UsageError: A name is not one of the method's, or a replacement is malformed or asks for
-            a variable that the original does not have.
+        UsageError: A name is not one of the method's, or a replacement is malformed, asks for a
+            variable that the original does not have, or leaves out one that carries what the
+            prompt is about, such as the question or the passages.
     """
     templates = dict(own)
     for name, given in (overrides or {}).items():
         if name not in own:
             known = ", ".join(sorted(own)) or "none"
-            raise UsageError(f"unknown prompt {name!r}: this method's prompts are {known}")
+            raise UsageError(
+                f"unknown prompt {name!r}{closest(name, own)}: this method's prompts are {known}"
+            )
         template = _template(name, given) if isinstance(given, str) else given
         extra = set(template.input_variables) - set(own[name].input_variables)
         if extra:
             has = ", ".join(sorted(own[name].input_variables))
             raise UsageError(
                 f"prompt {name!r} uses {{{sorted(extra)[0]}}}, but only {has} can be used"
+            )
+        needed = set(own[name].input_variables) - _ABOUT_FORM
+        if lacking := sorted(needed - set(template.input_variables)):
+            listed = " and ".join(f"{{{one}}}" for one in lacking)
+            raise UsageError(
+                f"prompt {name!r} leaves out {listed}: the model would not see what the prompt is "
+                "about"
             )
         templates[name] = template
     return templates
@@ -152,7 +168,7 @@ def numbered(label: str) -> Callable[[Sequence[Document]], str]:
     forged = re.compile(rf"\b({re.escape(label)}s?)\s*(\d+)\s*[:：]", re.IGNORECASE)
 
     def line(number: int, doc: Document) -> str:
-        title = one_line(str(doc.metadata.get("title") or ""))
+        title = title_of(doc)
         text = " ".join(untrusted(doc.page_content).split())
         plain = forged.sub(r"\1 \2 -", f"{title} | {text}" if title else text)
         return f"{label} {number} : {plain}"

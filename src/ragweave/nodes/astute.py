@@ -41,7 +41,7 @@ from ragweave.nodes.wording import UNKNOWN_CLAUSE
 from ragweave.state import Branch, RAGState, Update
 from ragweave.tools.models import Models
 from ragweave.tools.text.unknown import is_unknown
-from ragweave.tools.text.untrusted import one_line, untrusted
+from ragweave.tools.text.untrusted import title_of, untrusted
 
 MEMORY = "memory"
 """`metadata["query"]` of a passage that the model wrote."""
@@ -182,7 +182,7 @@ def sourced(documents: Sequence[Document]) -> str:
 
 def _block(number: int, doc: Document) -> str:
     remembered = doc.metadata.get("query") == MEMORY
-    title = "" if remembered else one_line(str(doc.metadata.get("title") or ""))
+    title = "" if remembered else title_of(doc)
     source = f'source="{MEMORY if remembered else "retrieval"}"'
     head = (
         f'<passage {number} {source} title="{title}">' if title else f"<passage {number} {source}>"

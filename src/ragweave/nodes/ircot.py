@@ -136,7 +136,7 @@ class Sentence(NamedTuple):
 
 
 _LEAD = re.compile(
-    r"\W*+(?:next sentence|reasoning(?: so far)?|answer|a|sentence(?: \d{1,2})?|step \d{1,2})"
+    r"\A\W*+(?:next sentence|reasoning(?: so far)?|answer|a|sentence(?: \d{1,2})?|step \d{1,2})"
     r"[*_ ]{0,4}:[*_ ]{0,4}",
     re.IGNORECASE,
 )

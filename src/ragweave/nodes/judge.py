@@ -24,14 +24,15 @@ from langgraph.types import Send
 from ragweave.errors import UsageError
 from ragweave.nodes.answer import branches
 from ragweave.nodes.ask import Prompt, Question, Templates, reply_to
-from ragweave.nodes.options import Options, at_least, current
+from ragweave.nodes.options import at_least, current
 from ragweave.nodes.profile import Paper
 from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
 from ragweave.nodes.step import Call, Context, Goto, StateT, Step, Work
+from ragweave.nodes.uncertainty_gate import GateOptions
 from ragweave.nodes.wording import worded
 from ragweave.state import ClaimBranch, RAGState, Tokens, Update, Usage
 from ragweave.tools.claims import parse_judgement
-from ragweave.tools.models import ChatModel, Models
+from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.tasks import Task
 from ragweave.tools.models.uncertainty import Gate
@@ -62,7 +63,7 @@ def scorer_of(model: ChatModel, *, local: bool = True) -> LogprobScorer | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NecessityOptions(Options):
+class NecessityOptions(GateOptions):
     """Options of the slim proxy's part."""
 
     question_judge: bool = True
@@ -86,7 +87,8 @@ class NecessityOptions(Options):
     router: str = ""
     """Folder of the trained router, for `route=classifier`."""
     gate: Gate = "mean"
-    """What of the proxy's log-probabilities is measured, for `route=uncertainty`."""
+    """What is measured for `route=uncertainty`: of the proxy's log-probabilities `mean`, `least`,
+    `entropy` or `margin`; of several drafts `variance` or `dissimilarity`."""
     route_threshold: float | None = None
     """For `route=uncertainty`, the uncertainty above which to retrieve, None: a round number; for
     `route=classifier`, what a dearer route must add to the probability of a right answer, None:
@@ -99,6 +101,17 @@ class NecessityOptions(Options):
     """Nucleus of the draft answer (released code); None leaves it to the model."""
     proxy_tokens: int | None = 512
     """Most tokens of the draft answer (released code); None leaves it to the model."""
+
+    @property
+    def gate_role(self) -> Role | None:
+        """The proxy, where its uncertainty decides."""
+        return "proxy" if self.route == "uncertainty" else None
+
+    @property
+    def most_uncertain(self) -> float:
+        """The uncertainty above which to retrieve."""
+        chosen = self.route_threshold
+        return super().most_uncertain if chosen is None else chosen
 
     @property
     def drafts(self) -> bool:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import math
 import os
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import (
     Any,
     Literal,
@@ -134,7 +135,7 @@ class _Named:
             if name not in known:
                 raise UsageError(f"no option {name!r}; options: {', '.join(known)}")
         made = super().__new__(cls)
-        object.__setattr__(made, "given_names", cls.given_at_build | values.keys())
+        object.__setattr__(made, "given_names", frozenset((*cls.given_at_build, *values)))
         return made
 
 
@@ -223,7 +224,7 @@ class Options(_Named):
 
     def _settle(self) -> None:
         """Check the values' types, and take a paper's settings where the caller set none."""
-        hints = get_type_hints(type(self))
+        hints = _hints(type(self))
         names = [field.name for field in dataclasses.fields(self)]
         for name in names:
             object.__setattr__(self, name, typed(name, getattr(self, name), hints[name]))
@@ -257,6 +258,12 @@ def at_least(name: str, value: int | None, least: int) -> None:
         raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
 
 
+@functools.lru_cache(maxsize=256)
+def _hints(kind: type[Options]) -> Mapping[str, Any]:
+    """Return the types of a class's options: evaluating them anew costs more than the checks."""
+    return MappingProxyType(get_type_hints(kind))
+
+
 OptionsT = TypeVar("OptionsT", bound=Options)
 
 
@@ -267,11 +274,16 @@ def specialised(options: OptionsT) -> type[OptionsT]:
     schema's defaults for the rest, and the agent server fills in its defaults too. With the
     build's values as the defaults, both mean: the build, but for what was overridden.
     """
-    kind = type(options)
-    hints = get_type_hints(kind)
+    values = [getattr(options, field.name) for field in dataclasses.fields(options)]
+    return _specialised(type(options), options.given, *values)
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _specialised(kind: type[OptionsT], given: frozenset[str], *values: Hashable) -> type[OptionsT]:
+    hints = _hints(kind)
     fields = [
-        (field.name, hints[field.name], dataclasses.field(default=getattr(options, field.name)))
-        for field in dataclasses.fields(options)
+        (field.name, hints[field.name], dataclasses.field(default=value))
+        for field, value in zip(dataclasses.fields(kind), values, strict=True)
     ]
     return dataclasses.make_dataclass(
         kind.__name__,
@@ -282,7 +294,7 @@ def specialised(options: OptionsT) -> type[OptionsT]:
         namespace={
             "__doc__": kind.__doc__,
             "__module__": kind.__module__,
-            "given_at_build": options.given,
+            "given_at_build": given,
         },
     )
 

@@ -35,12 +35,21 @@ Retriever: TypeAlias = Runnable[str, list[Document]]
 
 
 def retrieve_step(
-    retriever: Retriever | None, options: OptionsT, name: str = "retrieve"
+    retriever: Retriever | None,
+    options: OptionsT,
+    name: str = "retrieve",
+    k_of: Callable[[OptionsT], int] = lambda options: options.k,
 ) -> Step[QueryBranch, OptionsT]:
     """Return a retrieval node: runs one query, writes `retrieved[query_key]`.
 
     `k` reaches ragweave's own retrievers with each call; any other retriever's result is cut
     to `k`.
+
+    Args:
+        retriever: Where passages come from; None: every input brings its own.
+        options: The build's options.
+        name: The node's name.
+        k_of: From the options to how many passages are found.
     """
 
     def body(branch: QueryBranch, context: Context[OptionsT]) -> Work:
@@ -49,7 +58,7 @@ def retrieve_step(
                 "nothing to retrieve from: name a knowledge base (retriever=… in code, --kb on the "
                 "command line), or give passages with the question"
             )
-        k, key = context.options.k, branch["query_key"]
+        k, key = k_of(context.options), branch["query_key"]
         settings = {"k": k} if isinstance(retriever, PassageRetriever) else {}
         found = yield Call(retriever, branch["query"], settings)
         context.spend({**no_usage(), "retrievals": 1})

@@ -30,6 +30,7 @@ from ragweave.errors import RunTimeoutError
 from ragweave.nodes.options import OptionsT, current
 from ragweave.state import Note, Update, Usage, add_usage
 from ragweave.tools.models.roles import unbound
+from ragweave.tools.text.secrets import redacting
 
 Clock = Callable[[str, float, float], None]
 """Takes a node's name, and when one of its executions began and ended (`time.perf_counter`)."""
@@ -219,6 +220,11 @@ class Route(Runnable[StateT, Goto], Generic[StateT, OptionsT]):
 
 
 def _call(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
+    with redacting(unbound(call.target)):
+        return _called(call, config, seconds)
+
+
+def _called(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
     if seconds is None:
         return call.target.invoke(call.input, config, **call.settings)
     future = _in_thread(call, config)
@@ -231,6 +237,11 @@ def _call(call: Call, config: RunnableConfig | None, seconds: float | None) -> A
 
 
 async def _acall(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
+    with redacting(unbound(call.target)):
+        return await _acalled(call, config, seconds)
+
+
+async def _acalled(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
     try:
         async with asyncio.timeout(seconds) as limit:
             if _is_async(call.target):

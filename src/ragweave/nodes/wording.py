@@ -20,7 +20,7 @@ from ragweave.nodes.ask import Templates
 from ragweave.nodes.options import Options
 from ragweave.nodes.profile import Paper
 from ragweave.state import AnswerType
-from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
+from ragweave.tools.text.untrusted import render_passages, title_of, untrusted
 from ragweave.trained.forms import context_text
 
 UNKNOWN_CLAUSE = "If you don't know the answer, just say Unknown."
@@ -70,7 +70,7 @@ def search_results(passages: Sequence[Document]) -> str:
 
 
 def _titled(doc: Document, between: str, *, lines: bool = False) -> str:
-    title = one_line(str(doc.metadata.get("title") or ""))
+    title = title_of(doc)
     text = untrusted(doc.page_content).strip()
     shown = text if lines else " ".join(text.split())
     return f"{title}{between}{shown}" if title else shown

@@ -350,9 +350,9 @@ def _retriever(kb: str, search: str) -> Retriever:
         from ragweave.tools.retrieval import Bm25Retriever
 
         return Bm25Retriever.from_documents(corpus_documents())
-    from ragweave.tools.knowledge import KnowledgeBase
+    from ragweave.tools.knowledge import KnowledgeBase, retriever_of
 
-    return KnowledgeBase.open(kb).as_retriever(mode=search)
+    return retriever_of(search, KnowledgeBase.open(kb))
 
 
 globals().update({name: factory(method) for name, method in METHODS.items()})

@@ -13,7 +13,7 @@ from unittest import SkipTest
 from langchain_core.language_models import BaseChatModel
 
 from ragweave.errors import UsageError
-from ragweave.graphs import build_graph
+from ragweave.graphs.build import build_graph
 from ragweave.testing.cases import CARDS
 from ragweave.tools.models import chat_model
 

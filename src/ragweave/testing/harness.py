@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -19,7 +20,8 @@ from langchain_core.prompts import ChatPromptTemplate
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from ragweave.errors import RagweaveError
-from ragweave.graphs import CompiledGraph, build_graph
+from ragweave.graphs import CompiledGraph
+from ragweave.graphs.build import build_graph
 from ragweave.graphs.method import Method
 from ragweave.state import RAGOutput
 from ragweave.testing.cases import Setting
@@ -125,17 +127,33 @@ def folded(text: str) -> str:
     return " ".join(text.split())
 
 
-def asked_for(prompts: Set[str], settings: Callable[[], Iterator[Setting]]) -> Iterator[Setting]:
+def asked_for(
+    prompts: Set[str], settings: Sequence[Setting], likely: Callable[[str], Iterable[Setting]]
+) -> Iterator[Setting]:
     """Yield settings as long as some of `prompts` are left: ours, then those in papers' words.
 
     Args:
         prompts: Names of prompts; the caller removes those that it has met.
         settings: The settings; for a prompt in a paper's words (`NAME@PAPER`) under its profile.
+        likely: Where a prompt of ours is likely to be met, which is tried first.
     """
     for paper in sorted({name.partition("@")[2] for name in prompts}):
-        for setting in settings():
-            if any(name.partition("@")[2] == paper for name in prompts):
-                yield setting.with_options(profile=paper) if paper else setting
+        tried: list[Setting] = []
+        wanted = sorted(name for name in prompts if name.partition("@")[2] == paper)
+        for name in [*wanted, ""]:
+            left = [one for one in wanted if one in prompts and name in ("", one)]
+            for setting in likely(name.partition("@")[0]) if name else settings:
+                if prompts.isdisjoint(left):
+                    break
+                if setting not in tried:
+                    tried.append(setting)
+                    yield setting.with_options(profile=paper) if paper else setting
+
+
+def reads_as(template: ChatPromptTemplate, text: str) -> bool:
+    """Say whether all that a template has of its own stands in a prompt's text."""
+    parts = [getattr(getattr(one, "prompt", None), "template", "") for one in template.messages]
+    return all(piece.strip() in text for part in parts for piece in re.split(r"\{\w*\}", part))
 
 
 def misread(
@@ -212,6 +230,11 @@ class Run:
         return {name: self.state[name] for name in OUTPUTS}
 
     @property
+    def unstepped(self) -> dict[str, Any]:
+        """The final state, whose notes don't say in which superstep of a thread they were made."""
+        return {**self.state, "notes": [{**note, "step": 0} for note in self.state["notes"]]}
+
+    @property
     def prompts(self) -> list[tuple[str, str, str, str]]:
         """Role, node, settings and text of the calls, in an order that no timing changes."""
         return sorted(
@@ -230,6 +253,20 @@ class Run:
         if self.error is not None:
             return type(self.error).__name__, str(self.error)
         return *self.asked, as_json(self.output)
+
+
+def tokens(calls: Sequence[ModelCall]) -> tuple[int, int, int]:
+    """Return the number of calls, and the tokens that they read and wrote."""
+    read, written = (sum(getattr(one, key) for one in calls) for key in _COUNTS)
+    return len(calls), read, written
+
+
+_COUNTS = ("input_tokens", "output_tokens")
+
+
+def ledger(entries: Sequence[Mapping[str, int]]) -> tuple[int, int, int]:
+    """Return what entries of a run's usage count as calls and tokens."""
+    return tuple(sum(one[key] for one in entries) for key in ("calls", *_COUNTS))  # type: ignore[return-value]
 
 
 def as_json(value: Any) -> str:

@@ -15,7 +15,18 @@ from langgraph.errors import GraphRecursionError
 
 from ragweave.graphs import METHODS, Method
 from ragweave.testing.cases import CARDS, OptionCase, Setting, accepted, cases_of, declared_calls
-from ragweave.testing.harness import OUTPUTS, WAYS, Harness, Run, as_json, asked_for, misread
+from ragweave.testing.harness import (
+    OUTPUTS,
+    WAYS,
+    Harness,
+    Run,
+    as_json,
+    asked_for,
+    ledger,
+    misread,
+    reads_as,
+    tokens,
+)
 from ragweave.testing.scripted import ForeignRetriever, ModelCall, Record, Said, Script
 from ragweave.tools.drawing import draw_svg, shape_of
 
@@ -131,7 +142,7 @@ class MethodTests:
             run = self._turn(saver, {})
             assert run.prompts == expected.prompts, f"after {sorted(first)} it asks otherwise"
             assert run.output == expected.output, f"after {sorted(first)} it gives something else"
-            assert _unstepped(run.state) == _unstepped(expected.state), "the state keeps something"
+            assert run.unstepped == expected.unstepped, "the state keeps something"
 
     def test_usage_counts_the_calls_made(self) -> None:
         """Calls, tokens and retrievals, in all, by role and by node, are those really made."""
@@ -139,14 +150,14 @@ class MethodTests:
             if "judge_scorer" in run.setting.parts:
                 continue  # a scorer is not a model: its calls are not recorded
             usage = run.output["usage"]
-            assert _ledger([usage]) == _tokens(run.calls), f"{_said(run)}: usage is off in all"
+            assert ledger([usage]) == tokens(run.calls), f"{_said(run)}: usage is off in all"
             for table, key in (("by_role", "role"), ("by_node", "node")):
                 made = {getattr(call, key) for call in run.calls}
                 expected = {
-                    name: _tokens([call for call in run.calls if getattr(call, key) == name])
+                    name: tokens([call for call in run.calls if getattr(call, key) == name])
                     for name in made
                 }
-                counted = {key: _ledger([one]) for key, one in usage[table].items() if one["calls"]}
+                counted = {key: ledger([one]) for key, one in usage[table].items() if one["calls"]}
                 assert counted == expected, f"{_said(run)}: usage is off in {table}"
             assert usage["retrievals"] == len(run.record.searches), f"{_said(run)}: retrievals"
             assert usage["estimated"] is False, "usage is estimated, though the models count"
@@ -180,8 +191,8 @@ class MethodTests:
             name: ChatPromptTemplate([("system", f"{_MARK}-{name}-"), *template.messages])
             for name, template in self._method().prompts.items()
         }
-        missing = set(marked)
-        for setting in asked_for(missing, self.settings):
+        missing, settings = set(marked), list(self.settings())
+        for setting in asked_for(missing, settings, self._likely):
             run = self.harness().run(setting, prompts=marked)
             texts = "\n".join(call.text for call in run.calls)
             missing -= {name for name in missing if f"{_MARK}-{name}-" in texts}
@@ -297,6 +308,15 @@ class MethodTests:
         assert base.error is None, str(base.error)
         yield from (run for run in map(self.run, self.settings()) if run.error is None)
 
+    def _likely(self, prompt: str) -> Iterator[Setting]:
+        """Yield settings in which the method's wording of a prompt is met: one a set of nodes."""
+        template, met = self._method().prompts.get(prompt), set[frozenset[str]]()
+        for run in self.finished() if template else ():
+            nodes = frozenset(call.node for call in run.calls)
+            if nodes not in met and any(reads_as(template, call.text) for call in run.calls):
+                met.add(nodes)
+                yield run.setting
+
     def _supersteps(self) -> int:
         """Return how many supersteps the run takes."""
         graph = self.harness().build(self.setting, Record())
@@ -378,20 +398,3 @@ def _carried_on(run: Run) -> bool:
     asked = [call.text for call in run.calls] + [query for query, _k in run.record.searches]
     said = [one["reply"] for one in run.output["candidates"].values()]
     return any(_MARK in text for text in (*asked, *said))
-
-
-def _unstepped(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state whose notes don't say in which superstep of the thread they were made."""
-    return {**state, "notes": [{**note, "step": 0} for note in state["notes"]]}
-
-
-def _tokens(calls: Sequence[ModelCall]) -> tuple[int, int, int]:
-    read, written = (sum(getattr(one, key) for one in calls) for key in _COUNTS)
-    return len(calls), read, written
-
-
-_COUNTS = ("input_tokens", "output_tokens")
-
-
-def _ledger(entries: Sequence[Mapping[str, int]]) -> tuple[int, int, int]:
-    return tuple(sum(one[key] for one in entries) for key in ("calls", *_COUNTS))  # type: ignore[return-value]

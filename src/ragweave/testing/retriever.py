@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
 from ragweave.errors import UsageError
-from ragweave.graphs import build_graph
+from ragweave.graphs.build import build_graph
 from ragweave.testing.cases import CARDS
 from ragweave.testing.scripted import Record, ScriptedModel
 

@@ -95,21 +95,22 @@ class Record:
 def unsure(text: str, **probabilities: float) -> AIMessage:
     """Return a reply that reports some words as improbable: `unsure("In Rome.", Rome=0.3)`.
 
-    Words are named without punctuation; all others have a probability of 0.99.
+    Words are named without punctuation; all others have a probability of 0.99. In each place there
+    is one other candidate, which has the rest.
     """
     return _with_logprobs(text, probabilities)
 
 
 def _with_logprobs(text: str, probabilities: Mapping[str, float]) -> AIMessage:
-    content = [
-        {
-            "token": token,
-            "logprob": math.log(probabilities.get(token.strip(" \n.,;:!?"), _SURE)),
-            "bytes": None,
-        }
-        for token in _TOKEN.findall(text)
-    ]
+    named = ((token, token.strip(" \n.,;:!?")) for token in _TOKEN.findall(text))
+    content = [_place(token, probabilities.get(word, _SURE)) for token, word in named]
     return AIMessage(text, response_metadata={"logprobs": {"content": content}})
+
+
+def _place(token: str, probability: float) -> dict[str, Any]:
+    said = {"token": token, "logprob": math.log(probability), "bytes": None}
+    other = {"token": "…", "logprob": math.log(1 - probability) if probability < 1 else -100.0}
+    return {**said, "top_logprobs": [said, other]}
 
 
 class ScriptedModel(BaseChatModel):

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from langchain_core.documents import Document
@@ -43,6 +44,11 @@ class Alignment:
 
 DEFAULT = Alignment()
 
+MOST_PARTS = 100
+"""Sentences of an answer that quotes are looked for; those behind them are left without."""
+MOST_SENTENCES = 2_000
+"""Sentences in which quotes are looked for: each passage's first ones, as many of each."""
+
 
 class _Line(NamedTuple):
     """A sentence of a passage, with its words."""
@@ -66,18 +72,23 @@ def cite(
     Args:
         question: The question.
         answer: The answer; none of it is cited where it says unknown.
-        passages: The passages that may support it, with ids.
-        answer_type: A long answer is cited sentence by sentence, another one as a whole.
+        passages: The passages that may support it, with ids; `MOST_SENTENCES` of their sentences
+            are looked at, of each passage its first ones.
+        answer_type: A long answer is cited sentence by sentence, another one as a whole. Behind
+            the first `MOST_PARTS` sentences no quote is looked for.
         alignment: How much must agree.
     """
     if is_unknown(answer):
         return []
-    lines = [line for doc in passages for line in _lines(doc)]
+    each = MOST_SENTENCES // max(len(passages), 1) or 1
+    lines = [line for doc in passages for line in islice(_lines(doc), each)]
     weights = _Weights(lines)
     asked = frozenset(terms(question))
+    near = {line: weights.share(line.around, asked) for line in lines}
     made: list[Citation] = []
-    for part in _parts(answer, answer_type):
-        quotes = _quotes(part.text, asked, lines, weights, alignment)
+    for number, part in enumerate(_parts(answer, answer_type)):
+        wanted = _wanted(part.text, asked) if number < MOST_PARTS else frozenset[str]()
+        quotes = _quotes(wanted, near, weights, alignment)
         made.append({"text": part.text, "start": part.start, "end": part.end, "quotes": quotes})
     return made
 
@@ -117,6 +128,16 @@ def _lines(doc: Document) -> Iterable[_Line]:
         yield _Line(doc.id or "", sentence, words, words | title)
 
 
+class _Hit(NamedTuple):
+    """A sentence that holds wanted words."""
+
+    line: _Line
+    words: frozenset[str]
+    around: frozenset[str]
+    asked: float
+    """What it shares with the question, weighted."""
+
+
 class _Weights(dict[str, float]):
     """The weight of each word; one that no sentence holds weighs most."""
 
@@ -129,7 +150,7 @@ class _Weights(dict[str, float]):
         return self._absent
 
     def of(self, words: Collection[str]) -> float:
-        return sum(self[word] for word in words)
+        return math.fsum(self[word] for word in words)  # the same in any order: sets have none
 
     def share(self, words: Collection[str], of: frozenset[str]) -> float:
         """Return the share of a set's weight that `words` hold; 0 for an empty set."""
@@ -138,33 +159,34 @@ class _Weights(dict[str, float]):
 
 
 def _quotes(
-    part: str,
-    asked: frozenset[str],
-    lines: Sequence[_Line],
+    wanted: frozenset[str],
+    near: Mapping[_Line, float],
     weights: _Weights,
     alignment: Alignment,
 ) -> list[Quote]:
-    wanted = _wanted(part, asked)
-    chosen: list[_Line] = []
-    covered: set[str] = set()
+    """Return the quotes that hold the wanted words, of lines with how near the question they are."""
+    hits = [
+        _Hit(line, wanted & line.words, wanted & line.around, alignment.question * asked)
+        for line, asked in near.items()
+        if not wanted.isdisjoint(line.words)
+    ]
+    whole = weights.of(wanted)
+    chosen: list[_Hit] = []
+    covered: frozenset[str] = frozenset()
     while len(chosen) < alignment.most:
-        least = alignment.gain if chosen else 0.0
-        gains = [(line, weights.share(line.words - covered, wanted)) for line in lines]
+        least = alignment.gain * whole if chosen else 0.0
         best = max(
-            ((line, gain) for line, gain in gains if gain > least),
-            key=lambda pair: (
-                weights.share(covered | pair[0].around, wanted)
-                + alignment.question * weights.share(pair[0].around, asked)
-            ),
+            (hit for hit in hits if weights.of(hit.words - covered) > least),
+            key=lambda hit: weights.of(covered | hit.around) / whole + hit.asked,
             default=None,
         )
         if best is None:
             break
-        chosen.append(best[0])
-        covered |= best[0].around
-    if weights.share(covered, wanted) < alignment.support:
+        chosen.append(best)
+        covered |= best.around
+    if not chosen or weights.of(covered) / whole < alignment.support:
         return []
-    return [_quote(line, weights.share(line.around, wanted)) for line in chosen]
+    return [_quote(hit.line, weights.of(hit.around) / whole) for hit in chosen]
 
 
 def _wanted(part: str, asked: frozenset[str]) -> frozenset[str]:

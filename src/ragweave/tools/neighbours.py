@@ -8,9 +8,9 @@ needed retrieval:
 
 from __future__ import annotations
 
-import gzip
 import json
 import threading
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -25,6 +25,7 @@ from typing_extensions import TypedDict
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.tools.claims import check_theta, known_label
 from ragweave.tools.files import parse_json, write_atomic
+from ragweave.tools.packed import UnpackedSizeError, open_packed
 
 
 class TrainingQuestion(TypedDict):
@@ -143,9 +144,11 @@ def _needed(row: Mapping[str, Any], where: str, draft: str | None, gold: str, th
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the objects of a JSONL file, each with its file and line."""
     try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+        with open_packed(path) as file:
+            text = file.read().decode("utf-8-sig")
+    except UnpackedSizeError as error:
+        raise UsageError(f"{path}: {error}") from error
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise UsageError(f"{path}: cannot be read ({type(error).__name__})") from error
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():

@@ -252,11 +252,16 @@ def card_of(folder: str | Path) -> ModelCard:
     return card
 
 
-def check_router(folder: str) -> Path:
+def check_router(folder: str, *, drafts: bool = True) -> Path:
     """Return the folder of a trained router; nothing is loaded.
 
+    Args:
+        folder: The folder.
+        drafts: Whether there will be a draft answer for it to read.
+
     Raises:
-        UsageError: No folder is named, it is not a finished router, or it is unsafe.
+        UsageError: No folder is named, it is not a finished router, it is unsafe, or it was
+            trained on drafts and there are none.
     """
     if not folder:
         raise UsageError(
@@ -265,6 +270,11 @@ def check_router(folder: str) -> Path:
     card = card_of(folder)
     if card.kind not in CHOOSES:
         raise UsageError(f"{folder}: was trained as a {card.role}, but a router is needed here")
+    if not drafts and card.settings.get("drafts", True) is not False:
+        raise UsageError(
+            f"{folder}: was trained on draft answers, and a router of questions alone is needed "
+            "here: `ragweave train router … --set drafts=false`"
+        )
     path = Path(folder).expanduser().resolve()
     check_safe(path)
     return path

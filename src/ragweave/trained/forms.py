@@ -22,7 +22,7 @@ from ragweave.tools.filters import apply_spans
 from ragweave.tools.filters.oracles import CAUSAL_LEAD, context_line, question_line
 from ragweave.tools.filters.spans import Span
 from ragweave.tools.models.tasks import Task, TaskName, TaskPassage
-from ragweave.tools.text.untrusted import one_line, untrusted
+from ragweave.tools.text.untrusted import title_of, untrusted
 from ragweave.trained.card import PartRole
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def context_text(passages: Iterable[Document]) -> str:
 
 def passage_line(passage: Document) -> str:
     """Write a passage on one line: `title: text`, or the text alone where it has no title."""
-    title = one_line(str(passage.metadata.get("title") or ""))
+    title = title_of(passage)
     text = clean(passage.page_content)
     return f"{title}: {text}" if title else text
 

@@ -89,20 +89,31 @@ class Routed(NamedTuple):
 class Router:
     """Chooses routes; safe under threads."""
 
-    def __init__(self, encoder: Encoder, weights: RouterWeights, threshold: float) -> None:
-        """Take the encoder that the weights were learnt with, and the card's threshold."""
-        self._encoder, self._weights, self.threshold = encoder, weights, threshold
+    def __init__(
+        self, encoder: Encoder, weights: RouterWeights, threshold: float, *, drafts: bool = True
+    ) -> None:
+        """Take the encoder that the weights were learnt with, and the card's threshold.
+
+        Args:
+            encoder: The encoder.
+            weights: The weights.
+            threshold: What a dearer route must add to the probability of a right answer.
+            drafts: Whether it was trained on drafts too; else it reads the question alone.
+        """
+        self._encoder, self._weights = encoder, weights
+        self.threshold, self.drafts = threshold, drafts
 
     def choose(self, question: str, draft: str, threshold: float | None = None) -> Routed:
         """Choose a route for a question and a draft answer that a model gave without retrieval.
 
         Args:
             question: The question.
-            draft: The draft; may be empty.
+            draft: The draft; may be empty, and is left unread by a router of questions alone.
             threshold: What a dearer route must add to the probability of a right answer; None:
                 the card's.
         """
-        (row,) = self._weights.probabilities(read_drafts([(question, draft)], self._encoder))
+        pair = (question, draft if self.drafts else "")
+        (row,) = self._weights.probabilities(read_drafts([pair], self._encoder))
         chances = {name: float(one) for name, one in zip(ROUTES, row, strict=True)}
         return Routed(
             chosen_route(chances, self.threshold if threshold is None else threshold), chances
@@ -145,5 +156,6 @@ def load_router(folder: str, device: str = "auto") -> Router:
             card = card_of(path)
             encoder = load_encoder(card.base, path, device)
             weights = _read_weights(path, encoder.dimension)
-            _loaded[key] = Router(encoder, weights, card.threshold or 0.0)
+            drafts = card.settings.get("drafts", True) is not False
+            _loaded[key] = Router(encoder, weights, card.threshold or 0.0, drafts=drafts)
         return _loaded[key]

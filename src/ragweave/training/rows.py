@@ -73,6 +73,7 @@ class RouterRow(TypedDict):
     id: str
     question: str
     draft: str
+    """Empty where the row has none: a router of questions alone needs none."""
     right: dict[RouteName, bool]
     """By route, whether its answer was right; the gold answers themselves are not kept."""
     source: NotRequired[dict[str, Any]]
@@ -173,7 +174,7 @@ def _router(row: Row) -> TrainingRow:
     given: RouterRow = {
         "id": row.id("id"),
         "question": row.text("question"),
-        "draft": _draft(row),
+        "draft": _draft(row) if "draft" in row.fields else "",
         "right": {name: right[name] for name in ROUTES},
     }
     return given

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,42 @@ def test_passages_cannot_forge_the_page(tmp_path: Path) -> None:
     write_report(tmp_path / "out", read_runs([directory.path]), plots=False)
     for path in (tmp_path / "out").rglob("*.html"):
         assert "<script>" not in path.read_text("utf-8")
+
+
+def test_the_page_begins_with_scores_and_plots_and_folds_the_nodes(
+    done: RunDirectory, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib", reason="plots need the eval extra")
+    write_report(tmp_path / "out", read_runs([done.path]))
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    order = [page.index(one) for one in ("<th>EM", "data:image/png", "<h3>Cost", "<h2>Questions")]
+    assert order == sorted(order)
+    assert "<details><summary><h3>Seconds by node</h3>" in page
+    assert '<meta name="viewport"' in page
+    told = (tmp_path / "out" / "report.md").read_text("utf-8")
+    assert told.index("![run-em]") < told.index("### Cost")
+    (experiment,) = read_runs([done.path])
+    nodes = next(one for one in tables_of(experiment) if one.title == "Seconds by node")
+    assert all(
+        re.fullmatch(r"<0\.001|0|\d+\.\d{1,3}", cell) for row in nodes.rows for cell in row[4:]
+    )
+
+
+def test_names_in_a_plot_do_not_meet(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="plots need the eval extra")
+    from matplotlib.text import Text
+
+    from ragweave.evaluation.report import plots
+
+    figure, axes = plots._figure(height=0.8 + 12 * plots._LINE)
+    axes.plot([0, 10], [0, 100])
+    points = [plots._Named(5.0 + at / 100, 50.0 + at % 2, f"method_{at}", "k") for at in range(12)]
+    plots._name_points(axes, points)
+    figure.canvas.draw()
+    boxes = sorted((Text.get_window_extent(one) for one in axes.texts), key=lambda box: box.y0)
+    assert len(boxes) == 12
+    assert all(low.y1 <= high.y0 + 1 for low, high in itertools.pairwise(boxes))
+    assert all(box.x1 <= figure.bbox.x1 for box in boxes)
 
 
 def test_plots_are_drawn_as_png_and_svg(done: RunDirectory, tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.evaluation.towns import read_year, reader, run, towns
 from tests.scripted import ScriptedChat, Seen
 
+from ragweave.cli.gates import gate_tables
 from ragweave.cli.study import NAMES
 from ragweave.errors import UsageError
 from ragweave.evaluation.report import read_runs, tables_of
@@ -28,11 +32,9 @@ def test_a_study_makes_systems_that_exist(name: str) -> None:
         for system in one.systems:
             system.resolved()
     if not STUDIES[name].runs:
-        assert (
-            len(labels)
-            == len(set(labels))
-            == len(STUDIES[name].methods) * len(STUDIES[name].values)
-        )
+        ends = 2 if name == "gate" else 1
+        made_of = len(STUDIES[name].methods) * len(STUDIES[name].values) * ends
+        assert len(labels) == len(set(labels)) == made_of
 
 
 def test_the_ablation_takes_away_what_it_says() -> None:
@@ -119,3 +121,41 @@ def test_methods_under_different_settings_are_told(tmp_path: Path) -> None:
         (experiment,) = read_runs([directory.path])
         remarks = " ".join(tables_of(experiment)[0].remarks)
         assert ("Methods differ in k (5: concat; 10: slimplm)" in remarks) is told
+
+
+def _of_gate(
+    at: int, end: str, em: float, uncertainty: float | None, **more: bool
+) -> dict[str, Any]:
+    detail = {"gate": "margin", "uncertainty": uncertainty, **more}
+    return {
+        "at": at,
+        "system": f"uncertainty_gate margin: {end}",
+        "error": None,
+        "scores": {"em": em},
+        "notes": [{"event": "gated", "detail": detail}],
+    }
+
+
+def test_a_gates_threshold_is_the_best_within_each_share(tmp_path: Path) -> None:
+    asked = [(0.1, 1, 0), (0.2, 1, 1), (0.6, 0, 1), (0.9, 0, 1), (None, 0, 1)]
+    lines = [
+        _of_gate(at, end, em, uncertainty)
+        for at, (uncertainty, *scores) in enumerate(asked)
+        for end, em in zip(("never", "always"), scores, strict=True)
+    ]
+    lines.append(_of_gate(5, "never", 1.0, 0.3))  # its other end failed
+    file = tmp_path / "results.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    found: Any = SimpleNamespace(results=file)
+    (table,) = gate_tables(found, {}, "em")
+    assert table.rows[1:4] == [
+        ["40%", "0.600", "80.0", "40%"],
+        ["60%", "0.200", "100.0", "60%"],
+        ["80%", "0.200", "100.0", "60%"],
+    ]
+
+
+def test_gates_of_other_methods_are_routes() -> None:
+    (one,) = runs_of(STUDIES["gate"], ["adaptive"], ["variance"])
+    assert [system.options["route"] for system in one.systems] == ["uncertainty"] * 2
+    assert [system.options["route_threshold"] for system in one.systems] == [1e9, -1.0]

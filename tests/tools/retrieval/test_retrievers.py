@@ -26,7 +26,8 @@ from ragweave.tools.retrieval import (
     PassageRetriever,
     RerankRetriever,
 )
-from ragweave.tools.retrieval.bm25 import Analyzer, Bm25Index, full_text, languages
+from ragweave.tools.retrieval.bm25 import Analyzer, full_text, languages
+from ragweave.tools.retrieval.bm25_index import Bm25Index
 from ragweave.tools.retrieval.embedding import check_embedding_model, load_sentence_transformer
 
 CITIES = [

@@ -10,14 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
-from tests.recordings import ROWS, row, written
+from tests.recordings import ROWS, TOWNS, row, written
 from tests.tiny_encoder import make_tiny_encoder
 
 from ragweave import build_graph
 from ragweave.datasets.recorded import read_recordings
 from ragweave.errors import ModelError, UsageError
 from ragweave.state.records import ROUTES
-from ragweave.testing import ReplayChat, ReplayRetriever
+from ragweave.testing import (
+    CARDS,
+    ModelCall,
+    RecordingRetriever,
+    ReplayChat,
+    ReplayRetriever,
+    ScriptedModel,
+)
 from ragweave.trained import read_card
 from ragweave.trained.router import chosen_route, load_router, read_drafts
 from ragweave.trained.router_features import (
@@ -108,6 +115,72 @@ def test_adaptive_and_slimplm_take_the_route_that_the_router_chooses(router: Pat
         filter="full",
     ).invoke({"question": recordings[2].question})
     assert out["usage"]["retrievals"] > 1
+
+
+ASKED = (
+    "What is the capital?",
+    "When was the bridge at {} opened?",
+    "Who is the father of the builder of the bridge of the town where {} died?",
+)
+
+
+@pytest.fixture(scope="module")
+def complexity(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A router that was trained on questions alone, of which the wording tells the right route."""
+    folder = tmp_path_factory.mktemp("complexity")
+    rows = [
+        {
+            "id": str(at),
+            "question": f"{ASKED[at % 3].format(TOWNS[at % len(TOWNS)])} {at}",
+            "right": {name: place >= at % 3 for place, name in enumerate(ROUTES)},
+        }
+        for at in range(60)
+    ]
+    rows += [{**rows[2], "id": "x", "right": dict.fromkeys(ROUTES, False)}]
+    settings = {"base": str(base), "held_out": 0.2, "retrieve_at_most": 0.8, "drafts": False}
+    file = written(folder / "rows.jsonl", rows)
+    train_part(plan_training("router", file, folder / "part", settings=settings))
+    return folder / "part"
+
+
+def test_a_router_of_questions_reads_no_draft(complexity: Path) -> None:
+    part = load_router(str(complexity))
+    assert not part.drafts
+    for at, route in enumerate(ROUTES):
+        asked = f"{ASKED[at].format('Tarn')} 7"
+        assert part.choose(asked, "").route == part.choose(asked, KNOWN).route == route
+    assert part.choose(ASKED[2].format("Tarn"), "", threshold=0.999).route == "none"
+
+
+def test_adaptive_rag_takes_the_route_of_a_router_of_questions(
+    complexity: Path, router: Path
+) -> None:
+    def reply(call: ModelCall) -> str:
+        done = "Reasoning so far: (nothing yet)" not in call.last.rpartition("Question:")[2]
+        steps = "So the answer is: Ada." if done else "The builder came from Norhaven."
+        return steps if call.node == "reason" else "So the answer is Ada."
+
+    graph = build_graph(
+        "adaptive_rag",
+        model=ScriptedModel(script=reply),
+        retriever=RecordingRetriever(documents=list(CARDS)),
+        router=str(complexity),
+        k=2,
+        k_one=4,
+    )
+    found = []
+    for asked in ASKED:
+        *_, state = graph.stream({"question": asked.format("Tarn")}, stream_mode="values")
+        usage = state["usage"]
+        found.append((state["route"], usage["calls"], usage["retrievals"], len(state["passages"])))
+    assert found[:2] == [("none", 1, 0, 0), ("one", 1, 1, 4)]
+    route, calls, retrievals, read = found[2]
+    assert (route, calls, retrievals) == ("many", 3, 2)
+    assert 2 <= read <= 4
+    with pytest.raises(UsageError, match=r"trained on draft answers.*--set drafts=false"):
+        build_graph("adaptive_rag", router=str(router))
+    with pytest.raises(UsageError, match="route_threshold needs a trained router"):
+        build_graph("adaptive_rag", route_threshold=0.1)
 
 
 def test_a_router_that_is_missing_wrong_or_damaged_is_said(router: Path, tmp_path: Path) -> None:

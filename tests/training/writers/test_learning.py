@@ -48,7 +48,8 @@ def trained(bases, folder, kind, role, count, **settings):
 
 @pytest.mark.parametrize(("kind", "role"), CASES)
 def test_an_overfitted_part_writes_its_targets_when_loaded_again(bases, tmp_path, kind, role):
-    job, fitted, watch = trained(bases, tmp_path / "part", kind, role, 4, epochs=8.0)
+    epochs = 8.0 if role == "rewriter" else 6.0
+    job, fitted, watch = trained(bases, tmp_path / "part", kind, role, 4, epochs=epochs)
     assert watch.losses[-1] < 0.1 * watch.losses[0]
     assert fitted.data == {}
     assert len(watch.losses) == watch.total

@@ -41,16 +41,35 @@ SETTINGS = {
 FILES = {"seq2seq": "model.safetensors", "causal-lora": "adapter_model.safetensors"}
 
 
-@pytest.mark.parametrize(("kind", "role"), [("seq2seq", "judge"), ("causal-lora", "generator")])
-def test_two_processes_train_as_one_does(bases, tmp_path, kind, role):
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(json.dumps(row) + "\n" for row in tiny.ROWS[role]()))
-    told = {**SETTINGS, "base": str(bases(kind))}
-    single = train_part(plan_training(role, rows, tmp_path / "one", kind=kind, settings=told))
-    sets = [f"--set={name}={value}" for name, value in told.items()]
-    train = ["train", role, str(rows), "--kind", kind, "--out", str(tmp_path / "two"), *sets]
+PARTS = [("seq2seq", "judge"), ("causal-lora", "generator")]
+IN_TURN = """
+import sys
+from ragweave.cli import run
+
+for command in sys.argv[1:]:
+    sys.argv = ["ragweave", *command.split("|")]
+    try:
+        run()
+    except SystemExit as end:
+        if end.code:
+            raise
+"""
+
+
+@pytest.fixture(scope="module")
+def launched(bases, tmp_path_factory):
+    """Train both kinds by one launch of two processes: their start takes longer than they do."""
+    folder, commands = tmp_path_factory.mktemp("launched"), []
+    for kind, role in PARTS:
+        rows = folder / f"{role}.jsonl"
+        rows.write_text("".join(json.dumps(row) + "\n" for row in tiny.ROWS[role]()))
+        sets = [f"--set={name}={value}" for name, value in settings(bases, kind).items()]
+        train = ["train", role, str(rows), "--kind", kind, "--out", str(folder / kind), *sets]
+        commands.append("|".join(train))
+    script = folder / "in_turn.py"
+    script.write_text(IN_TURN)
     done = subprocess.run(
-        [sys.executable, *LAUNCH, *PLAIN, "-m", "ragweave", *train],
+        [sys.executable, *LAUNCH, *PLAIN, str(script), *commands],
         env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
         cwd=ROOT,
         capture_output=True,
@@ -59,10 +78,21 @@ def test_two_processes_train_as_one_does(bases, tmp_path, kind, role):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("epoch 2:") == 1
-    both = read_card(tmp_path / "two", role)
+    assert done.stderr.count("epoch 2:") == len(PARTS)
+    return folder
+
+
+def settings(bases, kind):
+    return {**SETTINGS, "base": str(bases(kind))}
+
+
+@pytest.mark.parametrize(("kind", "role"), PARTS)
+def test_two_processes_train_as_one_does(bases, launched, tmp_path, kind, role):
+    rows, told = launched / f"{role}.jsonl", settings(bases, kind)
+    single = train_part(plan_training(role, rows, tmp_path / "one", kind=kind, settings=told))
+    both = read_card(launched / kind, role)
     assert both.metrics["rows"] == single.metrics["rows"]
     assert both.metrics["loss"] == pytest.approx(single.metrics["loss"], rel=1e-3)
-    one, two = (load_file(tmp_path / name / FILES[kind]) for name in ("one", "two"))
+    one, two = (load_file(folder / FILES[kind]) for folder in (tmp_path / "one", launched / kind))
     assert one.keys() == two.keys()
     assert all(torch.allclose(one[name], two[name], atol=1e-4) for name in one)

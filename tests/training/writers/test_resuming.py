@@ -18,7 +18,7 @@ from ragweave.training.writers import examples, fit
 KINDS = ["seq2seq", "causal-lora"]
 FILES = {"seq2seq": "model.safetensors", "causal-lora": "adapter_model.safetensors"}
 RUN = {
-    "max_output": 8,
+    "max_output": 4,
     "epochs": 2.0,
     "batch": 2,
     "micro_batch": 1,
@@ -42,8 +42,8 @@ def same_weights(folder, other_folder, kind):
 def base(tmp_path_factory):
     """Bases with dropout, so that going on must restore the random state too."""
     made = {
-        "seq2seq": tiny.seq2seq_base(tmp_path_factory.mktemp("t5"), dropout_rate=0.1),
-        "causal-lora": tiny.causal_base(tmp_path_factory.mktemp("llama")),
+        "seq2seq": tiny.seq2seq_base(tmp_path_factory.mktemp("t5"), num_layers=1, dropout_rate=0.1),
+        "causal-lora": tiny.causal_base(tmp_path_factory.mktemp("llama"), num_hidden_layers=1),
     }
     return made.__getitem__
 
@@ -169,9 +169,9 @@ def _files_grow_again():
 
 @pytest.mark.usefixtures("_files_grow_again")
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [2_000, 200_000])
+@pytest.mark.parametrize("size", [2_000, 100_000])
 def test_a_full_disk_keeps_the_last_good_checkpoint(base, undisturbed, tmp_path, kind, size):
-    """2,000 bytes stop the weights, 200,000 those of T5 or the optimizer's numbers."""
+    """2,000 bytes stop the weights, 100,000 those of T5 or the optimizer's numbers."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     watch = SmallFiles(after=3, size=size)
     with pytest.raises(TrainingStoppedError, match=r"disk is full.*checkpoint-2; --resume"):

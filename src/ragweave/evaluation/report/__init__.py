@@ -1,7 +1,15 @@
 """Reports: tables with intervals, plots, published results next to ours, a page a question."""
 
 from ragweave.evaluation.report.pages import write_report
-from ragweave.evaluation.report.plots import Line, can_plot, plot_bars, plot_lines
+from ragweave.evaluation.report.plots import (
+    TOKENS,
+    Line,
+    Point,
+    can_plot,
+    plot_bars,
+    plot_lines,
+    plot_points,
+)
 from ragweave.evaluation.report.summary import Column, Experiment, Table, read_runs
 from ragweave.evaluation.report.tables import between_table, tables_of
 
@@ -9,11 +17,14 @@ __all__ = [
     "Column",
     "Experiment",
     "Line",
+    "Point",
+    "TOKENS",
     "Table",
     "between_table",
     "can_plot",
     "plot_bars",
     "plot_lines",
+    "plot_points",
     "read_runs",
     "tables_of",
     "write_report",

@@ -19,22 +19,27 @@ from ragweave.evaluation.report.plots import can_plot, plot_experiment
 from ragweave.evaluation.report.summary import Experiment, Table, records
 from ragweave.evaluation.report.tables import between_table, tables_of
 from ragweave.evaluation.runs.outcome import Record
+from ragweave.tools.drawing import html_page
 from ragweave.tools.files import replacing, write_atomic
 
 
-def write_markdown(path: Path, experiments: Sequence[Experiment], plots: Sequence[Path]) -> None:
-    """Write the report as Markdown, with the plots beside it."""
+def write_markdown(
+    path: Path, experiments: Sequence[Experiment], plots: Sequence[Sequence[Path]]
+) -> None:
+    """Write the report as Markdown, with the plots of each experiment beside it."""
     parts = ["# Evaluation report", ""]
-    for experiment in experiments:
-        for level, table in enumerate(tables_of(experiment)):
-            parts += [*markdown_table(table, "##" if level == 0 else "###"), ""]
+    for experiment, drawn in zip(experiments, plots, strict=True):
+        headline, *tables = tables_of(experiment)
+        parts += [*markdown_table(headline, "##"), ""]
+        for plot in drawn:
+            if plot.suffix == ".png":
+                parts += [f"![{plot.stem}]({plot.relative_to(path.parent).as_posix()})", ""]
+        for table in tables:
+            parts += [*markdown_table(table, "###"), ""]
         parts += [*settings_lines(experiment), ""]
     between = between_table(experiments)
     if between is not None:
         parts += [*markdown_table(between, "##"), ""]
-    for plot in plots:
-        if plot.suffix == ".png":
-            parts += [f"![{plot.stem}]({plot.relative_to(path.parent).as_posix()})", ""]
     write_atomic(path, "\n".join(parts))
 
 
@@ -96,42 +101,47 @@ def _line(cells: Sequence[str]) -> str:
 
 
 _STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#222}
-table{border-collapse:collapse;margin:.5rem 0}td,th{padding:.25rem .6rem;text-align:left;
-border-bottom:1px solid #ddd;vertical-align:top}th{border-bottom:2px solid #888}
-td+td{font-variant-numeric:tabular-nums}.remark,.dim{color:#666}.right{color:#060}.wrong{color:#a00}
-pre{white-space:pre-wrap;background:#f6f6f6;padding:.6rem;margin:.3rem 0}.gold{background:#eaf6ea}
-summary{cursor:pointer}img{max-width:100%}
+.wide{overflow-x:auto;margin:.5rem 0}table{border-collapse:separate;border-spacing:0;font-size:14px}
+td,th{padding:.3rem .7rem;text-align:left;border-bottom:1px solid var(--rule);
+vertical-align:top;overflow-wrap:normal}th{border-bottom:2px solid var(--dim);
+white-space:nowrap}
+td:first-child,th:first-child{padding-left:0;position:sticky;left:0;background:var(--paper)}
+td+td{font-variant-numeric:tabular-nums;white-space:nowrap}
+.remark{color:var(--dim);font-size:13px;margin:.2rem 0}
+.wrong{color:var(--bad-line)}.gold{background:var(--good);padding:2px 8px;border-radius:6px}
+img{max-width:100%;height:auto;background:#fff;border-radius:8px;vertical-align:top}
+.plots{display:flex;flex-wrap:wrap;align-items:flex-start;gap:14px;margin:14px 0}.plots img{flex:0 1 550px;min-width:0}
+summary h3{display:inline}
 """
+
+FOLDED = frozenset({"Seconds by node"})
+"""Tables that the page folds: for those who look for what is slow."""
 
 
 def write_html(
     path: Path,
     experiments: Sequence[Experiment],
-    plots: Sequence[Path],
+    plots: Sequence[Sequence[Path]],
     pages: Sequence[tuple[str, str, str]],
 ) -> None:
-    """Write the report as one file that needs no other.
+    """Write the report as one file that needs no other: of each run the scores and plots first.
 
     Args:
         path: Where to.
         experiments: What it is about.
-        plots: The plots' files; the PNGs are written into the page.
+        plots: The files of each experiment's plots; the PNGs are written into the page.
         pages: For each question's page its address, the question and a mark of how it went.
     """
     parts = ["<h1>Evaluation report</h1>"]
-    for experiment in experiments:
-        for level, table in enumerate(tables_of(experiment)):
-            parts.append(_html_table(table, "h2" if level == 0 else "h3"))
+    for experiment, drawn in zip(experiments, plots, strict=True):
+        headline, *tables = tables_of(experiment)
+        parts += [_html_table(headline, "h2"), _pictures(drawn)]
+        parts += [_html_table(table, "h3") for table in tables]
         lines = "".join(f"<li>{escape(line[2:])}</li>" for line in settings_lines(experiment))
-        parts.append(f"<details><summary>Settings</summary><ul>{lines}</ul></details>")
+        parts.append(f"<details><summary><h3>Settings</h3></summary><ul>{lines}</ul></details>")
     between = between_table(experiments)
     if between is not None:
         parts.append(_html_table(between, "h2"))
-    for plot in plots:
-        if plot.suffix == ".png":
-            data = base64.b64encode(plot.read_bytes()).decode()
-            parts.append(f'<p><img alt="{escape(plot.stem)}" src="data:image/png;base64,{data}">')
     if pages:
         rows = "".join(
             f'<li><a href="{escape(address)}">{escape(text)}</a> <span class="dim">{escape(mark)}'
@@ -139,7 +149,17 @@ def write_html(
             for address, text, mark in pages
         )
         parts.append(f"<h2>Questions</h2><ol>{rows}</ol>")
-    write_atomic(path, _page("Evaluation report", parts))
+    write_atomic(path, html_page("Evaluation report", parts, _STYLE))
+
+
+def _pictures(plots: Iterable[Path]) -> str:
+    """Return the PNGs among the plots, written into the page."""
+    images = []
+    for plot in plots:
+        if plot.suffix == ".png":
+            data = base64.b64encode(plot.read_bytes()).decode()
+            images.append(f'<img alt="{escape(plot.stem)}" src="data:image/png;base64,{data}">')
+    return f'<div class="plots">{"".join(images)}</div>' if images else ""
 
 
 def question_page(records: Sequence[Record]) -> str:
@@ -150,7 +170,7 @@ def question_page(records: Sequence[Record]) -> str:
     for record in records:
         parts.append(f"<h2>{escape(record['system'])}</h2>")
         parts += _failed(record) if record["error"] else _answered(record)
-    return _page(first["question"], parts)
+    return html_page(first["question"], parts, _STYLE)
 
 
 def _answered(record: Record) -> Iterable[str]:
@@ -175,7 +195,7 @@ def _nodes(record: Record) -> str:
         for node in {**seconds, **usage}
     )
     head = "<th>node<th>calls<th>tokens<th>executions<th>s elapsed<th>s in total"
-    parts = [f"<table><tr>{head}</tr>{rows}</table>"]
+    parts = [f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>']
     found = {
         **record["trace"],
         **{f"found for {key}": ids for key, ids in record["retrieved"].items()},
@@ -222,16 +242,11 @@ def _html_table(table: Table, mark: str) -> str:
         f"<tr>{''.join(f'<td>{escape(cell)}' for cell in row)}</tr>" for row in table.rows
     )
     remarks = "".join(f"<p class=remark>{escape(remark)}</p>" for remark in table.remarks)
-    return f"<{mark}>{escape(table.title)}</{mark}><table><tr>{head}</tr>{rows}</table>{remarks}"
-
-
-def _page(title: str, parts: Iterable[str]) -> str:
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style>\n"
-        + "\n".join(parts)
-        + "\n</html>\n"
-    )
+    title = f"<{mark}>{escape(table.title)}</{mark}>"
+    body = f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>{remarks}'
+    if table.title in FOLDED:
+        return f"<details><summary>{title}</summary>{body}</details>"
+    return f"{title}{body}"
 
 
 def _text(value: Any) -> str:
@@ -263,19 +278,17 @@ def write_report(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         drawn = [
-            path
+            plot_experiment(folder / "plots", experiment) if plots and can_plot() else []
             for experiment in experiments
-            if plots and can_plot()
-            for path in plot_experiment(folder / "plots", experiment)
         ]
-        listed = [page for experiment in experiments for page in _pages(folder, experiment, pages)]
+        asked = [page for experiment in experiments for page in _pages(folder, experiment, pages)]
         files = [folder / "report.md", folder / "report.html", folder / "results.csv"]
         write_markdown(files[0], experiments, drawn)
-        write_html(files[1], experiments, drawn, listed)
+        write_html(files[1], experiments, drawn, asked)
         write_csv(files[2], experiments)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written: {error}") from error
-    return [*files, *drawn]
+    return [*files, *(path for listed in drawn for path in listed)]
 
 
 def _pages(folder: Path, experiment: Experiment, most: int) -> list[tuple[str, str, str]]:

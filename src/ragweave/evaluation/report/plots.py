@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragweave.errors import MissingExtraError
 from ragweave.evaluation.metrics import Interval
@@ -20,6 +20,10 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 """Okabe & Ito's palette: told apart with colour blindness too."""
 
 
+_MANY = 12
+"""Points from which on costs are shown on a logarithmic axis."""
+
+
 @dataclass(frozen=True)
 class Line:
     """One line of a study's plot."""
@@ -27,6 +31,19 @@ class Line:
     name: str
     x: Sequence[float]
     y: Sequence[Interval]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One method of a plot of score against cost."""
+
+    name: str
+    x: float
+    y: Interval
+
+
+TOKENS = "tokens a question, in and out (mean)"
+"""What stands at the axis of a plot against tokens."""
 
 
 def can_plot() -> bool:
@@ -55,7 +72,37 @@ def plot_lines(folder: Path, name: str, lines: Sequence[Line], x: str, y: str) -
     axes.set_xticks(sorted({value for line in lines for value in line.x}))
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    axes.legend(frameon=False)
+    figure.legend(loc="outside right upper", frameon=False)
+    return _saved(figure, folder, name)
+
+
+def plot_points(folder: Path, name: str, points: Sequence[Point], x: str, y: str) -> list[Path]:
+    """Draw a point with its interval for each method, named in the margin.
+
+    Where there are many, the x axis is logarithmic.
+    """
+    many = len(points) >= _MANY
+    figure, axes = _figure(height=max(3.6, 0.8 + _LINE * len(points)))
+    named = []
+    for point, colour in zip(points, _colours(len(points)), strict=True):
+        mean = point.y.mean * 100
+        axes.errorbar(
+            [point.x],
+            [mean],
+            yerr=_bars([point.y]),
+            marker="o",
+            color=colour,
+            capsize=3,
+            elinewidth=0.6 if many else None,
+        )
+        named.append(_Named(point.x, mean, point.name, colour))
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    if many:
+        axes.set_xscale("log")
+    else:
+        axes.set_xlim(left=0)
+    _name_points(axes, named)
     return _saved(figure, folder, name)
 
 
@@ -93,29 +140,55 @@ def _tokens(folder: Path, experiment: Experiment) -> list[Path]:
     columns = [one for one in experiment.columns.values() if score in one.scores]
     if len(columns) < 2:
         return []
-    figure, axes = _figure()
-    for column, colour in zip(columns, _colours(len(columns)), strict=True):
-        spent = [
-            one + other
-            for one, other in zip(
-                column.costs["input_tokens"].values,
-                column.costs["output_tokens"].values,
-                strict=True,
-            )
-        ]
-        found = column.scores[score].interval()
-        mean = sum(spent) / len(spent)
-        axes.errorbar(
-            [mean], [found.mean * 100], yerr=_bars([found]), marker="o", color=colour, capsize=3
-        )
+    points = []
+    for column in columns:
+        read, written = column.costs["input_tokens"].values, column.costs["output_tokens"].values
+        spent = (sum(read) + sum(written)) / len(read)
+        points.append(Point(column.label, spent, column.scores[score].interval()))
+    label = f"{experiment.metric(score).label} (%), 95% interval"
+    return plot_points(folder, f"{experiment.name}-tokens", points, TOKENS, label)
+
+
+_LINE = 0.2
+"""Room for a line of text, in inches."""
+
+
+class _Named(NamedTuple):
+    x: float
+    y: float
+    name: str
+    colour: str
+
+
+def _name_points(axes: Axes, points: Sequence[_Named]) -> None:
+    """Name points in the right margin, each with a line to it: names never meet, however many."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high)
+    gap = _LINE / (axes.get_figure().get_figheight() - 0.8)  # type: ignore[union-attr]
+    places: list[float] = []
+    ordered = sorted(points, key=lambda point: (point.y, -point.x))
+    for point in ordered:
+        lowest = places[-1] + gap if places else 0.0
+        places.append(max(lowest, (point.y - low) / (high - low)))
+    for at in reversed(range(len(places))):
+        highest = places[at + 1] - gap if at + 1 < len(places) else 1.0
+        places[at] = min(highest, places[at])
+    for point, place in zip(ordered, places, strict=True):
         axes.annotate(
-            column.label, (mean, found.mean * 100), textcoords="offset points", xytext=(6, 4)
+            point.name,
+            (point.x, point.y),
+            xytext=(1.03, place),
+            textcoords="axes fraction",
+            va="center",
+            fontsize=9,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": point.colour,
+                "lw": 0.8,
+                "shrinkA": 1,
+                "shrinkB": 4,
+            },
         )
-    axes.set_xlabel("tokens a question, in and out (mean)")
-    axes.set_ylabel(f"{experiment.metric(score).label} (%), 95% interval")
-    axes.set_xlim(left=0)
-    axes.margins(x=0.15)
-    return _saved(figure, folder, f"{experiment.name}-tokens")
 
 
 def _figure(height: float = 3.6) -> tuple[Figure, Axes]:

@@ -287,7 +287,8 @@ def nodes_table(experiment: Experiment) -> Table:
     """Return the wall time by node."""
     rows = [
         [column.label, node, str(len(taken["runs"].values))]
-        + [_number(taken[name].mean) for name in ("runs", "elapsed", "total")]
+        + [_number(taken["runs"].mean)]
+        + [_seconds(taken[name].mean) for name in ("elapsed", "total")]
         for column in experiment.columns.values()
         for node, taken in column.nodes.items()
     ]
@@ -314,6 +315,13 @@ def _scores(column: Column, metrics: Sequence[MetricInfo]) -> list[str]:
 def percent(interval: Interval) -> str:
     """Return a mean with its interval, in percent."""
     return f"{interval.mean * 100:.1f} [{interval.low * 100:.1f}, {interval.high * 100:.1f}]"
+
+
+def _seconds(value: float) -> str:
+    """Return a time as exact as it matters: milliseconds at most."""
+    if 0 < value < 0.001:
+        return "<0.001"
+    return f"{value:.3f}" if value < 0.1 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
 def _number(value: float) -> str:

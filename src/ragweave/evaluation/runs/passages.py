@@ -26,6 +26,7 @@ from ragweave.tools.knowledge.retrievers import needs_kb
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.tools.retrieval.base import find_with
 from ragweave.tools.retrieval.reranking import RerankRetriever
+from ragweave.tools.warm_up import warm_up
 
 
 def with_gold(
@@ -115,6 +116,10 @@ class GoldRetriever(PassageRetriever):
     gold: Gold
     seed: int
 
+    def warm_up(self) -> None:
+        """Warm up the retriever below."""
+        warm_up([self.base])
+
     def _find(self, query: str, k: int) -> list[Document]:
         question = _current().question
         spare = len(question.gold) if self.gold == "without" else 0
@@ -179,7 +184,7 @@ def _of_knowledge_base(settings: RunSettings) -> PassageRetriever:
             f"{settings.kb_generation}, now {generation}); start a new run"
         )
     reranker = settings.rerank or None
-    return base.as_retriever(mode=settings.retriever, reranker=reranker)
+    return retriever_of(settings.retriever, base, reranker=reranker)
 
 
 def given_passages(question: Question, settings: RunSettings, k: int) -> list[Document] | None:

@@ -26,6 +26,7 @@ from ragweave.evaluation.runs.settings import (
     versions,
 )
 from ragweave.graphs import METHODS
+from ragweave.names import MetricName
 from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.scorers.specs import LogprobScorer, absolute_scorer, scorer_of_spec
 from ragweave.tools.stores import place_of
@@ -89,7 +90,7 @@ def plan(
     gold: str = "as_found",
     drop_answered: Path | None = None,
     scorer: str = "",
-    metrics: Sequence[str | Metric] = (),
+    metrics: Sequence[MetricName | Metric] = (),
     **settings: Any,
 ) -> RunSettings:
     """Return the settings of a new run; reads the data set once and checks every row.
@@ -179,7 +180,8 @@ def _check_passages(settings: RunSettings, dataset: Dataset) -> None:
 def _packages(systems: Sequence[System], metrics: Sequence[str | Metric]) -> dict[str, str]:
     """Return the versions of the other packages that the methods and metrics come from."""
     listed = [METHODS.package(one.method) for one in systems]
-    listed += [METRICS.package(one) for one in metrics if isinstance(one, str)]
+    names = [one if isinstance(one, str) else one.name for one in metrics]
+    listed += [METRICS.package(name) for name in names if name in METRICS]
     named = [one.rpartition(" ") for one in listed]
     return {name: version for name, _, version in named if version[:1].isdigit()}
 

@@ -23,10 +23,12 @@ from ragweave.evaluation.runs.progress import Budget, Progress, RunConfig
 from ragweave.evaluation.runs.recorder import Recorder, RunCheckpoints, connect
 from ragweave.evaluation.runs.settings import RunSettings, cache_name, check_parts
 from ragweave.evaluation.runs.stream import Stream
-from ragweave.graphs import CompiledGraph, build_graph
+from ragweave.graphs import CompiledGraph
+from ragweave.graphs.build import build_graph
 from ragweave.tools.models import ChatModel, chat_model
 from ragweave.tools.retrieval import PassageRetriever
 from ragweave.tools.scorers import LogprobScorer
+from ragweave.tools.warm_up import warm_up
 
 
 @asynccontextmanager
@@ -156,6 +158,7 @@ async def answer(
             _forget_finished(checkpoints, broker.recorder, done)
             graphs = _graphs(settings, opened, retriever, scorer, checkpoints, broker)
             budget = Budget(config, settings, progress, broker)
+            await asyncio.to_thread(warm_up, [retriever, *opened.values()])
 
             def take(record: Record) -> None:
                 progress.add(record)

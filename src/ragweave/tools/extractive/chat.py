@@ -185,6 +185,11 @@ def _retrieval_decision(_task: Task, _reader: Reader) -> str:
     return "Yes"
 
 
+def _one_search(_task: Task, _reader: Reader) -> str:
+    """Choose one search: nothing is known from memory, and no reasoning is written."""
+    return "B"
+
+
 def _rewrite(task: Task, _reader: Reader) -> str:
     """Give each sentence of the draft as a claim that is its own query."""
     draft = task.get("draft", "").strip() or task["question"]
@@ -259,6 +264,7 @@ _REPLIES: dict[TaskName, Callable[[Task, Reader], str]] = {
     "filter": _filter,
     "grade": _grade,
     "need": _retrieval_decision,
+    "route": _one_search,
     "step": _next_step,
     "restate": _restate,
 }
@@ -306,6 +312,11 @@ class ExtractiveChat(BaseChatModel):
     def model_name(self) -> str:
         """The name that traces show."""
         return "extractive"
+
+    def warm_up(self) -> None:
+        """Load MiniLM, where it is used."""
+        if self.similarity == "minilm" or (self.similarity == "auto" and minilm.available()):
+            minilm.cosines("warm up", ["warm up"])
 
     @property
     def _llm_type(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -12,10 +13,11 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, UsageError
+from ragweave.names import RetrieverName
 from ragweave.tools.knowledge.folder import Folder, Home
 from ragweave.tools.knowledge.intake import Intake, take_documents
 from ragweave.tools.knowledge.manifest import IndexReport, Manifest, Progress, Settings
-from ragweave.tools.knowledge.retrievers import retriever_of
+from ragweave.tools.knowledge.retrievers import RetrieverKind, retriever_of
 from ragweave.tools.knowledge.served import Served
 from ragweave.tools.knowledge.store import Draft
 from ragweave.tools.knowledge.vectors import embedding_name, embeddings_of, tokenizer_of
@@ -237,7 +239,7 @@ class KnowledgeBase:
     def as_retriever(
         self,
         k: int = 5,
-        mode: str = "auto",
+        mode: RetrieverName | RetrieverKind = "auto",
         reranker: str | PairScorer | None = None,
     ) -> PassageRetriever:
         """Return a retriever over the generation that is current at each query.
@@ -245,7 +247,8 @@ class KnowledgeBase:
         Args:
             k: Passages a query; a call may ask for another number.
             mode: One of `RETRIEVERS`: `bm25`, `dense`, `hybrid` (both, fused), `auto` (hybrid
-                where the knowledge base has embeddings, else BM25), or a package's own.
+                where the knowledge base has embeddings, else BM25), or a package's own, which type
+                checkers take as `RETRIEVERS["name"]`.
             reranker: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, or an object
                 with `predict`.
 
@@ -292,7 +295,10 @@ class KnowledgeBase:
             raise KnowledgeBaseError(
                 f"{self.path} was created with an embeddings object ({name}): pass one to open()"
             )
-        dense = DenseRetriever(search=self._home.by_vectors(self._embeddings), k=k)
+        search = self._home.by_vectors(self._embeddings)
+        local = self.settings.embedding is not None  # an object that was given may call a server
+        load = partial(self._embeddings.embed_query, "warm up") if local else None
+        dense = DenseRetriever(search=search, load=load, k=k)
         return dense if mode == "dense" else HybridRetriever(retrievers=[bm25, dense], k=k)
 
 

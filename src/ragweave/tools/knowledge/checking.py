@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import json
 import os
 import sqlite3
@@ -11,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError
@@ -26,10 +26,11 @@ from ragweave.tools.knowledge.manifest import (
 )
 from ragweave.tools.knowledge.served_checking import check_served, repair_served
 from ragweave.tools.knowledge.snapshot import BM25, Snapshots
-from ragweave.tools.knowledge.store import Draft, Store, titled
+from ragweave.tools.knowledge.store import Distinct, Draft, Store
 from ragweave.tools.knowledge.vectors import Vectors, embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.writing import Writer
-from ragweave.tools.retrieval.bm25 import Bm25Index, analyzer_for
+from ragweave.tools.retrieval.bm25 import analyzer_for
+from ragweave.tools.retrieval.bm25_index import Bm25Index
 from ragweave.tools.stores import Address, place_of
 
 _SEEN = "added <= ? AND removed > ?"
@@ -180,20 +181,16 @@ class _Check:
         except KnowledgeBaseError as error:
             yield Finding(str(error).partition(";")[0])
             return
-        rows: list[int] = []
         terms = analyzer_for(manifest.settings.language).terms
-        built = Bm25Index.build(terms(text) for text in _distinct(database, manifest, rows))
-        if snapshot.rows.tolist() != rows:
-            yield Finding("the BM25 index does not match the passages or their order")
-            return
+        passages = Distinct(database, manifest.generation)
         with TemporaryDirectory() as folder:
-            built.save(Path(folder))
-            names = [one.name for one in Path(folder).iterdir()]
-            held = self._folder / BM25 / str(manifest.generation)
-            _, differs, missing = filecmp.cmpfiles(folder, held, names, shallow=False)
-        if differs or missing:
-            which = ", ".join(sorted([*differs, *missing]))
-            yield Finding(f"the BM25 index differs from a newly built one ({which})")
+            Bm25Index.write(map(terms, passages.texts()), Path(folder))
+            if not np.array_equal(snapshot.rows, np.frombuffer(passages.rows, dtype=np.int64)):
+                yield Finding("the BM25 index does not match the passages or their order")
+                return
+            differs = snapshot.index.differences(Bm25Index.open(Path(folder)))
+        if differs:
+            yield Finding(f"the BM25 index differs from a newly built one ({', '.join(differs)})")
 
     def _embeddings(self, database: sqlite3.Connection, manifest: Manifest) -> Iterator[Finding]:
         if self._vectors is None or not manifest.generation:
@@ -220,17 +217,6 @@ class _Check:
             )
         if strays:
             yield Finding(f"{counted(len(strays), 'unused collection')} of vectors")
-
-
-def _distinct(database: sqlite3.Connection, manifest: Manifest, rows: list[int]) -> Iterator[str]:
-    """Give the text to index of each distinct passage, and note its row in `rows`."""
-    query = f"SELECT row, id, text, metadata FROM passages WHERE {_SEEN} ORDER BY source, place"  # noqa: S608
-    seen: set[str] = set()
-    for row, key, text, metadata in database.execute(query, _generation(manifest)):
-        if key not in seen:
-            seen.add(key)
-            rows.append(row)
-            yield titled(text, metadata)
 
 
 def _generation(manifest: Manifest) -> tuple[int, int]:

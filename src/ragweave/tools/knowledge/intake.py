@@ -24,6 +24,7 @@ from ragweave.tools.knowledge.manifest import Progress, Settings, Skip, counted,
 from ragweave.tools.knowledge.markup import Loaded, UnreadableError
 from ragweave.tools.knowledge.store import Draft, Passage, Source
 from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.untrusted import short_title
 
 Span = tuple[int, int]
 """Start and end in characters: `text[start:end]`."""
@@ -122,6 +123,7 @@ def cut(
         tokens: Offsets of tokens where the unit is tokens.
     """
     spans = split(loaded.text, settings, tokens)
+    loaded = _bounded(loaded, several=len(spans) > 1)
     for number, (start, end) in enumerate(spans):
         text = loaded.text[start:end]
         content = content_id(text, loaded.title)
@@ -132,6 +134,18 @@ def cut(
         yield Passage(
             own if loaded.id and own else content, content, loaded.id, place + number, text, meta
         )
+
+
+_LONGEST_VALUE = 2_000
+"""Characters of a field that stands with each passage of a text that is cut up."""
+
+
+def _bounded(loaded: Loaded, *, several: bool) -> Loaded:
+    """Cut a title and leave out fields that are too long to stand with each of many passages."""
+    kept = loaded.metadata
+    if several:
+        kept = {key: one for key, one in kept.items() if len(str(one)) <= _LONGEST_VALUE}
+    return replace(loaded, title=short_title(loaded.title), metadata=kept)
 
 
 @dataclass

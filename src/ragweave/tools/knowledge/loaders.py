@@ -25,9 +25,9 @@ from ragweave.tools.knowledge.markup import (
     load_html,
     load_markdown,
     load_text,
-    open_bytes,
     stem,
 )
+from ragweave.tools.packed import open_packed
 
 
 def load_pdf(path: Path) -> Iterator[Loaded]:
@@ -73,7 +73,7 @@ _LONGEST_FIELD = 2**30
 
 def load_json_lines(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
     """Load one text per line; an invalid line is a `Skip`, and blank lines are ignored."""
-    with open_bytes(path) as file:
+    with open_packed(path) as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
@@ -107,7 +107,7 @@ def load_csv(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
     """
     csv.field_size_limit(_LONGEST_FIELD)
     delimiter = "\t" if ".tsv" in (suffix.lower() for suffix in path.suffixes) else ","
-    with open_bytes(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
+    with open_packed(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter=delimiter)
         try:
             columns = next(reader, [])

@@ -7,7 +7,6 @@ and quote, so a page of a few hundred kilobytes can occupy it for hours.
 
 from __future__ import annotations
 
-import gzip
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -15,11 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from bs4.dammit import UnicodeDammit
 
 from ragweave.errors import RagweaveError
+from ragweave.tools.packed import open_packed
 
 _SAMPLE = 65_536
 _MOST_UNPRINTABLE = {"utf-16": 0.05, "utf-8-sig": 0.3}
@@ -47,11 +47,6 @@ class Loaded:
     def page_at(self, offset: int) -> int | None:
         """Return the page, from 1, that holds the character at `offset`."""
         return bisect_right(self.pages, offset) if self.pages else None
-
-
-def open_bytes(path: Path) -> BinaryIO:
-    """Open a file for reading, unpacked where its name ends in `.gz`."""
-    return cast("BinaryIO", gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb"))
 
 
 def decode(data: bytes) -> str:
@@ -146,7 +141,7 @@ def _heading(line: str) -> str:
 
 
 def _read(path: Path) -> str:
-    with open_bytes(path) as file:
+    with open_packed(path) as file:
         return decode(file.read())
 
 
@@ -272,7 +267,7 @@ def load_html(path: Path) -> Iterator[Loaded]:
     Raises:
         UnreadableError: The file is empty, binary, or in an unknown encoding.
     """
-    with open_bytes(path) as file:
+    with open_packed(path) as file:
         data = file.read()
     if not data.strip():
         raise UnreadableError("empty")

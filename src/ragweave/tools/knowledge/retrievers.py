@@ -75,7 +75,7 @@ class AnyRetriever(PassageRetriever):
 
 
 def retriever_of(
-    name: str,
+    name: str | RetrieverKind,
     kb: KnowledgeBase | None,
     k: int = 5,
     reranker: str | PairScorer | None = None,
@@ -83,7 +83,7 @@ def retriever_of(
     """Return the retriever called `name`.
 
     Args:
-        name: One of `RETRIEVERS`.
+        name: One of `RETRIEVERS`, or a declaration of one's own.
         kb: The knowledge base to search; None where the retriever needs none.
         k: Passages a query; a call may ask for another number.
         reranker: Hub name or local path of a cross-encoder, or an object with `predict`.
@@ -93,17 +93,23 @@ def retriever_of(
             made something that is not a retriever.
     """
     check_k(k)
-    kind = RETRIEVERS.named(name)
+    kind = name if isinstance(name, RetrieverKind) else RETRIEVERS.named(name)
     if kb is None and kind.needs_kb:
-        raise UsageError(f"the retriever {name!r} searches a knowledge base: give one with --kb")
+        raise UsageError(
+            f"the retriever {kind.name!r} searches a knowledge base: give one with --kb"
+        )
     made = kind.make(kb, k)
     if not isinstance(made, BaseRetriever):
         raise UsageError(
-            f"the retriever {name!r} ({RETRIEVERS.package(name)}) must make a LangChain retriever, "
+            f"the retriever {kind.name!r}{_package(kind)} must make a LangChain retriever, "
             f"not {type(made).__name__}"
         )
     found = made if isinstance(made, PassageRetriever) else AnyRetriever(inner=made, k=k)
     return found if reranker is None else RerankRetriever.over(found, reranker, k=k)
+
+
+def _package(kind: RetrieverKind) -> str:
+    return f" ({RETRIEVERS.package(kind.name)})" if kind.name in RETRIEVERS else ""
 
 
 def needs_kb(name: str) -> bool:

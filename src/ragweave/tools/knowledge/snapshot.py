@@ -16,7 +16,8 @@ from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.knowledge.manifest import NAME, Manifest, read_manifest
 from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.vectors import Vectors, check_dimension, one_line
-from ragweave.tools.retrieval.bm25 import DAMAGE, Bm25Index, analyzer_for, with_score
+from ragweave.tools.retrieval.bm25 import analyzer_for, with_score
+from ragweave.tools.retrieval.bm25_index import DAMAGE, Bm25Index
 
 BM25 = "bm25"
 """Folder of the BM25 indexes, one per generation."""

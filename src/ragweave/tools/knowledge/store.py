@@ -11,6 +11,7 @@ import json
 import os
 import sqlite3
 import threading
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -296,15 +297,9 @@ class Draft:
             self.remove_source(key)
         return len(keys)
 
-    def rows(self) -> Iterator[tuple[int, str, str, str]]:
-        """Return (row, id, text, metadata as JSON) of every passage, in order."""
-        return iter(
-            self._do(
-                "SELECT row, id, text, metadata FROM passages WHERE removed > ? "
-                "ORDER BY source, place",
-                self.generation,
-            )
-        )
+    def distinct(self) -> Distinct:
+        """Return the distinct passages."""
+        return Distinct(self._database, self.generation)
 
     def contents(self) -> list[str]:
         """Return the distinct contents, in passage order."""
@@ -351,6 +346,37 @@ class Draft:
 
     def _do(self, statement: str, *values: object) -> sqlite3.Cursor:
         return self._database.execute(statement, values)
+
+
+class Distinct:
+    """The passages of a generation without those whose id came before: what BM25 numbers."""
+
+    def __init__(self, database: sqlite3.Connection, generation: int) -> None:
+        """Take a connection; nothing is read yet."""
+        self._database = database
+        self._seen = "added <= :g AND removed > :g"
+        self._values = {"g": generation}
+        self.rows = array("q")
+        """The rows of what `texts` has given so far."""
+
+    def __len__(self) -> int:
+        """Count them."""
+        query = f"SELECT COUNT(DISTINCT id) FROM passages WHERE {self._seen}"  # noqa: S608
+        return int(self._database.execute(query, self._values).fetchone()[0])
+
+    def texts(self) -> Iterator[str]:
+        """Give what is indexed of each, in order of source and place."""
+        earlier = (
+            f"SELECT 1 FROM passages WHERE id = one.id AND {self._seen} "  # noqa: S608
+            "AND (source, place, row) < (one.source, one.place, one.row)"
+        )
+        query = (
+            f"SELECT row, text, metadata FROM passages AS one WHERE {self._seen} "  # noqa: S608
+            f"AND NOT EXISTS ({earlier}) ORDER BY source, place, row"
+        )
+        for row, text, metadata in self._database.execute(query, self._values):
+            self.rows.append(row)
+            yield titled(text, metadata)
 
 
 def titled(text: str, metadata: str) -> str:

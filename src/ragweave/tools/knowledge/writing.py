@@ -30,11 +30,13 @@ from ragweave.tools.knowledge.manifest import (
     write_manifest,
 )
 from ragweave.tools.knowledge.snapshot import BM25, ROWS
-from ragweave.tools.knowledge.store import Draft, Store, purge, titled
+from ragweave.tools.knowledge.store import Distinct, Draft, Store, purge
 from ragweave.tools.knowledge.vectors import COLLECTION, Vectors, check_dimension
-from ragweave.tools.retrieval.bm25 import Bm25Index, analyzer_for
+from ragweave.tools.retrieval.bm25 import analyzer_for
+from ragweave.tools.retrieval.bm25_index import Bm25Index
 
 _EMBED_BATCH = 64
+_REPORT_EVERY = 1000
 
 Result = TypeVar("Result")
 
@@ -141,14 +143,13 @@ class Writer:
         folder = self._folder / BM25 / str(draft.generation)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        rows: list[int] = []
         terms = analyzer_for(manifest.settings.language).terms
-        self._progress("index", 0, 1)
-        index = Bm25Index.build(terms(text) for text in _distinct(draft, rows))
-        index.save(folder)
-        np.save(folder / ROWS, np.array(rows, dtype=np.int64), allow_pickle=False)
+        passages = draft.distinct()
+        texts = _reported(passages, lambda done, total: self._progress("index", done, total))
+        Bm25Index.write(map(terms, texts), folder)
+        rows = np.frombuffer(passages.rows, dtype=np.int64)
+        np.save(folder / ROWS, rows, allow_pickle=False)
         sync_tree(folder)
-        self._progress("index", 1, 1)
         sources = len(draft.sources("file")) + len(draft.sources("added"))
         return replace(manifest, generation=draft.generation, passages=len(rows), sources=sources)
 
@@ -169,14 +170,15 @@ class Writer:
             self._vectors.collect(held)
 
 
-def _distinct(draft: Draft, rows: list[int]) -> Iterator[str]:
-    """Give the text to index of each distinct passage, and note its row in `rows`."""
-    seen: set[str] = set()
-    for row, key, text, meta in draft.rows():
-        if key not in seen:
-            seen.add(key)
-            rows.append(row)
-            yield titled(text, meta)
+def _reported(passages: Distinct, progress: Callable[[int, int], None]) -> Iterator[str]:
+    """Give the text of each passage, and report now and then how many there have been."""
+    total = len(passages)
+    progress(0, total)
+    for done, text in enumerate(passages.texts(), 1):
+        yield text
+        if not done % _REPORT_EVERY:
+            progress(done, total)
+    progress(total, total)
 
 
 def _embedded(embeddings: Embeddings | None, texts: list[str]) -> list[list[float]]:

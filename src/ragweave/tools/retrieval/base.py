@@ -44,6 +44,9 @@ class PassageRetriever(BaseRetriever):
     def _find(self, query: str, k: int) -> list[Document]:
         """Return up to `k` documents for a query that is not blank, best first."""
 
+    def warm_up(self) -> None:
+        """Load what the first search would load on this machine: nothing, unless overridden."""
+
     def find(self, query: str, k: int | None = None) -> list[Document]:
         """Return up to `k` ranked documents, without LangChain's callbacks.
 

@@ -5,7 +5,7 @@ Hybrid retrieval fuses several rankings by reciprocal rank fusion.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -19,12 +19,15 @@ from ragweave.errors import UsageError
 from ragweave.state.passages import as_document, with_id
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with
 from ragweave.tools.retrieval.bm25 import Search, full_text, with_score
+from ragweave.tools.warm_up import warm_up
 
 
 class DenseRetriever(PassageRetriever):
     """Retrieval by cosine similarity of embeddings; the score is the similarity."""
 
     search: Search
+    load: Callable[[], object] | None = None
+    """Loads a model of this machine, where there is one."""
 
     @classmethod
     def from_documents(
@@ -51,6 +54,11 @@ class DenseRetriever(PassageRetriever):
             return [with_score(passages[number], float(similarity[number])) for number in order]
 
         return cls(search=search, k=check_k(k))
+
+    def warm_up(self) -> None:
+        """Load the embedding model, where it runs on this machine."""
+        if self.load is not None:
+            self.load()
 
     def _find(self, query: str, k: int) -> list[Document]:
         return self.search(query, k)
@@ -110,6 +118,10 @@ class HybridRetriever(PassageRetriever):
     """Passages asked of each retriever, at least `k`."""
     rrf_k: int = Field(default=60, ge=0)
     """The constant of `reciprocal_rank_fusion`."""
+
+    def warm_up(self) -> None:
+        """Warm up each retriever."""
+        warm_up(self.retrievers)
 
     def _find(self, query: str, k: int) -> list[Document]:
         lists = [find_with(one, query, max(self.depth, k)) for one in self.retrievers]

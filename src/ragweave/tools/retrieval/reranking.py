@@ -22,6 +22,7 @@ from ragweave.tools.retrieval.embedding import (
     load_sentence_transformer,
     require_extra,
 )
+from ragweave.tools.warm_up import warm_up
 
 _HEADLESS = ("Model", "ForMaskedLM", "ForPreTraining")
 """How architectures end that score no pair of texts."""
@@ -161,6 +162,10 @@ class RerankRetriever(PassageRetriever):
                 f"{model!r}"
             )
         return cls(base=base, model=model, k=check_k(k), depth=check_k(depth))
+
+    def warm_up(self) -> None:
+        """Warm up the retriever below; the reranker is loaded by its first query."""
+        warm_up([self.base])
 
     def _find(self, query: str, k: int) -> list[Document]:
         found = find_with(self.base, query, max(self.depth, k))

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
+
+from pydantic import SecretStr
 
 _SECRET = re.compile(r"key|token$|secret|password|passwd|credential|authorization", re.IGNORECASE)
 _COUNTS = re.compile(r"(?:max|min|n)_|_(?:count|limit)$|tokens$", re.IGNORECASE)
@@ -47,16 +50,61 @@ def has_secret(spec: str) -> bool:
     return any(_secrets(spec))
 
 
-def without_secrets(text: str) -> str:
+def without_secrets(text: str, known: Collection[str] = ()) -> str:
     """Return a text without keys and passwords.
 
     Covers the values of the environment's variables of keys (`…_KEY`, `…_TOKEN`, …), passwords
     and settings of addresses, `Authorization` headers, and OpenAI's form of keys.
+
+    Args:
+        text: The text.
+        known: Further secrets, such as the key that a model was made with.
     """
+    for value in known:
+        text = text.replace(value, "***")
     for name, value in os.environ.items():
         if _is_secret(name) and len(value) >= _SHORTEST and value in text:
             text = text.replace(value, "***")
     return _IN_TEXT.sub(_hidden, text)
+
+
+@contextmanager
+def redacting(client: object) -> Iterator[None]:
+    """Take secrets out of an exception that a client raises: a checkpointer writes it down.
+
+    Args:
+        client: The model or retriever that is called; its own keys are looked for as well.
+    """
+    try:
+        yield
+    except Exception as error:
+        fields = getattr(client, "__dict__", {}).values()
+        keys = [one.get_secret_value() for one in fields if isinstance(one, SecretStr)]
+        _redact(error, [one for one in keys if len(one) >= _SHORTEST])
+        raise
+
+
+def _redact(error: BaseException, known: Collection[str]) -> None:
+    """Redact the texts of an exception and of those behind it, in place."""
+    behind: BaseException | None = error
+    seen: set[int] = set()
+    while behind is not None and id(behind) not in seen:
+        seen.add(id(behind))
+        behind.args = tuple(_redacted(one, known) for one in behind.args)
+        for name, value in list(vars(behind).items()):
+            vars(behind)[name] = _redacted(value, known)
+        behind = behind.__cause__ or behind.__context__
+
+
+def _redacted(value: object, known: Collection[str]) -> object:
+    """Return a value of plain JSON whose texts are redacted; any other one as it is."""
+    if isinstance(value, str):
+        return without_secrets(value, known)
+    if type(value) is dict:
+        return {name: _redacted(one, known) for name, one in value.items()}
+    if type(value) is list:
+        return [_redacted(one, known) for one in value]
+    return value
 
 
 def _hidden(found: re.Match[str]) -> str:

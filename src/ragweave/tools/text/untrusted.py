@@ -86,6 +86,20 @@ def one_line(text: str) -> str:
     return " ".join(untrusted(text).replace('"', "'").replace(">", "›").split())
 
 
+LONGEST_TITLE = 400
+"""Characters of a title; what is longer is no title, and would stand with each of its passages."""
+
+
+def title_of(doc: Document) -> str:
+    """Return a passage's title as prompts show it: one line, not longer than a title is."""
+    return one_line(short_title(str(doc.metadata.get("title") or "")))
+
+
+def short_title(title: str) -> str:
+    """Return a title, cut where it is longer than a title is."""
+    return title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 1] + "…"
+
+
 def render_passages(passages: Sequence[Document]) -> str:
     """Write passages as numbered blocks, `<passage 1 title="…">…</passage>`, in the order given.
 
@@ -96,6 +110,6 @@ def render_passages(passages: Sequence[Document]) -> str:
 
 
 def _block(number: int, doc: Document) -> str:
-    title = one_line(str(doc.metadata.get("title") or ""))
+    title = title_of(doc)
     head = f'<passage {number} title="{title}">' if title else f"<passage {number}>"
     return f"{head}\n{untrusted(doc.page_content).strip()}\n</passage>"

@@ -55,6 +55,8 @@ class RouterSettings(LinearSettings):
     """Times that they are dealt again; a router uses one."""
     retrieve_at_most: float = 0.6
     """Greatest share of the questions that the threshold may retrieve for."""
+    drafts: bool = True
+    """Whether it reads the draft answer too; false: the question alone, as Adaptive-RAG's does."""
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -137,7 +139,7 @@ def best_threshold(chances: Array, labels: Labels, retrieve_at_most: float) -> f
 
 def gate_threshold(
     uncertainties: Sequence[float],
-    right: Sequence[tuple[bool, bool]],
+    right: Sequence[tuple[float, float]],
     retrieve_at_most: float = 0.6,
 ) -> float:
     """Return the uncertainty above which to retrieve: the option `route_threshold` of a gate.
@@ -146,18 +148,20 @@ def gate_threshold(
     for; the highest of equals.
 
     Args:
-        uncertainties: Of each question's answer without retrieval.
-        right: Whether that answer is right, and whether the one after retrieval is.
+        uncertainties: Of each question's answer without retrieval; infinite where it is retrieved
+            for whatever the threshold.
+        right: Whether that answer is right, and whether the one after retrieval is; or scores.
         retrieve_at_most: Greatest share of the questions retrieved for.
 
     Raises:
         UsageError: There is no question, or not one label for each.
     """
-    values, labels = np.asarray(uncertainties, dtype=np.float64), np.asarray(right, dtype=np.bool_)
+    values, labels = np.asarray(uncertainties, np.float64), np.asarray(right, np.float64)
     if not len(values) or labels.shape != (len(values), 2):
         raise UsageError("a gate's threshold takes one uncertainty and two labels a question")
-    best, most = float(values.max()), -1.0
-    for cut in np.unique(values)[::-1]:
+    cuts = np.unique(values[np.isfinite(values)])[::-1]
+    best, most = float(cuts[0]) if len(cuts) else 0.0, -1.0
+    for cut in cuts:
         taken = values > cut
         reached = float(np.where(taken, labels[:, 1], labels[:, 0]).mean())
         if taken.mean() <= retrieve_at_most and reached > most + 1e-12:
@@ -207,7 +211,7 @@ class RouterRecipe:
         """Yield each row as the router reads it: features by name, and what was right."""
         encoder = load_encoder(job.settings.base, device=job.settings.device)
         for row in _router_rows(job.rows.train):
-            (values,) = read_drafts([(row["question"], row["draft"])], encoder).surface
+            (values,) = read_drafts([_pair(row, job.settings)], encoder).surface
             lines = [f"{name} = {one:.3f}" for name, one in zip(DRAFT_NAMES, values, strict=True)]
             right = [name for name in ROUTES if row["right"][name]]
             yield InputPreview("\n".join(lines), f"right: {', '.join(right) or 'no route'}")
@@ -248,6 +252,12 @@ def labels_of(rows: Sequence[Mapping[str, Any]]) -> Labels:
     return np.asarray([[row["right"][name] for name in names] for row in rows], dtype=np.bool_)
 
 
+def _pair(row: RouterRow, settings: Settings) -> tuple[str, str]:
+    """Return what of a row is read: the question, and the draft unless the settings say not to."""
+    drafts = isinstance(settings, RouterSettings) and settings.drafts
+    return row["question"], row["draft"] if drafts else ""
+
+
 def _read(job: Job, rows: Sequence[RouterRow]) -> RouterRead:
     with quiet():
         encoder = load_encoder(job.settings.base, device=job.settings.device)
@@ -256,7 +266,7 @@ def _read(job: Job, rows: Sequence[RouterRow]) -> RouterRead:
             if job.watch.stop_wanted:
                 raise KeyboardInterrupt
             some = rows[first : first + _AT_ONCE]
-            parts.append(read_drafts([(one["question"], one["draft"]) for one in some], encoder))
+            parts.append(read_drafts([_pair(one, job.settings) for one in some], encoder))
             job.watch.step(first + len(some), len(rows), None)
     return RouterRead(
         np.vstack([one.surface for one in parts]), np.vstack([one.meaning for one in parts])

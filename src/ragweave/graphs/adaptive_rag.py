@@ -1,0 +1,78 @@
+"""Adaptive-RAG: a classifier sends each question to no retrieval, one round, or many (IRCoT).
+
+Source: Jeong et al. 2024 (Adaptive-RAG), section 3 and figure 2.
+"""
+
+from __future__ import annotations
+
+from langgraph.graph import END
+
+from ragweave.graphs.fragments import add_begin, add_retrieval
+from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
+from ragweave.graphs.method import Method, answer_prompts
+from ragweave.nodes import adaptive_rag, ircot
+from ragweave.nodes.adaptive_rag import AdaptiveRagOptions
+from ragweave.nodes.retrieve import retrieve_step
+from ragweave.nodes.step import Route
+from ragweave.nodes.vote import vote_step
+
+
+def build(parts: Parts[AdaptiveRagOptions]) -> CompiledGraph:
+    """Build `adaptive_rag`: a small call, or none, to choose, and the calls of what was chosen."""
+    options, models, prompts, retry = parts.options, parts.models, parts.prompts, parts.retry
+    pools = tuple(reader.name for reader in ircot.READERS.values())
+    one = retrieve_step(parts.retriever, options, "search", lambda opts: opts.k_one)
+    classify = adaptive_rag.classify_step(models, prompts, options)
+
+    graph = draft(parts)
+    add_begin(graph, parts)
+    graph.add_node("classify", classify, retry_policy=retry)
+    graph.add_node("search", one, retry_policy=retry)
+    add_retrieval(graph, parts, merge=ircot.found_so_far)
+    graph.add_node("reason", ircot.reason_step(models, prompts, options), retry_policy=retry)
+    for reader in ircot.READERS.values():
+        graph.add_node(reader.name, parts.answers(reader), retry_policy=retry)
+        graph.add_edge(reader.name, "vote")
+    graph.add_node("vote", vote_step("vote", pools, options, truncated=adaptive_rag.ended_early))
+    readers = {"read": "answer", "reason": "answer_cot"}
+    graph.add_conditional_edges(
+        "begin",
+        Route(adaptive_rag.to_classifier, options),
+        {"classify": "classify", "passages given": "collect"},
+    )
+    graph.add_conditional_edges(
+        "classify",
+        Route(adaptive_rag.to_route, options),
+        {"one": "search", "many": "retrieve", **readers},
+    )
+    graph.add_edge("search", "collect")
+    graph.add_conditional_edges(
+        "collect", Route(adaptive_rag.to_reading, options), {"many rounds": "reason", **readers}
+    )
+    graph.add_conditional_edges(
+        "reason",
+        Route(ircot.to_next, options),
+        {"sentence": "retrieve", "next": "reason", "finish": END, **readers},
+    )
+    graph.add_edge("vote", END)
+    return finish(graph, "adaptive_rag", parts)
+
+
+METHOD = Method(
+    name="adaptive_rag",
+    summary="A classifier chooses for each question: no retrieval, one round, or many.",
+    paper="Jeong et al. 2024, Adaptive-RAG",
+    when=(
+        "Where easy and multi-hop questions come mixed. Train a `router` on your own questions: "
+        "without one a model guesses how much they take."
+    ),
+    best="p",
+    worst="max_steps + 2p, and 1 small",
+    options=AdaptiveRagOptions,
+    build=build,
+    prompts={
+        **adaptive_rag.PROMPTS,
+        **ircot.PROMPTS,
+        **answer_prompts("concat", "direct", "cot", "cot_passages"),
+    },
+)

@@ -1,0 +1,195 @@
+"""Adaptive-RAG's classifier: does a question take no retrieval, one round, or many?
+
+Source: Jeong et al. 2024 (Adaptive-RAG: Learning to Adapt Retrieval-Augmented Large Language Models
+through Question Complexity), section 3.2: a classifier reads the question alone and gives one of
+three classes: A, the model answers by itself; B, one retrieval step; C, many (section 3.1; IRCoT,
+section 4.2). It is T5-Large (section 4.4), trained on which approach was right, the simplest of
+several, and for questions that none got right on the data set's kind (single-hop B, multi-hop C).
+One round finds 15 passages and each of many 6, answered with chain of thought by chat models
+(released code, `oner_qa` and `ircot_qa`).
+
+Where we differ: the trained classifier is a linear one over MiniLM's vectors and some features of
+the question (`ragweave train router … --set drafts=false`); it gives each route's probability of a
+right answer, and a dearer route must add enough. Questions that no route got right train it too,
+as such. Without one, a model is asked for the letter, by our prompt; the paper has no such thing.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
+
+from ragweave.errors import UsageError
+from ragweave.nodes.answer import branches
+from ragweave.nodes.ask import Prompt, Question, Templates, reply_to
+from ragweave.nodes.ircot import READERS, IrcotOptions, cut_short
+from ragweave.nodes.options import at_least
+from ragweave.nodes.replies import bare_text
+from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
+from ragweave.nodes.retrieve import searches
+from ragweave.nodes.route import choose_route
+from ragweave.nodes.step import Call, Context, Goto, Step, Work
+from ragweave.state import RAGState, Update
+from ragweave.state.records import RouteName
+from ragweave.tools.models import Models
+from ragweave.trained.card import check_router
+
+if TYPE_CHECKING:
+    from ragweave.trained.router import Routed
+
+_ASK = "Question: {question}\nSay A, B or C."
+
+PROMPTS = MappingProxyType(
+    {
+        "complexity": ChatPromptTemplate(
+            [
+                (
+                    "system",
+                    "You say how much has to be looked up to answer a question. You do not answer "
+                    "it. A: nothing, it is common knowledge. B: one search finds the answer. C: "
+                    "several searches, each for what the one before has found.",
+                ),
+                ("human", _ASK.format(question="What is the capital of Italy?")),
+                ("ai", "A"),
+                ("human", _ASK.format(question="When was the lighthouse on Lake Orrin lit?")),
+                ("ai", "B"),
+                (
+                    "human",
+                    _ASK.format(
+                        question="On which river lies the birthplace of the author of The Salt Road?"
+                    ),
+                ),
+                ("ai", "C"),
+                ("human", _ASK),
+            ]
+        )
+    }
+)
+"""The template by name; its variable is `question`."""
+
+NAME = "classify"
+ONE = "search"
+"""The node of a single round's retrieval."""
+
+LETTERS: dict[str, RouteName] = {"A": "none", "B": "one", "C": "many"}
+"""The classes of the paper (section 3.2), and the routes that they stand for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveRagOptions(IrcotOptions):
+    """Options of `adaptive_rag`; those of `ircot` are for many rounds."""
+
+    strategy: Literal["classified", "none", "one", "many"] = "classified"
+    """Who chooses the route: the classifier, or nobody: the same for every question (the paper's
+    No Retrieval, Single-step and Multi-step Approach)."""
+    k_one: int = 15
+    """Passages of a single round (released code); `k` are those of each of many."""
+    router: str = ""
+    """Folder of a router trained on questions alone; "": a model is asked."""
+    route_threshold: float | None = None
+    """What a dearer route must add to the probability of a right answer; None: what the router's
+    training chose."""
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: A value is out of its range, or the router is missing or another part.
+        """
+        super().__post_init__()
+        at_least("k_one", self.k_one, 1)
+        if self.router:
+            check_router(self.router, drafts=False)
+        elif self.route_threshold is not None:
+            raise UsageError("route_threshold needs a trained router: router=FOLDER")
+
+
+_LETTER = re.compile(r"\A\W*(?:(?:class|answer|level)\W+(?:is\W+)?)?([abc])\b", re.IGNORECASE)
+_ALONE = re.compile(r"(?<![\w'])([ABC])(?![\w'])")
+_LOOKED_AT = 400
+"""Characters of a reply in which a letter is looked for."""
+
+
+def parse_complexity(reply: str) -> RouteName | None:
+    """Return the route that a reply names by its letter; None where it names none, or several."""
+    text = bare_text(reply)[:_LOOKED_AT]
+    if first := _LETTER.match(text):
+        rest = set(_ALONE.findall(text[first.end() :])) - {first[1].upper()}
+        article = first[1] in "Aa" and text[first.end() :][:1] == " " and len(text.split()) > 3
+        if not rest and not article:
+            return LETTERS[first[1].upper()]
+    named = set(_ALONE.findall(text))
+    return LETTERS[named.pop()] if len(named) == 1 and named != {"A"} else None
+
+
+def classify_step(
+    models: Models, templates: Templates, options: AdaptiveRagOptions
+) -> Step[RAGState, AdaptiveRagOptions]:
+    """Return the node `classify`: sets `route`; a reply that can't be read means one round."""
+
+    def prompt(state: RAGState, _options: AdaptiveRagOptions) -> Prompt:
+        return Prompt(
+            templates["complexity"],
+            {"task": "route", "question": state["question"]},
+            {"question": state["question"]},
+            form=lambda _shown: Choice(tuple(LETTERS)),
+            reply_tokens=VERDICT_TOKENS,
+        )
+
+    question = Question[RAGState, AdaptiveRagOptions](name=NAME, role="proxy", prompt=prompt)
+
+    def body(state: RAGState, context: Context[AdaptiveRagOptions]) -> Work:
+        opts = context.options
+        if opts.strategy != "classified":
+            return _routed(opts.strategy)
+        if opts.router:
+            choose = functools.partial(choose_route, opts.router, opts.route_threshold)
+            found: Routed = yield Call(RunnableLambda(choose), (state["question"], ""))
+            chances = {name: round(one, 4) for name, one in found.probabilities.items()}
+            context.note("routed", route=found.route, probabilities=chances)
+            return _routed(found.route)
+        reply = yield from reply_to(question, models, state, context)
+        route = parse_complexity(reply.text)
+        if route is None:
+            context.note("route_unparsed")
+        return _routed(route or "one")
+
+    return Step(NAME, body, options)
+
+
+def _routed(route: RouteName) -> Update:
+    return {"route": route, "known": route == "none"}
+
+
+def to_classifier(state: RAGState, _options: AdaptiveRagOptions) -> str:
+    """Route: passages that the caller gave need no classifier."""
+    return "passages given" if state["passages"] else "classify"
+
+
+def to_route(state: RAGState, options: AdaptiveRagOptions) -> Goto:
+    """Route: a question that takes no retrieval goes to the reader, any other is searched for."""
+    if state["route"] == "none":
+        return to_reader(state, options)
+    return searches(state, state["queries"], ONE if state["route"] == "one" else "retrieve")
+
+
+def to_reading(state: RAGState, options: AdaptiveRagOptions) -> Goto:
+    """Route: many rounds reason on, one is read."""
+    return "many rounds" if state["route"] == "many" else to_reader(state, options)
+
+
+def to_reader(state: RAGState, options: AdaptiveRagOptions) -> Goto:
+    """Route: the reader, who reads directly where many rounds would have none."""
+    reader = READERS["direct" if options.read_by == "chain" else options.read_by]
+    return branches(state, reader.name, options, contexts=[state["passages"]])
+
+
+def ended_early(state: RAGState, options: AdaptiveRagOptions) -> bool:
+    """Say whether a limit ended many rounds."""
+    return bool(state["hops"]) and cut_short(state, options)

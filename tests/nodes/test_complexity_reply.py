@@ -1,0 +1,37 @@
+"""What a model says of how much a question takes, and what is read of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragweave.nodes.adaptive_rag import parse_complexity
+from ragweave.state.records import ROUTES
+
+
+@pytest.mark.parametrize(
+    ("reply", "route"),
+    [
+        ("A", "none"),
+        ("b", "one"),
+        ("C.", "many"),
+        ("**B**", "one"),
+        ("Answer: C", "many"),
+        ("The answer is B.", "one"),
+        ("Class A", "none"),
+        ("B: one search finds it.", "one"),
+        ("I would say C, since two places are asked about.", "many"),
+        ("A single search finds the birthplace of the author.", None),
+        ("A, B or C", None),
+        ("Paris", None),
+        ("", None),
+    ],
+)
+def test_the_letter_is_read(reply: str, route: str | None) -> None:
+    assert parse_complexity(reply) == route
+
+
+@given(st.text(max_size=600))
+def test_any_reply_is_a_route_or_none(reply: str) -> None:
+    assert parse_complexity(reply) in (None, *ROUTES)
