@@ -3,8 +3,9 @@
     python docs/sync.py            # what `make sync` runs
     python docs/sync.py --check    # what `make lint` runs: fails where a file is stale, and names it
 
-Generated are `langgraph.json`, the diagrams in `docs/diagrams`, the names and signatures that type
-checkers see, and the blocks between `<!-- NAME: begin -->` and `<!-- NAME: end -->` in README and docs. The site's own pages (a page a
+Generated are `langgraph.json`, the diagrams in `docs/diagrams`, README's badges, the names and
+signatures that type checkers see, and the blocks between `<!-- NAME: begin -->` and
+`<!-- NAME: end -->` in README and docs. The site's own pages (a page a
 method, metrics, formats, glossary) are made when it is built, so that they can't be stale.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -152,8 +154,15 @@ def reproduction_data() -> str:
     return table(["paper", "data set", "questions", "file", "where"], rows)
 
 
+def comparison() -> str:
+    """Return the comparison with other projects, which stands in a file of its own."""
+    text = (ROOT / "docs" / "comparison.md").read_text("utf-8").strip()
+    return text.replace("| METHODS |", f"| {len(METHODS.ours())} |")
+
+
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "README.md": {"methods": methods_table},
+    "README.md": {"methods": methods_table, "comparison": comparison},
+    "docs/index.md": {"comparison": comparison},
     "docs/evaluation.md": {"metrics": metrics_table, "formats": formats_table},
     "docs/models.md": {"models": models_table},
     "docs/reproduce.md": {
@@ -180,6 +189,39 @@ def langgraph_json(text: str) -> str:
     return json.dumps(settings, ensure_ascii=False, indent=2) + "\n"
 
 
+def badges(root: Path) -> dict[Path, str]:
+    """Return README's badges, from `pyproject.toml`: pictures of our own, so that none can break."""
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    versions = [
+        one.rpartition(" ")[2]
+        for one in project["classifiers"]
+        if one.startswith("Programming Language :: Python :: 3.")
+    ]
+    facts = {
+        "python": f"{versions[0]} – {versions[-1]}",
+        "licence": project["license"],
+        "typed": "mypy, pyright",
+    }
+    return {root / "docs" / "assets" / f"{k}.svg": badge(k, value) for k, value in facts.items()}
+
+
+def badge(name: str, value: str) -> str:
+    """Draw a badge."""
+    left, right = 12 + 6.6 * len(name), 14 + 6.6 * len(value)
+    width = left + right
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="20" role="img">'
+        f"<title>{name}: {value}</title>"
+        f'<clipPath id="r"><rect width="{width:.0f}" height="20" rx="3"/></clipPath>'
+        f'<g clip-path="url(#r)"><rect width="{left:.0f}" height="20" fill="#555"/>'
+        f'<rect x="{left:.0f}" width="{right:.0f}" height="20" fill="#2c53c0"/></g>'
+        '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" '
+        f'text-anchor="middle"><text x="{left / 2:.1f}" y="14" textLength="{left - 12:.0f}">{name}'
+        f'</text><text x="{left + right / 2:.1f}" y="14" textLength="{right - 14:.0f}">{value}'
+        "</text></g></svg>\n"
+    )
+
+
 def with_block(text: str, name: str, content: str, where: str) -> str:
     """Return `text` with a block's content replaced.
 
@@ -196,7 +238,7 @@ def with_block(text: str, name: str, content: str, where: str) -> str:
 
 def generated(root: Path) -> dict[Path, str]:
     """Return every generated file, as it should be."""
-    files = diagrams(root)
+    files = diagrams(root) | badges(root)
     for path, blocks in BLOCKS.items():
         text = files.get(root / path) or (root / path).read_text("utf-8")
         for name, content in blocks.items():

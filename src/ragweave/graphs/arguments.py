@@ -114,6 +114,7 @@ class FilcoArguments(Arguments, total=False):
     threshold: float | None
     unit: Literal["words", "characters"]
     encoder: str | PathLike[str]
+    rerank: bool
     lead: str | PathLike[str] | None
 
 
@@ -126,6 +127,7 @@ class AdaptiveArguments(Arguments, total=False):
     threshold: float | None
     unit: Literal["words", "characters"]
     encoder: str | PathLike[str]
+    rerank: bool
     lead: str | PathLike[str] | None
     max_passages: int | None
     token_budget: int | None
@@ -267,5 +269,6 @@ class AdaptiveRagArguments(Arguments, total=False):
     read_by: Literal["cot", "direct", "chain"]
     strategy: Literal["classified", "none", "one", "many"]
     k_one: int
+    second_look: bool
     router: str | PathLike[str]
     route_threshold: float | None
