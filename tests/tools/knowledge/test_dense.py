@@ -147,7 +147,7 @@ def test_after_a_failed_first_write_settings_may_change(tmp_path: Path) -> None:
     ):
         kb.add([Document("salt is white")])
     model = BagEmbeddings()
-    right = Settings(embedding=None, size=60)
+    right = Settings(embedding=None, size=60, html="page")
     with KnowledgeBase.open_or_create(path, settings=right, embeddings=model) as again:
         assert again.settings == right
         again.add([Document("pepper is black")])
