@@ -3,8 +3,9 @@
     python docs/sync.py            # what `make sync` runs
     python docs/sync.py --check    # what `make lint` runs: fails where a file is stale, and names it
 
-Generated are `langgraph.json`, the diagrams in `docs/diagrams`, the names and signatures that type
-checkers see, and the blocks between `<!-- NAME: begin -->` and `<!-- NAME: end -->` in README and docs. The site's own pages (a page a
+Generated are `langgraph.json`, the diagrams in `docs/diagrams`, README's badges, the names and
+signatures that type checkers see, and the blocks between `<!-- NAME: begin -->` and
+`<!-- NAME: end -->` in README and docs. The site's own pages (a page a
 method, metrics, formats, glossary) are made when it is built, so that they can't be stale.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -24,7 +26,9 @@ from ragweave.evaluation.published import PaperTable, data_of, paper_tables
 from ragweave.graphs import METHODS, Method
 from ragweave.tools.filters import FILTERS
 from ragweave.tools.knowledge import RETRIEVERS
+from ragweave.tools.knowledge.chunking import CHUNKERS
 from ragweave.tools.models import MODELS
+from ragweave.tools.retrieval.reranking import RERANKERS
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -106,6 +110,20 @@ def filters_table() -> str:
     return table(["name", "what it keeps"], [[f"`{o.name}`", o.summary] for o in FILTERS.ours()])
 
 
+def chunkers_table() -> str:
+    """Return the table of the chunkers."""
+    return table(
+        ["name", "where passages begin and end"],
+        [[f"`{one.name}`", one.summary] for one in CHUNKERS.ours()],
+    )
+
+
+def rerankers_table() -> str:
+    """Return the table of the kinds of rerankers."""
+    rows = [[f"`{one.name}`", one.spec, one.summary] for one in RERANKERS.ours()]
+    return table(["kind", "spec", "what ranks"], rows)
+
+
 def reproductions() -> str:
     """Return every table and figure of the papers, a list a paper."""
     parts = []
@@ -136,14 +154,23 @@ def reproduction_data() -> str:
     return table(["paper", "data set", "questions", "file", "where"], rows)
 
 
+def comparison() -> str:
+    """Return the comparison with other projects, which stands in a file of its own."""
+    text = (ROOT / "docs" / "comparison.md").read_text("utf-8").strip()
+    return text.replace("| METHODS |", f"| {len(METHODS.ours())} |")
+
+
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "README.md": {"methods": methods_table},
+    "README.md": {"methods": methods_table, "comparison": comparison},
+    "docs/index.md": {"comparison": comparison},
     "docs/evaluation.md": {"metrics": metrics_table, "formats": formats_table},
     "docs/models.md": {"models": models_table},
     "docs/reproduce.md": {
         "reproductions": reproductions,
         "reproduction-data": reproduction_data,
     },
+    "docs/howto/documents.md": {"chunkers": chunkers_table},
+    "docs/howto/rerankers.md": {"rerankers": rerankers_table},
     "docs/howto/retriever.md": {"retrievers": retrievers_table, "filters": filters_table},
 }
 """Files with generated blocks: what stands between `<!-- NAME: begin -->` and its end."""
@@ -162,6 +189,39 @@ def langgraph_json(text: str) -> str:
     return json.dumps(settings, ensure_ascii=False, indent=2) + "\n"
 
 
+def badges(root: Path) -> dict[Path, str]:
+    """Return README's badges, from `pyproject.toml`: pictures of our own, so that none can break."""
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    versions = [
+        one.rpartition(" ")[2]
+        for one in project["classifiers"]
+        if one.startswith("Programming Language :: Python :: 3.")
+    ]
+    facts = {
+        "python": f"{versions[0]} – {versions[-1]}",
+        "licence": project["license"],
+        "typed": "mypy, pyright",
+    }
+    return {root / "docs" / "assets" / f"{k}.svg": badge(k, value) for k, value in facts.items()}
+
+
+def badge(name: str, value: str) -> str:
+    """Draw a badge."""
+    left, right = 12 + 6.6 * len(name), 14 + 6.6 * len(value)
+    width = left + right
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="20" role="img">'
+        f"<title>{name}: {value}</title>"
+        f'<clipPath id="r"><rect width="{width:.0f}" height="20" rx="3"/></clipPath>'
+        f'<g clip-path="url(#r)"><rect width="{left:.0f}" height="20" fill="#555"/>'
+        f'<rect x="{left:.0f}" width="{right:.0f}" height="20" fill="#2c53c0"/></g>'
+        '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" '
+        f'text-anchor="middle"><text x="{left / 2:.1f}" y="14" textLength="{left - 12:.0f}">{name}'
+        f'</text><text x="{left + right / 2:.1f}" y="14" textLength="{right - 14:.0f}">{value}'
+        "</text></g></svg>\n"
+    )
+
+
 def with_block(text: str, name: str, content: str, where: str) -> str:
     """Return `text` with a block's content replaced.
 
@@ -178,7 +238,7 @@ def with_block(text: str, name: str, content: str, where: str) -> str:
 
 def generated(root: Path) -> dict[Path, str]:
     """Return every generated file, as it should be."""
-    files = diagrams(root)
+    files = diagrams(root) | badges(root)
     for path, blocks in BLOCKS.items():
         text = files.get(root / path) or (root / path).read_text("utf-8")
         for name, content in blocks.items():

@@ -29,10 +29,15 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages and pictures."""
     from ragweave import METHODS
 
-    made = {"glossary.md": glossary_page(), "methods/index.md": methods_page()}
+    made: dict[str, str | bytes] = {
+        "glossary.md": glossary_page(),
+        "methods/index.md": methods_page(),
+    }
     for one in METHODS.ours():
         made[f"methods/{one.name}.md"] = method_page(one.name)
         made[f"methods/{one.name}.svg"] = picture(one.name)
+    plot = Path(__file__).parents[2] / "benchmarks" / "results" / "query_blending.png"
+    made["assets/query_blending.png"] = plot.read_bytes()
     for path, content in made.items():
         files.append(File.generated(config, path, content=content))
     return files

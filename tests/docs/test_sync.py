@@ -32,7 +32,10 @@ def copy(tmp_path: Path, script: ModuleType, monkeypatch: pytest.MonkeyPatch) ->
     for name in [*script.BLOCKS, "langgraph.json", *map(str, script.typed_files(Path()))]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
-    shutil.copytree(ROOT / "docs/diagrams", tmp_path / "docs/diagrams")
+    for name in ("docs/diagrams", "docs/assets"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    for name in ("pyproject.toml", "docs/comparison.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
     monkeypatch.setattr(script, "ROOT", tmp_path)
     return tmp_path
 

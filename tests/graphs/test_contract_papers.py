@@ -43,6 +43,9 @@ class Scores:
 
 MARGIN = {"margin": OptionCase(5.0, Setting(parts={"judge_scorer": Scores()}))}
 LEAD = {
+    "rerank": OptionCase(
+        True, Setting(options={"filter": "lexical", "top": 8, "order": "reversed"})
+    ),
     "encoder": OptionCase("nobody/nothing-here", Setting(options={"filter": "provence"})),
     "lead": OptionCase(
         " Thus: ",

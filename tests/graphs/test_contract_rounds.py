@@ -76,11 +76,21 @@ class TestReact(MethodTests):
 class TestFlare(MethodTests):
     method = "flare"
     idle_options = {
-        **FREE_TEXT,
-        "ask_again": "what is written is looked up, not asked again",
         "sufficient_context": "sentences are written before anything is looked up",
         "wording": "its prompts ask for sentences",
     }
+    option_cases = {
+        "constrain": OptionCase(
+            False,
+            Setting(
+                replies=["<passage 1>"],
+                model={"offers_grammar": True},
+                input={"answer_type": "yes_no"},
+            ),
+        ),
+        "ask_again": OptionCase(False, Setting(replies=["<passage 1>"])),
+    }
+    more_settings = [Setting(replies=["<passage 1>", "Ada Brenner"])]
     cut_short = Setting(options={"rounds": 1})
 
     def reply(self, call: ModelCall) -> AIMessage | str:

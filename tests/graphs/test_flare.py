@@ -283,3 +283,18 @@ def test_on_a_local_engines_log_probabilities(tmp_path: Path) -> None:
     assert (state["usage"]["calls"], state["usage"]["retrievals"]) == (2, 1)
     assert len(retriever.queries) == 1
     assert state["status"] in ("answered", "unknown")
+
+
+def test_what_is_no_answer_is_asked_again_once_and_shortly() -> None:
+    model = UnsureChat(replies=["<passage 1>", "Ada Brenner"])
+    graph = build_graph("flare", model=model)
+    given = {"question": "Who built it?", "passages": ["Ada Brenner built it."]}
+    *_, state = graph.stream(given, stream_mode="values")
+    assert (state["answer"], state["usage"]["calls"]) == ("Ada Brenner", 2)
+    assert [one["event"] for one in state["notes"]].count("asked_again") == 1
+    again = model.seen[-1]
+    assert "That does not answer the question: Who built it?" in again.text
+    assert "logprobs" not in again.settings
+    once = UnsureChat(replies=["<passage 1>"])
+    out = build_graph("flare", model=once, ask_again=False).invoke(given)
+    assert (out["answer"], out["usage"]["calls"]) == ("Unknown", 1)

@@ -75,3 +75,10 @@ def test_passages_that_are_read_alone_are_rated_alone() -> None:
     assert (state["status"], len(model.seen)) == ("unknown", 2)
     state, model = run("No", "concat_pf")
     assert (state["status"], len(model.seen)) == ("unknown", 3)
+
+
+def test_the_rating_is_asked_for_in_the_callers_words() -> None:
+    asked = "{passages}\nIs this enough for {question}? Yes or No."
+    state, model = run("No", prompts={"sufficient": asked})
+    assert state["status"] == "unknown"
+    assert model.seen[0].text.endswith("Is this enough for Who built it?? Yes or No.")

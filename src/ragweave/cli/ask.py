@@ -35,6 +35,7 @@ def ask(
     k: options.K = None,
     retriever: options.Retriever = "auto",
     rerank: options.Rerank = "",
+    second_retriever: options.SecondRetriever = "",
     option: options.OptionTexts = None,
     citations: Annotated[
         bool, typer.Option("--citations", help="Quote the sentences that support the answer.")
@@ -76,7 +77,8 @@ def ask(
         models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
         texts += ["citations=true"] if citations else []
         found = options.open_retriever(kb, retriever, rerank)
-        graph = method_graph(method, models, k, texts, found)
+        again = options.second_retriever(second_retriever, method)
+        graph = method_graph(method, {**models, **again}, k, texts, found)
         warm_up([found])
     watch = Watch(live=stream and not json)
     earlier = read_conversation() if follow_up else []
@@ -141,6 +143,7 @@ def compare(
     filter_model: options.FilterModel = None,
     retriever: options.Retriever = "auto",
     rerank: options.Rerank = "",
+    second_retriever: options.SecondRetriever = "",
     k: options.K = None,
     option: options.OptionTexts = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -163,6 +166,7 @@ def compare(
         systems = parse_systems(methods, options.shared_options(texts, methods))
         found = options.open_retriever(kb, retriever, rerank)
         shared: dict[str, Any] = {name: chat_model(spec) for name, spec in models.items()}
+        shared |= options.second_retriever(second_retriever, *(one.method for one in systems))
         graphs = [
             build_graph(one.method, retriever=found, **shared, **one.options) for one in systems
         ]

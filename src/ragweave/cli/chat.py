@@ -42,6 +42,7 @@ def chat(
     k: options.K = None,
     retriever: options.Retriever = "auto",
     rerank: options.Rerank = "",
+    second_retriever: options.SecondRetriever = "",
     option: options.OptionTexts = None,
 ) -> None:
     """Talk with your documents: follow-up questions, quotes under each answer. /help lists the commands."""
@@ -55,9 +56,10 @@ def chat(
         named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
         models, texts = options.load_cited(*named)
         found = options.open_retriever(kb, retriever, rerank)
+        again = options.second_retriever(second_retriever)
 
         def make(name: str) -> ChatGraph:
-            graph = method_graph(name, models, k, texts, found)
+            graph = method_graph(name, {**models, **again}, k, texts, found)
             return conversation(graph, models)
 
         talk = Talk(make, method, read_conversation() if follow_up else [])

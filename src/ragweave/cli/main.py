@@ -27,6 +27,7 @@ from ragweave.cli import (
     train,
 )
 from ragweave.cli import eval as eval_
+from ragweave.cli.logs import log_to_stderr
 from ragweave.cli.screen import explain, plain, refused
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
 
@@ -69,8 +70,34 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "--verbose", "-v", count=True, help="Log what happens; -vv: each call as well."
+        ),
+    ] = 0,
+    otel: Annotated[
+        bool,
+        typer.Option(
+            "--otel",
+            help="Send OpenTelemetry traces to OTEL_EXPORTER_OTLP_ENDPOINT, else localhost:4318.",
+        ),
+    ] = False,
 ) -> None:
     """Published retrieval-augmented-generation methods as LangGraph graphs."""
+    del version  # typer has shown it
+    log_to_stderr(verbose)
+    if otel:
+        from ragweave.tools.tracing import instrument
+
+        instrument()
+
+
+def _end_tracing() -> None:
+    """Send the spans that are left, where tracing is on: the process may end without further ado."""
+    tracing = sys.modules.get("ragweave.tools.tracing")
+    if tracing is not None:
+        tracing.shutdown()
 
 
 _INTERRUPTED = 130
@@ -111,6 +138,7 @@ def run() -> None:
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
+        _end_tracing()
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
     except RagweaveError as error:
@@ -150,6 +178,7 @@ def _leave(line: str, code: int) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C changes nothing more
     with suppress(OSError):  # a full disk, or a pipe that was closed
         sys.stdout.flush()
+    _end_tracing()
     with suppress(OSError):
         sys.stderr.write(f"ragweave: {plain(without_secrets(line))}\n")
         sys.stderr.flush()

@@ -76,6 +76,14 @@ Rerank = Annotated[
         "rerankers:TYPE:MODEL (colbert, t5, rankgpt, cohere, …).",
     ),
 ]
+SecondRetriever = Annotated[
+    str,
+    typer.Option(
+        "--second-retriever",
+        help="Where crag looks again: another knowledge base's folder, RETRIEVER:FOLDER, or a "
+        "retriever that needs none, such as a package's web search.",
+    ),
+]
 Scorer = Annotated[
     str, typer.Option(help="Model that scores for CXMI: hf:NAME, llamacpp:PATH, openai:NAME?…")
 ]
@@ -83,6 +91,13 @@ Metrics = Annotated[
     str,
     typer.Option(
         help="Metrics to compute, such as em,f1,my_metric (default: all of ours that apply)."
+    ),
+]
+JudgeModel = Annotated[
+    str,
+    typer.Option(
+        help="Model that judges the answers for --metrics faithfulness, answer_relevance, "
+        "context_relevance and correctness."
     ),
 ]
 Limit = Annotated[int | None, typer.Option(help="Use only the first N questions.")]
@@ -236,3 +251,39 @@ def open_retriever(kb: Path | None, mode: str, rerank: str | None) -> Any:
     if kb is None and RETRIEVERS.named(mode).needs_kb:
         return None
     return retriever_of(mode, KnowledgeBase.open(kb) if kb else None, reranker=rerank or None)
+
+
+def second_retriever(spec: str, *methods: str) -> dict[str, Any]:
+    """Return the retriever that methods look again with, as an argument of `build_graph`.
+
+    Args:
+        spec: A knowledge base's folder, `RETRIEVER:FOLDER`, or the name of a retriever that needs
+            no knowledge base; "": none.
+        methods: The methods that the command runs; none: they are not known yet.
+
+    Raises:
+        UsageError: None of the methods looks again, or the spec names no retriever.
+    """
+    from ragweave.graphs import METHODS
+    from ragweave.tools.knowledge import RETRIEVERS
+
+    if not spec:
+        return {}
+    ours = {one.name for one in METHODS.ours()}
+    if methods and all(one in ours and one != "crag" for one in methods):
+        raise UsageError("--second-retriever is where crag looks again: add --method crag")
+    name, colon, folder = spec.partition(":")
+    if colon and name in RETRIEVERS:
+        return {"second_retriever": open_retriever(Path(folder), name, None)}
+    if spec in RETRIEVERS:
+        if RETRIEVERS.named(spec).needs_kb:
+            raise UsageError(
+                f"--second-retriever {spec} searches a knowledge base: write {spec}:FOLDER"
+            )
+        return {"second_retriever": open_retriever(None, spec, None)}
+    if not Path(spec).is_dir():
+        raise UsageError(
+            f"--second-retriever {spec}: no such knowledge base, and no retriever of that name "
+            f"(retrievers: {', '.join(RETRIEVERS.names())})"
+        )
+    return {"second_retriever": open_retriever(Path(spec), "auto", None)}

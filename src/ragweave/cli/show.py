@@ -148,4 +148,12 @@ def _cost(result: Mapping[str, Any], watch: Watch) -> str:
         f"{about}{usage['input_tokens']} tokens in, {usage['output_tokens']} out",
         f"{usage['retrievals']} retrieval{'' if usage['retrievals'] == 1 else 's'}",
     ]
+    parts += [dollars(usage)] if "usd" in usage else []
     return " · ".join([*parts, f"{seconds:.1f} s of work"])
+
+
+def dollars(usage: Mapping[str, Any]) -> str:
+    """Return what the priced calls cost, and how many that were where some have no price."""
+    some = usage["priced_calls"] < usage["calls"]
+    part = f" for {usage['priced_calls']} of {usage['calls']} calls" if some else ""
+    return f"${usage['usd']:.2g}{part}"

@@ -114,6 +114,7 @@ class FilcoArguments(Arguments, total=False):
     threshold: float | None
     unit: Literal["words", "characters"]
     encoder: str | PathLike[str]
+    rerank: bool
     lead: str | PathLike[str] | None
 
 
@@ -126,6 +127,7 @@ class AdaptiveArguments(Arguments, total=False):
     threshold: float | None
     unit: Literal["words", "characters"]
     encoder: str | PathLike[str]
+    rerank: bool
     lead: str | PathLike[str] | None
     max_passages: int | None
     token_budget: int | None

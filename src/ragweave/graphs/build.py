@@ -23,6 +23,7 @@ from ragweave.nodes.context_filter import FilterName
 from ragweave.nodes.judge import NecessityOptions
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Retriever
+from ragweave.nodes.sufficiency import PROMPTS as RATING
 from ragweave.nodes.uncertainty_gate import check_gate
 from ragweave.registry import closest
 from ragweave.state import RAGState
@@ -284,7 +285,7 @@ def build_graph(
         models=models if retry_policy is None else replace(models, retry=retry_policy),
         retriever=retriever,
         options=chosen,
-        prompts=with_overrides(method.prompts, prompts),
+        prompts=with_overrides({**RATING, **method.prompts}, prompts),
         checkpointer=checkpointer,
         context_filter=context_filter_of(filter),
         scorer=_checked_scorer("scorer", scorer),

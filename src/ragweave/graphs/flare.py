@@ -55,7 +55,7 @@ METHOD = Method(
         "unsure of while it writes."
     ),
     best="1",
-    worst="rounds + 1",
+    worst="rounds + 2",
     options=FlareOptions,
     build=build,
     prompts=PROMPTS,

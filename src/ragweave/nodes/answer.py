@@ -30,7 +30,6 @@ from ragweave.nodes.reply_form import (
     REASONING_TOKENS,
     SHORT_ANSWER_TOKENS,
     VERDICT_TOKENS,
-    Choice,
     FormOf,
 )
 from ragweave.nodes.step import Context, Step, Work
@@ -39,7 +38,8 @@ from ragweave.nodes.wording import (
     MANY_ANSWERS,
     UNKNOWN_CLAUSE,
     Style,
-    clause_as_wanted,
+    answer_choice,
+    asked_again,
     style_of,
     with_printed_clause,
     worded,
@@ -48,7 +48,6 @@ from ragweave.state import AnswerType, Branch, Candidate, RAGState, Update
 from ragweave.tools.models import Models
 from ragweave.tools.models.tasks import Task, TaskName
 from ragweave.tools.text.reply import Examples, PromptParts
-from ragweave.tools.text.unknown import UNKNOWN
 from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
 
 _READER = (
@@ -131,15 +130,6 @@ PROMPTS = MappingProxyType(
 )
 """The templates by name; `build_graph(…, prompts={"concat": …})` replaces any of them."""
 
-_AGAIN = (
-    "That does not answer the question: {asked_question}\nWrite the answer itself and nothing else. "
-    "{short_form} " + UNKNOWN_CLAUSE
-)
-"""What follows a reply that is no answer."""
-
-_REPEATED = 1500
-"""Characters of a reply that stand in the prompt that asks again."""
-
 EXAMPLE_ANSWERS = MappingProxyType({"pruning": ("1891",), "summary": ("1891",)})
 """The answers that a template's example shows: a reply may copy one."""
 
@@ -220,20 +210,7 @@ class AnswerStep:
     def again(self, branch: Branch, first: Reply, options: Options, templates: Templates) -> Prompt:
         """Ask for the answer alone, behind a first prompt and a reply that was none."""
         prompt = self.prompt({**branch, "passages": list(first.passages)}, options, templates)
-        kind = branch["answer_type"]
-        messages = [*prompt.template.messages, ("ai", "{no_answer}"), ("human", _AGAIN)]
-        return replace(
-            prompt,
-            template=clause_as_wanted(ChatPromptTemplate(messages), options),
-            values={
-                **prompt.values,
-                "no_answer": untrusted(bare_text(first.text)[:_REPEATED]) or "…",
-                "short_form": ANSWER_FORMS[kind],
-                "asked_question": branch["question"],
-            },
-            form=_choice_of(kind),
-            reply_tokens=None if kind == "long" else SHORT_ANSWER_TOKENS,
-        )
+        return asked_again(prompt, first, branch["question"], branch["answer_type"], options)
 
     def prompt(self, branch: Branch, options: Options, templates: Templates) -> Prompt:
         """Ask the branch's question over its passages."""
@@ -324,7 +301,7 @@ class AnswerStep:
 
     def _form(self, kind: AnswerType) -> FormOf | None:
         """Return the form of a yes/no answer; what reasons first has none."""
-        return None if self.reasons else _choice_of(kind)
+        return None if self.reasons else answer_choice(kind)
 
     @property
     def _task(self) -> TaskName:
@@ -339,11 +316,6 @@ class AnswerStep:
         if "round" in branch:
             return f"{self.name}:{branch['round']}:{sample}"
         return f"{self.name}:{sample}"
-
-
-def _choice_of(kind: AnswerType) -> FormOf | None:
-    """Return the form of an answer by itself, where its kind has one."""
-    return (lambda _shown: Choice(("Yes", "No", UNKNOWN))) if kind == "yes_no" else None
 
 
 def branches(

@@ -7,6 +7,7 @@ one body), and counts its tokens. Retries and backoff are LangGraph's, by the no
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,9 +34,12 @@ from ragweave.state import Update, Usage
 from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.tasks import Task, attach, task_passages
+from ragweave.tools.prices import price_of
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
 from ragweave.tools.text.reply import bounded, reply_text, reported_tokens
 from ragweave.tools.text.untrusted import render_passages, title_of, untrusted
+
+_LOGGER = logging.getLogger("ragweave.nodes")
 
 Templates = Mapping[str, ChatPromptTemplate]
 """Prompt templates by name."""
@@ -263,7 +267,13 @@ def reply_to(
         context.note("reply_cut", characters=len(text.strip()))
     if not reply.text:
         context.note("empty_reply")
-    context.spend(_usage(question, fitted, message))
+    spent = _usage(question, model, fitted, message)
+    context.spend(spent)
+    _LOGGER.debug(
+        "%s asked the model of role %s: %d tokens in, %d out%s",
+        *(question.name, question.role, spent["input_tokens"], spent["output_tokens"]),
+        " (estimated)" if spent["estimated"] else "",
+    )
     return reply
 
 
@@ -296,13 +306,17 @@ def _labelled(
     }
 
 
-def _usage(question: Question[Any, Any], fitted: FittedPrompt, message: BaseMessage) -> Usage:
+def _usage(
+    question: Question[Any, Any], model: ChatModel, fitted: FittedPrompt, message: BaseMessage
+) -> Usage:
     reported = reported_tokens(message)
     spent = reported or (
         estimate_message_tokens(fitted.messages),
         estimate_tokens(reply_text(message)),
     )
     tokens = {"calls": 1, "input_tokens": spent[0], "output_tokens": spent[1]}
+    price = price_of(model)
+    priced = {} if price is None else {"usd": price.of(*spent), "priced_calls": 1}
     return cast(
         "Usage",
         {
@@ -311,5 +325,6 @@ def _usage(question: Question[Any, Any], fitted: FittedPrompt, message: BaseMess
             "retrievals": 0,
             "by_role": {question.role: tokens},
             "by_node": {question.name: tokens},
+            **priced,
         },
     )

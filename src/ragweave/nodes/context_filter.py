@@ -44,6 +44,7 @@ from ragweave.tools.filters import (
     RegisteredFilter,
     Span,
     apply_spans,
+    by_best_span,
     claim_of,
     only_verdicts,
     saved_tokens,
@@ -203,6 +204,9 @@ class ContextFilterOptions(Options):
     encoder: str = ""
     """Bi-encoder of `recomp` (`minilm`, a local path or a hub name; empty: `minilm`), or checkpoint
     of `provence` (a local path, or a name in the hub's cache)."""
+    rerank: bool = False
+    """Whether the filter's scores order the passages too, each by its best span, as Provence's
+    unified model reranks what it prunes; `llm` and `full` give no scores."""
     lead: str | None = None
     """Text between question and output where `cxmi` scores; None: a new line and `answer: ` for a
     causal scorer, nothing for a sequence-to-sequence one (the released code's form)."""
@@ -279,7 +283,8 @@ def context_filter_step(
         else:
             spans = yield from _by_measure(filters, state, context)
         drops = opts.filter == "own" and drops_passages(filters.own)
-        return kept_update(state["passages"], spans, context, may_be_none=drops)
+        passages = by_best_span(state["passages"], spans) if opts.rerank else state["passages"]
+        return kept_update(passages, spans, context, may_be_none=drops)
 
     return Step(NAME, body, options)
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.errors import ModelError, UsageError
 from ragweave.nodes import printed
-from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
-from ragweave.nodes.replies import read_answer
+from ragweave.nodes.ask import Prompt, Question, Reply, Templates, reply_to
+from ragweave.nodes.replies import ReadAnswer, read_answer
 from ragweave.nodes.reply_form import REASONING_TOKENS
 from ragweave.nodes.rounds import (
     Loop,
@@ -31,8 +32,15 @@ from ragweave.nodes.rounds import (
     round_key,
     search_for,
 )
-from ragweave.nodes.step import Context, Step
-from ragweave.nodes.wording import ANSWER_FORMS, UNKNOWN_CLAUSE, search_results, style_of, worded
+from ragweave.nodes.step import Context, Step, Work
+from ragweave.nodes.wording import (
+    ANSWER_FORMS,
+    UNKNOWN_CLAUSE,
+    asked_again,
+    search_results,
+    style_of,
+    worded,
+)
 from ragweave.state import AnswerType, RAGState, Update
 from ragweave.tools.models import ChatModel, Models
 from ragweave.tools.models.forms import Token, gives_logprobs, token_probabilities
@@ -178,10 +186,33 @@ def flare_step(
     def prompt(state: RAGState, opts: FlareOptions) -> Prompt:
         return flare_prompt(state, opts, templates)
 
-    question = Ask[RAGState, FlareOptions](
-        name=NAME, role="answer", prompt=prompt, update=flare_update
-    )
-    return question.step(models, options)
+    question = Question[RAGState, FlareOptions](name=NAME, role="answer", prompt=prompt)
+
+    def body(state: RAGState, context: Context[FlareOptions]) -> Work:
+        reply = yield from reply_to(question, models, state, context)
+        written = written_on(state, reply, context)
+        if written.search:
+            return written.search
+        said = _read(written.text, state, context)
+        if said.rejected and context.options.ask_again:
+            context.note("asked_again")
+            again = _short(prompt(state, context.options), reply, state, context.options)
+            last = yield from reply_to(again, models, state, context)
+            said = _read(last.text, state, context, reasons=False)
+            written = written._replace(text=_joined(written.text, last.text))
+        return ended(state, written, said, context)
+
+    return Step(NAME, body, options)
+
+
+def _short(
+    prompt: Prompt, first: Reply, state: RAGState, options: FlareOptions
+) -> Question[RAGState, FlareOptions]:
+    """Return the question for the answer alone, behind a text that ends in none."""
+    kind = state["resolved_answer_type"]
+    shown = replace(prompt, passages=list(first.passages), settings=options.sampling)
+    again = asked_again(shown, first, state["question"], kind, options)
+    return Question(name=NAME, role="answer", prompt=lambda _state, _options: again)
 
 
 def check_model(model: ChatModel) -> None:
@@ -216,38 +247,64 @@ def flare_prompt(state: RAGState, options: FlareOptions, templates: Templates) -
     )
 
 
-def flare_update(state: RAGState, reply: Reply, context: Context[FlareOptions]) -> Update:
-    """Keep what is sure and start the search for the first doubt; else end with the answer."""
+class Written(NamedTuple):
+    """What a reply adds."""
+
+    text: str
+    """The answer so far, the reply's new part included."""
+    read: list[str]
+    """Ids of the passages that were read for it."""
+    doubtful: bool = False
+    """Whether a doubt is left that no round remains for."""
+    search: Update = {}  # noqa: RUF012 - never changed
+    """The search for the first doubt; empty: the text is at its end."""
+
+
+def written_on(state: RAGState, reply: Reply, context: Context[FlareOptions]) -> Written:
+    """Keep what is sure and start the search for the first doubt; else the text is at its end."""
     options, number, text = context.options, state["round"], reply.text
     read = [*state["read"], *ids_of(reply.passages)]
     tokens = _tokens(reply)
     begin = _begin(text, state["written"])
     doubt = first_doubtful(text, tokens, options.threshold, begin=begin, trusted=1 if number else 0)
-    if doubt is not None and not LOOP.is_last(state, done=number, most=options.rounds):
-        query = masked(doubt, tokens, options.mask_below)
-        if not query:
-            context.note("query_all_masked", sentence=doubt.text)
-        kept = _joined(state["written"], text[begin : doubt.start])
-        search = search_for(state, number, query or state["question"])
-        return {"written": kept, "round": number + 1, "read": read, **search}
-    written = _joined(state["written"], text[begin:])
-    parts = PromptParts(state["question"])
-    kind, style = state["resolved_answer_type"], style_of(options)
+    if doubt is None or LOOP.is_last(state, done=number, most=options.rounds):
+        return Written(_joined(state["written"], text[begin:]), read, doubt is not None)
+    query = masked(doubt, tokens, options.mask_below)
+    if not query:
+        context.note("query_all_masked", sentence=doubt.text)
+    kept = _joined(state["written"], text[begin : doubt.start])
+    search = search_for(state, number, query or state["question"])
+    found: Update = {"written": kept, "round": number + 1, "read": read, **search}
+    return Written(kept, read, search=found)
+
+
+def _read(
+    text: str, state: RAGState, context: Context[FlareOptions], *, reasons: bool = True
+) -> ReadAnswer:
+    """Read the answer off a text; what is none is noted."""
+    kind, style = state["resolved_answer_type"], style_of(context.options)
     reads = style.reads.get(kind, kind) if style else kind
-    said = read_answer(written, reads, parts, reasons=True)
+    said = read_answer(text, reads, PromptParts(state["question"]), reasons=reasons)
     if said.rejected:
         context.note("answer_rejected", reason=said.rejected)
+    return said
+
+
+def ended(
+    state: RAGState, written: Written, said: ReadAnswer, context: Context[FlareOptions]
+) -> Update:
+    """Return the update that ends the run with an answer."""
     end = conclude_chain(
         state,
-        options,
+        context.options,
         pool=NAME,
         answer=said.answer,
-        reply=written,
-        keys=map(round_key, range(number)),
-        read=read,
-        truncated=doubt is not None,
+        reply=written.text,
+        keys=map(round_key, range(state["round"])),
+        read=written.read,
+        truncated=written.doubtful,
     )
-    return {**end, "written": written}
+    return {**end, "written": written.text}
 
 
 def _begin(text: str, written: str) -> int:

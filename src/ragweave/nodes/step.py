@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -32,6 +33,8 @@ from ragweave.state import Note, Update, Usage, add_usage
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.text.secrets import redacting
 
+_LOGGER = logging.getLogger("ragweave.nodes")
+
 Clock = Callable[[str, float, float], None]
 """Takes a node's name, and when one of its executions began and ended (`time.perf_counter`)."""
 
@@ -52,14 +55,17 @@ def timing(clock: Clock) -> Iterator[None]:
 def timed(name: str) -> Iterator[None]:
     """Time an execution of a node, failed ones too, if anyone wants to know."""
     clock = _CLOCK.get()
-    if clock is None:
+    if clock is None and not _LOGGER.isEnabledFor(logging.DEBUG):
         yield
         return
     began = time.perf_counter()
     try:
         yield
     finally:
-        clock(name, began, time.perf_counter())
+        ended = time.perf_counter()
+        _LOGGER.debug("%s took %.3f s", name, ended - began)
+        if clock is not None:
+            clock(name, began, ended)
 
 
 def note(config: RunnableConfig, node: str, event: str, **detail: Any) -> Note:
@@ -121,6 +127,7 @@ class Context(Generic[OptionsT]):
             detail: Plain JSON values.
         """
         self.notes.append(note(self.config, self.node, event, **detail))
+        _LOGGER.info("%s: %s %s", self.node, event, detail or "")
 
     def spend(self, usage: Usage) -> None:
         """Count what a call cost."""

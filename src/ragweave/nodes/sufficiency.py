@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator
+from types import MappingProxyType
 from typing import Any
 
 from langchain_core.prompts import ChatPromptTemplate
@@ -52,6 +53,9 @@ SUFFICIENT = ChatPromptTemplate(
 )
 """The prompt: variables `question` and `passages`."""
 
+PROMPTS = MappingProxyType({"sufficient": SUFFICIENT})
+"""The template by name: every method's, so that a caller may replace it."""
+
 _WORDS = re.compile(
     r"\b(?:(?P<no>insufficient|not (?:sufficient|enough))|sufficient|enough)\b", re.I
 )
@@ -89,7 +93,7 @@ def answer_work(
 ) -> Work:
     """Do what the node of an answer step does, for a node that chooses its answer step itself."""
     if context.options.sufficient_context and branch["passages"]:
-        rated, reply = yield from _rated(answer.name, models, branch, context)
+        rated, reply = yield from _rated(answer.name, models, templates, branch, context)
         if rated is None:
             context.note("sufficiency_unparsed")
         elif not rated:
@@ -99,13 +103,13 @@ def answer_work(
 
 
 def _rated(
-    name: str, models: Models, branch: Branch, context: Context[Any]
+    name: str, models: Models, templates: Templates, branch: Branch, context: Context[Any]
 ) -> Generator[Call, Any, tuple[bool | None, Reply]]:
     """Ask once whether a branch's passages hold enough."""
 
     def prompt(branch: Branch, _options: object) -> Prompt:
         return Prompt(
-            SUFFICIENT,
+            templates.get("sufficient", SUFFICIENT),
             {"task": "sufficient", "question": branch["question"]},
             {"question": branch["question"]},
             branch["passages"],

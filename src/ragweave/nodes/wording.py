@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 
-from ragweave.nodes.ask import Templates
+from ragweave.nodes.ask import Prompt, Reply, Templates
 from ragweave.nodes.options import Options
 from ragweave.nodes.profile import Paper
+from ragweave.nodes.replies import bare_text
+from ragweave.nodes.reply_form import SHORT_ANSWER_TOKENS, Choice, FormOf
 from ragweave.state import AnswerType
+from ragweave.tools.text.unknown import UNKNOWN
 from ragweave.tools.text.untrusted import render_passages, title_of, untrusted
 from ragweave.trained.forms import context_text
 
@@ -187,3 +190,45 @@ def _changed(template: ChatPromptTemplate, texts: Mapping[int, str]) -> ChatProm
 def _with_text(message: Any, text: str) -> Any:
     prompt = message.prompt.model_copy(update={"template": text})
     return message.model_copy(update={"prompt": prompt})
+
+
+_AGAIN = (
+    "That does not answer the question: {asked_question}\nWrite the answer itself and nothing else. "
+    "{short_form} " + UNKNOWN_CLAUSE
+)
+"""What follows a reply that is no answer."""
+
+_REPEATED = 1500
+"""Characters of a reply that stand in the prompt that asks again."""
+
+
+def asked_again(
+    prompt: Prompt, first: Reply, question: str, kind: AnswerType, options: Options
+) -> Prompt:
+    """Return what asks for the answer alone, behind a prompt and a reply to it that was none.
+
+    Args:
+        prompt: The first prompt.
+        first: The reply to it.
+        question: The question.
+        kind: The kind of answer asked for.
+        options: The options in force.
+    """
+    messages = [*prompt.template.messages, ("ai", "{no_answer}"), ("human", _AGAIN)]
+    return replace(
+        prompt,
+        template=clause_as_wanted(ChatPromptTemplate(messages), options),
+        values={
+            **prompt.values,
+            "no_answer": untrusted(bare_text(first.text)[:_REPEATED]) or "…",
+            "short_form": ANSWER_FORMS[kind],
+            "asked_question": question,
+        },
+        form=answer_choice(kind),
+        reply_tokens=None if kind == "long" else SHORT_ANSWER_TOKENS,
+    )
+
+
+def answer_choice(kind: AnswerType) -> FormOf | None:
+    """Return the form of an answer by itself, where its kind has one."""
+    return (lambda _shown: Choice(("Yes", "No", UNKNOWN))) if kind == "yes_no" else None

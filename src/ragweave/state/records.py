@@ -118,6 +118,10 @@ class Usage(Tokens):
     by_node: dict[str, Tokens]
     saved_tokens: NotRequired[int]
     """Estimated tokens that a context filter kept out of prompts."""
+    usd: NotRequired[float]
+    """US dollars of the calls whose price is known (`ragweave.tools.prices`)."""
+    priced_calls: NotRequired[int]
+    """How many calls that are; `usd` is the whole price where it equals `calls`."""
 
 
 class Note(TypedDict):

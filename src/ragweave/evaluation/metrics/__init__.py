@@ -16,11 +16,19 @@ from ragweave.evaluation.metrics.answers import (
     unknown,
 )
 from ragweave.evaluation.metrics.citations import (
+    attribution,
     citation_metrics,
     citation_precision,
     citation_recall,
 )
 from ragweave.evaluation.metrics.cost import Price, Prices, cost, read_prices
+from ragweave.evaluation.metrics.judged import (
+    answer_relevance,
+    context_relevance,
+    correctness,
+    faithfulness,
+)
+from ragweave.evaluation.metrics.judgement import Judgement, JudgeQuestion, Judging, by_judge
 from ragweave.evaluation.metrics.metric import Metric, MetricInfo, given_answer, primary_metric
 from ragweave.evaluation.metrics.registry import METRICS, chosen_metrics, infos_of, metric_info
 from ragweave.evaluation.metrics.retrieval import (
@@ -69,7 +77,17 @@ __all__ = [
     "recall",
     "recall_at",
     "s_precision",
+    # by a judge model
+    "Judgement",
+    "JudgeQuestion",
+    "Judging",
+    "answer_relevance",
+    "by_judge",
+    "context_relevance",
+    "correctness",
+    "faithfulness",
     # citations
+    "attribution",
     "citation_metrics",
     "citation_precision",
     "citation_recall",

@@ -19,6 +19,7 @@ from langchain_core.documents import Document
 
 from ragweave.datasets.question import Question
 from ragweave.evaluation.metrics.metric import Metric, given_answer
+from ragweave.tools.citations import cite
 
 Entails = Callable[[str, str], bool]
 """Says whether a premise (passages) entails a hypothesis (a statement of the answer)."""
@@ -84,6 +85,30 @@ def citation_metrics(entails: Entails) -> tuple[Metric, Metric]:
             source=SOURCE,
         ),
     )
+
+
+def attribution(_question: Question, state: Mapping[str, Any]) -> float | None:
+    """Return the share of the answer's parts that a quote supports, word for word.
+
+    A part is a sentence of a long answer, else the answer as a whole. None where no answer was
+    given or no passage was read. Where the method didn't cite, its answer is cited here.
+    """
+    if not given_answer(state) or not state["passages"]:
+        return None
+    parts = state.get("citations") or cite(
+        state["question"], state["answer"], state["passages"], state["resolved_answer_type"]
+    )
+    return fmean(bool(one["quotes"]) for one in parts) if parts else None
+
+
+ATTRIBUTION = Metric(
+    name="attribution",
+    label="Attribution",
+    summary="Share of an answer's parts that a quote from the passages supports; asks no model.",
+    compute=attribution,
+    source="ours: `citations`",
+    on_request=True,
+)
 
 
 def statements_of(state: Mapping[str, Any]) -> list[tuple[str, list[str]]] | None:

@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from ragweave.datasets.question import Question, Scoring
+from ragweave.evaluation.metrics.judgement import Judge
 
 Group = Literal["answers", "passages"]
 """The table of a report that a metric stands in."""
@@ -67,6 +68,10 @@ class Metric(MetricInfo):
     """Where it was published."""
     aggregate: Callable[[Sequence[float]], float] = fmean
     """Makes one number of the questions' values; its 95% interval is bootstrapped."""
+    judge: Judge | None = None
+    """What it asks a judge model; `compute` is then `by_judge(name)`, which reads what was said."""
+    on_request: bool = False
+    """Whether it is computed only where it is named."""
 
     @property
     def info(self) -> MetricInfo:

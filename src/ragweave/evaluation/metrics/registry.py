@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ragweave.errors import UsageError
-from ragweave.evaluation.metrics import answers, retrieval, rouge
+from ragweave.evaluation.metrics import answers, citations, judged, retrieval, rouge
 from ragweave.evaluation.metrics.metric import Metric, MetricInfo
 from ragweave.registry import Registry
 
@@ -21,6 +21,8 @@ _OURS = (
     answers.ANSWER_SHARE,
     answers.UNKNOWN,
     answers.NM,
+    citations.ATTRIBUTION,
+    *judged.JUDGED,
     retrieval.RECALL,
     retrieval.PRECISION,
     retrieval.S_PRECISION,
@@ -42,7 +44,8 @@ def chosen_metrics(
     """Return the metrics that a run computes.
 
     Args:
-        wanted: Names or declarations; none: all of ours, of which each applies where it can.
+        wanted: Names or declarations; none: all of ours but those on request, of which each
+            applies where it can.
         own: Declarations that no package brings: those named in `wanted` are found here, and with
             nothing wanted they join ours.
 
@@ -57,7 +60,7 @@ def chosen_metrics(
                 "metric given: rename it"
             )
     if not wanted:
-        return (*METRICS.ours(), *own)
+        return (*(one for one in METRICS.ours() if not one.on_request), *own)
     names = [one if isinstance(one, str) else one.name for one in wanted]
     for name in names:
         if names.count(name) > 1:

@@ -201,6 +201,7 @@ def _nodes(record: Record) -> str:
         **{f"found for {key}": ids for key, ids in record["retrieved"].items()},
         **{f"kept of {key}": ids for key, ids in record["kept"].items()},
         **{f"note: {one['event']} ({one['node']})": one["detail"] for one in record["notes"]},
+        **{f"judge: {name}": said for name, said in record.get("judgements", {}).items()},
     }
     parts += [
         f"<p class=dim>{escape(key)}<pre>{escape(_text(v))}</pre>" for key, v in found.items()

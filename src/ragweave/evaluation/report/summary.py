@@ -79,6 +79,12 @@ class Column:
     """Failed questions by the kind of error."""
     gold_found: dict[str, int] = field(default_factory=dict)
     """Gold passages: `known`, and found by `id` and by `text`; questions `without` any."""
+    judge: Ledger = field(default_factory=Ledger)
+    """What the judge of the judged metrics was paid, or the cache answered for it."""
+    judge_cost: float | None = None
+    """Its price in US dollars, where it is known."""
+    judged: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By judged metric: how many answers were judged, and how many replies could not be read."""
     nodes: dict[str, dict[str, Values]] = field(default_factory=dict)
     """By node: executions, and seconds elapsed and in total (`NodeSeconds`), of the questions
     that it ran for."""
@@ -101,6 +107,7 @@ class Column:
     def add(self, record: Record) -> None:
         """Take a record in."""
         self.spent.add(record["spent"])
+        self._add_judge(record)
         if record["error"]:
             self.failed += 1
             kind = record["error"]["kind"]
@@ -121,6 +128,15 @@ class Column:
                 self.nodes.setdefault(node, {}).setdefault(name, Values()).add(index, value)
         self.estimated = self.estimated or bool(usage["estimated"])
         self.by_role.add({"paid": usage["by_role"], "cached": {}})
+
+    def _add_judge(self, record: Record) -> None:
+        if judge := record.get("judge"):
+            self.judge.add(judge["spent"])
+            if judge["cost"] is not None:
+                self.judge_cost = (self.judge_cost or 0.0) + judge["cost"]
+        for name, said in record.get("judgements", {}).items():
+            judged, unread = self.judged.get(name, (0, 0))
+            self.judged[name] = judged + 1, unread + (said["value"] is None)
 
     def _add_costs(self, record: Record) -> None:
         index, usage = record["at"], record["usage"]

@@ -13,13 +13,14 @@ from itertools import combinations
 from ragweave.datasets.subsets import note_of
 from ragweave.evaluation.metrics import Comparison, Interval, MetricInfo, bootstrap
 from ragweave.evaluation.report.ceilings import ceilings_table
+from ragweave.evaluation.report.judged import judge_table
 from ragweave.evaluation.report.published import published_table
 from ragweave.evaluation.report.summary import Column, Experiment, Table, holm, paired, pairs
 
 
-def pairs_table(experiment: Experiment) -> Table | None:
-    """Return the paired tests between systems on the primary metric."""
-    score = experiment.primary
+def pairs_table(experiment: Experiment, score: str = "") -> Table | None:
+    """Return the paired tests between systems on a metric; on the primary one, unless named."""
+    score = score or experiment.primary
     rows = [
         [
             f"{pair.first} − {pair.second}",
@@ -39,7 +40,8 @@ def pairs_table(experiment: Experiment) -> Table | None:
         "p (Holm)",
         "n",
     ]
-    return Table("Differences", head, rows, [_PAIRED])
+    named = "" if score == experiment.primary else f" in {experiment.metric(score).label}"
+    return Table(f"Differences{named}", head, rows, [_PAIRED])
 
 
 def between_table(experiments: Sequence[Experiment]) -> Table | None:
@@ -142,6 +144,7 @@ _COSTS = {
 
 def tables_of(experiment: Experiment) -> list[Table]:
     """Return every table of an experiment; those without content are left out."""
+    judged = dict.fromkeys(name for one in experiment.columns.values() for name in one.judged)
     found = [
         answers_table(experiment),
         ceilings_table(experiment),
@@ -150,7 +153,9 @@ def tables_of(experiment: Experiment) -> list[Table]:
         costs_table(experiment),
         roles_table(experiment),
         nodes_table(experiment),
+        judge_table(experiment),
         pairs_table(experiment),
+        *(pairs_table(experiment, name) for name in judged if name != experiment.primary),
         published_table(experiment),
     ]
     return [table for table in found if table is not None and table.rows]

@@ -151,6 +151,8 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
     """The model's name in the keys of replies."""
     loop: Any = Field(exclude=True)
     """The event loop that the call broker lives on."""
+    role: str = ""
+    """Whose calls these are; "": what the node says."""
 
     async def ainvoke(
         self,
@@ -195,15 +197,18 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
         broker: CallBroker = self.broker
         shared = broker.cache is not None
         return await broker.open(
-            model_call(self.spec, sampled, messages, config, settings, shared=shared)
+            model_call(
+                self.spec, sampled, messages, config, settings, shared=shared, role=self.role
+            )
         )
 
     def _wait(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
 
-def metered(model: ChatModel, spec: str, broker: CallBroker) -> MeteredModel:
+def metered(model: ChatModel, spec: str, broker: CallBroker, role: str = "") -> MeteredModel:
     """Return `model` with its calls routed through `broker`; needs a running event loop."""
+    loop = asyncio.get_running_loop()
     return MeteredModel(
-        bound=model, kwargs={}, config={}, broker=broker, spec=spec, loop=asyncio.get_running_loop()
+        bound=model, kwargs={}, config={}, broker=broker, spec=spec, loop=loop, role=role
     )

@@ -51,6 +51,7 @@ def model_call(
     settings: Any,
     *,
     shared: bool = True,
+    role: str = "",
 ) -> ModelCall:
     """Return a call with its digests.
 
@@ -61,6 +62,7 @@ def model_call(
         config: The run configuration that LangGraph handed down.
         settings: Settings of this call, such as a temperature.
         shared: Whether runs share replies; else the reply's digest is "".
+        role: Whose the call is; "": what the node says.
     """
     about: Mapping[str, Any] = (config or {}).get("metadata") or {}
     step, node = about.get("langgraph_step"), about.get("ragweave_node")
@@ -69,7 +71,7 @@ def model_call(
     drawn = [node, about.get("ragweave_sample", path)] if sampled else None
     return ModelCall(
         spec=spec,
-        role=str(about.get("ragweave_role", "answer")),
+        role=role or str(about.get("ragweave_role", "answer")),
         thread=str(((config or {}).get("configurable") or {}).get("thread_id", "")),
         position=_digest([step, node, path, prompt]),
         key=_digest([spec, prompt, drawn]) if shared else "",
@@ -130,6 +132,10 @@ def _add(table: dict[str, Tokens], role: str, tokens: Mapping[str, Any]) -> None
     entry["output_tokens"] += tokens["output_tokens"]
 
 
+JUDGE_ROLE = "evaluator"
+"""The role of the model that judges answers for the judged metrics; no method has it."""
+
+
 @dataclass(slots=True)
 class Ledger:
     """Calls and tokens by role."""
@@ -153,6 +159,20 @@ class Ledger:
             _add(self.paid, role, tokens)
         for role, tokens in plain["cached"].items():
             _add(self.cached, role, tokens)
+
+    def only(self, role: str) -> Ledger:
+        """Return what was spent in one role."""
+        return Ledger(
+            {name: one for name, one in self.paid.items() if name == role},
+            {name: one for name, one in self.cached.items() if name == role},
+        )
+
+    def without(self, role: str) -> Ledger:
+        """Return what was spent in all roles but one."""
+        return Ledger(
+            {name: one for name, one in self.paid.items() if name != role},
+            {name: one for name, one in self.cached.items() if name != role},
+        )
 
     def plain(self) -> dict[str, Any]:
         """Return JSON values, the roles in order of their names."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from numbers import Real
+from types import MappingProxyType
 from typing import Any
 
 from langchain_core.documents import Document
 
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
-from ragweave.evaluation.metrics import METRICS, Metric, Prices, cost
+from ragweave.evaluation.metrics import Judgement, Metric, Prices, chosen_metrics, cost
 from ragweave.evaluation.metrics.retrieval import GoldPassages
-from ragweave.evaluation.runs.calls import Ledger
+from ragweave.evaluation.runs.calls import JUDGE_ROLE, Ledger
 from ragweave.evaluation.runs.settings import System
 from ragweave.tools.models import status_of
 from ragweave.tools.text.secrets import without_secrets
@@ -32,7 +33,7 @@ def scores(
         UsageError: A metric failed, or returned something that is not a number.
     """
     found: dict[str, float] = {}
-    for metric in METRICS.ours() if metrics is None else metrics:
+    for metric in chosen_metrics(()) if metrics is None else metrics:
         try:
             value = metric.compute(question, state)
         except Exception as error:
@@ -75,6 +76,7 @@ def answered(
     seconds: float,
     prices: Prices,
     metrics: Sequence[Metric] | None = None,
+    judgements: Mapping[str, Judgement] = MappingProxyType({}),
 ) -> Record:
     """Return the record of an answered question.
 
@@ -87,6 +89,7 @@ def answered(
         seconds: Wall time.
         prices: Dollars a million tokens, by role.
         metrics: What is computed; None: all of ours.
+        judgements: What a judge said, by the metric's name.
     """
     usage = state["usage"]
     found = [doc for docs in state["retrieved"].values() for doc in docs]
@@ -97,10 +100,10 @@ def answered(
         "status": state["status"],
         "truncated": state["truncated"],
         "error": None,
-        "scores": scores(question, state, metrics),
+        "scores": scores(question, {**state, "judgements": judgements}, metrics),
+        **({"judgements": _plain(judgements)} if judgements else {}),
         "usage": usage,
-        "spent": spent.plain(),
-        "cost": cost(spent.paid, prices),
+        **_spent(spent, prices),
         "seconds": round(seconds, 4),
         "passages": [_passage(doc, gold) for doc in state["passages"]],
         "gold_found": gold.counts([*found, *state["passages"]]),
@@ -128,10 +131,22 @@ def failed(
         **_head(index, question, system),
         "error": {"kind": type(error).__name__, "status": status_of(error), "text": text[:500]},
         "scores": {},
-        "spent": spent.plain(),
-        "cost": cost(spent.paid, prices),
+        **_spent(spent, prices),
         "seconds": round(seconds, 4),
     }
+
+
+def _plain(judgements: Mapping[str, Judgement]) -> dict[str, Any]:
+    return {name: said.plain() for name, said in judgements.items()}
+
+
+def _spent(spent: Ledger, prices: Prices) -> dict[str, Any]:
+    """Return what a question cost, the judge of its answer apart from the method."""
+    method, judge = spent.without(JUDGE_ROLE), spent.only(JUDGE_ROLE)
+    found: dict[str, Any] = {"spent": method.plain(), "cost": cost(method.paid, prices)}
+    if judge.paid or judge.cached:
+        found["judge"] = {"spent": judge.plain(), "cost": cost(judge.paid, prices)}
+    return found
 
 
 def _head(index: int, question: Question, system: System) -> Record:

@@ -17,6 +17,7 @@ from ragweave.datasets.dataset import PLAIN, parse_spec
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.runs.directory import RunDirectory, records_of
+from ragweave.evaluation.runs.judging import check_judge
 from ragweave.evaluation.runs.settings import (
     RunSettings,
     System,
@@ -30,6 +31,7 @@ from ragweave.names import MetricName
 from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.scorers.specs import LogprobScorer, absolute_scorer, scorer_of_spec
 from ragweave.tools.text.secrets import has_secret, redacted
+from ragweave.trained.card import absolute_spec
 
 _CORRECTNESS = ("em", "accuracy", "coverage_em")
 
@@ -90,6 +92,7 @@ def plan(
     drop_answered: Path | None = None,
     scorer: str = "",
     metrics: Sequence[MetricName | Metric] = (),
+    judge_model: str = "",
     **settings: Any,
 ) -> RunSettings:
     """Return the settings of a new run; reads the data set once and checks every row.
@@ -109,13 +112,17 @@ def plan(
         scorer: Spec of what scores outputs for CXMI (`hf:NAME`); "": the answering model.
         metrics: What is computed, by name or declaration; none: all of ours that apply. A
             declaration of one's own must be passed to `evaluate` too.
+        judge_model: Spec of the model that judges answers for judged metrics, such as
+            `faithfulness`.
         **settings: More of `RunSettings`.
 
     Raises:
-        UsageError: The data set, a setting or a trained part is bad, a metric is unknown, or gold
-            passages are wanted where there are none.
+        UsageError: The data set, a setting or a trained part is bad, a metric is unknown or has
+            no judge, or gold passages are wanted where there are none.
     """
-    _check_secrets({**models, "scorer": scorer})
+    _check_secrets({**models, "scorer": scorer, "judge_model": judge_model})
+    computed = chosen_metrics(metrics)
+    check_judge(judge_model, computed, named=bool(metrics))
     dataset = open_dataset(spec)
     models, systems = absolute_models(models), absolute_systems(systems)
     if passages == "given":
@@ -135,7 +142,8 @@ def plan(
         models=models,
         parts=digests(models, systems),
         scorer=absolute_scorer(scorer),
-        metrics=tuple(one.info for one in chosen_metrics(metrics)) if metrics else (),
+        metrics=tuple(one.info for one in computed) if metrics else (),
+        judge_model=absolute_spec(judge_model) if judge_model else "",
         versions=versions() | _packages(systems, metrics),
         corpus=where,
         passages=passages,  # type: ignore[arg-type]

@@ -37,8 +37,10 @@ class Progress:
     def add(self, record: Record, *, fresh: bool = True) -> None:
         """Count a record; `fresh` unless it was read back from an earlier session."""
         self.fresh += fresh
-        self.spent.add(record["spent"])
-        self.cost += record["cost"] or 0.0
+        for one in (record, record.get("judge")):
+            if one is not None:
+                self.spent.add(one["spent"])
+                self.cost += one["cost"] or 0.0
         if record["error"]:
             self.failed += 1
             return

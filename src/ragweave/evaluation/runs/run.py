@@ -14,8 +14,9 @@ from ragweave.datasets import Dataset, open_dataset
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import Metric, chosen_metrics, infos_of
 from ragweave.evaluation.runs.broker import CallBroker, metered
-from ragweave.evaluation.runs.calls import ReplyCache
+from ragweave.evaluation.runs.calls import JUDGE_ROLE, ReplyCache
 from ragweave.evaluation.runs.directory import FinishedQuestions, RunDirectory, hold, lines_of
+from ragweave.evaluation.runs.judging import AnswerJudge
 from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.passages import retriever_for, with_gold_setting
 from ragweave.evaluation.runs.plan import open_scorer
@@ -93,8 +94,8 @@ async def evaluate(
     Args:
         directory: The run, as `claim_directory` returned it.
         config: Concurrency, cache, budgets.
-        models: Chat models by role (as in the settings), in the place of those that the
-            settings' specs name.
+        models: Chat models by role (as in the settings, and `evaluator` for the judge of the
+            judged metrics), in the place of those that the settings' specs name.
         retriever: A retriever in the place of the settings'.
         metrics: Metrics of one's own: those that the settings name are found here; where the
             settings name none, these are computed besides ours.
@@ -152,7 +153,8 @@ async def answer(
         return RunResult(progress=progress, complete=True)
     retriever = with_gold_setting(retriever or retriever_for(settings, dataset), settings)
     scorer = await asyncio.to_thread(open_scorer, settings.scorer)
-    async with models_of(settings.models, models or {}) as opened:
+    judges = {JUDGE_ROLE: settings.judge_model} if settings.judge_model else {}
+    async with models_of({**settings.models, **judges}, models or {}) as opened:
         with _broker(directory, config) as broker:
             checkpoints = RunCheckpoints(broker.recorder, broker.state, broker.paid)
             _forget_finished(checkpoints, broker.recorder, done)
@@ -173,6 +175,7 @@ async def answer(
                 broker=broker,
                 done=done,
                 metrics=computed,
+                judge=_judge(settings, opened, computed, broker),
                 concurrency=config.concurrency,
                 part=part,
                 retry_failed=config.retry_failed,
@@ -243,6 +246,18 @@ def _forget_finished(
         if done.has(int(index), label, retry_failed=True):
             checkpoints.unfinished.discard(thread)
             recorder.forget(thread)
+
+
+def _judge(
+    settings: RunSettings,
+    opened: Mapping[str, ChatModel],
+    metrics: Sequence[Metric],
+    broker: CallBroker,
+) -> AnswerJudge | None:
+    if JUDGE_ROLE not in opened:
+        return None
+    spec = settings.judge_model
+    return AnswerJudge(metered(opened[JUDGE_ROLE], spec, broker, JUDGE_ROLE), metrics)
 
 
 def _graphs(

@@ -179,6 +179,8 @@ class RunSettings:
     """Spec of what scores outputs for CXMI; "": the answering model where it can."""
     metrics: tuple[MetricInfo, ...] = ()
     """What is computed; empty: all of ours, of which each applies where it can."""
+    judge_model: str = ""
+    """Spec of the model that judges answers for the judged metrics; "": none."""
     oracle: bool = False
     """Whether methods are given the gold answers: FILCO's filters then are oracles (SILVER)."""
     seed: int = 0

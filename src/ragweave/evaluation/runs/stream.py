@@ -12,9 +12,10 @@ from typing import Any, TypedDict
 
 from ragweave.datasets import Dataset, Question
 from ragweave.errors import MissingExtraError, UsageError
-from ragweave.evaluation.metrics import Metric, Price, Prices
+from ragweave.evaluation.metrics import Judgement, Metric, Price, Prices
 from ragweave.evaluation.runs.broker import CallBroker
 from ragweave.evaluation.runs.directory import FinishedQuestions
+from ragweave.evaluation.runs.judging import AnswerJudge
 from ragweave.evaluation.runs.outcome import Record, answered, failed
 from ragweave.evaluation.runs.passages import given_passages, question_context
 from ragweave.evaluation.runs.recorder import Recorder, RecordingError, RunCheckpoints
@@ -81,6 +82,8 @@ class Stream:
     concurrency: int
     metrics: Sequence[Metric] | None = None
     """What is computed; None: all of ours."""
+    judge: AnswerJudge | None = None
+    """Who judges the answers for the judged metrics; None: nobody."""
     part: tuple[int, int] = (1, 1)
     """Which of how many workers this is: every n-th question is its share."""
     retry_failed: bool = False
@@ -141,6 +144,8 @@ class Stream:
         try:
             with timing(watch), question_context(question):
                 state = await self._state(question, system, thread, unfinished=unfinished)
+            seconds = time.perf_counter() - started
+            judgements = await self._judgements(question, state, thread)
             slot.leave()  # scoring and recording hold no other question up
         except (RecordingError, UsageError, MissingExtraError):
             raise
@@ -155,7 +160,6 @@ class Stream:
                 index, question, system, error, spent=spent, seconds=seconds, prices=self._prices
             )
         else:
-            seconds = time.perf_counter() - started
             spent = self.broker.end(thread)
             record = answered(
                 index,
@@ -166,12 +170,20 @@ class Stream:
                 seconds=seconds,
                 prices=self._prices,
                 metrics=self.metrics,
+                judgements=judgements,
             )
         record["node_seconds"] = watch.plain()
         line = line_of(record, default=str)
         await self.recorder.append(thread, line, forget=record["error"] is None)
         self.done.mark(index, system.label, ok=record["error"] is None)
         self.on_record(record)
+
+    async def _judgements(
+        self, question: Question, state: Mapping[str, Any], thread: str
+    ) -> dict[str, Judgement]:
+        if self.judge is None:
+            return {}
+        return await self.judge.judge(question, state, {"configurable": {"thread_id": thread}})
 
     async def _state(
         self, question: Question, system: System, thread: str, *, unfinished: bool

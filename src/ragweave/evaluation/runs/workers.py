@@ -35,7 +35,7 @@ from ragweave.tools.text.secrets import without_secrets
 
 _STOP = b"stop\n"
 """Tells a worker to begin no further question."""
-_SENT = ("at", "id", "system", "spent", "cost", "error", "scoring")
+_SENT = ("at", "id", "system", "spent", "cost", "judge", "error", "scoring")
 """Keys of a record that a worker reports."""
 
 
@@ -75,7 +75,8 @@ async def _answer(task: dict[str, Any], output: IO[str], stop: asyncio.Event) ->
         if record is not None:
             primary = primary_metric(record["scoring"], record["scores"], metrics)
             scores = {name: v for name, v in record["scores"].items() if name == primary}
-            _report(output, {"record": {key: record[key] for key in _SENT} | {"scores": scores}})
+            sent = {key: record[key] for key in _SENT if key in record}
+            _report(output, {"record": sent | {"scores": scores}})
 
     dataset = checked(directory.settings, config)
     result = await answer(

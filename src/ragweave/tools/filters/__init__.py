@@ -8,6 +8,7 @@ from ragweave.tools.filters.named import (
     FilterSettings,
     RegisteredFilter,
     apply_spans,
+    by_best_span,
     context_filter,
     saved_tokens,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "spans_of",
     "FilteredPassages",
     "apply_spans",
+    "by_best_span",
     "saved_tokens",
     # measures
     "Unit",

@@ -11,8 +11,9 @@ pruning for retrieval-augmented generation), section 3: question and passage are
 token gets a probability of being relevant, and a sentence stays where more than half of its tokens
 are above the threshold, 0.1 by default: as many as it takes, also none. The released checkpoints
 bring code of their own, which is not run here: they are refused. A checkpoint that transformers
-knows as a token classifier of two labels, the second of which means "keep", works; its order of
-passages is the retriever's (the paper's model reranks in the same pass).
+knows as a token classifier of two labels, the second of which means "keep", works. The paper's
+unified model also reranks in the same pass, by a head of its own; a token classifier has none, so
+with the option `rerank` a passage's rank is that of its best sentence's mean probability.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ it in `filco` and `adaptive`. `apply_spans` turns the spans that a filter keeps 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -67,6 +68,22 @@ def apply_spans(passages: Sequence[Document], spans: Iterable[Span]) -> Filtered
         if (merged := _merged(wanted.pop(str(passage.id), ()), len(passage.page_content)))
     ]
     return FilteredPassages(kept or named, full=not kept)
+
+
+def by_best_span(passages: Sequence[Document], spans: Iterable[Span]) -> list[Document]:
+    """Order passages by the score of their best span; those without any come last, as they stand.
+
+    `metadata["rank"]` follows.
+    """
+    best: dict[str, float] = {}
+    for span in spans:
+        name = span["passage_id"]
+        best[name] = max(best.get(name, -math.inf), span.get("score", 0.0))
+    named = sorted(map(with_id, passages), key=lambda doc: -best.get(str(doc.id), -math.inf))
+    return [
+        doc.model_copy(update={"metadata": {**doc.metadata, "rank": rank}})
+        for rank, doc in enumerate(named)
+    ]
 
 
 def saved_tokens(before: Iterable[Document], after: Iterable[Document]) -> int:

@@ -1,0 +1,34 @@
+"""What the command line writes of the log: warnings, with -v what happens, with -vv every call."""
+
+from __future__ import annotations
+
+import logging
+
+from ragweave.cli.screen import plain
+from ragweave.tools.text.secrets import without_secrets
+
+_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+
+
+class PlainFormatter(logging.Formatter):
+    """One line a record, without secrets and control characters; a traceback only below it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's line."""
+        return plain(without_secrets(super().format(record)))
+
+
+def log_to_stderr(verbosity: int) -> None:
+    """Write the log of `ragweave` to standard error.
+
+    Args:
+        verbosity: 0: warnings; 1: also what happens; 2 or more: also each call and its seconds.
+    """
+    handler = logging.StreamHandler()
+    said = "%(message)s" if not verbosity else "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    handler.setFormatter(PlainFormatter(said, "%H:%M:%S"))
+    logger = logging.getLogger("ragweave")
+    for earlier in [one for one in logger.handlers if isinstance(one.formatter, PlainFormatter)]:
+        logger.removeHandler(earlier)
+    logger.addHandler(handler)
+    logger.setLevel(_LEVELS[min(verbosity, 2)])

@@ -1,0 +1,108 @@
+"""The replies of a judge: the forms that they are held to, and how they are read.
+
+What can't be read is None: it is counted and never taken for a verdict.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ragweave.llamacpp.gbnf import literal
+from ragweave.nodes.replies import bare_text
+from ragweave.nodes.step_grammars import Written
+
+_MOST = 12
+"""Statements of an answer that are checked."""
+_BULLET = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.):])\s*")
+_NUMBERED = re.compile(r"^\W*(?:statement\s*)?(\d{1,2})\b\W*(.*)$", re.I | re.M)
+_SAID = r"(?P<no>no|not supported|unsupported)|yes|supported"
+_FIRST = re.compile(rf"(?:\d+\W+)?(?:{_SAID})\b", re.I)
+_LAST = re.compile(rf"\b(?:{_SAID})\W*$", re.I)
+_WORD = re.compile(r"\b(?:yes|no)\b", re.I)
+_RATING = re.compile(r"(?<![\d.])([1-5])(?:\.0)?(?:\s*(?:/|out of)\s*5)?(?![\d.]*\d)")
+_GRADE = re.compile(
+    r"\b(?:(?P<none>not[ _-]attempted)|(?P<wrong>incorrect|not (?:\w+ )?correct|wrong)|(?P<right>correct))\b",
+    re.I,
+)
+_LOOKED_AT = 400
+"""Characters of a reply in which a grade or rating is looked for."""
+
+STATEMENT_FORM = Written(
+    f"root ::= line ({literal(chr(10))} line){{0,{_MOST - 1}}}\n"
+    f"line ::= {literal('- ')} [^\\n-] [^\\n]{{3,240}}"
+)
+"""Statements, a line each. The break stands between lines: a small model that must write one behind
+its last line goes on and repeats itself."""
+
+
+@dataclass(frozen=True)
+class YesOrNoEach:
+    """Yes or No for each number from 1 to `count`, a line each."""
+
+    count: int
+
+    @property
+    def grammar(self) -> str:
+        """The GBNF grammar of the reply."""
+        lines = (f"{literal(f'{number}: ')} said" for number in range(1, self.count + 1))
+        return f"root ::= {f' {literal(chr(10))} '.join(lines)}\nsaid ::= {_YES_NO}"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the value."""
+        return {"type": "array", "items": {"type": "string", "enum": ["Yes", "No"]}}
+
+    def text(self, value: Any) -> str:
+        """Return a line for each."""
+        listed = value if isinstance(value, list) else [value]
+        return "\n".join(f"{number}: {said}" for number, said in enumerate(listed, start=1))
+
+
+_YES_NO = f"{literal('Yes')} | {literal('No')}"
+
+
+def parse_statements(reply: str) -> list[str]:
+    """Return the statements of a reply, one a line, in order, without bullets and repeats."""
+    lines = (_BULLET.sub("", line).strip() for line in bare_text(reply).splitlines())
+    found = dict.fromkeys(line for line in lines if len(line) > 3 and not line.endswith(":"))
+    return list(found)[:_MOST]
+
+
+def parse_verdicts(reply: str, count: int) -> list[bool] | None:
+    """Return whether each of `count` statements is supported; None unless each has one verdict.
+
+    Lines with numbers are read by their numbers, from the word behind the number, else from the
+    line's last word; lines for statements that do not exist are passed over. Of a reply without
+    numbers, the words Yes and No count in order, where there are as many.
+    """
+    text = bare_text(reply)
+    by_number: dict[int, bool] = {}
+    for number, rest in _NUMBERED.findall(text):
+        said = _FIRST.match(rest) or _LAST.search(rest)
+        verdict = said is not None and said["no"] is None
+        if said is None or int(number) > count:
+            continue
+        if by_number.setdefault(int(number), verdict) != verdict:
+            return None
+    if by_number:
+        wanted = range(1, count + 1)
+        return [by_number[one] for one in wanted] if by_number.keys() == set(wanted) else None
+    words = [word.lower() == "yes" for word in _WORD.findall(text)]
+    return words if len(words) == count else None
+
+
+def parse_rating(reply: str) -> int | None:
+    """Return the rating from 1 to 5 that a reply gives; None where it gives none, or several."""
+    found = set(_RATING.findall(bare_text(reply)[:_LOOKED_AT]))
+    return int(found.pop()) if len(found) == 1 else None
+
+
+def parse_correctness(reply: str) -> str | None:
+    """Return the grade: `correct`, `incorrect` or `not attempted`; None where it can't be read."""
+    said = bare_text(reply)[:_LOOKED_AT]
+    found = {match.lastgroup for match in _GRADE.finditer(said)}
+    if len(found) != 1:
+        return None
+    return {"none": "not attempted", "wrong": "incorrect", "right": "correct"}[found.pop() or ""]

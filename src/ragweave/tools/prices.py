@@ -1,0 +1,98 @@
+"""What hosted models cost: US dollars a million tokens, by the model's name.
+
+The table holds OpenAI's list prices for text without batch or cache discounts, as published on its
+price page (https://platform.openai.com/docs/pricing) and known in mid-2025; prices change, so check
+it, or name a table of your own, which comes first:
+
+    RAGWEAVE_PRICES=prices.json     {"gpt-4o-mini": [0.15, 0.60], "my-server-model": [0, 0]}
+
+A model that neither table names has no price, and neither has one behind another address than
+OpenAI's unless your table names it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from ragweave.errors import UsageError
+from ragweave.tools.files import parse_json
+from ragweave.tools.models import ChatModel
+from ragweave.tools.models.roles import unbound
+
+VARIABLE = "RAGWEAVE_PRICES"
+_MILLION = 1_000_000
+_DATED = 11
+"""Length of what a dated name adds: `gpt-4o-mini-2024-07-18`."""
+
+
+class ModelPrice(NamedTuple):
+    """US dollars for a million tokens."""
+
+    input: float
+    output: float
+
+    def of(self, input_tokens: int, output_tokens: int) -> float:
+        """Return the price of so many tokens, in US dollars."""
+        return (input_tokens * self.input + output_tokens * self.output) / _MILLION
+
+
+OPENAI: Mapping[str, ModelPrice] = {
+    "gpt-3.5-turbo": ModelPrice(0.50, 1.50),
+    "gpt-4o": ModelPrice(2.50, 10.00),
+    "gpt-4o-mini": ModelPrice(0.15, 0.60),
+    "gpt-4.1": ModelPrice(2.00, 8.00),
+    "gpt-4.1-mini": ModelPrice(0.40, 1.60),
+    "gpt-4.1-nano": ModelPrice(0.10, 0.40),
+    "o3": ModelPrice(2.00, 8.00),
+    "o3-mini": ModelPrice(1.10, 4.40),
+    "o4-mini": ModelPrice(1.10, 4.40),
+}
+"""OpenAI's list prices."""
+
+
+def price_of(model: ChatModel) -> ModelPrice | None:
+    """Return a chat model's price, or None where it is not known.
+
+    Raises:
+        UsageError: The table that `RAGWEAVE_PRICES` names cannot be read.
+    """
+    target = unbound(model)
+    name = str(getattr(target, "model_name", "") or getattr(target, "model", "") or "")
+    if not name:
+        return None
+    own = _own_table(os.environ.get(VARIABLE, ""))
+    listed = _named(name, own)
+    return listed if listed is not None or not _is_openai(target) else _named(name, OPENAI)
+
+
+def _named(name: str, table: Mapping[str, ModelPrice]) -> ModelPrice | None:
+    undated = name[:-_DATED] if name[-_DATED:].replace("-", "").isdigit() else name
+    return table.get(name, table.get(undated))
+
+
+def _is_openai(target: object) -> bool:
+    if not any(kind.__name__ == "BaseChatOpenAI" for kind in type(target).__mro__):
+        return False
+    base = getattr(target, "openai_api_base", None) or os.environ.get("OPENAI_BASE_URL") or ""
+    return not base or base.startswith("https://api.openai.com/")
+
+
+@lru_cache(maxsize=4)
+def _own_table(path: str) -> Mapping[str, ModelPrice]:
+    if not path:
+        return {}
+    try:
+        listed = parse_json(Path(path).read_text("utf-8"))
+        pairs = {str(name): ModelPrice(*map(float, pair)) for name, pair in listed.items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{VARIABLE}={path}: must be a JSON file that maps each model to [input, output], in US "
+            f"dollars a million tokens ({error})"
+        ) from error
+    if any(not price >= 0 for pair in pairs.values() for price in pair):
+        raise UsageError(f"{VARIABLE}={path}: a price can't be below zero")
+    return pairs

@@ -1,0 +1,103 @@
+"""OpenTelemetry traces of graphs, models and retrievers, by OpenInference's LangChain instrumentation.
+
+    from ragweave.tools.tracing import instrument
+
+    instrument("http://localhost:4318")     # or by OTEL_EXPORTER_OTLP_ENDPOINT
+    graph.invoke({"question": "…"})
+
+Each run is one trace: a span for the graph, for each node, model call and retrieval, with messages,
+tokens and documents as OpenInference names them, for Phoenix, Langfuse, Jaeger or any collector of
+OTLP over HTTP. The standard variables hold: `OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS` for keys,
+`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`. `OPENINFERENCE_HIDE_INPUTS` and the other variables
+of OpenInference keep texts out of spans.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from ragweave.errors import MissingExtraError, UsageError
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_LOCAL = "http://localhost:4318"
+"""Where OTLP over HTTP is taken by default (OpenTelemetry's specification)."""
+_PATIENCE = 5_000
+"""Milliseconds that spans may take to leave at the end."""
+
+_lock = threading.Lock()
+_provider: TracerProvider | None = None
+
+
+def instrument(
+    endpoint: str = "",
+    *,
+    hide_text: bool = False,
+    exporter: SpanExporter | None = None,
+) -> TracerProvider:
+    """Send the spans of everything that runs from now on to a collector.
+
+    Args:
+        endpoint: Base address of a collector that takes OTLP over HTTP, to which `/v1/traces` is
+            added; "": `OTEL_EXPORTER_OTLP_ENDPOINT`, else `http://localhost:4318`.
+        hide_text: Whether inputs and outputs (questions, prompts, passages, answers) are left out.
+        exporter: Where spans go in place of a collector.
+
+    Returns:
+        The tracer provider; `shutdown` ends the tracing.
+
+    Raises:
+        UsageError: It is on already, or the endpoint is no address.
+        MissingExtraError: The extra `otel` is not installed.
+    """
+    try:
+        from openinference.instrumentation import TraceConfig
+        from openinference.instrumentation.langchain import LangChainInstrumentor
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("Tracing by OpenTelemetry", "otel") from error
+
+    global _provider
+    with _lock:
+        if _provider is not None:
+            raise UsageError("tracing is on already: call ragweave.tools.tracing.shutdown() first")
+        named = Resource.create(
+            {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: "ragweave"}
+        )
+        provider = TracerProvider(resource=named)
+        provider.add_span_processor(BatchSpanProcessor(exporter or _exporter(endpoint)))
+        config = TraceConfig(hide_inputs=True, hide_outputs=True) if hide_text else TraceConfig()
+        LangChainInstrumentor().instrument(tracer_provider=provider, config=config)
+        _provider = provider
+    return provider
+
+
+def shutdown() -> None:
+    """Send what is left and end the tracing; without any, do nothing."""
+    global _provider
+    with _lock:
+        if _provider is None:
+            return
+        from openinference.instrumentation.langchain import LangChainInstrumentor
+
+        LangChainInstrumentor().uninstrument()
+        _provider.force_flush(_PATIENCE)
+        _provider.shutdown()
+        _provider = None
+
+
+def _exporter(endpoint: str) -> SpanExporter:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    if endpoint and not endpoint.startswith(("http://", "https://")):
+        raise UsageError(f"the collector's address must begin with http:// or https://: {endpoint}")
+    if not endpoint and any(map(os.environ.get, _VARIABLES)):
+        return OTLPSpanExporter()  # it reads the variables itself
+    return OTLPSpanExporter(endpoint=f"{(endpoint or _LOCAL).rstrip('/')}/v1/traces")

@@ -1,0 +1,55 @@
+"""The wheel holds the whole package, and works without the repository around it.
+
+`.ci/wheel` does the same in an empty environment, with its own installed dependencies.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    builders = pytest.importorskip("hatchling.builders.wheel", reason="the wheel needs hatchling")
+    builder = builders.WheelBuilder(str(ROOT))
+    (path,) = builder.build(directory=str(tmp_path_factory.mktemp("wheel")))
+    return Path(path)
+
+
+def test_everything_of_the_package_is_in_it_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {one for one in archive.namelist() if ".dist-info/" not in one}
+    source = ROOT / "src"
+    package = {
+        path.relative_to(source).as_posix()
+        for path in (source / "ragweave").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert "ragweave/py.typed" in names
+    assert names == package
+
+
+def test_it_works_where_nothing_else_of_ours_is(wheel: Path, tmp_path: Path) -> None:
+    site, empty = tmp_path / "site", tmp_path / "empty"
+    empty.mkdir()
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / ".ci" / "smoke.py")],
+        cwd=empty,
+        env={**os.environ, "PYTHONPATH": str(site), "RAGWEAVE_HISTORY": "off"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"works from {site / 'ragweave'}" in done.stdout

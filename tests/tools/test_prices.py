@@ -1,0 +1,82 @@
+"""What a call costs, where its model's price is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.scripted import ScriptedChat
+
+from ragweave import build_graph
+from ragweave.cli.show import dollars
+from ragweave.errors import UsageError
+from ragweave.tools.models import chat_model
+from ragweave.tools.prices import VARIABLE, ModelPrice, price_of
+
+GIVEN = {"question": "Where?", "passages": ["It is in Paris."]}
+
+
+class Named(ScriptedChat):
+    """A model with a name."""
+
+    model_name: str = "house-model"
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps({"house-model": [2, 10], "gpt-4o": [1, 1]}), "utf-8")
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path
+
+
+def test_usage_says_dollars_where_the_price_is_known(table: Path) -> None:
+    model = Named(replies=["Paris"], usage=(1000, 100))
+    usage = build_graph("post_fusion", model=model).invoke(GIVEN)["usage"]
+    assert usage["usd"] == pytest.approx(0.003)
+    assert usage["priced_calls"] == usage["calls"] == 1
+    assert dollars(usage) == "$0.003"
+
+
+def test_usage_says_none_where_it_is_not() -> None:
+    usage = build_graph("concat", model=Named(replies=["Paris"])).invoke(GIVEN)["usage"]
+    assert "usd" not in usage
+
+
+def test_calls_without_a_price_are_told(table: Path) -> None:
+    graph = build_graph(
+        "slimplm",
+        model=Named(replies=["Paris"], usage=(1000, 100)),
+        proxy=ScriptedChat(replies=["Paris", "<Known(True)>"]),
+    )
+    usage = graph.invoke({"question": "Where?"})["usage"]
+    assert usage["priced_calls"] < usage["calls"]
+    assert dollars(usage).endswith(f"for {usage['priced_calls']} of {usage['calls']} calls")
+
+
+def test_openai_s_models_have_their_list_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("langchain_openai")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    key = "api_key=k"
+    assert price_of(chat_model(f"openai:gpt-4o-mini?{key}")) == ModelPrice(0.15, 0.60)
+    assert price_of(chat_model(f"openai:gpt-4o-mini-2024-07-18?{key}")) == ModelPrice(0.15, 0.60)
+    assert price_of(chat_model(f"openai:gpt-unheard-of?{key}")) is None
+    elsewhere = f"openai:gpt-4o-mini?{key}&base_url=http://localhost:1/v1"
+    assert price_of(chat_model(elsewhere)) is None
+
+
+def test_a_table_of_one_s_own_comes_first(table: Path) -> None:
+    pytest.importorskip("langchain_openai")
+    assert price_of(chat_model("openai:gpt-4o?api_key=k")) == ModelPrice(1.0, 1.0)
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"a": 1}', '{"a": [1]}', '{"a": [-1, 2]}'])
+def test_a_damaged_table_is_one_clear_line(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text(text, "utf-8")
+    monkeypatch.setenv(VARIABLE, str(path))
+    with pytest.raises(UsageError, match=r"prices\.json: "):
+        price_of(Named())
