@@ -43,7 +43,7 @@ def state(kb: Path) -> tuple[int, int, list[str]]:
     with KnowledgeBase.open(kb, embeddings=BagEmbeddings()) as base:
         first = base.as_retriever(1, "dense").invoke(QUERY)[0].page_content
         found = [one.page_content for one in base.as_retriever(5, "bm25").invoke(QUERY)]
-        return len(base), base._vectors.count(), [first, *found]
+        return len(base), base._home.vectors.count(), [first, *found]
 
 
 def kill_while_indexing(folder: Path, moments: int, seed: int) -> None:
@@ -74,7 +74,7 @@ def kill_while_indexing(folder: Path, moments: int, seed: int) -> None:
 
 
 def test_index_killed(tmp_path: Path) -> None:
-    kill_while_indexing(tmp_path, moments=3, seed=1)
+    kill_while_indexing(tmp_path, moments=2, seed=1)
 
 
 @pytest.mark.attack

@@ -28,7 +28,10 @@ def test_every_step_is_there() -> None:
     asked = {"rewrite", "judge", "judge_claim", "need", "topic", "knowledge_filter", "react"}
     answers = {"direct", "cot", "concat", "post_fusion", "pruning", "summary", "distill", "reason"}
     others = {"self_ask", "read", "flare", "filter_context", "short_answer", "draft", "external"}
+    newer = {"grade", "keywords", "refine", "propose", "summarise", "verify", "rank", "recall"}
+    newer |= {"chain_of_note", "answer_cot", "classify", "gate"}
     assert asked | answers | others | {"internal", "answer", "generate"} <= steps.keys()
+    assert newer <= steps.keys()
     assert steps.total() >= 300
 
 
