@@ -20,7 +20,7 @@ help:
 	@echo "make lint       set up, check style, types, import layers and generated files"
 	@echo "make sync       set up, write the generated files: README's table, docs, diagrams, langgraph.json"
 	@echo "make bench      set up, run every benchmark"
-	@echo "make notebooks  set up, execute every notebook into .demo/notebooks"
+	@echo "make notebooks  set up, execute every notebook and write its outputs into it"
 	@echo "make studio     set up, start LangGraph Studio's server (PORT=2024)"
 	@echo "make pictures   set up, make the pictures of README and docs anew (needs Chromium)"
 	@echo "make docs       set up, build the documentation into site/"
@@ -75,8 +75,7 @@ bench: $(VENV)/bench
 	done; if [ -n "$$failed" ]; then echo "missed a goal or failed:$$failed"; exit 1; fi
 
 notebooks: $(VENV)/dev
-	@mkdir -p .demo/notebooks && cp notebooks/*.ipynb .demo/notebooks/
-	$(BIN)/jupyter-execute --inplace .demo/notebooks/*.ipynb
+	$(BIN)/python docs/run_notebooks.py
 
 studio: $(VENV)/dev
 	$(BIN)/langgraph dev --no-browser --port $(PORT)

@@ -26,7 +26,9 @@ from ragweave.evaluation.published import PaperTable, data_of, paper_tables
 from ragweave.graphs import METHODS, Method
 from ragweave.tools.filters import FILTERS
 from ragweave.tools.knowledge import RETRIEVERS
+from ragweave.tools.knowledge.chunking import CHUNKERS
 from ragweave.tools.models import MODELS
+from ragweave.tools.retrieval.reranking import RERANKERS
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -108,6 +110,20 @@ def filters_table() -> str:
     return table(["name", "what it keeps"], [[f"`{o.name}`", o.summary] for o in FILTERS.ours()])
 
 
+def chunkers_table() -> str:
+    """Return the table of the chunkers."""
+    return table(
+        ["name", "where passages begin and end"],
+        [[f"`{one.name}`", one.summary] for one in CHUNKERS.ours()],
+    )
+
+
+def rerankers_table() -> str:
+    """Return the table of the kinds of rerankers."""
+    rows = [[f"`{one.name}`", one.spec, one.summary] for one in RERANKERS.ours()]
+    return table(["kind", "spec", "what ranks"], rows)
+
+
 def reproductions() -> str:
     """Return every table and figure of the papers, a list a paper."""
     parts = []
@@ -140,7 +156,8 @@ def reproduction_data() -> str:
 
 def comparison() -> str:
     """Return the comparison with other projects, which stands in a file of its own."""
-    return (ROOT / "docs" / "comparison.md").read_text("utf-8").strip()
+    text = (ROOT / "docs" / "comparison.md").read_text("utf-8").strip()
+    return text.replace("| METHODS |", f"| {len(METHODS.ours())} |")
 
 
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
@@ -152,6 +169,8 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "reproductions": reproductions,
         "reproduction-data": reproduction_data,
     },
+    "docs/howto/documents.md": {"chunkers": chunkers_table},
+    "docs/howto/rerankers.md": {"rerankers": rerankers_table},
     "docs/howto/retriever.md": {"retrievers": retrievers_table, "filters": filters_table},
 }
 """Files with generated blocks: what stands between `<!-- NAME: begin -->` and its end."""

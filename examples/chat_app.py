@@ -344,6 +344,7 @@ document.getElementById("new").onclick = () => {
   start();
 };
 fetch("/threads/" + thread).then(reply => reply.json()).then(said => {
+  if (log.querySelector(".me")) return;
   start();
   if (said.length) log.textContent = "";
   for (const one of said) {

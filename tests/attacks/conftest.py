@@ -6,27 +6,48 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "attacks.json"
 
-_trials: dict[str, int] = defaultdict(int)
-_failures: dict[str, list[str]] = defaultdict(list)
-_expected: dict[str, int] = defaultdict(int)
+
+class Part:
+    """The trials of a test of many, or of all tests of one function that are a trial each."""
+
+    def __init__(self) -> None:
+        self.trials = self.expected = 0
+        self.failed: list[str] = []
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the table keeps of it."""
+        made: dict[str, Any] = {"trials": self.trials}
+        made |= {"failed": sorted(self.failed)} if self.failed else {}
+        return made | ({"expected": self.expected} if self.expected else {})
 
 
-def _attack(nodeid: str) -> str:
-    return Path(nodeid.partition("::")[0]).stem.removeprefix("test_")
+WHOLE = "all"
+"""The part of an attack whose parts were not counted."""
+
+_parts: dict[str, dict[str, Part]] = defaultdict(lambda: defaultdict(Part))
+_of_many: set[str] = set()
+"""Tests that make many trials: each is a part of its own, which may be run alone."""
+
+
+def _part(nodeid: str) -> Part:
+    file, _, test = nodeid.partition("::")
+    attack = Path(file).stem.removeprefix("test_")
+    return _parts[attack][test if nodeid in _of_many else test.partition("[")[0]]
 
 
 @pytest.fixture
 def trials(request: pytest.FixtureRequest) -> Iterator[Callable[[int], None]]:
     """Give what counts the further trials of a test that makes many."""
-    name = _attack(request.node.nodeid)
+    _of_many.add(request.node.nodeid)
 
     def count(number: int) -> None:
-        _trials[name] += number
+        _part(request.node.nodeid).trials += number
 
     yield count
 
@@ -35,28 +56,35 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Count a test that ran as a trial, and note what failed."""
     if report.when != "call" or "attacks" not in report.nodeid:
         return
-    name = _attack(report.nodeid)
-    _trials[name] += 1
-    _expected[name] += hasattr(report, "wasxfail") and report.skipped
+    part = _part(report.nodeid)
+    if report.skipped and not hasattr(report, "wasxfail"):
+        return
+    part.trials += 1
+    part.expected += hasattr(report, "wasxfail") and report.skipped
     if report.failed:
-        _failures[name].append(report.nodeid.partition("::")[2])
+        part.failed.append(report.nodeid.partition("::")[2])
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the table of the long form; rows of attacks that were not run stay."""
-    if not session.config.getoption("--long") or not _trials:
+    """Write the table of the long form; what was not run this time stays as it was."""
+    if not session.config.getoption("--long") or not _parts:
         return
-    rows = [
-        {
-            "attack": name,
-            "trials": _trials[name],
-            "failures": len(_failures[name]),
-            "failed": sorted(_failures[name]),
-            "known failures": _expected[name],
-        }
-        for name in sorted(_trials)
-    ]
     before = json.loads(RESULTS.read_text("utf-8"))["attacks"] if RESULTS.exists() else []
-    rows += [row for row in before if row["attack"] not in _trials]
-    rows.sort(key=lambda row: str(row["attack"]))
+    parts: dict[str, dict[str, Any]] = {one["attack"]: one["parts"] for one in before}
+    for attack, ran in _parts.items():
+        known = parts.setdefault(attack, {})
+        known.pop(WHOLE, None)
+        known.update({name: one.as_json() for name, one in ran.items()})
+    rows = [_row(attack, parts[attack]) for attack in sorted(parts)]
     RESULTS.write_text(json.dumps({"attacks": rows}, indent=2) + "\n", "utf-8")
+
+
+def _row(attack: str, parts: dict[str, Any]) -> dict[str, Any]:
+    failed = [one for part in parts.values() for one in part.get("failed", ())]
+    return {
+        "attack": attack,
+        "trials": sum(part["trials"] for part in parts.values()),
+        "failures": len(failed),
+        "known failures": sum(part.get("expected", 0) for part in parts.values()),
+        "parts": dict(sorted(parts.items())),
+    }

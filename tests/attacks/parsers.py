@@ -35,10 +35,12 @@ from ragweave.tools.extractive.chat import reader_for, reply
 from ragweave.tools.extractive.question import analyse, terms
 from ragweave.tools.filters.oracles import lexical, strinc
 from ragweave.tools.filters.spans import spans_of
-from ragweave.tools.knowledge.chunking import split
+from ragweave.tools.knowledge.chunking import simple_tokens, split
+from ragweave.tools.knowledge.intake import Cutter, cut
 from ragweave.tools.knowledge.loaders import load
 from ragweave.tools.knowledge.manifest import Settings
-from ragweave.tools.knowledge.markup import UnreadableError
+from ragweave.tools.knowledge.markdown import markdown
+from ragweave.tools.knowledge.markup import Loaded, UnreadableError
 from ragweave.tools.models.tasks import Task, TaskName
 from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.text.normalize import estimate_tokens, normalize_answer, words
@@ -116,11 +118,12 @@ def _document(text: str) -> Document:
     return Document(id="p", page_content=text, metadata={"title": text[:2_000]})
 
 
+SECTIONS = Cutter(Settings(chunker="headings", embedding=None), simple_tokens)
 _NORLAND = _document("Norland lies by the sea. The capital of Norland is Eastport.")
 
 
-def _cut(unit: str) -> Parser:
-    settings = Settings(unit=unit, embedding=None)  # type: ignore[arg-type]
+def _cut(unit: str, chunker: str = "fixed") -> Parser:
+    settings = Settings(unit=unit, chunker=chunker, embedding=None)  # type: ignore[arg-type]
     return lambda text: split(text, settings)
 
 
@@ -147,6 +150,10 @@ TEXTS: dict[str, Parser] = {
     "split words": _cut("words"),
     "split sentences": _cut("sentences"),
     "split tokens": _cut("tokens"),
+    "split whole sentences": _cut("words", "sentences"),
+    "split sections": lambda text: list(cut(markdown(text, "x"), "x", 0, SECTIONS)),
+    "front matter": lambda text: markdown(f"---\n{text}\n---\n", "x"),
+    "row": lambda text: list(cut(Loaded(text, "", row=True), "x", 0, SECTIONS)),
     "analyzer": lambda text: analyzer_for("english").terms(text),
     "lexical": lambda text: lexical(text, QUESTION),
     "strinc": lambda text: strinc(text, [QUESTION]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import re
@@ -17,12 +18,13 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
+from langgraph.checkpoint.memory import InMemorySaver
 from tests.evaluation.files import write_lines
 from tests.evaluation.towns import run, towns
 from tests.scripted import ListRetriever, ScriptedChat, Seen
 
 from attacks.test_pages import found, page
-from ragweave import build_graph
+from ragweave import build_chat
 from ragweave.errors import ModelError
 from ragweave.evaluation.report import read_runs, write_report
 from ragweave.evaluation.runs import claim_directory, parse_systems, plan
@@ -155,19 +157,26 @@ def test_no_script_planted_in_a_chat_runs(tmp_path: Path, monkeypatch: pytest.Mo
             raise ModelError(PLANTED)
         return reply
 
-    rag = build_graph(
-        "concat", model=ScriptedChat(replies=says), retriever=ListRetriever(documents=docs)
+    chat = build_chat(
+        "concat",
+        model=ScriptedChat(replies=says),
+        retriever=ListRetriever(documents=docs),
+        checkpointer=InMemorySaver(),
     )
-    app = example.create_app(example.build_chat(rag, None))
+    app = example.create_app(chat)
     ask = (
-        "const wait = (least) => new Promise((done) => { const look = () =>"
-        " log.children.length >= least ? done() : setTimeout(look, 50); look(); });"
+        # Fetches, not timers: the browser's clock stands still while one is under way.
+        "const answered = async () => { while (form.elements[1].disabled) await fetch('/tick'); };"
         "const put = (text) => { document.forms[0].q.value = text;"
         " document.forms[0].requestSubmit(); };"
         f"(async () => {{ put({json.dumps(PLANTED).replace('<', chr(92) + 'u003c')});"
-        " await wait(4); put('And then?'); await wait(7);"
-        " document.body.append('all was said'); })();"
+        " await answered(); put('And then?'); await answered();"
+        " document.body.append('all ' + 'was said'); })();"
     )
+
+    @app.get("/tick")
+    async def tick() -> None:
+        await asyncio.sleep(0.05)
 
     @app.get("/driven", response_class=responses.HTMLResponse)
     async def driven() -> str:
@@ -176,5 +185,7 @@ def test_no_script_planted_in_a_chat_runs(tmp_path: Path, monkeypatch: pytest.Mo
     with served(app) as address:
         seen = shown(f"{address}/driven", tmp_path, wait=20_000)
     assert "all was said" in seen
-    assert seen.count(f"&lt;script&gt;{RUNS}") >= 9  # three in each of four texts, and in tokens
+    assert (
+        seen.count(f"&lt;script&gt;{RUNS}") >= 9
+    )  # three in each of four texts, but what an answer loses
     assert f'title="{RAN}"' not in seen

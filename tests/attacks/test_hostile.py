@@ -245,7 +245,7 @@ def ask_hostile(method: str, question: str, training: Path) -> None:
         assert asked == plain
 
 
-@pytest.mark.parametrize("method", ["concat", "react", "blendfilter"])
+@pytest.mark.parametrize("method", ["concat", "react"])
 def test_a_hostile_question(method: str, training: Path, trials: Callable[[int], None]) -> None:
     for question in QUESTIONS:
         ask_hostile(method, question, training)
@@ -271,8 +271,19 @@ NAMES = (
 )
 
 
+SOME = ("concat", "react", "astute", "crag", "chain_of_note", "sure", "ircot", "blendfilter")
+"""What meets hostile names in `make test`: a method of each way to show passages."""
+
+
+@pytest.mark.parametrize(
+    "methods",
+    [
+        pytest.param(SOME, id="some"),
+        pytest.param(tuple(METHODS), id="all", marks=pytest.mark.attack),
+    ],
+)
 def test_hostile_file_names_and_passages_leave_the_prompt_as_it_is(
-    training: Path, tmp_path: Path, trials: Callable[[int], None]
+    methods: tuple[str, ...], training: Path, tmp_path: Path, trials: Callable[[int], None]
 ) -> None:
     folder = tmp_path / "docs"
     folder.mkdir()
@@ -289,13 +300,13 @@ def test_hostile_file_names_and_passages_leave_the_prompt_as_it_is(
     ]
     plain = [Document(id=one.id, page_content=f"plain {one.id}") for one in found]
     said = AIMessage("So the answer is Eastport")
-    for method in METHODS:
+    for method in methods:
         one, other = HostileChat(message=said), HostileChat(message=said)
         method_graph(method, one, found, training).invoke({"question": QUESTION})
         method_graph(method, other, plain, training).invoke({"question": QUESTION})
         if method not in ("filco", "adaptive"):  # these leave out sentences
             assert structure(one) == structure(other), method
-    trials(len(METHODS) * len(NAMES) - 1)
+    trials(len(methods) * len(NAMES) - 1)
 
 
 @pytest.mark.parametrize("text", PASSAGES)

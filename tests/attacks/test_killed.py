@@ -74,7 +74,7 @@ def kill_while_indexing(folder: Path, moments: int, seed: int) -> None:
 
 
 def test_index_killed(tmp_path: Path) -> None:
-    kill_while_indexing(tmp_path, moments=3, seed=1)
+    kill_while_indexing(tmp_path, moments=2, seed=1)
 
 
 @pytest.mark.attack

@@ -40,8 +40,20 @@ def check(number: int, k: int, out: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("is_async", [True, False])
 def test_runs_at_once_do_not_mix(is_async: bool, trials: Callable[[int], None]) -> None:
+    run_at_once(50, is_async=is_async)
+    trials(49)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("is_async", [True, False])
+def test_many_runs_at_once_do_not_mix(is_async: bool, trials: Callable[[int], None]) -> None:
+    run_at_once(200, is_async=is_async)
+    trials(199)
+
+
+def run_at_once(runs: int, *, is_async: bool) -> None:
     made, _ = graph(delay=0.005)
-    asked = [(number, 1 + number % 8) for number in range(200)]
+    asked = [(number, 1 + number % 8) for number in range(runs)]
 
     def give(number: int, k: int) -> dict[str, Any]:
         return {"input": {"question": f"Which is number {number}?"}, "context": {"k": k}}
@@ -52,11 +64,10 @@ def test_runs_at_once_do_not_mix(is_async: bool, trials: Callable[[int], None]) 
     if is_async:
         found = asyncio.run(gathered())
     else:
-        with ThreadPoolExecutor(200) as pool:
+        with ThreadPoolExecutor(runs) as pool:
             found = list(pool.map(lambda one: made.invoke(**give(*one)), asked))
     for (number, k), out in zip(asked, found, strict=True):
         check(number, k, out)
-    trials(199)
 
 
 def run_in_a_row(runs: int) -> tuple[int, int, int]:
@@ -93,8 +104,8 @@ def flat(runs: int) -> None:
 
 def test_runs_in_a_row_leave_nothing(trials: Callable[[int], None]) -> None:
     gc.unfreeze()
-    flat(60)
-    trials(59)
+    flat(30)
+    trials(29)
 
 
 @pytest.mark.attack

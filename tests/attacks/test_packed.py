@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage
 from tests import command
 
 from attacks.parsers import QUESTION
-from attacks.test_hostile import HostileChat, method_graph
+from attacks.test_hostile import SOME, HostileChat, method_graph
 from ragweave.datasets.recorded import read_recordings
 from ragweave.datasets.rows import rows_of
 from ragweave.errors import RagweaveError
@@ -138,16 +138,23 @@ def test_a_huge_title_fills_neither_the_disk_nor_a_prompt(
     trials(2)
 
 
+@pytest.mark.parametrize(
+    "methods",
+    [
+        pytest.param(SOME, id="some"),
+        pytest.param(tuple(METHODS), id="all", marks=pytest.mark.attack),
+    ],
+)
 def test_a_huge_title_of_a_foreign_retriever_fills_no_prompt(
-    tmp_path: Path, trials: Callable[[int], None]
+    methods: tuple[str, ...], tmp_path: Path, trials: Callable[[int], None]
 ) -> None:
     training = tmp_path / "asked.jsonl"
     rows = [{"question": QUESTION, "needed": True}, {"question": "Why?", "needed": False}]
     training.write_text("".join(json.dumps(row) + "\n" for row in rows))
     docs = [Document("It is Eastport.", id="a", metadata={"title": HUGE, "source": HUGE})]
-    for method in METHODS:
+    for method in methods:
         model = HostileChat(message=AIMessage("So the answer is Eastport"))
         method_graph(method, model, docs, training).invoke({"question": QUESTION})
         sizes = [sum(len(one.text) for one in seen.messages) for seen in model.seen]
         assert max(sizes) < 20_000, method
-    trials(len(METHODS) - 1)
+    trials(len(methods) - 1)

@@ -42,6 +42,8 @@ def test_mistakes_are_one_line_and_exit_2(ragweave: Run, tmp_path: Path, kb: Pat
         (("index", "missing", "--kb", "kb", *BM25), "missing"),
         (("index", str(tmp_path), "--kb", str(kb), "--size", "50"), "size"),
         (("index", str(tmp_path), "--kb", "kb", "--unit", "pages", *BM25), "unit"),
+        (("index", str(tmp_path), "--kb", "kb", "--chunker", "heading", *BM25), "'headings'"),
+        (("index", "https://example.org/a", "--kb", "kb", *BM25), "only read with --fetch"),
         (("index", str(tmp_path), "--kb", "kb", "--language", "klingon", *BM25), "klingon"),
     ]
     for args, said in cases:

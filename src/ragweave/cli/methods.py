@@ -185,7 +185,10 @@ def _dot(graph: Graph) -> str:
     return "\n".join([*lines, "}"])
 
 
-KINDS = ("methods", "metrics", "datasets", "models", "retrievers", "filters")
+KINDS = (
+    *("methods", "metrics", "datasets", "models", "retrievers", "filters"),
+    *("chunkers", "rerankers"),
+)
 """What `--kind` takes: the entry-point groups, without `ragweave.`."""
 
 
@@ -262,9 +265,11 @@ def registries() -> dict[str, Registry[Any]]:
     from ragweave.graphs import METHODS
     from ragweave.tools.filters import FILTERS
     from ragweave.tools.knowledge import RETRIEVERS
+    from ragweave.tools.knowledge.chunking import CHUNKERS
     from ragweave.tools.models import MODELS
+    from ragweave.tools.retrieval.reranking import RERANKERS
 
-    listed = (METHODS, METRICS, FORMATS, MODELS, RETRIEVERS, FILTERS)
+    listed = (METHODS, METRICS, FORMATS, MODELS, RETRIEVERS, FILTERS, CHUNKERS, RERANKERS)
     return dict(zip(KINDS, listed, strict=True))
 
 

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ragweave.graphs import CompiledGraph
 from ragweave.nodes.retrieve import Retriever
 from ragweave.tools.footnotes import footnotes, label, with_marks
+from ragweave.tools.text.untrusted import one_line, render_passages
 
 _LOG = logging.getLogger("ragweave.serving")
 
@@ -60,18 +61,15 @@ def answer_text(output: dict[str, Any]) -> str:
     cited, passages = output["citations"], output["passages"]
     lines = [with_marks(output["answer"], cited, "[unsupported]")]
     quotes = [
-        f"[{one.number}] {label(one)}: “{one.quote['text']}”" for one in footnotes(cited, passages)
+        f"[{one.number}] {one_line(label(one))}: “{one_line(one.quote['text'])}”"
+        for one in footnotes(cited, passages)
     ]
     return "\n".join([*lines, *quotes])
 
 
 def passages_text(passages: Sequence[Document]) -> str:
-    """Return passages as a model reads them, numbered, with their titles."""
-    blocks = [
-        f"{number}. {doc.metadata.get('title') or doc.id}\n{doc.page_content}"
-        for number, doc in enumerate(passages, start=1)
-    ]
-    return "\n\n".join(blocks) or "No passage matches."
+    """Return passages as a model reads them: numbered blocks, which no passage can forge."""
+    return render_passages(passages) or "No passage matches."
 
 
 async def _safely(work: Awaitable[Any]) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +32,8 @@ from ragweave.evaluation.metrics.judge_reply import (
 )
 from ragweave.nodes.ask import Reply
 
+_FILE = Path(__file__).parents[2] / "recorded" / "judge.jsonl"
+RECORDED = [json.loads(line) for line in _FILE.read_text("utf-8").splitlines()]
 ASKED = Question(id="1", question="When did the bridge open?", answers=("1932", "in 1932"))
 READ = [Document(page_content="The bridge opened in 1932. It is grey.", id="a")]
 
@@ -168,6 +172,17 @@ def test_prompts_are_replaced_by_name() -> None:
 )
 def test_verdicts(reply: str, read: list[bool] | None) -> None:
     assert parse_verdicts(reply, 2) == read
+
+
+@pytest.mark.parametrize("row", RECORDED, ids=lambda row: f"{row['node']}: {row['reply'][:24]!r}")
+def test_what_a_real_model_said_as_judge_is_read(row: dict[str, Any]) -> None:
+    readers: dict[str, Callable[[str], object]] = {
+        "statements": parse_statements,
+        "verdicts": lambda reply: parse_verdicts(reply, row["count"]),
+        "relevance": parse_rating,
+        "correctness": parse_correctness,
+    }
+    assert readers[row["node"]](row["reply"]) == row["meant"]
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=12))

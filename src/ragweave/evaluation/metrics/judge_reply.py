@@ -30,9 +30,11 @@ _LOOKED_AT = 400
 """Characters of a reply in which a grade or rating is looked for."""
 
 STATEMENT_FORM = Written(
-    f"root ::= line{{1,{_MOST}}}\n"
-    f"line ::= {literal('- ')} [^\\n-] [^\\n]{{3,240}} {literal(chr(10))}"
+    f"root ::= line ({literal(chr(10))} line){{0,{_MOST - 1}}}\n"
+    f"line ::= {literal('- ')} [^\\n-] [^\\n]{{3,240}}"
 )
+"""Statements, a line each. The break stands between lines: a small model that must write one behind
+its last line goes on and repeats itself."""
 
 
 @dataclass(frozen=True)

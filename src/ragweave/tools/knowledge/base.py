@@ -265,8 +265,8 @@ class KnowledgeBase:
             mode: One of `RETRIEVERS`: `bm25`, `dense`, `hybrid` (both, fused), `auto` (hybrid
                 where the knowledge base has embeddings, else BM25), or a package's own, which type
                 checkers take as `RETRIEVERS["name"]`.
-            reranker: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, or an object
-                with `predict`.
+            reranker: Hub name or local path of a cross-encoder, `bi-encoder:NAME`,
+                `rerankers:TYPE:MODEL`, or an object with `predict`.
 
         Raises:
             UsageError: `k` is below 1, the mode is unknown, or the reranker is invalid.

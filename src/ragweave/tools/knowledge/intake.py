@@ -48,11 +48,11 @@ class Cutter:
         """Return the spans of a text's passages; a row stays whole as far as `size` allows."""
         if not loaded.row:
             return self._chunker(loaded.text, loaded.headings)
-        lines = [match.span() for match in _LINE.finditer(loaded.text)]
+        lines = [one.span() for one in _LINE.finditer(loaded.text) if one.group().strip()]
         return pack_pieces(loaded.text, lines, self.settings, self.tokens, 0)
 
 
-_LINE = re.compile(r"[^\n]*\S[^\n]*")
+_LINE = re.compile(r"[^\n]+")
 
 
 def cut(loaded: Loaded, source: str, place: int, cutter: Cutter) -> Iterator[Passage]:

@@ -59,7 +59,7 @@ _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
 _CORE = "docProps/core.xml"
 _TITLE = re.compile(r"<dc:title>([^<]*)</dc:title>")
 _SLIDE = re.compile(r"<!-- Slide number: \d+ -->")
-_PICTURE = re.compile(r"!\[([^\]]*+)\]\([^)]*+\)")
+_PICTURE = re.compile(r"!\[([^\]]{0,1000}+)\]\([^)]{0,1000}+\)")
 
 
 def need_extra(module: str, path: Path, extra: str = "documents") -> None:

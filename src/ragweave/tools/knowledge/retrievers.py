@@ -86,7 +86,8 @@ def retriever_of(
         name: One of `RETRIEVERS`, or a declaration of one's own.
         kb: The knowledge base to search; None where the retriever needs none.
         k: Passages a query; a call may ask for another number.
-        reranker: Hub name or local path of a cross-encoder, or an object with `predict`.
+        reranker: Hub name or local path of a cross-encoder, another spec of `RERANKERS`, or an
+            object with `predict`.
 
     Raises:
         UsageError: There is no such retriever, `k` is below 1, it needs a knowledge base, or it

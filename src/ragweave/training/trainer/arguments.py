@@ -256,7 +256,11 @@ class TrainingCallbacks:
 
 def history(state: Any) -> dict[str, Mapping[str, Any]]:
     """Return the measures by epoch."""
-    return {_name(one["epoch"]): one[HELD_OUT] for one in state.log_history if HELD_OUT in one}
+    return {  # in the order that a checkpoint keeps, resumed or not
+        _name(one["epoch"]): dict(sorted(one[HELD_OUT].items()))
+        for one in state.log_history
+        if HELD_OUT in one
+    }
 
 
 def _name(epoch: float) -> str:
