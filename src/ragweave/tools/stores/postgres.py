@@ -140,11 +140,12 @@ class PostgresStore(PassageStore):
             f"added bigint NOT NULL, removed bigint NOT NULL{embedding})"
         )
         yield f"CREATE INDEX ON {self._rows} (content)"
-        yield f"CREATE INDEX ON {self._rows} (added, removed)"
+        yield f"CREATE INDEX ON {self._rows} (added)"
+        yield f"CREATE INDEX ON {self._rows} (removed)"
         yield (
             f"CREATE TABLE {self._words} (word text NOT NULL, row bigint NOT NULL REFERENCES "
-            f"{self._rows} ON DELETE CASCADE, count integer NOT NULL, "
-            "PRIMARY KEY (word, row) INCLUDE (count))"
+            f"{self._rows} ON DELETE CASCADE, count integer NOT NULL, length integer NOT NULL, "
+            "PRIMARY KEY (word, row) INCLUDE (count, length))"
         )
         yield f"CREATE INDEX ON {self._words} (row)"
 
@@ -193,10 +194,13 @@ class PostgresStore(PassageStore):
                 ([row.key.key for row in rows],),
             )
             numbers: dict[str, int] = dict(found.fetchall())
-            with do.cursor.copy(f"COPY {self._words} (word, row, count) FROM STDIN") as copy:
+            with do.cursor.copy(
+                f"COPY {self._words} (word, row, count, length) FROM STDIN"
+            ) as copy:
                 for row in rows:
                     for word, count in Counter(row.terms).items():
-                        copy.write_row((_clean(word), numbers[row.key.key], count))
+                        number = numbers[row.key.key]
+                        copy.write_row((_clean(word), number, count, len(row.terms)))
 
     def retire(self, keys: Sequence[str], generation: int) -> None:
         """Set `removed` of rows."""
@@ -250,25 +254,30 @@ class PostgresStore(PassageStore):
             passages, mean = self._of_generation(do, generation)
             values = {"words": list(map(_clean, terms)), "asked": list(terms.values())}
             values |= {"g": generation, "n": n, "N": passages, "mean": mean}
+            do("SET LOCAL work_mem = '64MB'")  # so that a million unseen rows are a hash table
             found = do(self._bm25(), values).fetchall()
         return [Hit(*_read(row)) for row in found]
 
     def _bm25(self) -> str:
+        # The postings alone tell the scores; rows that the generation does not see are few.
         return f"""
-            WITH hits AS (
-                SELECT w.word, a.asked, w.row, w.count, p.length, p.source, p.place
+            WITH unseen AS (
+                SELECT row FROM {self._rows} WHERE added > %(g)s OR removed <= %(g)s),
+            hits AS (
+                SELECT w.word, a.asked, w.row, w.count, w.length
                 FROM unnest(%(words)s::text[], %(asked)s::int[]) AS a (word, asked)
-                JOIN {self._words} w USING (word) JOIN {self._rows} p USING (row) WHERE {_SEEN}),
+                JOIN {self._words} w USING (word)
+                WHERE w.row NOT IN (SELECT row FROM unseen)),
             weights AS (
                 SELECT word, ln(1 + (%(N)s - COUNT(*) + 0.5) / (COUNT(*) + 0.5))::float8 AS idf
                 FROM hits GROUP BY word),
             best AS (
                 SELECT row, SUM(asked * idf * count
                     / (count + {K1} * (1 - {B} + {B} * length / %(mean)s::float8))) AS score
-                FROM hits JOIN weights USING (word) GROUP BY row, source, place
-                ORDER BY score DESC, source COLLATE "C", place LIMIT %(n)s)
+                FROM hits JOIN weights USING (word) GROUP BY row
+                ORDER BY score DESC FETCH FIRST %(n)s ROWS WITH TIES)
             SELECT {_HIT}, score FROM best JOIN {self._rows} p USING (row)
-            ORDER BY score DESC, p.source COLLATE "C", p.place"""  # noqa: S608
+            ORDER BY score DESC, p.source COLLATE "C", p.place LIMIT %(n)s"""  # noqa: S608
 
     def _of_generation(self, do: Do, generation: int) -> tuple[int, float]:
         if self._corpus is None or self._corpus[0] != generation:
@@ -278,7 +287,7 @@ class PostgresStore(PassageStore):
         return self._corpus[1:]
 
     def finish(self) -> None:
-        """Build the index of the vectors, once, and bring the planner's statistics up to date."""
+        """Build the index of the vectors, once; let searches read the postings' index alone."""
         with self._connections.one() as do:
             if not self._exists(do, self._rows):
                 return
@@ -294,8 +303,7 @@ class PostgresStore(PassageStore):
                         f"CREATE INDEX IF NOT EXISTS {name} ON {self._rows} "
                         "USING hnsw (embedding vector_cosine_ops)"
                     )
-            do(f"ANALYZE {self._rows}")
-            do(f"ANALYZE {self._words}")
+        self._connections.vacuum(self._rows, self._words)
 
     def drop(self) -> None:
         """Delete the tables and the records of the collection."""

@@ -43,6 +43,17 @@ class Connections:
         Raises:
             KnowledgeBaseError: The server does not answer, refuses, or fails.
         """
+        with self._lent() as connection, connection.transaction(), connection.cursor() as cursor:
+            yield Do(cursor)
+
+    def vacuum(self, *tables: str) -> None:
+        """Bring the planner's statistics and the map of pages that all can see up to date."""
+        with self._lent() as connection:
+            for table in tables:
+                connection.execute(f"VACUUM (ANALYZE) {table}")
+
+    @contextmanager
+    def _lent(self) -> Iterator[Any]:
         import psycopg
 
         try:
@@ -50,8 +61,7 @@ class Connections:
                 held = self._idle.pop() if self._idle else None
             connection = held or self._connect()
             try:
-                with connection.transaction(), connection.cursor() as cursor:
-                    yield Do(cursor)
+                yield connection
             except BaseException:
                 connection.close()
                 raise
