@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,14 @@ class Part:
 
     def __init__(self) -> None:
         self.trials = self.expected = 0
-        self.failed: list[str] = []
+        self.failed: set[str] = set()
+        self.ran: set[str] = set()
 
-    def as_json(self) -> dict[str, Any]:
-        """Return what the table keeps of it."""
-        made: dict[str, Any] = {"trials": self.trials}
-        made |= {"failed": sorted(self.failed)} if self.failed else {}
+    def as_json(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the table keeps of it: of each test its last result."""
+        failed = self.failed | (set(before.get("failed", ())) - self.ran)
+        made: dict[str, Any] = {"trials": max(self.trials, before.get("trials", 0))}
+        made |= {"failed": sorted(failed)} if failed else {}
         return made | ({"expected": self.expected} if self.expected else {})
 
 
@@ -61,8 +63,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         return
     part.trials += 1
     part.expected += hasattr(report, "wasxfail") and report.skipped
+    part.ran.add(report.nodeid.partition("::")[2])
     if report.failed:
-        part.failed.append(report.nodeid.partition("::")[2])
+        part.failed.add(report.nodeid.partition("::")[2])
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -74,7 +77,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     for attack, ran in _parts.items():
         known = parts.setdefault(attack, {})
         known.pop(WHOLE, None)
-        known.update({name: one.as_json() for name, one in ran.items()})
+        known.update({name: one.as_json(known.get(name, {})) for name, one in ran.items()})
     rows = [_row(attack, parts[attack]) for attack in sorted(parts)]
     RESULTS.write_text(json.dumps({"attacks": rows}, indent=2) + "\n", "utf-8")
 

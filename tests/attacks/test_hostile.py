@@ -107,7 +107,11 @@ class HostileChat(ScriptedChat):
 
     def _result(self, said: Said) -> ChatResult:
         pieces = re.findall(r"\s*\S+\s*$|\s*\S+", self.message.text)[:3_000]
-        content = [{"token": one, "logprob": -1.5, "bytes": None} for one in pieces]
+        other = {"token": "\x00", "logprob": -2.5, "bytes": None}
+        content: list[dict[str, Any]] = [
+            {"token": one, "logprob": -1.5, "bytes": None, "top_logprobs": [other]}
+            for one in pieces
+        ]
         known = {**self.message.response_metadata, "logprobs": {"content": content}}
         message = self.message.model_copy(update={"response_metadata": known})
         return ChatResult(generations=[ChatGeneration(message=message)])

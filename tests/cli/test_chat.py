@@ -102,6 +102,17 @@ def test_nothing_to_go_on_with_is_said(history: Path, monkeypatch: pytest.Monkey
     keep_conversation([])
     with pytest.raises(UsageError, match="keeps none"):
         read_conversation()
+    monkeypatch.setenv("RAGWEAVE_HISTORY", "x" * 300)  # no file system takes it
+    with pytest.raises(UsageError, match="does not hold a conversation"):
+        read_conversation()
+
+
+def test_a_device_keeps_its_rights(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed: list[Path] = []
+    monkeypatch.setattr(Path, "chmod", lambda path, mode: changed.append(path))
+    monkeypatch.setenv("RAGWEAVE_HISTORY", os.devnull)
+    keep_conversation([])
+    assert changed == []
 
 
 def test_a_folder_that_cannot_be_written_is_a_remark(

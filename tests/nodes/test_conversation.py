@@ -28,6 +28,8 @@ ENGINEER = ("was she an engineer", ["Who built it?", "Ada Brenner"])
         (BORN, 'Rewritten: "When was Bram Stoker born?"', "When was Bram Stoker born?"),
         (BORN, "\n\nWhen was Bram Stoker born?\n", "When was Bram Stoker born?"),
         (BORN, BORN[0], BORN[0]),
+        (BORN, "<think>\nWho? Stoker?\n</think>\nWhen was Stoker born?", "When was Stoker born?"),
+        (BORN, "<think>Is it about Stoker?", ""),
         (BORN, "Bram Stoker was born in 1847", ""),
         (BORN, "Who paid for the lighthouse on Lake Orrin?", ""),
         (BORN, "I don't know.", ""),

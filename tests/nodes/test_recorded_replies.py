@@ -15,7 +15,7 @@ from tests.reply_readers import as_meant, read_record
 
 RECORDED = Path(__file__).parents[1] / "recorded"
 MODELS = sorted(
-    path for path in RECORDED.glob("*.jsonl") if path.stem not in ("answers", "refusals")
+    path for path in RECORDED.glob("*.jsonl") if path.stem not in ("answers", "refusals", "judge")
 )
 RECORDS: list[dict[str, Any]] = [
     json.loads(line) for path in MODELS for line in path.read_text("utf-8").splitlines()

@@ -29,6 +29,7 @@ PARTS = PromptParts("Who built it?", EXAMPLES, "Ada Brenner and Karl Oster built
         ("- Ada Brenner\n- Karl Oster", ["Ada Brenner", "Karl Oster"]),
         ("**(a)** Ada Brenner **(b)** Karl Oster", ["Ada Brenner", "Karl Oster"]),
         ("Ada Brenner", ["Ada Brenner"]),
+        ("(a) (b) Ada Brenner", ["Ada Brenner"]),
         ("(a) Unknown (b) Karl Oster", ["Karl Oster"]),
         ("(a) 1891\n(b) 1902", []),
         ("Unknown", []),

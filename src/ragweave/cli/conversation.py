@@ -55,17 +55,17 @@ def read_conversation() -> list[BaseMessage]:
     from langchain_core.messages import messages_from_dict
 
     path = conversation_file()
-    if path is None or not path.exists():
-        raise UsageError(
-            "there is no conversation to go on with: ask first without -c"
-            + (f" ({VARIABLE}={OFF} keeps none)" if path is None else "")
-        )
     try:
-        return messages_from_dict(parse_json(path.read_text("utf-8"))["messages"])
+        if path is not None and path.exists():
+            return messages_from_dict(parse_json(path.read_text("utf-8"))["messages"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{path} does not hold a conversation ({type(error).__name__}): delete it"
         ) from error
+    raise UsageError(
+        "there is no conversation to go on with: ask first without -c"
+        + (f" ({VARIABLE}={OFF} keeps none)" if path is None else "")
+    )
 
 
 def keep_conversation(messages: Sequence[BaseMessage]) -> None:
@@ -80,8 +80,10 @@ def keep_conversation(messages: Sequence[BaseMessage]) -> None:
     text = json.dumps({"messages": messages_to_dict(messages)}, ensure_ascii=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(0o600)
+        if path.is_file():  # no device, such as /dev/null
+            path.chmod(0o600)  # which a write keeps, so that nobody else can read meanwhile
         write_atomic(path, text.encode("utf-8", "replace"))
-        path.chmod(0o600)
     except OSError as error:
         reason = error.strerror or str(error)
         sys.stderr.write(

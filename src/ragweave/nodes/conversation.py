@@ -29,6 +29,7 @@ from langgraph.types import Overwrite
 from ragweave.errors import UsageError
 from ragweave.nodes.ask import Ask, Prompt, Reply, ask
 from ragweave.nodes.options import Options, OptionsT
+from ragweave.nodes.replies import bare_text
 from ragweave.nodes.step import Call, Context, Step, Work, pure
 from ragweave.state import Update, no_usage
 from ragweave.state.chat import ChatState
@@ -183,7 +184,7 @@ def read_restated(text: str, question: str, said: Sequence[str] = ()) -> str:
         question: The question as it was asked.
         said: What was said before, in order.
     """
-    lines = (line.strip() for line in text.splitlines())
+    lines = (line.strip() for line in bare_text(text).splitlines())
     first = _LABEL.sub("", next((line for line in lines if line), "")).strip("\"'“”` ")
     answered = ("?" in question and "?" not in first) or first.endswith(".") > question.endswith(
         "."

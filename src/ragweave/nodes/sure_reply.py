@@ -12,7 +12,7 @@ from ragweave.tools.text.reply import NO_PARTS, PromptParts
 from ragweave.tools.text.unknown import UNKNOWN
 
 _MARKED = re.compile(
-    r"(?:^|[\s,;])[*_]{0,2}(?:\(?[a-h]\)|\(?\d{1,2}\)|\d{1,2}\.(?=\s))[*_]{0,2}:?\s*"
+    r"(?<![^\s,;])[*_]{0,2}(?:\(?[a-h]\)|\(?\d{1,2}\)|\d{1,2}\.(?=\s))[*_]{0,2}:?\s*"
 )
 _BULLET = re.compile(r"^\s*[-•*]\s+")
 

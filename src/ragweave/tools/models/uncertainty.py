@@ -89,6 +89,16 @@ def uncertainty(message: BaseMessage, gate: Gate) -> float | None:
         )
     if not content:
         return None
+    try:
+        return _measured(content, gate)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ModelError(
+            "the uncertainty gate cannot read the reply's log-probabilities: the server writes them "
+            f"in another form ({type(error).__name__})"
+        ) from error
+
+
+def _measured(content: Sequence[Any], gate: Gate) -> float:
     surprises = [-_log(entry["logprob"]) for entry in content]
     if gate == "mean":
         return sum(surprises) / len(surprises)
