@@ -165,7 +165,7 @@ class CheckedNode(Runnable[Any, Any]):
         """
         self.name = name
         self._node = node
-        self._fields = _fields(graph.state_schema)
+        self._fields = _fields(cast("Hashable", graph.state_schema))
         self._retrieves = graph.retrieves
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **more: Any) -> Any:  # noqa: A002
@@ -274,7 +274,7 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
     def _check_keys(self, given: object, config: RunnableConfig | None) -> None:
         if not isinstance(given, Mapping) or "langgraph_node" in ensure_config(config)["metadata"]:
             return
-        known = _fields(self.builder.state_schema)
+        known = _fields(cast("Hashable", self.builder.state_schema))
         for key in given:
             if key not in known:
                 raise UsageError(

@@ -22,6 +22,7 @@ from typing import (
     Self,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -224,7 +225,7 @@ class Options(_Named):
 
     def _settle(self) -> None:
         """Check the values' types, and take a paper's settings where the caller set none."""
-        hints = _hints(type(self))
+        hints = _hints(cast("Hashable", type(self)))
         names = [field.name for field in dataclasses.fields(self)]
         for name in names:
             object.__setattr__(self, name, typed(name, getattr(self, name), hints[name]))
@@ -275,12 +276,12 @@ def specialised(options: OptionsT) -> type[OptionsT]:
     build's values as the defaults, both mean: the build, but for what was overridden.
     """
     values = [getattr(options, field.name) for field in dataclasses.fields(options)]
-    return _specialised(type(options), options.given, *values)
+    return _specialised(cast("Hashable", type(options)), options.given, *values)
 
 
 @functools.lru_cache(maxsize=256, typed=True)
 def _specialised(kind: type[Any], given: frozenset[str], *values: Hashable) -> type[Any]:
-    hints = _hints(kind)
+    hints = _hints(cast("Hashable", kind))
     fields = [
         (field.name, hints[field.name], dataclasses.field(default=value))
         for field, value in zip(dataclasses.fields(kind), values, strict=True)
