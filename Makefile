@@ -44,8 +44,10 @@ demo: $(VENV)/demo
 	$(BIN)/ragweave index --bundled --kb .demo/kb
 	$(BIN)/ragweave ask "$(QUESTION)" --kb .demo/kb --method concat_pf --trace
 
+# Many tests start a Python of their own: each would compile the package and the tests anew where
+# the environment forbids to keep what was compiled.
 test: $(VENV)/dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 attack: $(VENV)/dev
 	$(BIN)/python -m pytest tests/attacks --long

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
+from ragweave.nodes.adaptive_rag import parse_complexity
+from ragweave.nodes.astute import parse_memory
 from ragweave.nodes.blending import EXAMPLE_ANSWERS as REASONING_EXAMPLES
+from ragweave.nodes.crag import parse_grade, parse_keywords
+from ragweave.nodes.ircot import EXAMPLES as IRCOT
+from ragweave.nodes.ircot import next_sentence
 from ragweave.nodes.knowledge_filter import read_topic
 from ragweave.nodes.react_reply import parse_react
 from ragweave.nodes.replies import bare_text, read_answer
 from ragweave.nodes.retrieval_decision import parse_need
 from ragweave.nodes.self_ask import EXAMPLES as SELF_ASK
 from ragweave.nodes.self_ask import parse_self_ask
+from ragweave.nodes.sure import EXAMPLES as SURE
+from ragweave.nodes.sure_reply import parse_candidates, parse_preference, parse_validity
 from ragweave.tools.claims import parse_ids, parse_judgement, parse_rewrite
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.reply import Examples, PromptParts, examples_in
+from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
 REASONING = ("cot", "pruning", "summary", "reason", "flare")
-FREE = ("knowledge_filter", "draft", "external", "internal", "read")
+FREE = ("knowledge_filter", "draft", "external", "internal", "read", "summarise")
+CHAINS = ("ircot", "adaptive_rag")
+"""Methods whose node `reason` writes one sentence."""
+NOTED = {"chain_of_note": ("1891",), "astute": ("1891", "1819")}
+"""Methods whose answer stands behind notes, and their examples' answers."""
 
 
 def as_meant(record: dict[str, Any]) -> bool:
@@ -38,12 +52,20 @@ def _words(value: Any) -> Any:
 
 def read_record(record: dict[str, Any]) -> Any:
     """Read a recorded reply as its step does."""
-    node, reply = record["node"], record["reply"]
+    node, reply, seen = record["node"], record["reply"], str(record["prompt"][-1][1])
     plain: dict[str, Callable[[str], object]] = {
         "judge": parse_judgement,
         "judge_claim": parse_judgement,
         "need": parse_need,
         "topic": read_topic,
+        "classify": parse_complexity,
+        "grade": parse_grade,
+        "verify": parse_validity,
+        "rank": parse_preference,
+        "recall": lambda said: parse_memory(said, 1),
+        "gate": lambda said: UNKNOWN if is_unknown(said) else "text" if said.strip() else "",
+        "keywords": lambda said: parse_keywords(said, record["question"]),
+        "refine": lambda said: parse_ids(said, len(re.findall(r"^strip \d+ :", seen, re.M))),
     }
     if node in plain:
         return plain[node](reply)
@@ -65,6 +87,14 @@ def _read_step(record: dict[str, Any]) -> Any:
     """Read a step of a chain, or an answer."""
     node, reply, kind = record["node"], record["reply"], record["answer_type"]
     seen = str(record["prompt"][-1][1])
+    own = record["method"] if node in ("reason", "answer", "answer_cot", *NOTED) else ""
+    if node == "reason" and own in CHAINS:
+        so_far = seen.rpartition("Reasoning so far: ")[2].partition("\n")[0]
+        chain = [one.text for one in split_sentences(so_far)]
+        parts = PromptParts(record["question"], IRCOT, seen)
+        return list(next_sentence(reply, chain, kind, parts))
+    if node == "propose":
+        return parse_candidates(reply, kind, 2, PromptParts(record["question"], SURE, seen))
     if node == "react":
         before, _, own = seen.rpartition("Question: ")
         shown = examples_in(before, answers=r"Finish\[(.+)\]", queries=r"Search\[(.+)\]")
@@ -81,6 +111,8 @@ def _read_step(record: dict[str, Any]) -> Any:
         )
         return [step.kind, step.text]
     answers = REASONING_EXAMPLES if node == "reason" else ("1891",) if node in REASONING else ()
+    answers = NOTED.get(own, answers)
+    reasons = node in (*REASONING, "answer_cot") or own in NOTED
     observed = seen.rpartition("<passage 1")[2] if node in ("pruning", "summary") else seen
     parts = PromptParts(record["question"], Examples(answers=answers), observed)
-    return read_answer(reply, kind, parts, reasons=node in REASONING).answer
+    return read_answer(reply, kind, parts, reasons=reasons).answer

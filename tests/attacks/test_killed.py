@@ -43,7 +43,7 @@ def state(kb: Path) -> tuple[int, int, list[str]]:
     with KnowledgeBase.open(kb, embeddings=BagEmbeddings()) as base:
         first = base.as_retriever(1, "dense").invoke(QUERY)[0].page_content
         found = [one.page_content for one in base.as_retriever(5, "bm25").invoke(QUERY)]
-        return len(base), base._vectors.count(), [first, *found]
+        return len(base), base._home.vectors.count(), [first, *found]
 
 
 def kill_while_indexing(folder: Path, moments: int, seed: int) -> None:

@@ -53,7 +53,7 @@ def seen(kb: Path) -> dict[str, Any]:
     with KnowledgeBase.open(kb, embeddings=Apart()) as base:
         retriever = base.as_retriever(1, "dense")
         found = [retriever.invoke(query)[0].page_content for query in QUERIES]
-        return {"passages": len(base), "vectors": base._vectors.count(), "found": found}
+        return {"passages": len(base), "vectors": base._home.vectors.count(), "found": found}
 
 
 def after_restart(kb: Path) -> dict[str, Any]:

@@ -89,6 +89,19 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text("utf-8"))
 
 
+def test_the_home_has_a_picture_a_result_and_the_comparison(site: Path) -> None:
+    home = Page(site / "index.html")
+    pictures = [
+        one for one in home.loaded if one.startswith("assets/") and "javascripts" not in one
+    ]
+    names = {one.partition("#")[0] for one in pictures}
+    assert names >= {"assets/session.svg", "assets/trace.png", "assets/query_blending.png"}
+    assert all((site / name).is_file() for name in names)
+    assert "FlashRAG" in home.text
+    assert not (site / "comparison").exists()
+    assert not list(site.rglob("*.py"))
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_page_a_method(site: Path, name: str) -> None:
     import dataclasses

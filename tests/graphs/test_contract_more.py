@@ -177,6 +177,7 @@ class TestUncertaintyGate(MethodTests):
 
 class TestAdaptiveRag(MethodTests):
     method = "adaptive_rag"
+    unknowing = Setting(replies={"classify": "A", "answer_cot": "So the answer is Unknown."})
     many = Setting(options={"strategy": "many"})
     cut_short = Setting(options={"strategy": "many", "max_steps": 1})
     more_settings = (
@@ -184,6 +185,7 @@ class TestAdaptiveRag(MethodTests):
         many.with_options(read_by="chain"),
         many.with_options(read_by="chain", max_steps=1),
         many.with_options(read_by="direct"),
+        unknowing,
         Setting(options={"strategy": "none"}),
         Setting(options={"strategy": "none", "read_by": "direct"}),
         Setting(options={"read_by": "direct"}),
@@ -194,6 +196,7 @@ class TestAdaptiveRag(MethodTests):
         "max_steps": OptionCase(1, many),
         "max_passages": OptionCase(2, many),
         "read_by": OptionCase("chain"),
+        "second_look": OptionCase(False, unknowing),
         "ask_again": OptionCase(
             False, Setting(replies={"classify": "B", "answer_cot": "<passage 1>"})
         ),

@@ -15,7 +15,7 @@ from tests.reply_readers import as_meant, read_record
 
 RECORDED = Path(__file__).parents[1] / "recorded"
 MODELS = sorted(
-    path for path in RECORDED.glob("*.jsonl") if path.stem not in ("answers", "refusals")
+    path for path in RECORDED.glob("*.jsonl") if path.stem not in ("answers", "refusals", "judge")
 )
 RECORDS: list[dict[str, Any]] = [
     json.loads(line) for path in MODELS for line in path.read_text("utf-8").splitlines()
@@ -28,7 +28,10 @@ def test_every_step_is_there() -> None:
     asked = {"rewrite", "judge", "judge_claim", "need", "topic", "knowledge_filter", "react"}
     answers = {"direct", "cot", "concat", "post_fusion", "pruning", "summary", "distill", "reason"}
     others = {"self_ask", "read", "flare", "filter_context", "short_answer", "draft", "external"}
+    newer = {"grade", "keywords", "refine", "propose", "summarise", "verify", "rank", "recall"}
+    newer |= {"chain_of_note", "answer_cot", "classify", "gate"}
     assert asked | answers | others | {"internal", "answer", "generate"} <= steps.keys()
+    assert newer <= steps.keys()
     assert steps.total() >= 300
 
 

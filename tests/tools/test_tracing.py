@@ -122,3 +122,17 @@ def test_twice_or_nowhere_is_refused(collector: Collector) -> None:
     instrument(f"http://127.0.0.1:{collector.server_port}")
     with pytest.raises(UsageError, match="tracing is on already"):
         instrument()
+
+
+def test_a_collector_that_is_not_there_is_one_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    with Collector(("127.0.0.1", 0), _Handler) as closed:
+        port = closed.server_port
+    instrument(f"http://127.0.0.1:{port}")
+    build_graph("direct", model=ScriptedChat(replies=["1932"])).invoke({"question": "When?"})
+    shutdown()
+    (said,) = [one for one in caplog.records if one.levelname in ("WARNING", "ERROR")]
+    assert said.name == "ragweave.tracing"
+    assert "traces cannot be sent: is a collector running there?" in said.getMessage()

@@ -76,10 +76,10 @@ def ask(
 
         models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
         texts += ["citations=true"] if citations else []
-        found = options.open_retriever(kb, retriever, rerank)
         again = options.second_retriever(second_retriever, method)
+        found = options.open_retriever(kb, retriever, rerank)
         graph = method_graph(method, {**models, **again}, k, texts, found)
-        warm_up([found])
+        warm_up([found, *again.values()])
     watch = Watch(live=stream and not json)
     earlier = read_conversation() if follow_up else []
     asked = HumanMessage(question)

@@ -63,7 +63,7 @@ def chat(
             return conversation(graph, models)
 
         talk = Talk(make, method, read_conversation() if follow_up else [])
-        warm_up([found, *models.values()])
+        warm_up([found, *again.values(), *models.values()])
     talk.run()
 
 

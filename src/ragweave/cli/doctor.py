@@ -26,6 +26,10 @@ _PACKAGES = (
     ("langchain-openai", "openai"),
     ("chromadb", "chroma"),
     ("sentence-transformers", "chroma"),
+    ("psycopg", "postgres"),
+    ("qdrant-client", "qdrant"),
+    ("elasticsearch", "elasticsearch"),
+    ("opensearch-py", "opensearch"),
     ("llama-cpp-python", "llamacpp"),
 )
 _WHEELS = (

@@ -29,7 +29,7 @@ def root() -> None:
 
 @app.command("check")
 def check(
-    folder: Annotated[Path, typer.Argument(help="The knowledge base.")],
+    kb: Annotated[str, typer.Argument(metavar="KB", help="The knowledge base: folder or address.")],
     repair: Annotated[
         bool, typer.Option("--repair", help="Repair it: rebuild both indexes from its passages.")
     ] = False,
@@ -37,7 +37,9 @@ def check(
     """Verify the counts, hashes and both indexes. Exits with 1 if anything is wrong."""
     from ragweave.cli.screen import marked_up, progress_bar
     from ragweave.tools.knowledge import checking
+    from ragweave.tools.stores import place_of
 
+    folder = place_of(kb)
     found = checking.check(folder)
     for one in found:
         typer.echo(marked_up(one.text))
@@ -55,6 +57,24 @@ def check(
         raise typer.Exit(1)
 
 
+@app.command("drop")
+def drop(
+    kb: Annotated[str, typer.Argument(metavar="KB", help="The knowledge base's address.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask first.")] = False,
+) -> None:
+    """Delete a knowledge base from the store that it is in, with all its passages."""
+    from ragweave.tools.knowledge.manifest import counted
+    from ragweave.tools.knowledge.served_checking import drop_served
+    from ragweave.tools.stores import Address, place_of
+
+    place = place_of(kb)
+    if not isinstance(place, Address):
+        raise UsageError(f"{kb} is a folder: delete it as you would any other")
+    if not yes:
+        typer.confirm(f"Delete {place} with all its passages?", abort=True)
+    typer.echo(f"{place}: deleted ({counted(drop_served(place), 'passage')})")
+
+
 _SHOWN = 20
 
 
@@ -66,7 +86,14 @@ def index(
             "PowerPoint, Excel, EPUB."
         ),
     ] = None,
-    kb: Annotated[Path, typer.Option("--kb", help="Folder of the knowledge base.")] = Path("kb"),
+    kb: Annotated[
+        str,
+        typer.Option(
+            "--kb",
+            metavar="KB",
+            help="Folder of the knowledge base, or its address: pg:URL#NAME, qdrant:…, es:….",
+        ),
+    ] = "kb",
     fetch: Annotated[
         bool,
         typer.Option("--fetch", help="Read paths that are addresses (https://…) as web pages."),
@@ -155,16 +182,15 @@ def _bundled(wanted: bool) -> list[Path]:
     return [corpus_path()]
 
 
-def _open_or_create(path: Path, given: dict[str, Any]) -> KnowledgeBase:
+def _open_or_create(path: str, given: dict[str, Any]) -> KnowledgeBase:
     """Open a knowledge base, or create it; `given` must agree with the settings of an old one."""
     from dataclasses import replace
 
     from ragweave.tools.knowledge import KnowledgeBase, Settings
-    from ragweave.tools.knowledge.manifest import NAME
 
     if given.get("embedding") == "none":
         given["embedding"] = None
-    if not (path / NAME).exists():
+    if not KnowledgeBase.exists(path):
         return KnowledgeBase.create(path, settings=Settings(**given))
     base = KnowledgeBase.open(path)
     if not given:

@@ -167,8 +167,10 @@ def filter_(
         typer.Option(help="strinc, lexical, cxmi, gold (what annotators chose), or full (all)."),
     ],
     kb: Annotated[
-        Path | None,
-        typer.Option("--kb", help="Knowledge base to search (default: the file's own)."),
+        str | None,
+        typer.Option(
+            "--kb", metavar="KB", help="Knowledge base to search (default: the file's own)."
+        ),
     ] = None,
     passages: Annotated[int, typer.Option(help="Passages per question (1 or 5 in the paper).")] = 1,
     order: Annotated[

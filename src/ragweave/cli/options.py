@@ -40,7 +40,14 @@ Proxy = Annotated[str | None, typer.Option(help="Model that drafts answers (prox
 Judge = Annotated[str | None, typer.Option(help="Model that judges what the model knows.")]
 Rewriter = Annotated[str | None, typer.Option(help="Model that rewrites queries.")]
 FilterModel = Annotated[str | None, typer.Option(help="Model that filters passages.")]
-Kb = Annotated[Path | None, typer.Option("--kb", help="Knowledge base to search.")]
+Kb = Annotated[
+    str | None,
+    typer.Option(
+        "--kb",
+        metavar="KB",
+        help="Knowledge base to search: a folder, or an address: pg:URL#NAME, qdrant:…, es:….",
+    ),
+]
 Corpus = Annotated[
     str,
     typer.Option(
@@ -244,7 +251,7 @@ def _known(one: System, shared: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in shared.items() if name in fields}
 
 
-def open_retriever(kb: Path | None, mode: str, rerank: str | None) -> Any:
+def open_retriever(kb: str | None, mode: str, rerank: str | None) -> Any:
     """Return the retriever that the options name; None where a knowledge base is missing for it."""
     from ragweave.tools.knowledge import RETRIEVERS, KnowledgeBase, retriever_of
 

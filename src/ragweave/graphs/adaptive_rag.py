@@ -54,7 +54,11 @@ def build(parts: Parts[AdaptiveRagOptions]) -> CompiledGraph:
         Route(ircot.to_next, options),
         {"sentence": "retrieve", "next": "reason", "finish": END, **readers},
     )
-    graph.add_edge("vote", END)
+    graph.add_conditional_edges(
+        "vote",
+        Route(adaptive_rag.to_second_look, options),
+        {"answered": END, "not known": "search"},
+    )
     return finish(graph, "adaptive_rag", parts)
 
 
@@ -62,12 +66,9 @@ METHOD = Method(
     name="adaptive_rag",
     summary="A classifier chooses for each question: no retrieval, one round, or many.",
     paper="Jeong et al. 2024, Adaptive-RAG",
-    when=(
-        "Where easy and multi-hop questions come mixed. Train a `router` on your own questions: "
-        "without one a model guesses how much they take."
-    ),
+    when="Where easy and multi-hop questions come mixed: train a `router` on your own.",
     best="p",
-    worst="max_steps + 2p, and 1 small",
+    worst="max_steps + 4p, and 1 small",
     options=AdaptiveRagOptions,
     build=build,
     prompts={

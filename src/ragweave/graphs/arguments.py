@@ -269,5 +269,6 @@ class AdaptiveRagArguments(Arguments, total=False):
     read_by: Literal["cot", "direct", "chain"]
     strategy: Literal["classified", "none", "one", "many"]
     k_one: int
+    second_look: bool
     router: str | PathLike[str]
     route_threshold: float | None

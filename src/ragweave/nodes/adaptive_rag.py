@@ -12,6 +12,7 @@ Where we differ: the trained classifier is a linear one over MiniLM's vectors an
 the question (`ragweave train router … --set drafts=false`); it gives each route's probability of a
 right answer, and a dearer route must add enough. Questions that no route got right train it too,
 as such. Without one, a model is asked for the letter, by our prompt; the paper has no such thing.
+What was to take no retrieval and is answered Unknown is searched for once (`second_look`).
 """
 
 from __future__ import annotations
@@ -90,6 +91,9 @@ class AdaptiveRagOptions(IrcotOptions):
     No Retrieval, Single-step and Multi-step Approach)."""
     k_one: int = 15
     """Passages of a single round (released code); `k` are those of each of many."""
+    second_look: bool = True
+    """Whether a question that was to take no retrieval, and was then answered Unknown, is searched
+    for once after all; the paper stops there."""
     router: str = ""
     """Folder of a router trained on questions alone; "": a model is asked."""
     route_threshold: float | None = None
@@ -188,6 +192,13 @@ def to_reader(state: RAGState, options: AdaptiveRagOptions) -> Goto:
     """Route: the reader, who reads directly where many rounds would have none."""
     reader = READERS["direct" if options.read_by == "chain" else options.read_by]
     return branches(state, reader.name, options, contexts=[state["passages"]])
+
+
+def to_second_look(state: RAGState, options: AdaptiveRagOptions) -> Goto:
+    """Route: what was to take no retrieval is searched for once where it was answered Unknown."""
+    if state["status"] == "answered" or not state["known"] or state["retrieved"]:
+        return "answered"
+    return searches(state, state["queries"], ONE) if options.second_look else "answered"
 
 
 def ended_early(state: RAGState, options: AdaptiveRagOptions) -> bool:

@@ -5,9 +5,9 @@ Source: Yan et al. 2024 (Corrective Retrieval Augmented Generation), section 4 a
 * Every passage is graded. One correct passage makes the retrieval Correct, none but incorrect ones
   Incorrect, anything else Ambiguous (section 4.3).
 * Correct: the retrieved passages are refined: decomposed into strips of a few sentences, of which
-  the relevant ones are recomposed in order, five at most (section 4.4).
-* Incorrect: they are discarded, and a second search takes their place, by a query of at most three
-  keywords (section 4.5), its results refined likewise. Ambiguous: both.
+  the relevant ones are recomposed in order (section 4.4), five at most (appendix B.2).
+* Incorrect: they are discarded, and a second search takes their place, by a query of keywords
+  (section 4.5), its results refined likewise. Ambiguous: both.
 
 Where we differ: the paper fine-tunes T5-large to score passages and strips in [-1, 1], with
 thresholds a data set (0.59 and -0.99 on PopQA); here a chat model says one of the three words for
@@ -135,7 +135,7 @@ class CragOptions(Options):
     refine: bool = True
     """Whether passages are decomposed into strips and recomposed (the ablation of table 3)."""
     strips: int | None = 5
-    """Most strips that are kept (section 5.3: five); None: all that help."""
+    """Most strips that are kept (appendix B.2: five); None: all that help."""
     strip_sentences: int = 3
     """Sentences of a strip (released code); a passage of no more is one strip."""
     rewrite: bool = True

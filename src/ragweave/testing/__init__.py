@@ -1,4 +1,4 @@
-"""Contract suites for anyone's methods, retrievers, metrics and model specs.
+"""Contract suites for anyone's methods, retrievers, stores, metrics and model specs.
 
 Subclass one in your tests and pytest runs it. Besides ragweave they need only `pytest`.
 
@@ -22,10 +22,12 @@ from ragweave.testing.scripted import (
     ScriptedModel,
     unsure,
 )
+from ragweave.testing.store import KnowledgeStoreTests
 
 __all__ = [
     # suites
     "ChatModelSpecTests",
+    "KnowledgeStoreTests",
     "MethodTests",
     "MetricTests",
     "RetrieverTests",

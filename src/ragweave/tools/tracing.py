@@ -14,6 +14,7 @@ of OpenInference keep texts out of spans.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -30,6 +31,27 @@ _LOCAL = "http://localhost:4318"
 _PATIENCE = 5_000
 """Milliseconds that spans may take to leave at the end."""
 
+_LOGGER = logging.getLogger("ragweave.tracing")
+_EXPORTER_LOG = logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+
+
+class _Once(logging.Filter):
+    """Tells the exporter's failures in one line of ours, where it tells each of its tries."""
+
+    told = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep what is no failure; of failures, log the first."""
+        if record.levelno < logging.WARNING:
+            return True
+        if not self.told:
+            self.told = True
+            said = " ".join(record.getMessage().split())
+            _LOGGER.warning("traces cannot be sent: is a collector running there? %s", said[:300])
+        return False
+
+
+_once = _Once()
 _lock = threading.Lock()
 _provider: TracerProvider | None = None
 
@@ -75,6 +97,7 @@ def instrument(
         provider.add_span_processor(BatchSpanProcessor(exporter or _exporter(endpoint)))
         config = TraceConfig(hide_inputs=True, hide_outputs=True) if hide_text else TraceConfig()
         LangChainInstrumentor().instrument(tracer_provider=provider, config=config)
+        _EXPORTER_LOG.addFilter(_once)
         _provider = provider
     return provider
 
@@ -91,6 +114,8 @@ def shutdown() -> None:
         _provider.force_flush(_PATIENCE)
         _provider.shutdown()
         _provider = None
+        _EXPORTER_LOG.removeFilter(_once)
+        _once.told = False
 
 
 def _exporter(endpoint: str) -> SpanExporter:

@@ -113,6 +113,10 @@ class HuggingFaceChat(BaseChatModel):
         with self._lock:
             self._load()
 
+    def warm_up(self) -> None:
+        """Load the weights now, so that the first answer does not pay for it."""
+        self.load()
+
     def _load(self) -> None:
         if self._model is not None:
             return

@@ -47,7 +47,7 @@ def change(kb: Path, statement: str) -> None:
 def with_vectors(act: Callable[[Vectors], object]) -> Callable[[Path], None]:
     def run(kb: Path) -> None:
         with KnowledgeBase.open(kb, embeddings=BagEmbeddings()) as base:
-            act(base._vectors)
+            act(base._home.vectors)
 
     return run
 
@@ -99,9 +99,9 @@ def test_damage_is_found_and_mended(kb: Path, kind: str) -> None:
 def test_a_write_that_changes_nothing_collects_orphans(kb: Path) -> None:
     DAMAGE["orphans"][0](kb)
     with KnowledgeBase.open(kb, embeddings=BagEmbeddings()) as base:
-        assert base._vectors.count() == 7
+        assert base._home.vectors.count() == 7
         base.index_paths([kb.parent / "docs"])
-        assert base._vectors.count() == 6
+        assert base._home.vectors.count() == 6
     assert check(kb) == []
 
 

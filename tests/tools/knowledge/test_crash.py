@@ -97,7 +97,7 @@ def test_vectors_of_a_dropped_write_are_tidied(
         writer.kill()
     (docs / "new.jsonl").unlink()
     kb.add([Document("something else")])
-    assert kb._vectors.count() == 2
+    assert kb._home.vectors.count() == 2
 
 
 def test_reader_of_another_process_sees_whole_generations(

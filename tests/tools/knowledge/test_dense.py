@@ -61,11 +61,11 @@ def test_what_is_deleted_is_never_found(kb: KnowledgeBase) -> None:
     assert found(kb, "white salt") == ["salt is white"]
     for word in ("oak", "elm", "ash"):
         kb.add([Document(word)], "trees")
-    assert kb._vectors.count() == 7
+    assert kb._home.vectors.count() == 7
     kb.delete_source("trees")
     kb.add([Document("one more")])
     kb.add([Document("and another")])
-    assert kb._vectors.count() == 6
+    assert kb._home.vectors.count() == 6
 
 
 def test_another_model_is_refused(kb: KnowledgeBase) -> None:
@@ -109,7 +109,7 @@ def test_threads_ask_while_one_writes(kb: KnowledgeBase) -> None:
 def test_missing_chroma_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = importlib.util.find_spec
     monkeypatch.setattr(
-        "ragweave.tools.knowledge.base.find_spec",
+        "ragweave.tools.knowledge.folder.find_spec",
         lambda name: None if name == "chromadb" else real(name),
     )
     with pytest.raises(MissingExtraError, match=r"ragweave\[chroma\]"):
@@ -147,7 +147,7 @@ def test_after_a_failed_first_write_settings_may_change(tmp_path: Path) -> None:
     ):
         kb.add([Document("salt is white")])
     model = BagEmbeddings()
-    right = Settings(embedding=None, size=60)
+    right = Settings(embedding=None, size=60, html="page")
     with KnowledgeBase.open_or_create(path, settings=right, embeddings=model) as again:
         assert again.settings == right
         again.add([Document("pepper is black")])
@@ -193,10 +193,10 @@ def test_lost_vectors_are_told_and_embedded_anew(
 ) -> None:
     hybrid = kb.as_retriever(1, "hybrid")
     if loss == "records":
-        kb._vectors.delete(kb._vectors.contents())
+        kb._home.vectors.delete(kb._home.vectors.contents())
     elif loss == "collection":
-        with kb._vectors._use(write=True):
-            kb._vectors._client._open.delete_collection(kb.manifest.collection)
+        with kb._home.vectors._use(write=True):
+            kb._home.vectors._client._open.delete_collection(kb.manifest.collection)
     kb.close()
     if loss == "folder":
         shutil.rmtree(kb.path / "chroma")
@@ -222,7 +222,7 @@ def test_an_unchanged_index_embeds_what_was_lost(tmp_path: Path, model: BagEmbed
         report = kb.index_paths([tmp_path / "a.jsonl"])
         assert (report.unchanged, report.embedded, report.generation) == (1, 4, 1)
         assert found(kb, "white salt") == ["salt is white"]
-        kb._vectors.delete(kb._vectors.contents()[:1])
+        kb._home.vectors.delete(kb._home.vectors.contents()[:1])
         assert kb.index_paths([tmp_path / "a.jsonl"]).embedded == 1
         assert kb.index_paths([tmp_path / "a.jsonl"]).embedded == 0
-        assert kb._vectors.count() == 4
+        assert kb._home.vectors.count() == 4

@@ -132,7 +132,7 @@ def test_failures_are_one_line_without_the_key(
 
 def test_kinds_by_name() -> None:
     with pytest.raises(UsageError, match=r"unknown reranker 'bi-enc'.*did you mean 'bi-encoder'"):
-        load_reranker("bi-enc:minilm")
+        RerankRetriever.over(BASE, "bi-enc:minilm")
     scorer = SimpleNamespace(predict=lambda pairs: [-len(text) for _, text in pairs])
     RERANKERS.register(
         RerankerKind(name="short", spec="short:", summary="short first", make=lambda _rest: scorer)

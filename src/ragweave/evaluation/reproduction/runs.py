@@ -35,7 +35,7 @@ class Request:
     """Folder in which the data sets' files are looked for."""
     files: Mapping[str, Path] = field(default_factory=dict)
     """Files by data set, in the place of what is found."""
-    kb: Path | None = None
+    kb: str | Path | None = None
     rerank: str = ""
     scorer: str = ""
     filter: str = ""
@@ -158,7 +158,7 @@ def _groups(table: PaperTable, dataset: str, request: Request) -> dict[_Key, lis
     return found
 
 
-def _retriever(row: TableRow, kb: Path | None) -> str:
+def _retriever(row: TableRow, kb: str | Path | None) -> str:
     """Return how a row searches: as in the paper where the knowledge base can."""
     wanted = row.shared.get("retriever", "auto")
     if kb is None:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
-from pathlib import Path
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
@@ -177,7 +176,7 @@ def _of_file(settings: RunSettings, dataset: Dataset) -> PassageRetriever:
 
 
 def _of_knowledge_base(settings: RunSettings) -> PassageRetriever:
-    base = KnowledgeBase.open(Path(settings.kb))
+    base = KnowledgeBase.open(settings.kb)
     generation = base.manifest.generation
     if generation != settings.kb_generation:
         raise UsageError(

@@ -30,6 +30,7 @@ from ragweave.graphs import METHODS
 from ragweave.names import MetricName
 from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.scorers.specs import LogprobScorer, absolute_scorer, scorer_of_spec
+from ragweave.tools.stores import place_of
 from ragweave.tools.text.secrets import has_secret, redacted
 from ragweave.trained.card import absolute_spec
 
@@ -85,7 +86,7 @@ def plan(
     systems: Sequence[System],
     models: Mapping[str, str],
     *,
-    kb: Path | None = None,
+    kb: str | Path | None = None,
     corpus: str = "",
     passages: str = "searched",
     gold: str = "as_found",
@@ -102,7 +103,7 @@ def plan(
         systems: What is compared.
         models: Model specs by role; `answer` at least. Folders of trained parts among them, and
             among the systems' filters, become absolute.
-        kb: Folder of a knowledge base to search.
+        kb: Folder or address of a knowledge base to search.
         corpus: Where passages come from; "": the knowledge base where one is named, else the
             file where its questions have passages, else nowhere.
         passages: `given` gives each question's own passages to every method; labels say so.
@@ -150,7 +151,7 @@ def plan(
         gold=gold,  # type: ignore[arg-type]
         only=None if drop_answered is None else not_answered_in(drop_answered, dataset),
         gold_questions=None if gold == "as_found" else sum(bool(one.gold) for one in dataset),
-        kb=str(kb.resolve()) if kb else "",
+        kb=_lasting(kb) if kb else "",
         kb_generation=_generation(kb) if kb else 0,
         **settings,
     )
@@ -214,19 +215,35 @@ def _absolute(spec: str) -> str:
     return f"{name}{':' if name else ''}{Path(path).resolve()}{query}"
 
 
-def _corpus(corpus: str, kb: Path | None, dataset: Dataset) -> Any:
+def _corpus(corpus: str, kb: str | Path | None, dataset: Dataset) -> Any:
     if kb is not None and corpus not in ("", "kb"):
         raise UsageError(f"give --kb or --corpus {corpus}, not both")
     if corpus == "kb" and kb is None:
-        raise UsageError("--corpus kb needs --kb DIR")
+        raise UsageError("--corpus kb needs --kb KB")
     if corpus or kb is not None:
         return corpus or "kb"
     first = next(iter(dataset), None)
     return "file" if first is not None and first.passages else "none"
 
 
-def _generation(kb: Path) -> int:
-    return KnowledgeBase.open(kb).manifest.generation
+def _generation(kb: str | Path) -> int:
+    with KnowledgeBase.open(kb) as base:
+        return base.manifest.generation
+
+
+def _lasting(kb: str | Path) -> str:
+    """Return a knowledge base's place as the run's directory keeps it: no password, no `..`."""
+    place = place_of(kb)
+    if isinstance(place, Path):
+        return str(place.resolve())
+    if place.has_password:
+        raise UsageError(
+            f"{place}: holds a password, which the run's directory would keep: give it by the "
+            "environment instead (PGPASSWORD, ELASTICSEARCH_PASSWORD, OPENSEARCH_PASSWORD)"
+        )
+    if "://" not in place.place:
+        place = replace(place, place=str(Path(place.place).resolve()))
+    return place.spec
 
 
 def open_scorer(spec: str) -> LogprobScorer | None:

@@ -1,4 +1,4 @@
-"""The knowledge base: files in, passages out."""
+"""The knowledge base: files in, passages out; in a folder, or behind an address."""
 
 from ragweave.tools.knowledge.base import KnowledgeBase
 from ragweave.tools.knowledge.manifest import IndexReport, Progress, Settings, Skip

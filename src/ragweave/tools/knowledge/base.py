@@ -2,55 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
-from functools import cached_property, partial
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
-from ragweave.errors import KnowledgeBaseError, MissingExtraError, UsageError
+from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
 from ragweave.tools.knowledge.chunking import chunker_of
+from ragweave.tools.knowledge.folder import Folder, Home
 from ragweave.tools.knowledge.intake import Intake, take_documents
-from ragweave.tools.knowledge.manifest import (
-    NAME,
-    IndexReport,
-    Manifest,
-    Progress,
-    Settings,
-    read_manifest,
-    write_manifest,
-)
+from ragweave.tools.knowledge.manifest import IndexReport, Manifest, Progress, Settings
 from ragweave.tools.knowledge.retrievers import RetrieverKind, retriever_of
-from ragweave.tools.knowledge.snapshot import Snapshots, bm25_search, dense_search
-from ragweave.tools.knowledge.store import Store
-from ragweave.tools.knowledge.vectors import Vectors, embedding_name, embeddings_of, tokenizer_of
-from ragweave.tools.knowledge.writing import (
-    Writer,
-    Written,
-    change_settings,
-    check_settings,
-    new_collection,
-    prepare_folder,
-    write_errors,
-)
+from ragweave.tools.knowledge.served import Served
+from ragweave.tools.knowledge.store import Draft
+from ragweave.tools.knowledge.vectors import embedding_name, embeddings_of, tokenizer_of
+from ragweave.tools.knowledge.writing import Written, check_settings
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.bm25 import Bm25Retriever
-from ragweave.tools.retrieval.embedding import check_embedding_model
+from ragweave.tools.retrieval.embedding import PACKAGED, check_embedding_model, packaged_available
 from ragweave.tools.retrieval.hybrid import DenseRetriever, HybridRetriever
 from ragweave.tools.retrieval.reranking import PairScorer
+from ragweave.tools.stores import Address, Place, place_of
+
+Result = TypeVar("Result")
 
 
 class KnowledgeBase:
-    """Passages in a folder, with a BM25 index and, optionally, embeddings.
+    """Passages in a folder or behind an address, with BM25 and, optionally, embeddings.
 
     Made by `create`, `open` or `open_or_create`. Every write makes a new generation, all or
     nothing, and only one writer is admitted at a time. Each query of a reader, in this process or
     another, sees one whole generation, the newest. Safe to use from threads.
+
+    An address names a store that others can reach: `pg:postgresql://host/db#papers`,
+    `qdrant:http://host:6333#papers`, `es:…`, `opensearch:…` (`ragweave.tools.stores.STORES`).
 
     Example:
         >>> with KnowledgeBase.open_or_create("kb") as kb:  # doctest: +SKIP
@@ -58,61 +49,69 @@ class KnowledgeBase:
         ...     kb.as_retriever(k=5).invoke("Who wrote it?")
     """
 
-    def __init__(self, path: Path, embeddings: Embeddings | None = None) -> None:
+    def __init__(self, path: str | Path | Address, embeddings: Embeddings | None = None) -> None:
         """Use `create`, `open` or `open_or_create`."""
-        self.path = path
-        self._given = embeddings
-        self._snapshots = Snapshots(path)
-        self._store = Store(path)
-        manifest = self.manifest
+        self._home = _home(path)
+        self.path: Place = self._home.place
+        """The folder or the address."""
+        try:
+            manifest = self.manifest
+            self._embeddings = embeddings_of(self.path, manifest, embeddings)
+        except BaseException:
+            self._home.close()
+            raise
         self._collection = manifest.collection
-        self._embeddings = embeddings_of(path, manifest, embeddings)
         self._tokens = tokenizer_of(manifest.settings, self._embeddings)
 
     @classmethod
     def create(
         cls,
-        path: str | Path,
+        path: str | Path | Address,
         *,
         settings: Settings | None = None,
         embeddings: Embeddings | None = None,
     ) -> Self:
-        """Make an empty knowledge base in a new or empty folder.
+        """Make an empty knowledge base in a new or empty folder, or a new collection of a store.
 
         Args:
-            path: The folder.
+            path: The folder, or the address.
             settings: How to cut, analyse and embed; fixed from here on.
             embeddings: A LangChain embeddings object instead of `settings.embedding`; `open` then
                 needs it too.
 
         Raises:
-            KnowledgeBaseError: The folder is not empty, or cannot be written; or there is no such
-                embedding model.
-            MissingExtraError: Embeddings are requested and Chroma is not installed.
+            KnowledgeBaseError: The folder is not empty, or cannot be written; the store does not
+                answer, or has this collection; or there is no such embedding model.
+            MissingExtraError: Embeddings are requested and Chroma is not installed, or the store's
+                client is not.
         """
-        folder, resolved = Path(path), _resolved(settings or Settings(), embeddings)
-        name = embedding_name(resolved, embeddings)
-        _check_embedding(name, resolved)
-        chunker_of(resolved)
-        with write_errors(folder, "no knowledge base was created"):
-            prepare_folder(folder)
-            Store(folder).make()
-            write_manifest(folder, Manifest(resolved, new_collection(), embedding_name=name))
-        return cls(folder, embeddings)
+        with closing(_home(path)) as home:
+            resolved = _resolved(settings or Settings(), embeddings, home)
+            name = embedding_name(resolved, embeddings)
+            _check_embedding(name, resolved, home)
+            chunker_of(resolved)
+            home.create(resolved, name)
+            return cls(path, embeddings)
 
     @classmethod
-    def open(cls, path: str | Path, *, embeddings: Embeddings | None = None) -> Self:
+    def open(cls, path: str | Path | Address, *, embeddings: Embeddings | None = None) -> Self:
         """Open a knowledge base.
 
         Raises:
             KnowledgeBaseError: It is missing, foreign, damaged or of a newer format.
         """
-        return cls(Path(path), embeddings)
+        return cls(path, embeddings)
+
+    @staticmethod
+    def exists(path: str | Path | Address) -> bool:
+        """Return whether there is a knowledge base, be it damaged."""
+        with closing(_home(path)) as home:
+            return home.exists()
 
     @classmethod
     def open_or_create(
         cls,
-        path: str | Path,
+        path: str | Path | Address,
         *,
         settings: Settings | None = None,
         embeddings: Embeddings | None = None,
@@ -124,28 +123,28 @@ class KnowledgeBase:
         Raises:
             KnowledgeBaseError: As `open` and `create`; or `settings` differ from its own.
         """
-        folder = Path(path)
-        if not (folder / NAME).exists():
-            return cls.create(path, settings=settings, embeddings=embeddings)
-        held = read_manifest(folder)
-        if not held.generation and (settings is not None or embeddings is not None):
-            resolved = _resolved(settings or held.settings, embeddings)
-            name = embedding_name(resolved, embeddings)
-            if (resolved, name) != (held.settings, held.embedding_name):
-                _check_embedding(name, resolved)
-                chunker_of(resolved)
-                change_settings(folder, resolved, name)
-        opened = cls(folder, embeddings)
-        if settings is not None:
-            if settings.html == "auto":
-                settings = replace(settings, html=opened.settings.html)
-            check_settings(opened.path, opened.settings, _resolved(settings, embeddings))
-        return opened
+        with closing(_home(path)) as home:
+            if not home.exists():
+                return cls.create(path, settings=settings, embeddings=embeddings)
+            held = home.manifest
+            if not held.generation and (settings is not None or embeddings is not None):
+                resolved = _resolved(settings or held.settings, embeddings, home)
+                name = embedding_name(resolved, embeddings)
+                if (resolved, name) != (held.settings, held.embedding_name):
+                    _check_embedding(name, resolved, home)
+                    chunker_of(resolved)
+                    home.change_settings(resolved, name)
+            if settings is not None:
+                if settings.html == "auto":
+                    settings = replace(settings, html=home.manifest.settings.html)
+                given = _resolved(settings, embeddings, home)
+                check_settings(home.place, home.manifest.settings, given)
+            return cls(path, embeddings)
 
     @property
     def manifest(self) -> Manifest:
         """The manifest of the current generation."""
-        return self._snapshots.current().manifest
+        return self._home.manifest
 
     @property
     def settings(self) -> Settings:
@@ -181,7 +180,7 @@ class KnowledgeBase:
         given = list(documents)
         whole = {"chunker": "fixed", "unit": "words", "size": 2**60}
         settings = self.settings if split else replace(self.settings, **whole)
-        ids, _ = self._writer(None).write(
+        ids, _ = self._write(
             lambda draft: take_documents(draft, given, source, settings, self._tokens)
         )
         return ids
@@ -196,7 +195,7 @@ class KnowledgeBase:
             KnowledgeBaseError: Another writer is active, or the disk cannot be written.
         """
         named = list(ids)
-        dropped, _ = self._writer(None).write(lambda draft: draft.remove_documents(named))
+        dropped, _ = self._write(lambda draft: draft.remove_documents(named))
         return dropped
 
     def delete_source(self, source: str) -> bool:
@@ -205,7 +204,7 @@ class KnowledgeBase:
         Returns:
             Whether there was such a source.
         """
-        dropped, _ = self._writer(None).write(lambda draft: draft.remove_named(source))
+        dropped, _ = self._write(lambda draft: draft.remove_named(source))
         return dropped > 0
 
     def index_paths(
@@ -228,8 +227,8 @@ class KnowledgeBase:
         if not paths:
             raise UsageError("give at least one file or folder to index")
         intake = self._intake(progress)
-        _, written = self._writer(progress).write(
-            lambda draft: intake.take_paths(draft, [Path(path) for path in paths])
+        _, written = self._write(
+            lambda draft: intake.take_paths(draft, [Path(path) for path in paths]), progress
         )
         return _report(intake, written)
 
@@ -249,7 +248,7 @@ class KnowledgeBase:
         """
         intake = self._intake(progress)
         pages = intake.fetch_pages(urls, private=allow_private)
-        _, written = self._writer(progress).write(lambda draft: intake.take_pages(draft, pages))
+        _, written = self._write(lambda draft: intake.take_pages(draft, pages), progress)
         return _report(intake, written)
 
     def as_retriever(
@@ -276,12 +275,8 @@ class KnowledgeBase:
         return retriever_of(mode, self, k, reranker)
 
     def close(self) -> None:
-        """Close the files; a later query opens them again."""
-        self._snapshots.close()
-        self._store.close()
-        if "_vectors" in self.__dict__:
-            self._vectors.close()
-            del self._vectors
+        """Close files or connections; a later query opens them again."""
+        self._home.close()
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -293,16 +288,12 @@ class KnowledgeBase:
 
     def _intake(self, progress: Progress | None) -> Intake:
         report = progress or (lambda _stage, _done, _total: None)
-        return Intake(self.path, self.settings, self._tokens, report)
+        return Intake(self._home.own_folder, self.settings, self._tokens, report)
 
-    @cached_property
-    def _vectors(self) -> Vectors:
-        manifest = self.manifest
-        return Vectors(self.path, manifest.collection, manifest.settings.chroma_url)
-
-    def _writer(self, progress: Progress | None) -> Writer:
-        vectors = None if self.manifest.embedding_name is None else self._vectors
-        return Writer(self.path, self._store, vectors, self._embeddings, progress, self._collection)
+    def _write(
+        self, change: Callable[[Draft], Result], progress: Progress | None = None
+    ) -> tuple[Result, Written]:
+        return self._home.write(change, self._embeddings, progress, self._collection)
 
     def search_by(self, mode: str, k: int) -> PassageRetriever:
         """Return a retriever of one of ragweave's own modes; `as_retriever` accepts any.
@@ -311,7 +302,7 @@ class KnowledgeBase:
             KnowledgeBaseError: The mode needs embeddings, and the knowledge base has none.
         """
         name = self.manifest.embedding_name
-        bm25 = Bm25Retriever(search=bm25_search(self.path, self._snapshots, self._store), k=k)
+        bm25 = Bm25Retriever(search=self._home.by_words(), k=k)
         if mode == "bm25" or (mode == "auto" and name is None):
             return bm25
         if name is None:
@@ -323,9 +314,7 @@ class KnowledgeBase:
             raise KnowledgeBaseError(
                 f"{self.path} was created with an embeddings object ({name}): pass one to open()"
             )
-        search = dense_search(
-            self.path, self._snapshots, self._store, self._vectors, self._embeddings
-        )
+        search = self._home.by_vectors(self._embeddings)
         local = self.settings.embedding is not None  # an object that was given may call a server
         load = partial(self._embeddings.embed_query, "warm up") if local else None
         dense = DenseRetriever(search=search, load=load, k=k)
@@ -343,10 +332,17 @@ def _report(intake: Intake, written: Written) -> IndexReport:
     )
 
 
-def _resolved(settings: Settings, embeddings: Embeddings | None) -> Settings:
+def _home(path: str | Path | Address) -> Home:
+    place = place_of(path)
+    return Served(place) if isinstance(place, Address) else Folder(place)
+
+
+def _resolved(settings: Settings, embeddings: Embeddings | None, home: Home) -> Settings:
     """Resolve `auto`, drop the model where an object is given, and make local paths absolute."""
     if embeddings is not None:
         return replace(settings, embedding=None).resolved()
+    if settings.embedding == "auto" and isinstance(home, Served):
+        settings = replace(settings, embedding=PACKAGED if packaged_available() else None)
     made = settings.resolved()
     spec = made.embedding
     if spec is not None and Path(spec).expanduser().is_dir():
@@ -354,9 +350,8 @@ def _resolved(settings: Settings, embeddings: Embeddings | None) -> Settings:
     return replace(made, embedding=spec)
 
 
-def _check_embedding(name: str | None, settings: Settings) -> None:
+def _check_embedding(name: str | None, settings: Settings, home: Home) -> None:
     """Check that the embedding model is available before anything is written."""
-    if name is not None and find_spec("chromadb") is None:
-        raise MissingExtraError("Dense retrieval", "chroma")
+    home.check_extras(name)
     if settings.embedding is not None:
         check_embedding_model(settings.embedding)

@@ -7,7 +7,6 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,37 +16,36 @@ from langchain_core.embeddings import Embeddings
 from ragweave.errors import KnowledgeBaseError
 from ragweave.state.passages import content_id, heading_of
 from ragweave.tools.knowledge.intake import Intake
-from ragweave.tools.knowledge.manifest import Manifest, Progress, counted, read_manifest, write_lock
+from ragweave.tools.knowledge.manifest import (
+    Finding,
+    Manifest,
+    Progress,
+    counted,
+    read_manifest,
+    write_lock,
+)
+from ragweave.tools.knowledge.served_checking import check_served, repair_served
 from ragweave.tools.knowledge.snapshot import BM25, Snapshots
 from ragweave.tools.knowledge.store import Distinct, Draft, Store
 from ragweave.tools.knowledge.vectors import Vectors, embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.writing import Writer
 from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.retrieval.bm25_index import Bm25Index
+from ragweave.tools.stores import Address, place_of
 
 _SEEN = "added <= ? AND removed > ?"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A problem found in a knowledge base."""
-
-    text: str
-    """One line: what, and how much of it."""
-    sources: tuple[str, ...] = ()
-    """Keys of the sources whose files must be read again to repair it."""
-    unusable: bool = False
-    """Are the vectors such that all must be rebuilt?"""
-
-
-def check(path: str | Path) -> list[Finding]:
+def check(path: str | Path | Address) -> list[Finding]:
     """Verify the counts, hashes and both indexes of a knowledge base; return the problems.
 
     Raises:
         KnowledgeBaseError: Another writer is active; or it is missing or foreign, or its passages
             cannot be read, so that there is nothing to repair it from.
     """
-    folder = Path(path)
+    folder = place_of(path)
+    if isinstance(folder, Address):
+        return check_served(folder)
     manifest = read_manifest(folder)
     store, vectors = Store(folder), _vectors(folder, manifest)
     try:
@@ -60,7 +58,7 @@ def check(path: str | Path) -> list[Finding]:
 
 
 def repair(
-    path: str | Path,
+    path: str | Path | Address,
     findings: Sequence[Finding],
     *,
     embeddings: Embeddings | None = None,
@@ -71,7 +69,7 @@ def repair(
     Files whose passages do not match their hashes are read again where they still exist.
 
     Args:
-        path: The folder.
+        path: The folder, or the address.
         findings: The result of `check`.
         embeddings: As for `KnowledgeBase.open`.
         progress: Called with stage, done and total.
@@ -83,7 +81,9 @@ def repair(
         KnowledgeBaseError: Another writer is active, the disk cannot be written, or the embedding
             model is not available.
     """
-    folder = Path(path)
+    folder = place_of(path)
+    if isinstance(folder, Address):
+        return repair_served(folder, findings, embeddings, progress)
     manifest = read_manifest(folder)
     vectors, model = _vectors(folder, manifest), embeddings_of(folder, manifest, embeddings)
     files = [Path(key) for one in findings for key in one.sources if Path(key).is_file()]

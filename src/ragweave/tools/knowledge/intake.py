@@ -95,7 +95,8 @@ def _bounded(loaded: Loaded, *, several: bool) -> Loaded:
 class Intake:
     """Indexes the files under some paths into a draft, and counts them."""
 
-    folder: Path
+    folder: Path | None
+    """The knowledge base's own, which is left out; None: it is in no folder."""
     settings: Settings
     tokens: Tokens
     progress: Progress
@@ -157,8 +158,10 @@ class Intake:
         self.skips.append(replace(skip, reason=f"{skip.reason}{stays}"))
         self._denied.append(root)
 
-    def _own_place(self, path: Path) -> Path:
+    def _own_place(self, path: Path) -> Path | None:
         """Return the knowledge base's folder as a walk from `path` meets it."""
+        if self.folder is None:
+            return None
         own, root = Path(_absolute(self.folder)), Path(_absolute(path))
         return path / own.relative_to(root) if own.is_relative_to(root) else own
 

@@ -132,7 +132,7 @@ def _full(texts: Iterator[Loaded]) -> Iterator[Loaded]:
         yield replace(one, text=whole(one.text), title=whole(one.title))
 
 
-def files_under(path: Path, *, leave_out: Path) -> Iterator[Path | Skip]:
+def files_under(path: Path, *, leave_out: Path | None) -> Iterator[Path | Skip]:
     """Return the files of a folder, recursively, sorted; or `path` itself where it is a file.
 
     Hidden files and folders and the folder `leave_out` are skipped, links to folders are not

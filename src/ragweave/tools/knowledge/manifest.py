@@ -193,6 +193,18 @@ class IndexReport:
         )
 
 
+@dataclass(frozen=True)
+class Finding:
+    """A problem found in a knowledge base."""
+
+    text: str
+    """One line: what, and how much of it."""
+    sources: tuple[str, ...] = ()
+    """Keys of the sources whose files must be read again to repair it."""
+    unusable: bool = False
+    """Are the vectors such that all must be rebuilt?"""
+
+
 FORMAT = "ragweave-knowledge-base"
 FORMAT_VERSION = 1
 NAME = "manifest.json"
@@ -250,16 +262,32 @@ def read_manifest(folder: Path) -> Manifest:
         raise KnowledgeBaseError(_damaged(folder, error)) from error
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise KnowledgeBaseError(f"{folder} is not a ragweave knowledge base (foreign {NAME})")
+    return manifest_of(values, folder, _damaged)
+
+
+def manifest_of(
+    values: dict[str, Any], where: object, damaged: Callable[[Any, Exception], str]
+) -> Manifest:
+    """Read `Manifest.to_json`'s values.
+
+    Args:
+        values: The values.
+        where: The place of the knowledge base, for errors.
+        damaged: Returns what to say of a place whose manifest cannot be read.
+
+    Raises:
+        KnowledgeBaseError: They are damaged or of a newer format.
+    """
     version = values.get("format_version")
     if isinstance(version, int) and version > FORMAT_VERSION:
         raise KnowledgeBaseError(
-            f"{folder} has format {version}, newer than this ragweave reads ({FORMAT_VERSION}); "
+            f"{where} has format {version}, newer than this ragweave reads ({FORMAT_VERSION}); "
             "upgrade ragweave"
         )
     try:
         return _parse(values)
     except (KeyError, TypeError, ValueError) as error:
-        raise KnowledgeBaseError(_damaged(folder, error)) from error
+        raise KnowledgeBaseError(damaged(where, error)) from error
 
 
 def _parse(values: dict[str, Any]) -> Manifest:

@@ -324,7 +324,9 @@ def embedding_name(settings: Settings, embeddings: Embeddings | None) -> str | N
     return f"object:{type(embeddings).__name__}" if embeddings is not None else settings.embedding
 
 
-def embeddings_of(folder: Path, manifest: Manifest, given: Embeddings | None) -> Embeddings | None:
+def embeddings_of(
+    folder: object, manifest: Manifest, given: Embeddings | None
+) -> Embeddings | None:
     """Return the embeddings to use: the caller's object, the named model, or None.
 
     Raises:
@@ -340,7 +342,7 @@ def embeddings_of(folder: Path, manifest: Manifest, given: Embeddings | None) ->
     return named_embeddings(name)
 
 
-def check_dimension(folder: Path, manifest: Manifest, vectors: Sequence[Sequence[float]]) -> int:
+def check_dimension(folder: object, manifest: Manifest, vectors: Sequence[Sequence[float]]) -> int:
     """Return the length of the vectors.
 
     Raises:

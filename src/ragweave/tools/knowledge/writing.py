@@ -253,7 +253,7 @@ def change_settings(folder: Path, settings: Settings, embedding_name: str | None
         write_manifest(folder, replace(made, embedding_name=embedding_name))
 
 
-def check_settings(folder: Path, held: Settings, given: Settings) -> None:
+def check_settings(folder: object, held: Settings, given: Settings) -> None:
     """Check settings against those that the knowledge base was created with.
 
     Raises:

@@ -181,10 +181,15 @@ def load_reranker(spec: str) -> PairScorer:
         KnowledgeBaseError: The model is not there and cannot be fetched.
         ModelError: An API lacks its key.
     """
+    kind, rest = _kind_of(spec)
+    return kind.make(rest)
+
+
+def _kind_of(spec: str) -> tuple[RerankerKind, str]:
     head, colon, rest = spec.partition(":")
     if not colon or len(head) == 1 or Path(spec).exists():  # a Windows path has a drive
-        return RERANKERS["cross-encoder"].make(spec)
-    return RERANKERS.named(head).make(rest)
+        return RERANKERS["cross-encoder"], spec
+    return RERANKERS.named(head), rest
 
 
 class RerankRetriever(PassageRetriever):
@@ -211,8 +216,11 @@ class RerankRetriever(PassageRetriever):
         """Rerank what `base` finds; a named model is loaded at the first query.
 
         Raises:
-            UsageError: `model` is neither a name nor has `predict`, or `k` is below 1.
+            UsageError: `model` is neither a name nor has `predict`, it names no kind of reranker,
+                or `k` is below 1.
         """
+        if isinstance(model, str):
+            _kind_of(model)
         if not isinstance(model, str) and not isinstance(model, PairScorer):
             raise UsageError(
                 f"a reranker must be a model name, a path or an object with predict(pairs), not "

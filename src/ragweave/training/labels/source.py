@@ -233,11 +233,11 @@ score that the file's retriever gave them, best first (FILCO trains on DPR's fir
 class Passages:
     """Where a silver row's passages come from, best first."""
 
-    def __init__(self, kb: Path | None, k: int, order: str = "gold-first") -> None:
+    def __init__(self, kb: str | Path | None, k: int, order: str = "gold-first") -> None:
         """Open the knowledge base, where one is named.
 
         Args:
-            kb: Its folder; None: the data set's own passages.
+            kb: Its folder or address; None: the data set's own passages.
             k: Most passages of a row; the paper filters the top 1, or the top 5.
             order: Order of the data set's own.
 
@@ -258,7 +258,7 @@ class Passages:
             base = KnowledgeBase.open(kb)
             self._retriever = base.as_retriever(k)
             self.described = {
-                "passages": f"knowledge base {kb.name}, generation {base.manifest.generation}",
+                "passages": f"knowledge base {base.path.name}, generation {base.manifest.generation}",
                 "k": k,
             }
 

@@ -1,0 +1,169 @@
+"""Where a knowledge base is: `Home` is what it needs of its place, `Folder` a folder on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from langchain_core.embeddings import Embeddings
+
+from ragweave.errors import MissingExtraError
+from ragweave.tools.knowledge.manifest import NAME, Manifest, Progress, Settings, write_manifest
+from ragweave.tools.knowledge.snapshot import Search, Snapshots, bm25_search, dense_search
+from ragweave.tools.knowledge.store import Draft, Store
+from ragweave.tools.knowledge.vectors import Vectors
+from ragweave.tools.knowledge.writing import (
+    Writer,
+    Written,
+    change_settings,
+    new_collection,
+    prepare_folder,
+    write_errors,
+)
+from ragweave.tools.stores import Place
+
+Result = TypeVar("Result")
+
+
+class Home(Protocol):
+    """The place of one knowledge base: makes, reads, writes and searches it.
+
+    Whatever the place, a write makes a new generation, all or nothing, one writer is admitted at a
+    time, and each query sees one whole generation.
+    """
+
+    @property
+    def place(self) -> Place:
+        """The folder or the address."""
+        ...
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest of the current generation (KnowledgeBaseError: there is none)."""
+        ...
+
+    @property
+    def own_folder(self) -> Path | None:
+        """The folder that indexing must leave out, as the knowledge base's own."""
+        ...
+
+    def exists(self) -> bool:
+        """Return whether there is a knowledge base, be it damaged."""
+        ...
+
+    def check_extras(self, embedding_name: str | None) -> None:
+        """Raise MissingExtraError where what an embedding model needs is not installed."""
+        ...
+
+    def create(self, settings: Settings, embedding_name: str | None) -> None:
+        """Make an empty knowledge base; KnowledgeBaseError: there is one, or it cannot be made."""
+        ...
+
+    def change_settings(self, settings: Settings, embedding_name: str | None) -> None:
+        """Change the settings of a knowledge base that was never written to."""
+        ...
+
+    def write(
+        self,
+        change: Callable[[Draft], Result],
+        embeddings: Embeddings | None,
+        progress: Progress | None,
+        collection: str,
+    ) -> tuple[Result, Written]:
+        """Apply a change to a draft and make it the current generation.
+
+        Raises:
+            KnowledgeBaseError: Another writer is active, it cannot be written, or it was made anew
+                since it had `collection` in its manifest.
+        """
+        ...
+
+    def by_words(self) -> Search:
+        """Return a search by BM25."""
+        ...
+
+    def by_vectors(self, embeddings: Embeddings) -> Search:
+        """Return a search by cosine similarity."""
+        ...
+
+    def close(self) -> None:
+        """Close files or connections; a later query opens them again."""
+        ...
+
+
+class Folder:
+    """A knowledge base on disk: passages in SQLite, BM25 in files, vectors in Chroma."""
+
+    def __init__(self, place: Path) -> None:
+        """Take the folder; nothing is opened yet."""
+        self.place = place
+        self._snapshots = Snapshots(place)
+        self._store = Store(place)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest of the current generation."""
+        return self._snapshots.current().manifest
+
+    @property
+    def own_folder(self) -> Path | None:
+        """The folder itself."""
+        return self.place
+
+    def exists(self) -> bool:
+        """Return whether the folder has a manifest."""
+        return (self.place / NAME).exists()
+
+    def check_extras(self, embedding_name: str | None) -> None:
+        """Raise MissingExtraError where vectors are wanted and Chroma is not installed."""
+        if embedding_name is not None and find_spec("chromadb") is None:
+            raise MissingExtraError("Dense retrieval", "chroma")
+
+    def create(self, settings: Settings, embedding_name: str | None) -> None:
+        """Make an empty knowledge base in a new or empty folder."""
+        with write_errors(self.place, "no knowledge base was created"):
+            prepare_folder(self.place)
+            Store(self.place).make()
+            made = Manifest(settings, new_collection(), embedding_name=embedding_name)
+            write_manifest(self.place, made)
+
+    def change_settings(self, settings: Settings, embedding_name: str | None) -> None:
+        """Change the settings of a knowledge base that was never written to."""
+        change_settings(self.place, settings, embedding_name)
+
+    def write(
+        self,
+        change: Callable[[Draft], Result],
+        embeddings: Embeddings | None,
+        progress: Progress | None,
+        collection: str,
+    ) -> tuple[Result, Written]:
+        """Apply a change to a draft and make it the current generation."""
+        vectors = None if self.manifest.embedding_name is None else self.vectors
+        writer = Writer(self.place, self._store, vectors, embeddings, progress, collection)
+        return writer.write(change)
+
+    def by_words(self) -> Search:
+        """Return a search of the BM25 index."""
+        return bm25_search(self.place, self._snapshots, self._store)
+
+    def by_vectors(self, embeddings: Embeddings) -> Search:
+        """Return a search of the vectors, by cosine similarity."""
+        return dense_search(self.place, self._snapshots, self._store, self.vectors, embeddings)
+
+    @cached_property
+    def vectors(self) -> Vectors:
+        """The vectors, in Chroma."""
+        manifest = self.manifest
+        return Vectors(self.place, manifest.collection, manifest.settings.chroma_url)
+
+    def close(self) -> None:
+        """Close the files; a later query opens them again."""
+        self._snapshots.close()
+        self._store.close()
+        if "vectors" in self.__dict__:
+            self.vectors.close()
+            del self.vectors

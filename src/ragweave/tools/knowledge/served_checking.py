@@ -1,0 +1,185 @@
+"""Verifying a knowledge base behind an address: its rows, their hashes, words and vectors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from langchain_core.embeddings import Embeddings
+
+from ragweave.state.passages import content_id
+from ragweave.tools.knowledge.intake import Intake
+from ragweave.tools.knowledge.manifest import Finding, Manifest, Progress, counted
+from ragweave.tools.knowledge.served import Served, read_served
+from ragweave.tools.knowledge.served_writing import PREFIX, ServedWriter
+from ragweave.tools.knowledge.store import Draft, titled
+from ragweave.tools.knowledge.vectors import check_dimension, embeddings_of, tokenizer_of
+from ragweave.tools.retrieval.bm25 import analyzer_for
+from ragweave.tools.stores import Address, Held, PassageStore, Row
+from ragweave.tools.stores.lease import writing_to
+
+_BATCH = 64
+
+
+def check_served(place: Address) -> list[Finding]:
+    """Verify a knowledge base; return the problems.
+
+    Raises:
+        KnowledgeBaseError: The store does not answer, there is no knowledge base, or it is being
+            written.
+    """
+    home = Served(place)
+    try:
+        manifest = home.manifest
+        with writing_to(home.store):
+            return list(_examined(home.store, manifest).findings())
+    finally:
+        home.close()
+
+
+def repair_served(
+    place: Address,
+    findings: Sequence[Finding],
+    embeddings: Embeddings | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Repair what `check_served` found; return how many passages were embedded.
+
+    Rows without words or vector get them in place; files whose passages do not match their hashes
+    are read again where they still exist; what an interrupted write left is deleted.
+    """
+    home = Served(place)
+    try:
+        manifest = home.manifest
+        model = embeddings_of(place, manifest, embeddings)
+        with writing_to(home.store):
+            mended = _mend(home.store, manifest, model)
+        files = [Path(key) for one in findings for key in one.sources if Path(key).is_file()]
+        report = progress or (lambda _stage, _done, _total: None)
+        tokens = tokenizer_of(manifest.settings, model)
+        intake = Intake(home.own_folder, manifest.settings, tokens, report)
+
+        def change(draft: Draft) -> None:
+            for file in files:
+                draft.mark_stale(str(file))
+            if files:
+                intake.take_paths(draft, files)
+
+        writer = ServedWriter(home.store, model, progress, manifest.collection)
+        return mended + writer.write(change, rebuild=True)[1].embedded
+    finally:
+        home.close()
+
+
+@dataclass
+class _Examined:
+    """What a look at every row of a store has shown."""
+
+    manifest: Manifest
+    sources: int
+    """Sources that the current generation's records list."""
+    ids: set[str] = field(default_factory=set)
+    dead: int = 0
+    wrong: dict[str, int] = field(default_factory=dict)
+    """Passages by source whose text does not match its hash."""
+    wordless: int = 0
+    vectorless: int = 0
+
+    def findings(self) -> Iterator[Finding]:
+        """Return the problems."""
+        held = {
+            "passages": (self.manifest.passages, len(self.ids)),
+            "sources": (self.manifest.sources, self.sources),
+        }
+        for what, (told, found) in held.items():
+            if told != found:
+                yield Finding(f"the manifest counts {told} {what}, the store {found}")
+        if self.dead:
+            yield Finding(f"{counted(self.dead, 'row')} left by an interrupted write")
+        number = sum(self.wrong.values())
+        if number:
+            verb = "does not match its hash" if number == 1 else "do not match their hashes"
+            yield Finding(f"{counted(number, 'passage')} {verb}", tuple(sorted(self.wrong)))
+        if self.wordless:
+            yield Finding(f"{counted(self.wordless, 'passage')} without the words of its text")
+        if self.vectorless:
+            verb = "has" if self.vectorless == 1 else "have"
+            yield Finding(f"{counted(self.vectorless, 'passage')} {verb} no vector of its own")
+
+
+def _examined(store: PassageStore, manifest: Manifest) -> _Examined:
+    names = store.records(f"{PREFIX}{manifest.generation}/")
+    listed = sum(len((store.record(name) or {}).get("sources", ())) for name in names)
+    found = _Examined(manifest, listed)
+    for row in store.held() if manifest.generation else ():
+        if row.key.added > manifest.generation:
+            found.dead += 1
+        elif row.key.removed > manifest.generation:
+            found.ids.add(row.key.id)
+            _examine(found, store, row)
+    return found
+
+
+def _examine(found: _Examined, store: PassageStore, row: Held) -> None:
+    if content_id(row.text, str(json.loads(row.metadata).get("title") or "")) != row.key.content:
+        found.wrong[row.key.source] = found.wrong.get(row.key.source, 0) + 1
+    found.wordless += not _has_words(store, found.manifest, row)
+    found.vectorless += not _has_vector(found.manifest, row)
+
+
+def _has_words(store: PassageStore, manifest: Manifest, row: Held) -> bool:
+    return row.words == store.distinct(_terms(manifest, row))
+
+
+def _has_vector(manifest: Manifest, row: Held) -> bool:
+    return manifest.embedding_name is None or row.dimension == manifest.dimension
+
+
+def _terms(manifest: Manifest, row: Held) -> list[str]:
+    return analyzer_for(manifest.settings.language).terms(titled(row.text, row.metadata))
+
+
+def _mend(store: PassageStore, manifest: Manifest, model: Embeddings | None) -> int:
+    """Store words and vectors anew where they are missing; return how many were embedded."""
+    embedded = 0
+    rows = store.held() if manifest.generation else iter(())
+    lost = [
+        row
+        for row in rows
+        if row.key.added <= manifest.generation < row.key.removed
+        and not (_has_words(store, manifest, row) and _has_vector(manifest, row))
+    ]
+    waiting = iter(lost)
+    while part := list(islice(waiting, _BATCH)):
+        vectors: list[list[float]] | list[None] = [None] * len(part)
+        if manifest.embedding_name is not None and model is not None:
+            vectors = model.embed_documents([titled(row.text, row.metadata) for row in part])
+            check_dimension(store.address, manifest, vectors)
+            embedded += len(part)
+        store.put(
+            [
+                Row(row.key, row.text, row.metadata, _terms(manifest, row), vector)
+                for row, vector in zip(part, vectors, strict=True)
+            ]
+        )
+    return embedded
+
+
+def drop_served(place: Address) -> int:
+    """Delete a knowledge base with all its passages; return how many there were.
+
+    Raises:
+        KnowledgeBaseError: The store does not answer, there is no knowledge base, or it is being
+            written.
+    """
+    home = Served(place)
+    try:
+        passages = read_served(home.store).passages
+        with writing_to(home.store):
+            home.store.drop()
+        return passages
+    finally:
+        home.close()

@@ -1,0 +1,307 @@
+"""Writing a knowledge base behind an address: all or nothing, as in a folder.
+
+A writer loads the keys of the rows, about a hundred bytes each, into a draft on this machine's
+disk, applies the change there, and stores what is new, a batch at a time, under the next
+generation. No reader sees it before the manifest names that generation. What an interrupted write
+left is undone by the next one, which takes over the vectors that it had paid for.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+from langchain_core.embeddings import Embeddings
+
+from ragweave.errors import KnowledgeBaseError
+from ragweave.tools.knowledge.manifest import Manifest, Progress, Skip, manifest_of
+from ragweave.tools.knowledge.store import Draft, Source, Store, titled
+from ragweave.tools.knowledge.vectors import check_dimension
+from ragweave.tools.knowledge.writing import Written, write_errors
+from ragweave.tools.retrieval.bm25 import analyzer_for
+from ragweave.tools.stores import Key, PassageStore, Row
+from ragweave.tools.stores.lease import Lease, writing_to
+from ragweave.tools.stores.passage_store import MANIFEST, NEVER
+
+PREFIX = "sources/"
+"""What the names of the records of sources begin with; the generation follows."""
+_EMBED_BATCH = 64
+_LOOKED_UP = 1_024
+"""Passages whose vectors are looked up at a time."""
+_SOURCES = 500
+"""Sources in a record."""
+_SAMPLE = 10_000
+"""Passages whose mean length stands for all."""
+_ROWS = uuid.UUID("c1f5c0a2-54f0-4a51-9c1e-0d0a8d2b7f3e")
+
+Result = TypeVar("Result")
+
+
+class ServedWriter:
+    """Writes new generations into a store."""
+
+    def __init__(
+        self,
+        store: PassageStore,
+        embeddings: Embeddings | None,
+        progress: Progress | None,
+        collection: str,
+    ) -> None:
+        """Take an open store; `collection` is the manifest's at opening."""
+        self._store = store
+        self._embeddings = embeddings
+        self._progress = progress or (lambda _stage, _done, _total: None)
+        self._collection = collection
+
+    def write(
+        self, change: Callable[[Draft], Result], *, rebuild: bool = False
+    ) -> tuple[Result, Written]:
+        """Apply `change` to a draft and make it the current generation.
+
+        If nothing changed, there is no new generation unless `rebuild` asks for one.
+
+        Raises:
+            KnowledgeBaseError: Another writer is active, the store does not answer, or the
+                collection was made anew since it was opened.
+        """
+        with writing_to(self._store) as lease, TemporaryDirectory() as folder:
+            manifest = self._manifest()
+            with write_errors(Path(folder), "the knowledge base is unchanged"):
+                draft_store = Store(Path(folder))
+                draft_store.make()
+                with draft_store.writing() as database:
+                    rows = _Rows(database, self._store, manifest.generation)
+                    draft = Draft(database, manifest.generation + 1)
+                    result = change(draft)
+                    draft.commit()
+                    if not (draft.changed or rebuild):
+                        self._delete(rows.dead)
+                        return result, Written(manifest, 0)
+                    return result, self._push(rows, manifest, lease)
+
+    def _manifest(self) -> Manifest:
+        values = self._store.record(MANIFEST)
+        if values is None or values.get("collection") != self._collection:
+            raise KnowledgeBaseError(
+                f"{self._store.address} was recreated since it was opened; open it again"
+            )
+        return manifest_of(values, self._store.address, lambda where, why: f"{where}: {why}")
+
+    def _push(self, rows: _Rows, before: Manifest, lease: Lease) -> Written:
+        generation = before.generation + 1
+        manifest, embedded = self._put(rows, before, generation)
+        self._delete(sorted(set(rows.dead) - rows.stored))
+        for part in _chunks(rows.retired(generation), _LOOKED_UP):
+            self._store.retire(part, generation)
+        self._progress("index", 0, 1)
+        self._store.finish()
+        counts = rows.counts(generation)
+        manifest = replace(manifest, generation=generation, passages=counts[0], sources=counts[1])
+        for name, values in _records_of(rows.sources(generation), generation):
+            self._store.put_record(name, values)
+        lease.check()
+        if not self._store.switch(before.generation, manifest.to_json()):
+            raise KnowledgeBaseError(
+                f"{self._store.address} was changed by another writer meanwhile; its index is as "
+                "that writer left it: try again"
+            )
+        self._progress("index", 1, 1)
+        self._tidy(rows, generation)
+        return Written(manifest, embedded)
+
+    def _put(self, rows: _Rows, manifest: Manifest, generation: int) -> tuple[Manifest, int]:
+        """Embed and store the new rows; return the manifest with the length of the vectors."""
+        terms = analyzer_for(manifest.settings.language).terms
+        total, done, embedded = rows.fresh_count(generation), 0, 0
+        average = rows.average(generation, terms)
+        dense = manifest.embedding_name is not None
+        repeated: dict[str, list[float]] = {one: [] for one in rows.repeated(generation)}
+        for many in _chunks(rows.fresh(generation), _LOOKED_UP):
+            known = self._store.vectors([key.content for key, *_ in many]) if dense else {}
+            for part in _chunks(iter(many), _EMBED_BATCH):
+                if dense:
+                    known |= {key: vector for key, vector in repeated.items() if vector}
+                    made = self._embed(part, known, manifest)
+                    embedded += len(made)
+                    known |= made
+                    repeated |= {key: made[key] for key in made.keys() & repeated.keys()}
+                    vectors = [known[key.content] for key, *_ in part]
+                    dimension = check_dimension(self._store.address, manifest, vectors)
+                    manifest = replace(manifest, dimension=dimension)
+                if not done:
+                    self._store.prepare(manifest.dimension if dense else None, average)
+                self._store.put(
+                    [
+                        Row(key, text, meta, terms(titled(text, meta)), known.get(key.content))
+                        for key, text, meta in part
+                    ]
+                )
+                rows.stored.update(key.key for key, *_ in part)
+                done += len(part)
+                self._progress("embed" if dense else "store", done, total)
+        return manifest, embedded
+
+    def _embed(
+        self, part: Sequence[_Fresh], known: dict[str, list[float]], manifest: Manifest
+    ) -> dict[str, list[float]]:
+        """Embed the contents without a vector."""
+        texts = {
+            key.content: titled(text, meta) for key, text, meta in part if key.content not in known
+        }
+        if not texts:
+            return {}
+        if self._embeddings is None:
+            raise KnowledgeBaseError(
+                f"{self._store.address} was created with an embeddings object "
+                f"({manifest.embedding_name}); pass one when opening it to add documents"
+            )
+        vectors = self._embeddings.embed_documents(list(texts.values()))
+        return dict(zip(texts, vectors, strict=True))
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        for part in _chunks(iter(keys), _LOOKED_UP):
+            self._store.delete(part)
+
+    def _tidy(self, rows: _Rows, generation: int) -> None:
+        """Delete what neither this generation nor the previous one needs."""
+        self._delete(rows.past)
+        kept = {f"{generation}", f"{generation - 1}"}
+        old = [one for one in self._store.records(PREFIX) if one.split("/")[1] not in kept]
+        if old:
+            self._store.drop_records(old)
+
+
+_Fresh = tuple[Key, str, str]
+"""The key of a new row, its text and its metadata as JSON."""
+
+
+class _Rows:
+    """What a store holds, as rows of a draft's database, and what a draft makes of it."""
+
+    def __init__(self, database: sqlite3.Connection, store: PassageStore, generation: int) -> None:
+        """Load the keys of the current generation; undo what an interrupted write removed."""
+        self._database = database
+        self.dead: list[str] = []
+        """Keys of rows of an interrupted write."""
+        self.past: list[str] = []
+        """Keys of rows that no generation will need after the next one."""
+        self.stored: set[str] = set()
+        """Keys that this write has stored."""
+        restored: list[str] = []
+        database.execute("CREATE TABLE stored (row INTEGER PRIMARY KEY, key TEXT NOT NULL)")
+        database.execute("BEGIN")
+        for number, key in enumerate(store.keys(), 1):
+            if key.added > generation:
+                self.dead.append(key.key)
+                continue
+            removed = NEVER if key.removed > generation else key.removed
+            if removed != key.removed:
+                restored.append(key.key)
+            if removed == NEVER:
+                self._load(number, key)
+            else:
+                self.past.append(key.key)
+        for name in store.records(f"{PREFIX}{generation}/"):
+            for values in (store.record(name) or {}).get("sources", ()):
+                self._load_source(values)
+        database.execute("COMMIT")
+        for part in _chunks(iter(restored), _LOOKED_UP):
+            store.retire(part, NEVER)
+
+    def _load(self, number: int, key: Key) -> None:
+        self._database.execute("INSERT INTO stored VALUES (?, ?)", (number, key.key))
+        self._database.execute(
+            "INSERT INTO passages (row, id, content, document, source, place, text, metadata, added) "
+            "VALUES (?, ?, ?, ?, ?, ?, '', '{}', ?)",
+            (number, key.id, key.content, key.document, key.source, key.place, key.added),
+        )
+
+    def _load_source(self, values: dict[str, Any]) -> None:
+        skips = json.dumps([[one["path"], one["reason"], one["line"]] for one in values["skips"]])
+        fields = ("key", "name", "kind", "size", "mtime", "hash")
+        self._database.execute(
+            "INSERT INTO sources (key, name, kind, size, mtime, hash, skips, added) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
+            (*(values[name] for name in fields), skips),
+        )
+
+    def fresh(self, generation: int) -> Iterator[_Fresh]:
+        """Return the rows that the draft added, in passage order."""
+        query = (
+            "SELECT id, content, document, source, place, text, metadata FROM passages "
+            "WHERE added = ? AND removed > ? ORDER BY source, place, row"
+        )
+        found = self._database.execute(query, (generation, generation))
+        for id_, content, document, source, place, text, metadata in found:
+            told = json.dumps([generation, source, place, id_])
+            name = str(uuid.uuid5(_ROWS, told.encode("utf-8", "replace").decode()))
+            key = Key(name, id_, content, document, source, place, generation, NEVER)
+            yield key, text, metadata
+
+    def fresh_count(self, generation: int) -> int:
+        """Return how many rows the draft added."""
+        query = "SELECT COUNT(*) FROM passages WHERE added = ? AND removed > ?"
+        return int(self._database.execute(query, (generation, generation)).fetchone()[0])
+
+    def repeated(self, generation: int) -> list[str]:
+        """Return the contents that several new rows have."""
+        query = (
+            "SELECT content FROM passages WHERE added = ? AND removed > ? "
+            "GROUP BY content HAVING COUNT(*) > 1"
+        )
+        return [row[0] for row in self._database.execute(query, (generation, generation))]
+
+    def average(self, generation: int, terms: Callable[[str], list[str]]) -> float:
+        """Return the mean number of terms of the first new rows."""
+        sample = islice(self.fresh(generation), _SAMPLE)
+        lengths = [len(terms(titled(text, meta))) for _, text, meta in sample]
+        return max(sum(lengths) / len(lengths), 1.0) if lengths else 1.0
+
+    def retired(self, generation: int) -> Iterator[str]:
+        """Return the keys of the rows that the draft removed."""
+        query = (
+            "SELECT key FROM stored JOIN passages USING (row) WHERE removed = ? AND added < ? "
+            "ORDER BY row"
+        )
+        for row in self._database.execute(query, (generation, generation)):
+            yield row[0]
+
+    def counts(self, generation: int) -> tuple[int, int]:
+        """Return how many distinct passages and how many sources the draft has."""
+        query = "SELECT COUNT(DISTINCT id) FROM passages WHERE removed > ?"
+        passages = self._database.execute(query, (generation,)).fetchone()[0]
+        query = "SELECT COUNT(DISTINCT key) FROM sources WHERE removed > ?"
+        return int(passages), int(self._database.execute(query, (generation,)).fetchone()[0])
+
+    def sources(self, generation: int) -> Iterator[Source]:
+        """Return the draft's sources, by key."""
+        query = (
+            "SELECT key, name, kind, size, mtime, hash, skips FROM sources WHERE removed > ? "
+            "ORDER BY key"
+        )
+        for key, name, kind, size, mtime, digest, told in self._database.execute(
+            query, (generation,)
+        ):
+            skips = tuple(Skip(*skip) for skip in json.loads(told))
+            yield Source(key, name, kind, size, mtime, digest, skips)
+
+
+def _records_of(sources: Iterator[Source], generation: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, part in enumerate(_chunks(sources, _SOURCES)):
+        name = f"{PREFIX}{generation}/{number:06}"
+        yield name, {"sources": [asdict(source) for source in part]}
+
+
+Item = TypeVar("Item")
+
+
+def _chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+    while part := list(islice(items, size)):
+        yield part
