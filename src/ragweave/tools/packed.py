@@ -11,6 +11,8 @@ import io
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from typing_extensions import Buffer
+
 MOST_TIMES = 100
 """How many times its size a file may unpack to."""
 FREE = 2**26
@@ -45,7 +47,7 @@ class _Unpacked(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: object) -> int:
+    def readinto(self, buffer: Buffer) -> int:
         count = self._stream.readinto(buffer)
         self._left -= count
         if self._left < 0:
