@@ -281,7 +281,7 @@ def second_retriever(spec: str, *methods: str) -> dict[str, Any]:
         raise UsageError("--second-retriever is where crag looks again: add --method crag")
     name, colon, folder = spec.partition(":")
     if colon and name in RETRIEVERS:
-        return {"second_retriever": open_retriever(Path(folder), name, None)}
+        return {"second_retriever": open_retriever(folder, name, None)}
     if spec in RETRIEVERS:
         if RETRIEVERS.named(spec).needs_kb:
             raise UsageError(
@@ -293,4 +293,4 @@ def second_retriever(spec: str, *methods: str) -> dict[str, Any]:
             f"--second-retriever {spec}: no such knowledge base, and no retriever of that name "
             f"(retrievers: {', '.join(RETRIEVERS.names())})"
         )
-    return {"second_retriever": open_retriever(Path(spec), "auto", None)}
+    return {"second_retriever": open_retriever(spec, "auto", None)}

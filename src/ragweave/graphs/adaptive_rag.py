@@ -5,6 +5,8 @@ Source: Jeong et al. 2024 (Adaptive-RAG), section 3 and figure 2.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from langgraph.graph import END
 
 from ragweave.graphs.fragments import add_begin, add_retrieval
@@ -34,7 +36,7 @@ def build(parts: Parts[AdaptiveRagOptions]) -> CompiledGraph:
         graph.add_node(reader.name, parts.answers(reader), retry_policy=retry)
         graph.add_edge(reader.name, "vote")
     graph.add_node("vote", vote_step("vote", pools, options, truncated=adaptive_rag.ended_early))
-    readers = {"read": "answer", "reason": "answer_cot"}
+    readers: dict[Hashable, str] = {"read": "answer", "reason": "answer_cot"}
     graph.add_conditional_edges(
         "begin",
         Route(adaptive_rag.to_classifier, options),

@@ -209,13 +209,13 @@ def prompt_ids(tokenizer: Any, messages: Sequence[BaseMessage]) -> list[int]:
         text = "\n\n".join(str(one.text) for one in messages)
         return list(tokenizer(text + "\n")["input_ids"])
     turns = [{"role": _ROLES.get(one.type, "user"), "content": str(one.text)} for one in messages]
-    text = _rendered(tokenizer, turns)
-    if text is None and len(turns) > 1 and turns[0]["role"] == "system":
+    rendered = _rendered(tokenizer, turns)
+    if rendered is None and len(turns) > 1 and turns[0]["role"] == "system":
         merged = f"{turns[0]['content']}\n\n{turns[1]['content']}"
-        text = _rendered(tokenizer, [{**turns[1], "content": merged}, *turns[2:]])
-    if text is None:
+        rendered = _rendered(tokenizer, [{**turns[1], "content": merged}, *turns[2:]])
+    if rendered is None:
         raise ModelError("the model's chat template refuses this conversation")
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    return list(tokenizer(rendered, add_special_tokens=False)["input_ids"])
 
 
 def _rendered(tokenizer: Any, turns: Sequence[Mapping[str, str]]) -> str | None:

@@ -178,8 +178,8 @@ class KnowledgeBase:
                 embedding model is not available.
         """
         given = list(documents)
-        whole = {"chunker": "fixed", "unit": "words", "size": 2**60}
-        settings = self.settings if split else replace(self.settings, **whole)
+        whole = replace(self.settings, chunker="fixed", unit="words", size=2**60)
+        settings = self.settings if split else whole
         ids, _ = self._write(
             lambda draft: take_documents(draft, given, source, settings, self._tokens)
         )

@@ -88,7 +88,9 @@ class Settings:
         """Return a copy in which `embedding` and `html` are no longer `auto`."""
         made = self
         if made.html == "auto":
-            reads = "article" if find_spec("trafilatura") is not None else "page"
+            reads: Literal["article", "page"] = (
+                "article" if find_spec("trafilatura") is not None else "page"
+            )
             made = replace(made, html=reads)
         if made.embedding == "auto":
             made = replace(made, embedding=PACKAGED if dense_available() else None)

@@ -218,8 +218,8 @@ class Bm25Index:
             if not len(vocabulary):
                 return cls(None, vocabulary)
             passages = json.loads((folder / _PARAMETERS).read_text(encoding="utf-8"))["num_docs"]
-            arrays = [_mapped(_file(folder, name)) for name in _ARRAYS]
-            postings = Postings(*arrays, int(passages))
+            data, indices, indptr = (_mapped(_file(folder, name)) for name in _ARRAYS)
+            postings = Postings(data, indices, indptr, int(passages))
             if not postings.fit(len(vocabulary)):
                 raise ValueError("its arrays do not match each other")
         except DAMAGE as error:
