@@ -126,7 +126,7 @@ def at_work(kb: Path, server: OpenAIServer) -> Iterator[command.Started]:
     asked = ("ask", "When did the bridge open?", "--kb", "kb", "--method", "concat", *model)
     with command.started(*asked, "--trace-file", "t.json", cwd=kb) as one:
         until = time.monotonic() + 100
-        while not server.count and one.poll() is None and time.monotonic() < until:
+        while not server.count and one.running and time.monotonic() < until:
             time.sleep(0.01)
         yield one
 

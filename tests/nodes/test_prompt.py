@@ -80,8 +80,9 @@ def test_a_question_too_long_is_the_callers_mistake() -> None:
 
 def test_a_template_is_replaced_by_name() -> None:
     own = {"concat": TEMPLATE, "other": TEMPLATE}
-    templates = with_overrides(own, {"concat": "Q: {question}"})
-    assert templates["concat"].format_messages(question="Where?")[0].text == "Q: Where?"
+    templates = with_overrides(own, {"concat": "{passages} Q: {question}"})
+    said = templates["concat"].format_messages(passages="P.", question="Where?")[0].text
+    assert said == "P. Q: Where?"
     assert templates["other"] is TEMPLATE
     assert own["concat"] is TEMPLATE
 

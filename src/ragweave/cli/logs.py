@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 
 from ragweave.cli.screen import plain
-from ragweave.tools.text.secrets import without_secrets
 
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
@@ -15,6 +14,8 @@ class PlainFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record's line."""
+        from ragweave.tools.text.secrets import without_secrets
+
         return plain(without_secrets(super().format(record)))
 
 

@@ -1,8 +1,8 @@
 """What hosted models cost: US dollars a million tokens, by the model's name.
 
 The table holds OpenAI's list prices for text without batch or cache discounts, as published on its
-price page (https://platform.openai.com/docs/pricing) and known in mid-2025; prices change, so check
-it, or name a table of your own, which comes first:
+price page (https://platform.openai.com/docs/pricing) and repeated by surveys of March 2026; prices
+change, so check it, or name a table of your own, which comes first:
 
     RAGWEAVE_PRICES=prices.json     {"gpt-4o-mini": [0.15, 0.60], "my-server-model": [0, 0]}
 
@@ -47,6 +47,10 @@ OPENAI: Mapping[str, ModelPrice] = {
     "gpt-4.1": ModelPrice(2.00, 8.00),
     "gpt-4.1-mini": ModelPrice(0.40, 1.60),
     "gpt-4.1-nano": ModelPrice(0.10, 0.40),
+    "gpt-5": ModelPrice(1.25, 10.00),
+    "gpt-5-mini": ModelPrice(0.25, 2.00),
+    "gpt-5-nano": ModelPrice(0.05, 0.40),
+    "gpt-5.1": ModelPrice(1.25, 10.00),
     "o3": ModelPrice(2.00, 8.00),
     "o3-mini": ModelPrice(1.10, 4.40),
     "o4-mini": ModelPrice(1.10, 4.40),
