@@ -28,6 +28,8 @@ from ragweave.graphs.method import Method, read_option
 from ragweave.nodes.context_filter import ContextFilterOptions
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Retriever
+from ragweave.nodes.sufficiency import PROMPTS as RATING
+from ragweave.nodes.uncertainty_gate import check_gate
 from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import Models
 from ragweave.tools.models.specs import PREFIX
@@ -299,6 +301,7 @@ def _with_sources(name: str, options: Any) -> CompiledGraph:
     sources: Sources = options
     models = _models_of(sources)
     check_drafts(models, options)
+    check_gate(models, options)
     trained = _filter(sources.trained_filter) if isinstance(options, ContextFilterOptions) else None
     if trained is not None:
         options = dataclasses.replace(options, filter="own")
@@ -324,7 +327,7 @@ def _built(
             models=models,
             retriever=retriever,
             options=options,
-            prompts=method.prompts,
+            prompts={**RATING, **method.prompts},
             context_filter=context_filter,
         )
     )

@@ -181,6 +181,10 @@ def _judge(_task: Task, _reader: Reader) -> str:
     return "<Known(False)>"
 
 
+def _sufficient(task: Task, reader: Reader) -> str:
+    return "No" if reader.answer(task) == UNKNOWN else "Yes"
+
+
 def _retrieval_decision(_task: Task, _reader: Reader) -> str:
     return "Yes"
 
@@ -266,6 +270,7 @@ _REPLIES: dict[TaskName, Callable[[Task, Reader], str]] = {
     "need": _retrieval_decision,
     "route": _one_search,
     "step": _next_step,
+    "sufficient": _sufficient,
     "restate": _restate,
 }
 
