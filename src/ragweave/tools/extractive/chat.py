@@ -181,10 +181,6 @@ def _judge(_task: Task, _reader: Reader) -> str:
     return "<Known(False)>"
 
 
-def _sufficient(task: Task, reader: Reader) -> str:
-    return "No" if reader.answer(task) == UNKNOWN else "Yes"
-
-
 def _retrieval_decision(_task: Task, _reader: Reader) -> str:
     return "Yes"
 
