@@ -104,6 +104,7 @@ def test_calls_follow_the_methods_formulas() -> None:
 
 
 def test_costs_are_told_before_anything_is_paid(data: Path) -> None:
+    pytest.importorskip("langchain_openai", reason="the model needs the openai extra")
     (table,) = tables_of_paper("post-fusion", "figure6")
     runs = runs_of_table(table, Request(model="openai:m", data=data, limit=4, prices="1,2"))
     made = runs[-1].made
