@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 from tests.scripted import ScriptedChat
+from typer.testing import CliRunner
 
 from ragweave import build_graph
-from ragweave.cli.logs import PlainFormatter, log_to_stderr
+from ragweave.cli.logs import log_to_stderr
+from ragweave.cli.main import app
 
 GIVEN = {"question": "Where is the tower?", "passages": ["It is in Paris."]}
 LOGGER = logging.getLogger("ragweave")
-
-
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    level = LOGGER.level
-    yield
-    for one in [one for one in LOGGER.handlers if isinstance(one.formatter, PlainFormatter)]:
-        LOGGER.removeHandler(one)
-    LOGGER.setLevel(level)
 
 
 def answer() -> None:
@@ -45,8 +37,8 @@ def test_the_library_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
 def test_verbosity(
     verbosity: int, there: list[str], not_there: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log_to_stderr(verbosity)
-    answer()
+    with log_to_stderr(verbosity):
+        answer()
     said = capsys.readouterr().err
     assert all(text in said for text in there)
     assert not any(text in said for text in not_there)
@@ -56,16 +48,24 @@ def test_verbosity(
 def test_no_secret_and_no_control_character_gets_through(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    log_to_stderr(0)
-    LOGGER.warning("asked http://me:hunter2@host/v1 with sk-abcdefghijklmnopqrstuvwx \x1b[31m")
+    with log_to_stderr(0):
+        LOGGER.warning("asked http://me:hunter2@host/v1 with sk-abcdefghijklmnopqrstuvwx \x1b[31m")
     said = capsys.readouterr().err
     assert "asked http" in said
     for hidden in ("hunter2", "sk-abcdefghijklmnopqrstuvwx", "\x1b"):
         assert hidden not in said
 
 
-def test_the_handler_is_set_once(capsys: pytest.CaptureFixture[str]) -> None:
-    log_to_stderr(0)
-    log_to_stderr(0)
-    LOGGER.warning("once")
-    assert capsys.readouterr().err.count("once") == 1
+def test_a_command_logs_while_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    with log_to_stderr(2):
+        LOGGER.debug("during")
+    LOGGER.debug("after")
+    LOGGER.warning("after")
+    assert "during" in (said := capsys.readouterr().err)
+    assert "after" not in said
+
+
+def test_a_command_leaves_the_log_as_it_was() -> None:
+    before = (LOGGER.level, list(LOGGER.handlers))
+    assert CliRunner().invoke(app, ["-vv", "methods"]).exit_code == 0
+    assert (LOGGER.level, LOGGER.handlers) == before

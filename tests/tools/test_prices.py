@@ -12,7 +12,7 @@ from ragweave import build_graph
 from ragweave.cli.show import dollars
 from ragweave.errors import UsageError
 from ragweave.tools.models import chat_model
-from ragweave.tools.prices import VARIABLE, ModelPrice, price_of
+from ragweave.tools.prices import VARIABLE, Price, price_of
 
 GIVEN = {"question": "Where?", "passages": ["It is in Paris."]}
 
@@ -59,8 +59,8 @@ def test_openai_s_models_have_their_list_price(monkeypatch: pytest.MonkeyPatch) 
     pytest.importorskip("langchain_openai")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     key = "api_key=k"
-    assert price_of(chat_model(f"openai:gpt-4o-mini?{key}")) == ModelPrice(0.15, 0.60)
-    assert price_of(chat_model(f"openai:gpt-4o-mini-2024-07-18?{key}")) == ModelPrice(0.15, 0.60)
+    assert price_of(chat_model(f"openai:gpt-4o-mini?{key}")) == Price(0.15, 0.60)
+    assert price_of(chat_model(f"openai:gpt-4o-mini-2024-07-18?{key}")) == Price(0.15, 0.60)
     assert price_of(chat_model(f"openai:gpt-unheard-of?{key}")) is None
     elsewhere = f"openai:gpt-4o-mini?{key}&base_url=http://localhost:1/v1"
     assert price_of(chat_model(elsewhere)) is None
@@ -68,7 +68,7 @@ def test_openai_s_models_have_their_list_price(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_table_of_one_s_own_comes_first(table: Path) -> None:
     pytest.importorskip("langchain_openai")
-    assert price_of(chat_model("openai:gpt-4o?api_key=k")) == ModelPrice(1.0, 1.0)
+    assert price_of(chat_model("openai:gpt-4o?api_key=k")) == Price(1.0, 1.0)
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"a": 1}', '{"a": [1]}', '{"a": [-1, 2]}'])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ragweave.cli.screen import plain
 
@@ -19,8 +21,9 @@ class PlainFormatter(logging.Formatter):
         return plain(without_secrets(super().format(record)))
 
 
-def log_to_stderr(verbosity: int) -> None:
-    """Write the log of `ragweave` to standard error.
+@contextmanager
+def log_to_stderr(verbosity: int) -> Iterator[None]:
+    """Write the log of `ragweave` to standard error, as long as a command runs.
 
     Args:
         verbosity: 0: warnings; 1: also what happens; 2 or more: also each call and its seconds.
@@ -29,7 +32,11 @@ def log_to_stderr(verbosity: int) -> None:
     said = "%(message)s" if not verbosity else "%(asctime)s %(levelname)s %(name)s: %(message)s"
     handler.setFormatter(PlainFormatter(said, "%H:%M:%S"))
     logger = logging.getLogger("ragweave")
-    for earlier in [one for one in logger.handlers if isinstance(one.formatter, PlainFormatter)]:
-        logger.removeHandler(earlier)
+    before = logger.level
     logger.addHandler(handler)
     logger.setLevel(_LEVELS[min(verbosity, 2)])
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)

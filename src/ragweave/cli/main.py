@@ -67,6 +67,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -86,7 +87,7 @@ def root(
 ) -> None:
     """Published retrieval-augmented-generation methods as LangGraph graphs."""
     del version  # typer has shown it
-    log_to_stderr(verbose)
+    context.with_resource(log_to_stderr(verbose))
     if otel:
         from ragweave.tools.tracing import instrument
 

@@ -23,7 +23,6 @@ from ragweave.nodes.context_filter import FilterName
 from ragweave.nodes.judge import NecessityOptions
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Retriever
-from ragweave.nodes.sufficiency import PROMPTS as RATING
 from ragweave.nodes.uncertainty_gate import check_gate
 from ragweave.registry import closest
 from ragweave.state import RAGState
@@ -132,12 +131,24 @@ def part_for(argument: str, spec: str) -> str:
     return digest
 
 
-def check_drafts(models: Models, options: Options) -> None:
-    """Check that a method which needs drafts has a model that can write them.
+def check_models(models: Models, options: Options, judge_scorer: object = None) -> None:
+    """Check that each model can do what a method with these options asks of it.
+
+    Args:
+        models: The models by role.
+        options: The method's options.
+        judge_scorer: What reads the judge by log-probabilities, where the caller gave it.
 
     Raises:
-        UsageError: A trained part would have to: it does what it was trained for and no more.
+        UsageError: One can't: a trained part does what it was trained for and no more.
     """
+    _check_drafts(models, options)
+    _check_decides(models, options)
+    _check_scorer(models, judge_scorer, options)
+    check_gate(models, options)
+
+
+def _check_drafts(models: Models, options: Options) -> None:
     part = part_of(models.by_role("proxy"))
     if part is not None and isinstance(options, NecessityOptions) and options.drafts:
         raise UsageError(
@@ -145,12 +156,7 @@ def check_drafts(models: Models, options: Options) -> None:
         )
 
 
-def check_decides(models: Models, options: Options) -> None:
-    """Check that a method which asks the judge's role for more than a verdict has a chat model there.
-
-    Raises:
-        UsageError: A trained judge would have to say whether retrieval is needed.
-    """
+def _check_decides(models: Models, options: Options) -> None:
     part = part_of(models.by_role("judge"))
     if part is not None and getattr(options, "decided_by", "answer") == "judge":
         raise UsageError(
@@ -158,12 +164,7 @@ def check_decides(models: Models, options: Options) -> None:
         )
 
 
-def check_scorer(models: Models, judge_scorer: object, options: Options) -> None:
-    """Check that no scorer or margin is given for a judge that was trained to say its verdict.
-
-    Raises:
-        UsageError: There is one.
-    """
+def _check_scorer(models: Models, judge_scorer: object, options: Options) -> None:
     part = part_of(models.by_role("judge"))
     if part is None:
         return
@@ -277,15 +278,12 @@ def build_graph(
             "filter_model": filter_model,
         }
     )
-    check_drafts(models, chosen)
-    check_decides(models, chosen)
-    check_scorer(models, judge_scorer, chosen)
-    check_gate(models, chosen)
+    check_models(models, chosen, judge_scorer)
     parts = Parts[Any](
         models=models if retry_policy is None else replace(models, retry=retry_policy),
         retriever=retriever,
         options=chosen,
-        prompts=with_overrides({**RATING, **method.prompts}, prompts),
+        prompts=with_overrides(method.templates, prompts),
         checkpointer=checkpointer,
         context_filter=context_filter_of(filter),
         scorer=_checked_scorer("scorer", scorer),

@@ -23,6 +23,7 @@ from ragweave.errors import UsageError
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.nodes.answer import PROMPTS
 from ragweave.nodes.options import Options
+from ragweave.nodes.sufficiency import PROMPTS as RATING
 from ragweave.nodes.wording import variants
 
 FUSION = "Liu et al. 2024, Post-fusion as Fallback"
@@ -66,6 +67,11 @@ class Method:
             )
         if not issubclass(self.options, Options):
             raise UsageError(f"the options of {self.name} must be a dataclass derived from Options")
+
+    @property
+    def templates(self) -> Mapping[str, ChatPromptTemplate]:
+        """All templates that a caller may replace: its own, and those of a rating that any may ask."""
+        return {**RATING, **self.prompts}
 
 
 def answer_prompts(*names: str, printed: bool = True) -> Mapping[str, ChatPromptTemplate]:

@@ -23,13 +23,11 @@ from langgraph_sdk.runtime import ServerRuntime
 
 from ragweave.errors import UsageError
 from ragweave.graphs import METHODS, CompiledGraph, Parts, chat_over
-from ragweave.graphs.build import AnyModel, check_drafts, context_filter_of, role_models
+from ragweave.graphs.build import AnyModel, check_models, context_filter_of, role_models
 from ragweave.graphs.method import Method, read_option
 from ragweave.nodes.context_filter import ContextFilterOptions
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Retriever
-from ragweave.nodes.sufficiency import PROMPTS as RATING
-from ragweave.nodes.uncertainty_gate import check_gate
 from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import Models
 from ragweave.tools.models.specs import PREFIX
@@ -300,8 +298,7 @@ def studio_picture(name: str) -> CompiledGraph:
 def _with_sources(name: str, options: Any) -> CompiledGraph:
     sources: Sources = options
     models = _models_of(sources)
-    check_drafts(models, options)
-    check_gate(models, options)
+    check_models(models, options)
     trained = _filter(sources.trained_filter) if isinstance(options, ContextFilterOptions) else None
     if trained is not None:
         options = dataclasses.replace(options, filter="own")
@@ -327,7 +324,7 @@ def _built(
             models=models,
             retriever=retriever,
             options=options,
-            prompts={**RATING, **method.prompts},
+            prompts=method.templates,
             context_filter=context_filter,
         )
     )

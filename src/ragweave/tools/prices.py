@@ -29,7 +29,7 @@ _DATED = 11
 """Length of what a dated name adds: `gpt-4o-mini-2024-07-18`."""
 
 
-class ModelPrice(NamedTuple):
+class Price(NamedTuple):
     """US dollars for a million tokens."""
 
     input: float
@@ -40,25 +40,25 @@ class ModelPrice(NamedTuple):
         return (input_tokens * self.input + output_tokens * self.output) / _MILLION
 
 
-OPENAI: Mapping[str, ModelPrice] = {
-    "gpt-3.5-turbo": ModelPrice(0.50, 1.50),
-    "gpt-4o": ModelPrice(2.50, 10.00),
-    "gpt-4o-mini": ModelPrice(0.15, 0.60),
-    "gpt-4.1": ModelPrice(2.00, 8.00),
-    "gpt-4.1-mini": ModelPrice(0.40, 1.60),
-    "gpt-4.1-nano": ModelPrice(0.10, 0.40),
-    "gpt-5": ModelPrice(1.25, 10.00),
-    "gpt-5-mini": ModelPrice(0.25, 2.00),
-    "gpt-5-nano": ModelPrice(0.05, 0.40),
-    "gpt-5.1": ModelPrice(1.25, 10.00),
-    "o3": ModelPrice(2.00, 8.00),
-    "o3-mini": ModelPrice(1.10, 4.40),
-    "o4-mini": ModelPrice(1.10, 4.40),
+OPENAI: Mapping[str, Price] = {
+    "gpt-3.5-turbo": Price(0.50, 1.50),
+    "gpt-4o": Price(2.50, 10.00),
+    "gpt-4o-mini": Price(0.15, 0.60),
+    "gpt-4.1": Price(2.00, 8.00),
+    "gpt-4.1-mini": Price(0.40, 1.60),
+    "gpt-4.1-nano": Price(0.10, 0.40),
+    "gpt-5": Price(1.25, 10.00),
+    "gpt-5-mini": Price(0.25, 2.00),
+    "gpt-5-nano": Price(0.05, 0.40),
+    "gpt-5.1": Price(1.25, 10.00),
+    "o3": Price(2.00, 8.00),
+    "o3-mini": Price(1.10, 4.40),
+    "o4-mini": Price(1.10, 4.40),
 }
 """OpenAI's list prices."""
 
 
-def price_of(model: ChatModel) -> ModelPrice | None:
+def price_of(model: ChatModel) -> Price | None:
     """Return a chat model's price, or None where it is not known.
 
     Raises:
@@ -73,7 +73,7 @@ def price_of(model: ChatModel) -> ModelPrice | None:
     return listed if listed is not None or not _is_openai(target) else _named(name, OPENAI)
 
 
-def _named(name: str, table: Mapping[str, ModelPrice]) -> ModelPrice | None:
+def _named(name: str, table: Mapping[str, Price]) -> Price | None:
     undated = name[:-_DATED] if name[-_DATED:].replace("-", "").isdigit() else name
     return table.get(name, table.get(undated))
 
@@ -86,12 +86,12 @@ def _is_openai(target: object) -> bool:
 
 
 @lru_cache(maxsize=4)
-def _own_table(path: str) -> Mapping[str, ModelPrice]:
+def _own_table(path: str) -> Mapping[str, Price]:
     if not path:
         return {}
     try:
         listed = parse_json(Path(path).read_text("utf-8"))
-        pairs = {str(name): ModelPrice(*map(float, pair)) for name, pair in listed.items()}
+        pairs = {str(name): Price(*map(float, pair)) for name, pair in listed.items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{VARIABLE}={path}: must be a JSON file that maps each model to [input, output], in US "

@@ -21,7 +21,7 @@ from ragweave.evaluation.metrics.citations import (
     citation_precision,
     citation_recall,
 )
-from ragweave.evaluation.metrics.cost import Price, Prices, cost, read_prices
+from ragweave.evaluation.metrics.cost import Prices, cost, read_prices
 from ragweave.evaluation.metrics.judged import (
     answer_relevance,
     context_relevance,
@@ -41,6 +41,7 @@ from ragweave.evaluation.metrics.retrieval import (
     s_precision,
 )
 from ragweave.evaluation.metrics.rouge import rouge_l, rouge_n
+from ragweave.tools.prices import Price
 from ragweave.tools.statistics import Comparison, Interval, bootstrap, compare
 
 __all__ = [

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ragweave.errors import UsageError
 from ragweave.tools.files import parse_json
-
-_MILLION = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """US dollars for a million tokens."""
-
-    input: float
-    output: float
-
-    def of(self, input_tokens: int, output_tokens: int) -> float:
-        """Return the price of so many tokens, in US dollars."""
-        return (input_tokens * self.input + output_tokens * self.output) / _MILLION
-
+from ragweave.tools.prices import Price
 
 Prices = Mapping[str, Price]
 """Prices by role (`answer`, `proxy`, `judge`, `rewrite`, `filter`); `*` stands for the rest."""

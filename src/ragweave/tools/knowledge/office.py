@@ -1,9 +1,9 @@
 """Loaders of packed documents: Word, PowerPoint and EPUB become Markdown by MarkItDown.
 
-MarkItDown was chosen over docling: with the readers of these formats it is 24 packages where docling
-is 122 with PyTorch and models to download, reads EPUB, and gives headings and tables as Markdown.
-Of it the converters alone are used, without plugins, a model or the network. Workbooks are read by
-openpyxl (see `tabular`): a passage a row says more than a cut table.
+MarkItDown was chosen over docling: it reads EPUB, gives headings and tables as Markdown, and needs
+neither PyTorch nor models to download, as docling does. Of it the converters alone are used, without
+plugins, a model or the network. Workbooks are read by openpyxl (see `tabular`): a passage a row says
+more than a cut table.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
 from langchain_core.embeddings import Embeddings
@@ -14,7 +13,7 @@ from ragweave.state.passages import content_id
 from ragweave.tools.knowledge.intake import Intake
 from ragweave.tools.knowledge.manifest import Finding, Manifest, Progress, counted
 from ragweave.tools.knowledge.served import Served, read_served
-from ragweave.tools.knowledge.served_writing import PREFIX, ServedWriter
+from ragweave.tools.knowledge.served_writing import PREFIX, ServedWriter, chunks
 from ragweave.tools.knowledge.store import Draft, titled
 from ragweave.tools.knowledge.vectors import check_dimension, embeddings_of, tokenizer_of
 from ragweave.tools.retrieval.bm25 import analyzer_for
@@ -152,8 +151,7 @@ def _mend(store: PassageStore, manifest: Manifest, model: Embeddings | None) -> 
         if row.key.added <= manifest.generation < row.key.removed
         and not (_has_words(store, manifest, row) and _has_vector(manifest, row))
     ]
-    waiting = iter(lost)
-    while part := list(islice(waiting, _BATCH)):
+    for part in chunks(iter(lost), _BATCH):
         vectors: list[list[float]] | list[None] = [None] * len(part)
         if manifest.embedding_name is not None and model is not None:
             vectors = model.embed_documents([titled(row.text, row.metadata) for row in part])

@@ -98,7 +98,7 @@ class ServedWriter:
         generation = before.generation + 1
         manifest, embedded = self._put(rows, before, generation)
         self._delete(sorted(set(rows.dead) - rows.stored))
-        for part in _chunks(rows.retired(generation), _LOOKED_UP):
+        for part in chunks(rows.retired(generation), _LOOKED_UP):
             self._store.retire(part, generation)
         self._progress("index", 0, 1)
         self._store.finish()
@@ -123,9 +123,9 @@ class ServedWriter:
         average = rows.average(generation, terms)
         dense = manifest.embedding_name is not None
         repeated: dict[str, list[float]] = {one: [] for one in rows.repeated(generation)}
-        for many in _chunks(rows.fresh(generation), _LOOKED_UP):
+        for many in chunks(rows.fresh(generation), _LOOKED_UP):
             known = self._store.vectors([key.content for key, *_ in many]) if dense else {}
-            for part in _chunks(iter(many), _EMBED_BATCH):
+            for part in chunks(iter(many), _EMBED_BATCH):
                 if dense:
                     known |= {key: vector for key, vector in repeated.items() if vector}
                     made = self._embed(part, known, manifest)
@@ -166,7 +166,7 @@ class ServedWriter:
         return dict(zip(texts, vectors, strict=True))
 
     def _delete(self, keys: Sequence[str]) -> None:
-        for part in _chunks(iter(keys), _LOOKED_UP):
+        for part in chunks(iter(keys), _LOOKED_UP):
             self._store.delete(part)
 
     def _tidy(self, rows: _Rows, generation: int) -> None:
@@ -212,7 +212,7 @@ class _Rows:
             for values in (store.record(name) or {}).get("sources", ()):
                 self._load_source(values)
         database.execute("COMMIT")
-        for part in _chunks(iter(restored), _LOOKED_UP):
+        for part in chunks(iter(restored), _LOOKED_UP):
             store.retire(part, NEVER)
 
     def _load(self, number: int, key: Key) -> None:
@@ -294,7 +294,7 @@ class _Rows:
 
 
 def _records_of(sources: Iterator[Source], generation: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, part in enumerate(_chunks(sources, _SOURCES)):
+    for number, part in enumerate(chunks(sources, _SOURCES)):
         name = f"{PREFIX}{generation}/{number:06}"
         yield name, {"sources": [asdict(source) for source in part]}
 
@@ -302,6 +302,7 @@ def _records_of(sources: Iterator[Source], generation: int) -> Iterator[tuple[st
 Item = TypeVar("Item")
 
 
-def _chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+def chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+    """Give items in lists of at most `size`."""
     while part := list(islice(items, size)):
         yield part

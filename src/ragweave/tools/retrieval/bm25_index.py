@@ -15,6 +15,7 @@ import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -90,7 +91,7 @@ class Postings:
         """
         spans = [slice(int(self.indptr[one]), int(self.indptr[one + 1])) for one in terms]
         total = sum(span.stop - span.start for span in spans)
-        if not _LARGE <= total < 2**31 or find_spec("scipy") is None:
+        if not _LARGE <= total < 2**31 or not _has_scipy():
             scores = np.zeros(self.passages, dtype=np.float32)
             for span in spans:
                 np.add.at(scores, self.indices[span], self.data[span])
@@ -109,6 +110,11 @@ class Postings:
         chosen = csc_array((data, indices, starts), shape=(self.passages, len(spans)))
         found: NDArray[np.float32] = chosen @ np.ones(len(spans), dtype=np.float32)
         return found
+
+
+@cache
+def _has_scipy() -> bool:
+    return find_spec("scipy") is not None
 
 
 class Bm25Index:
