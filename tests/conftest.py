@@ -68,6 +68,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=long)
         items[:] = [one for one in items if not one.get_closest_marker("attack")]
     for item in items:
+        if item.get_closest_marker("attack"):
+            item.add_marker(pytest.mark.timeout(0))
         if is_core(item.path, Path(__file__).parent):
             item.add_marker(pytest.mark.core)
         if item.get_closest_marker("loopback"):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import io
+import logging
 import random
 import signal
 import subprocess
@@ -142,3 +145,26 @@ print("bye")
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "bye\n", "")
+
+
+def test_what_the_garbage_collector_frees_waits_for_no_lock_that_its_caller_holds(
+    tiny: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from ragweave.llamacpp import LlamaCppChat
+
+    caplog.set_level(logging.DEBUG, "ragweave.llamacpp")
+    model = LlamaCppChat(path=str(tiny), n_threads=1, max_tokens=2)
+    model.invoke("hello")
+    (thread,) = [one for one in threading.enumerate() if one is model.engine._scheduler._thread]
+    handler = logging.StreamHandler(io.StringIO())
+    logging.getLogger("ragweave.llamacpp").addHandler(handler)
+    try:
+        handler.acquire()
+        del model
+        gc.collect()
+        handler.release()
+        thread.join(60)
+        assert not thread.is_alive()
+        assert "llama_context" in handler.stream.getvalue()
+    finally:
+        logging.getLogger("ragweave.llamacpp").removeHandler(handler)

@@ -7,14 +7,15 @@ of a reply from an inbox.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import os
 import queue
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import AsyncGenerator, Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,13 @@ class Scheduler:
         """Start the thread; from now on others may use only the vocabulary of `core`."""
         self._core = core
         self.decoder = Decoder(core, n_parallel, n_kept=n_kept)
-        self._arrived: deque[Job] = deque()
+        self._arrived: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._closed = False
         self._process = os.getpid()
-        self._wake = threading.Condition()
+        self._entry = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="ragweave-llamacpp", daemon=True)
+        _RUNNING.add(self)
+        _close_all_at_exit()
         self._thread.start()
 
     @property
@@ -55,19 +58,25 @@ class Scheduler:
             raise ModelError(
                 "the model was loaded before this process was forked: load it in each process"
             )
-        with self._wake:
+        with self._entry:
             if self._closed:
                 raise ModelError("the model was closed")
-            self._arrived.append(job)
-            self._wake.notify()
+            self._arrived.put(job)
+
+    def stop(self) -> None:
+        """Let the thread fail running requests, free the model and end; nobody waits for it.
+
+        The garbage collector calls this, in any thread and whatever lock that thread holds: so it
+        takes none, and does not wait for the model's thread, which writes to the log as it ends.
+        """
+        self._closed = True
+        self._arrived.put(None)
 
     def close(self) -> None:
         """Fail running requests, free the model, and end the thread."""
         if os.getpid() != self._process:
             return
-        with self._wake:
-            self._closed = True
-            self._wake.notify()
+        self.stop()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -76,23 +85,40 @@ class Scheduler:
             while self._take_arrived():
                 self.decoder.step()
         finally:
-            with self._wake:
+            with self._entry:
                 closed, self._closed = self._closed, True
-                for job in self._arrived:
-                    self.decoder.add(job)
-                self._arrived.clear()
+            with suppress(queue.Empty):
+                while True:
+                    self._add(self._arrived.get_nowait())
             failure = "the model's thread failed; the next call loads the model again"
             self.decoder.fail_all(ModelError("the model was closed" if closed else failure))
             self._core.close()
 
     def _take_arrived(self) -> bool:
         """Wait for work; return False when it is time to end."""
-        with self._wake:
-            while not (self._arrived or self._closed or self.decoder.busy):
-                self._wake.wait()
-            while self._arrived:
-                self.decoder.add(self._arrived.popleft())
-            return not self._closed
+        with suppress(queue.Empty):
+            self._add(self._arrived.get(block=not self.decoder.busy))
+            while True:
+                self._add(self._arrived.get_nowait())
+        return not self._closed
+
+    def _add(self, job: Job | None) -> None:
+        if job is not None:
+            self.decoder.add(job)
+
+
+_RUNNING: weakref.WeakSet[Scheduler] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for one in list(_RUNNING):
+        one.close()
+
+
+def _close_all_at_exit() -> None:
+    """End the threads first at exit, before finalizers free the models and samplers they use."""
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)
 
 
 _LOGGER = logging.getLogger("ragweave.llamacpp")
@@ -119,7 +145,7 @@ class Engine:
         """One line that says where the layers are, the context and the threads."""
         _LOGGER.info("%s", self.placement)
         self._scheduler = Scheduler(core, settings.n_parallel, settings.n_kept)
-        self._close = weakref.finalize(self, self._scheduler.close)
+        weakref.finalize(self, self._scheduler.stop).atexit = False
 
     @property
     def computed(self) -> int:
@@ -137,7 +163,7 @@ class Engine:
 
     def close(self) -> None:
         """Free the model; running requests fail."""
-        self._close()
+        self._scheduler.close()
 
 
 class Loader:
