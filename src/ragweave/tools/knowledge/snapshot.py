@@ -156,8 +156,13 @@ def dense_search(
             generation = snapshots.current().manifest.generation
             near = dict(vectors.nearest(vector, requested, generation))
             found = _visible(store, near, generation)
-            if len(found) >= k or len(near) < requested or len(near) <= seen:
+            if len(found) >= min(k, snapshots.current().manifest.passages):
                 return found[:k]
+            if len(near) < requested or len(near) <= seen:
+                # Passages that nothing leads to in an approximate index, or that have no vector.
+                seen_by_it = store.contents(generation)
+                near = dict(vectors.nearest_of(seen_by_it, vector, k, generation))
+                return _visible(store, near, generation)[:k]
             requested, seen = requested * 2, len(near)
 
     return search

@@ -8,6 +8,7 @@ Which embedding model a knowledge base uses, and of what dimension, is decided h
 
 from __future__ import annotations
 
+import heapq
 import shutil
 import threading
 from collections.abc import Container, Iterator, Sequence
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError
@@ -279,6 +281,35 @@ class Vectors:
             (content, 1 - distance)
             for content, distance in zip(found["ids"][0], found["distances"][0], strict=True)
         ]
+
+    def nearest_of(
+        self, contents: Sequence[str], vector: Sequence[float], n: int, generation: int
+    ) -> list[tuple[str, float]]:
+        """Return the `n` nearest of some contents, by comparing with each of them.
+
+        The index's own search is approximate: among many equal or nearly equal vectors it misses
+        what its graph does not reach from the query.
+
+        Args:
+            contents: Contents; those without a vector are left out.
+            vector: The query's embedding.
+            n: How many.
+            generation: The knowledge base's current generation; a newer one is reopened.
+        """
+        wanted = np.asarray(vector, dtype=np.float32)
+        best: list[tuple[float, str]] = []
+        for first in range(0, len(contents), _PAGE):
+            with self._use(write=False, generation=generation) as collection:
+                held = collection.get(
+                    ids=list(contents[first : first + _PAGE]), include=["embeddings"]
+                )
+            if not held["ids"]:
+                continue
+            made = np.asarray(held["embeddings"], dtype=np.float32)
+            lengths = np.linalg.norm(made, axis=1) * np.linalg.norm(wanted)
+            scores = made @ wanted / np.maximum(lengths, np.finfo(np.float32).tiny)
+            best = heapq.nlargest(n, [*best, *zip(scores.tolist(), held["ids"], strict=True)])
+        return [(content, score) for score, content in best]
 
     def reopen(self) -> None:
         """Reopen the files at the next use, to see what other processes wrote."""
