@@ -33,6 +33,8 @@ from ragweave.tools.journal import first_error
 from ragweave.tools.models import status_of
 from ragweave.tools.text.secrets import without_secrets
 
+WORKER = [sys.executable, "-P", "-c", f"from {__name__} import main; main()"]
+"""The command line of a worker."""
 _STOP = b"stop\n"
 """Tells a worker to begin no further question."""
 _SENT = ("at", "id", "system", "spent", "cost", "judge", "error", "scoring")
@@ -226,7 +228,7 @@ class _WorkerPool:
         }
         path = os.pathsep.join(place for place in sys.path if place)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-c", f"from {__name__} import main; main()"),
+            *WORKER,
             stdin=PIPE,
             stdout=PIPE,
             limit=_LINE,
