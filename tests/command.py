@@ -43,6 +43,8 @@ def _anew(target: str) -> list[str]:
 
 
 COMMAND = python("ragweave.cli:run")
+CODE = python("tests.fork_server:execute")
+"""Stands for `python -c`."""
 PYTHON = _anew("ragweave.cli:run")
 """The same by a Python of its own."""
 WORKER = python("ragweave.evaluation.runs.workers:main")

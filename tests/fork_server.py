@@ -32,6 +32,8 @@ HEAVY = (
 )
 THREADS = frozenset({"magika", "markitdown", "onnxruntime"})
 """Packages whose import starts threads, which a fork doesn't take with it."""
+LISTS = frozenset({"ragweave.serving.studio"})
+"""Modules whose import lists what is registered, a test's own package included."""
 INSTALLED = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[1] / "src"))
 PULSE = 0.05
 MOST_FILES = 16
@@ -40,7 +42,7 @@ MOST_FILES = 16
 def load(names: Iterable[str]) -> None:
     """Import these; what can't be imported alone is left to the processes."""
     for name in names:
-        if name not in sys.modules and name.partition(".")[0] not in THREADS:
+        if not (name in sys.modules or name in LISTS or name.partition(".")[0] in THREADS):
             with suppress(Exception):
                 importlib.import_module(name)
 
@@ -159,6 +161,9 @@ def become(request: dict[str, Any], files: list[int], needed: Path) -> None:
     sys.path[0] = ""
     sys.path[1:1] = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
     sys.argv = ["-c", *request["args"]]
+    if "huggingface_hub.constants" in sys.modules:
+        offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+        sys.modules["huggingface_hub.constants"].HF_HUB_OFFLINE = offline  # type: ignore[attr-defined]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     atexit.register(say_what_was_needed, needed, set(sys.modules))
 
@@ -180,6 +185,12 @@ def say_what_was_needed(file: Path, before: set[str]) -> None:
         file.write_text("\n".join(name for name in new if origins[name].startswith(INSTALLED)))
 
 
+def execute() -> None:
+    """Run the code that is the first argument, as `python -c` does."""
+    code = sys.argv.pop(1)
+    exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+
+
 def target(name: str) -> Callable[[], None]:
     """Return the function that a text `module:name` names."""
     module, _, function = name.partition(":")
@@ -188,5 +199,6 @@ def target(name: str) -> Callable[[], None]:
 
 
 if __name__ == "__main__":
+    sys.path.insert(1, str(Path(__file__).parents[1]))
     WORK = Server(sys.argv[1], eager=sys.argv[2:] == ["eager"]).serve()
     WORK()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
+from tests.command import CODE
 
 from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.knowledge.checking import check
@@ -59,7 +59,7 @@ def seen(kb: Path) -> dict[str, Any]:
 def after_restart(kb: Path) -> dict[str, Any]:
     """Return what a new process sees."""
     done = subprocess.run(
-        [sys.executable, "-c", READER, str(kb)],
+        [*CODE, READER, str(kb)],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -115,7 +115,7 @@ def test_a_process_that_dies_after_a_write_loses_nothing(tmp_path: Path) -> None
         "os._exit(0)\n"  # nothing is closed, flushed or run at exit
     )
     kb = tmp_path / "kb"
-    subprocess.run([sys.executable, "-c", writer, str(kb)], cwd=ROOT, check=True)
+    subprocess.run([*CODE, writer, str(kb)], cwd=ROOT, check=True)
     found = seen(kb)
     assert found["passages"] == found["vectors"] == 1200
     assert found["found"] == QUERIES

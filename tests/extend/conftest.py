@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def python() -> Run:
             return command.run(*args, cwd=cwd, site=folder, timeout=180)
         path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))
         return subprocess.run(
-            [sys.executable, "-c", code, *args],
+            [*command.CODE, code, *args],
             cwd=cwd,
             env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
             capture_output=True,
