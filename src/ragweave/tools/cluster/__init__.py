@@ -1,0 +1,18 @@
+"""Work on the nodes of a Ray cluster: `connected` to it, a `Pool` of processes does jobs there."""
+
+from ragweave.tools.cluster.connection import ADDRESS, LOCAL, connected, is_address
+from ragweave.tools.cluster.node import Ask, Work
+from ragweave.tools.cluster.pool import LostNodeError, NoNodeError, Pool, Serve
+
+__all__ = [
+    "ADDRESS",
+    "LOCAL",
+    "Ask",
+    "LostNodeError",
+    "NoNodeError",
+    "Pool",
+    "Serve",
+    "Work",
+    "connected",
+    "is_address",
+]

@@ -1,0 +1,389 @@
+"""The side of the driver: processes on a cluster's nodes, jobs for them, and what becomes of a loss.
+
+The driver fetches what a process reports and answers what its jobs ask. Nothing on a node writes
+anything, so a driver may be outside the cluster, and what is durable does not depend on the nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import ragweave
+from ragweave.errors import RagweaveError, UsageError
+from ragweave.tools.cluster.node import Answer, Asked, Host, Job, Make, Order, Report
+from ragweave.tools.process_errors import ProcessError, raised_again
+
+Serve = Callable[[Any], Awaitable[Any]]
+"""Answers what a job asks."""
+
+_START_SECONDS = 120.0
+"""How long a process may wait for a node with a free CPU."""
+_TRIES = 3
+"""How often a job is begun: what ends its process each time is left at that."""
+_STARTS = 3
+"""How many processes in a row may end before they are ready."""
+_PAUSE = 1.0
+"""Seconds before a lost process is replaced."""
+_PASSED_ON = re.compile(
+    r"\w+_API_KEY|\w+_BASE_URL|\w+_API_BASE|PGPASSWORD|(ELASTIC|OPEN)SEARCH_PASSWORD"
+)
+
+
+class LostNodeError(RagweaveError):
+    """The node that had a job was lost, again and again."""
+
+
+class NoNodeError(RagweaveError):
+    """No node of the cluster is left."""
+
+
+class _LostError(Exception):
+    """The process that had a job is gone."""
+
+
+async def _nobody(request: Any) -> Any:
+    raise RuntimeError(f"a job asked its driver, which answers nothing: {request!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a process may run."""
+
+    node: str
+    """The node's id; "": wherever there is room."""
+    threads: int
+    """How many threads libraries may use; 0: as Ray sets it."""
+    gpus: int
+
+
+@dataclass(slots=True)
+class _Underway:
+    """A job under way."""
+
+    result: asyncio.Future[Any]
+    serve: Serve
+    serving: set[asyncio.Task[None]] = field(default_factory=set)
+    """What it has asked and is not answered yet."""
+
+
+@dataclass(eq=False)
+class _Process:
+    """A process on a node, as the driver sees it."""
+
+    actor: Any
+    place: _Place
+    on_error: Callable[[BaseException], None]
+    jobs: dict[int, _Underway] = field(default_factory=dict)
+    _outbox: list[Order] = field(default_factory=list)
+    _sending: asyncio.Task[None] | None = None
+
+    def begin(self, job: Job, serve: Serve) -> _Underway:
+        """Have a job begun."""
+        underway = _Underway(asyncio.get_running_loop().create_future(), serve)
+        self.jobs[job.number] = underway
+        self._post(job)
+        return underway
+
+    async def follow(self) -> None:
+        """Take what the process reports, until it is lost."""
+        while True:
+            for report in await _got(self.actor.reports.remote()):
+                self._take(report)
+
+    def give_up(self, error: BaseException) -> None:
+        """End the jobs that are under way."""
+        for one in self.jobs.values():
+            if not one.result.done():
+                one.result.set_exception(error)
+
+    def _take(self, report: Report) -> None:
+        underway = self.jobs.get(report.job)
+        if underway is None or underway.result.done():
+            return
+        if isinstance(report, Asked):
+            task = asyncio.create_task(self._serve(report, underway))
+            underway.serving.add(task)
+            task.add_done_callback(underway.serving.discard)
+        elif report.error is not None:
+            underway.result.set_exception(raised_again(report.error, "a node"))
+        else:
+            underway.result.set_result(report.value)
+
+    async def _serve(self, asked: Asked, underway: _Underway) -> None:
+        try:
+            value = await underway.serve(asked.request)
+        except Exception as error:  # noqa: BLE001 - raised where the job's result is awaited
+            if not underway.result.done():
+                underway.result.set_exception(error)
+            return
+        if asked.number:
+            self._post(Answer(asked.number, value))
+
+    def _post(self, order: Order) -> None:
+        self._outbox.append(order)
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send())
+
+    async def _send(self) -> None:
+        """Send what there is to send, together."""
+        while self._outbox:
+            orders, self._outbox = self._outbox, []
+            try:
+                await _got(self.actor.send.remote(orders))
+            except Exception as error:  # noqa: BLE001 - the pool decides what it means
+                self.on_error(error)
+                return
+
+
+class Pool:
+    """Processes on the nodes of a cluster; an asynchronous context manager.
+
+    Example:
+        >>> with connected("auto") as ray:  # doctest: +SKIP
+        ...     async with Pool(ray, make, at_most=4) as pool:
+        ...         print(await pool.do(lambda attempt: "a job"))
+    """
+
+    def __init__(self, ray: Any, make: Make, *, at_most: int, whole_nodes: bool = False) -> None:
+        """Set what the processes do and how many there are.
+
+        Args:
+            ray: The module, connected.
+            make: Makes ready on a node what does its jobs; pickled.
+            at_most: How many processes, each with a CPU of its own.
+            whole_nodes: One process a node (or GPU), which may use all its cores: for work that
+                loads a model.
+        """
+        self._ray, self._make, self._at_most, self._whole = ray, make, at_most, whole_nodes
+        self._numbers = itertools.count(1)
+        self._open: list[_Process] = []
+        self._starting: list[_Process] = []
+        self._lives: set[asyncio.Task[None]] = set()
+        self._failed_starts = 0
+        self._error: BaseException | None = None
+        self._changed = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        """Start the processes; return once one of them is ready.
+
+        Raises:
+            UsageError: The work cannot be made ready on a node, or no node has a free CPU.
+            ProcessError: As UsageError, by an error that nobody expected.
+        """
+        for place in self._places()[: self._at_most] or [_Place("", 0, 0)]:
+            self._start(place)
+        try:
+            await self._freest()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End the processes."""
+        for task in self._lives:
+            task.cancel()
+        await asyncio.gather(*self._lives, return_exceptions=True)
+        for one in [*self._open, *self._starting]:
+            self._end(one)
+
+    @property
+    def size(self) -> int:
+        """How many processes are ready or starting."""
+        return len(self._open) + len(self._starting)
+
+    async def do(
+        self,
+        payload: Callable[[int], Any],
+        serve: Serve = _nobody,
+        lost: Callable[[], None] = lambda: None,
+    ) -> Any:
+        """Have a job done by the process that has the fewest; return its result.
+
+        Where its node is lost, the job is begun again on another, once what it had asked before is
+        answered.
+
+        Args:
+            payload: Returns the job, given how often it was lost before.
+            serve: Answers what it asks.
+            lost: Called when its node is lost.
+
+        Raises:
+            LostNodeError: Its node was lost again and again.
+            NoNodeError: No node is left.
+            RagweaveError: The error that the job ended in; or one that `serve` raised.
+        """
+        for attempt in range(_TRIES):
+            process = await self._freest()
+            job = Job(next(self._numbers), payload(attempt))
+            underway = process.begin(job, serve)
+            try:
+                return await underway.result
+            except _LostError:
+                lost()
+                await asyncio.gather(*underway.serving, return_exceptions=True)
+            finally:
+                process.jobs.pop(job.number, None)
+        raise LostNodeError(f"the node that worked on this was lost, {_TRIES} times in all")
+
+    async def _freest(self) -> _Process:
+        while not self._open:
+            if self._error is not None:
+                raise self._error
+            if not self._lives:
+                raise NoNodeError(
+                    "no node of the Ray cluster is left; what is recorded is kept, and the same "
+                    "work can be resumed, with or without --ray"
+                )
+            self._changed.clear()
+            await self._changed.wait()
+        if self._error is not None:
+            raise self._error
+        return min(self._open, key=lambda one: len(one.jobs))
+
+    def _places(self) -> list[_Place]:
+        """Return where processes may run, one on each node before a second on any."""
+        per_node = [list(self._on_node(one)) for one in self._ray.nodes() if one["Alive"]]
+        rounds = itertools.zip_longest(*per_node)
+        return [place for one in rounds for place in one if place is not None]
+
+    def _on_node(self, node: Mapping[str, Any]) -> Iterator[_Place]:
+        cpus = int(node["Resources"].get("CPU", 0))
+        if not self._whole:
+            yield from [_Place(node["NodeID"], 0, 0)] * cpus
+            return
+        gpus = int(node["Resources"].get("GPU", 0))
+        count = min(cpus, max(1, gpus))
+        yield from [_Place(node["NodeID"], cpus // max(1, count), min(1, gpus))] * count
+
+    def _start(self, place: _Place) -> None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        options: dict[str, Any] = {"num_cpus": 1, "num_gpus": place.gpus, "max_restarts": 0}
+        if place.node:
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(place.node, soft=True)
+        actor = self._ray.remote(**options)(Host).remote()
+        process = _Process(actor, place, self._sending_failed)
+        self._starting.append(process)
+        task = asyncio.create_task(self._live(process))
+        self._lives.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._lives.discard(task)
+        self._changed.set()
+
+    async def _live(self, process: _Process) -> None:
+        """Start a process and follow it until it is lost; then start another in its place."""
+        lost = self._ray.exceptions.RayActorError
+        try:
+            await self._made_ready(process)
+            self._failed_starts = 0
+            self._starting.remove(process)
+            self._open.append(process)
+            self._changed.set()
+            await process.follow()
+        except lost as error:
+            if getattr(error, "actor_init_failed", False):
+                self._fail(_not_there(error))
+            else:
+                await self._replace(process)
+        except TimeoutError:
+            self._no_room(process)
+        except RagweaveError as error:
+            self._fail(error)
+        except self._ray.exceptions.RayError as error:
+            self._fail(_not_there(error))
+
+    async def _made_ready(self, process: _Process) -> None:
+        async with asyncio.timeout(_START_SECONDS):
+            version = await _got(process.actor.hello.remote())
+        if version != ragweave.__version__:
+            raise UsageError(
+                f"a node of the Ray cluster has ragweave {version}, this is {ragweave.__version__}: "
+                "install the same version on all nodes"
+            )
+        threads = 0 if "OMP_NUM_THREADS" in os.environ else process.place.threads
+        try:
+            opening = process.actor.open.remote(self._make, environment(os.environ), threads)
+        except TypeError as error:
+            raise UsageError(
+                f"this work cannot be sent to the nodes ({error}): name models by spec, which each "
+                "node opens for itself"
+            ) from error
+        found = await _got(opening)
+        if found is not None:
+            raise raised_again(found, "a node")
+
+    def _no_room(self, process: _Process) -> None:
+        """Do without a process for which no node had room, where there are others."""
+        self._starting.remove(process)
+        self._end(process)
+        if self._open:
+            return
+        cpus = sum(int(one["Resources"].get("CPU", 0)) for one in self._ray.nodes())
+        self._fail(
+            UsageError(
+                f"no node of the Ray cluster had a free CPU for {_START_SECONDS:.0f} seconds (it "
+                f"has {cpus}): `ray status` shows what takes them"
+            )
+        )
+
+    async def _replace(self, process: _Process) -> None:
+        """Let the jobs of a lost process begin again, and start another where there is room."""
+        ready = process in self._open
+        (self._open if ready else self._starting).remove(process)
+        self._failed_starts += not ready
+        process.give_up(_LostError())
+        self._end(process)
+        await asyncio.sleep(_PAUSE)
+        if self._failed_starts >= _STARTS:
+            return
+        taken = [one.place for one in [*self._open, *self._starting]]
+        for place in self._places()[: self._at_most]:
+            if place in taken:
+                taken.remove(place)
+            else:
+                self._start(place)
+                return
+
+    def _sending_failed(self, error: BaseException) -> None:
+        """Take an error of sending; that a process is lost is told to who follows it, too."""
+        if not isinstance(error, self._ray.exceptions.RayActorError):
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End all work with an error."""
+        self._error = self._error or error
+        for one in [*self._open, *self._starting]:
+            one.give_up(self._error)
+        self._changed.set()
+
+    def _end(self, process: _Process) -> None:
+        self._ray.kill(process.actor)
+
+
+async def _got(reference: Any) -> Any:
+    return await asyncio.wrap_future(reference.future())
+
+
+def _not_there(error: BaseException) -> ProcessError:
+    """Return what to say where a process cannot even begin, or breaks."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    made = ProcessError(
+        f"a process on a node of the Ray cluster failed ({lines[-1] if lines else error!r}): is "
+        "ragweave, with the same extras, installed on all nodes?"
+    )
+    made.add_note(str(error))
+    return made
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that nodes take over: keys and addresses of model servers and stores."""
+    return {name: value for name, value in variables.items() if _PASSED_ON.fullmatch(name)}
