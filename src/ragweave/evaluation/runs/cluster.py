@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,12 +35,7 @@ from ragweave.evaluation.runs.settings import RunSettings, check_parts
 from ragweave.evaluation.runs.stream import Job, thread_of
 from ragweave.tools.cluster import Ask, LostNodeError, Pool, Work, connected
 from ragweave.tools.journal import Slot, line_of
-from ragweave.tools.models.specs import is_part_spec
-
-_QUESTIONS_EACH = 4
-"""Questions in flight that a process is worth starting for."""
-_WEIGHTS = ("extractive", "hf", "llamacpp", "smollm2")
-"""Providers whose models are in the process itself."""
+from ragweave.tools.models.specs import loads_weights
 
 
 async def evaluate_on_ray(
@@ -78,10 +72,9 @@ async def evaluate_on_ray(
     async def opened(
         broker: CallBroker, checkpoints: RunCheckpoints
     ) -> AsyncIterator[_ClusterQuestions]:
-        at_most = math.ceil(config.concurrency / _QUESTIONS_EACH)
+        whole = _loads_a_model(settings)
         with connected(address) as ray:
-            pool = Pool(ray, opening, at_most=at_most, whole_nodes=_loads_a_model(settings))
-            async with pool:
+            async with Pool(ray, opening, jobs=config.concurrency, whole_nodes=whole) as pool:
                 yield _ClusterQuestions(settings, broker, checkpoints, pool)
 
     with hold(directory):
@@ -91,8 +84,7 @@ async def evaluate_on_ray(
 def _loads_a_model(settings: RunSettings) -> bool:
     """Say whether what answers holds a model's weights, of which a node has room for one."""
     specs = [one for one in (*settings.models.values(), settings.judge_model) if one]
-    own = any(one.partition("?")[0].partition(":")[0].strip() in _WEIGHTS for one in specs)
-    return own or bool(settings.scorer or settings.rerank) or any(map(is_part_spec, specs))
+    return bool(settings.scorer or settings.rerank) or any(map(loads_weights, specs))
 
 
 @dataclass(frozen=True, slots=True)

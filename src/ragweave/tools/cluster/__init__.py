@@ -1,6 +1,6 @@
 """Work on the nodes of a Ray cluster: `connected` to it, a `Pool` of processes does jobs there."""
 
-from ragweave.tools.cluster.connection import ADDRESS, LOCAL, connected, is_address
+from ragweave.tools.cluster.connection import ADDRESS, LOCAL, check_address, connected, is_address
 from ragweave.tools.cluster.node import Ask, Work
 from ragweave.tools.cluster.pool import LostNodeError, NoNodeError, Pool, Serve
 
@@ -13,6 +13,7 @@ __all__ = [
     "Pool",
     "Serve",
     "Work",
+    "check_address",
     "connected",
     "is_address",
 ]

@@ -27,15 +27,24 @@ ADDRESS = f"{LOCAL}, auto, HOST:PORT, or ray://HOST:PORT"
 _ADDRESS = re.compile(r"auto|local|(ray://)?(\[[0-9a-fA-F:]+\]|[\w.-]+):\d+(/.*)?")
 _SECONDS = 10.0
 """How long a cluster may take to accept a connection."""
-_QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_BACKEND_LOG_LEVEL": "error",
-}
 
 
 def is_address(text: str) -> bool:
     """Say whether a text is the address of a cluster, or `local`."""
     return _ADDRESS.fullmatch(text) is not None
+
+
+def check_address(address: str) -> None:
+    """Check what can be told of an address without a connection.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+        UsageError: The text is no address.
+    """
+    if not is_address(address):
+        raise UsageError(f"--ray {address}: is no address; give {ADDRESS}")
+    if find_spec("ray") is None:
+        raise MissingExtraError("--ray", "ray")
 
 
 @contextmanager
@@ -53,11 +62,8 @@ def connected(address: str) -> Iterator[Any]:
         MissingExtraError: Ray is not installed.
         UsageError: The text is no address, or no cluster answers there.
     """
-    if not is_address(address):
-        raise UsageError(f"--ray {address}: is no address; give {ADDRESS}")
-    if find_spec("ray") is None:
-        raise MissingExtraError("--ray", "ray")
-    os.environ.update({name: value for name, value in _QUIET.items() if name not in os.environ})
+    check_address(address)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray: Any = importlib.import_module("ray")
     if ray.is_initialized():
         yield ray

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -98,17 +99,20 @@ class Host:
         return ragweave.__version__
 
     async def open(
-        self, make: Make, environment: Mapping[str, str], threads: int
+        self, make: Make, environment: Mapping[str, str], folder: str, threads: int
     ) -> PlainError | None:
         """Make ready for jobs; return the error that this met.
 
         Args:
             make: Makes what does the jobs.
             environment: Variables that this process takes over unless it has its own.
+            folder: The driver's working directory, which relative paths are meant from.
             threads: How many threads libraries may use; 0: as Ray has set it.
         """
         for name, value in environment.items():
             os.environ.setdefault(name, value)
+        with suppress(OSError):  # a node that lacks it says so where a path is not found
+            os.chdir(folder)
         if threads:
             os.environ["OMP_NUM_THREADS"] = str(threads)
         try:

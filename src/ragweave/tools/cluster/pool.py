@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
 import ragweave
@@ -28,6 +30,8 @@ _TRIES = 3
 """How often a job is begun: what ends its process each time is left at that."""
 _STARTS = 3
 """How many processes in a row may end before they are ready."""
+_JOBS_EACH = 4
+"""Jobs at once that a further process on a node is worth starting for."""
 _PAUSE = 1.0
 """Seconds before a lost process is replaced."""
 _PASSED_ON = re.compile(
@@ -146,21 +150,22 @@ class Pool:
 
     Example:
         >>> with connected("auto") as ray:  # doctest: +SKIP
-        ...     async with Pool(ray, make, at_most=4) as pool:
+        ...     async with Pool(ray, make, jobs=16) as pool:
         ...         print(await pool.do(lambda attempt: "a job"))
     """
 
-    def __init__(self, ray: Any, make: Make, *, at_most: int, whole_nodes: bool = False) -> None:
+    def __init__(self, ray: Any, make: Make, *, jobs: int, whole_nodes: bool = False) -> None:
         """Set what the processes do and how many there are.
 
         Args:
             ray: The module, connected.
             make: Makes ready on a node what does its jobs; pickled.
-            at_most: How many processes, each with a CPU of its own.
+            jobs: How many jobs will be under way at once: processes, each with a CPU of its own,
+                are started for them, one on each node before a second on any.
             whole_nodes: One process a node (or GPU), which may use all its cores: for work that
                 loads a model.
         """
-        self._ray, self._make, self._at_most, self._whole = ray, make, at_most, whole_nodes
+        self._ray, self._make, self._jobs, self._whole = ray, make, jobs, whole_nodes
         self._numbers = itertools.count(1)
         self._open: list[_Process] = []
         self._starting: list[_Process] = []
@@ -176,7 +181,7 @@ class Pool:
             UsageError: The work cannot be made ready on a node, or no node has a free CPU.
             ProcessError: As UsageError, by an error that nobody expected.
         """
-        for place in self._places()[: self._at_most] or [_Place("", 0, 0)]:
+        for place in self._places() or [_Place("", 0, 0)]:
             self._start(place)
         try:
             await self._freest()
@@ -248,10 +253,13 @@ class Pool:
         return min(self._open, key=lambda one: len(one.jobs))
 
     def _places(self) -> list[_Place]:
-        """Return where processes may run, one on each node before a second on any."""
-        per_node = [list(self._on_node(one)) for one in self._ray.nodes() if one["Alive"]]
+        """Return where processes should run, one on each node before a second on any."""
+        found = [list(self._on_node(one)) for one in self._ray.nodes() if one["Alive"]]
+        per_node = [one for one in found if one]
         rounds = itertools.zip_longest(*per_node)
-        return [place for one in rounds for place in one if place is not None]
+        places = [place for one in rounds for place in one if place is not None]
+        wanted = max(len(per_node), math.ceil(self._jobs / _JOBS_EACH))
+        return places[: min(self._jobs, wanted)]
 
     def _on_node(self, node: Mapping[str, Any]) -> Iterator[_Place]:
         cpus = int(node["Resources"].get("CPU", 0))
@@ -311,7 +319,9 @@ class Pool:
             )
         threads = 0 if "OMP_NUM_THREADS" in os.environ else process.place.threads
         try:
-            opening = process.actor.open.remote(self._make, environment(os.environ), threads)
+            opening = process.actor.open.remote(
+                self._make, environment(os.environ), str(Path.cwd()), threads
+            )
         except TypeError as error:
             raise UsageError(
                 f"this work cannot be sent to the nodes ({error}): name models by spec, which each "
@@ -346,7 +356,7 @@ class Pool:
         if self._failed_starts >= _STARTS:
             return
         taken = [one.place for one in [*self._open, *self._starting]]
-        for place in self._places()[: self._at_most]:
+        for place in self._places():
             if place in taken:
                 taken.remove(place)
             else:
