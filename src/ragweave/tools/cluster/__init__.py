@@ -2,7 +2,8 @@
 
 from ragweave.tools.cluster.connection import ADDRESS, LOCAL, check_address, connected, is_address
 from ragweave.tools.cluster.node import Ask, Work
-from ragweave.tools.cluster.pool import LostNodeError, NoNodeError, Pool, Serve
+from ragweave.tools.cluster.pool import LostNodeError, NoNodeError, Pool
+from ragweave.tools.cluster.process import Serve
 
 __all__ = [
     "ADDRESS",

@@ -11,21 +11,21 @@ import itertools
 import math
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 import ragweave
 from ragweave.errors import RagweaveError, UsageError
-from ragweave.tools.cluster.node import Answer, Asked, Host, Job, Make, Order, Report
+from ragweave.tools.cluster.node import Host, Job, Make
+from ragweave.tools.cluster.process import LostError, Place, Process, Serve, got, nobody
 from ragweave.tools.process_errors import ProcessError, raised_again
-
-Serve = Callable[[Any], Awaitable[Any]]
-"""Answers what a job asks."""
 
 _START_SECONDS = 120.0
 """How long a process may wait for a node with a free CPU."""
+_TOGETHER_SECONDS = 5.0
+"""How long the first process that is ready waits for the others, so that all begin together."""
 _TRIES = 3
 """How often a job is begun: what ends its process each time is left at that."""
 _STARTS = 3
@@ -45,104 +45,6 @@ class LostNodeError(RagweaveError):
 
 class NoNodeError(RagweaveError):
     """No node of the cluster is left."""
-
-
-class _LostError(Exception):
-    """The process that had a job is gone."""
-
-
-async def _nobody(request: Any) -> Any:
-    raise RuntimeError(f"a job asked its driver, which answers nothing: {request!r}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a process may run."""
-
-    node: str
-    """The node's id; "": wherever there is room."""
-    threads: int
-    """How many threads libraries may use; 0: as Ray sets it."""
-    gpus: int
-
-
-@dataclass(slots=True)
-class _Underway:
-    """A job under way."""
-
-    result: asyncio.Future[Any]
-    serve: Serve
-    serving: set[asyncio.Task[None]] = field(default_factory=set)
-    """What it has asked and is not answered yet."""
-
-
-@dataclass(eq=False)
-class _Process:
-    """A process on a node, as the driver sees it."""
-
-    actor: Any
-    place: _Place
-    on_error: Callable[[BaseException], None]
-    jobs: dict[int, _Underway] = field(default_factory=dict)
-    _outbox: list[Order] = field(default_factory=list)
-    _sending: asyncio.Task[None] | None = None
-
-    def begin(self, job: Job, serve: Serve) -> _Underway:
-        """Have a job begun."""
-        underway = _Underway(asyncio.get_running_loop().create_future(), serve)
-        self.jobs[job.number] = underway
-        self._post(job)
-        return underway
-
-    async def follow(self) -> None:
-        """Take what the process reports, until it is lost."""
-        while True:
-            for report in await _got(self.actor.reports.remote()):
-                self._take(report)
-
-    def give_up(self, error: BaseException) -> None:
-        """End the jobs that are under way."""
-        for one in self.jobs.values():
-            if not one.result.done():
-                one.result.set_exception(error)
-
-    def _take(self, report: Report) -> None:
-        underway = self.jobs.get(report.job)
-        if underway is None or underway.result.done():
-            return
-        if isinstance(report, Asked):
-            task = asyncio.create_task(self._serve(report, underway))
-            underway.serving.add(task)
-            task.add_done_callback(underway.serving.discard)
-        elif report.error is not None:
-            underway.result.set_exception(raised_again(report.error, "a node"))
-        else:
-            underway.result.set_result(report.value)
-
-    async def _serve(self, asked: Asked, underway: _Underway) -> None:
-        try:
-            value = await underway.serve(asked.request)
-        except Exception as error:  # noqa: BLE001 - raised where the job's result is awaited
-            if not underway.result.done():
-                underway.result.set_exception(error)
-            return
-        if asked.number:
-            self._post(Answer(asked.number, value))
-
-    def _post(self, order: Order) -> None:
-        self._outbox.append(order)
-        if self._sending is None or self._sending.done():
-            self._sending = asyncio.create_task(self._send())
-
-    async def _send(self) -> None:
-        """Send what there is to send, together."""
-        while self._outbox:
-            orders, self._outbox = self._outbox, []
-            try:
-                await _got(self.actor.send.remote(orders))
-            except Exception as error:  # noqa: BLE001 - the pool decides what it means
-                self.on_error(error)
-                return
 
 
 class Pool:
@@ -167,23 +69,28 @@ class Pool:
         """
         self._ray, self._make, self._jobs, self._whole = ray, make, jobs, whole_nodes
         self._numbers = itertools.count(1)
-        self._open: list[_Process] = []
-        self._starting: list[_Process] = []
+        self._open: list[Process] = []
+        self._starting: list[Process] = []
         self._lives: set[asyncio.Task[None]] = set()
         self._failed_starts = 0
         self._error: BaseException | None = None
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        """Start the processes; return once one of them is ready.
+        """Start the processes; return once they are ready, or the first of them has waited enough.
 
         Raises:
             UsageError: The work cannot be made ready on a node, or no node has a free CPU.
             ProcessError: As UsageError, by an error that nobody expected.
         """
-        for place in self._places() or [_Place("", 0, 0)]:
+        for place in self._places() or [Place("", 0, 0)]:
             self._start(place)
         try:
+            await self._freest()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TOGETHER_SECONDS):
+                    while self._starting and self._error is None:
+                        await self._change()
             await self._freest()
         except BaseException:
             await self.__aexit__()
@@ -206,7 +113,7 @@ class Pool:
     async def do(
         self,
         payload: Callable[[int], Any],
-        serve: Serve = _nobody,
+        serve: Serve = nobody,
         lost: Callable[[], None] = lambda: None,
     ) -> Any:
         """Have a job done by the process that has the fewest; return its result.
@@ -230,14 +137,14 @@ class Pool:
             underway = process.begin(job, serve)
             try:
                 return await underway.result
-            except _LostError:
+            except LostError:
                 lost()
                 await asyncio.gather(*underway.serving, return_exceptions=True)
             finally:
                 process.jobs.pop(job.number, None)
         raise LostNodeError(f"the node that worked on this was lost, {_TRIES} times in all")
 
-    async def _freest(self) -> _Process:
+    async def _freest(self) -> Process:
         while not self._open:
             if self._error is not None:
                 raise self._error
@@ -246,13 +153,16 @@ class Pool:
                     "no node of the Ray cluster is left; what is recorded is kept, and the same "
                     "work can be resumed, with or without --ray"
                 )
-            self._changed.clear()
-            await self._changed.wait()
+            await self._change()
         if self._error is not None:
             raise self._error
         return min(self._open, key=lambda one: len(one.jobs))
 
-    def _places(self) -> list[_Place]:
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _places(self) -> list[Place]:
         """Return where processes should run, one on each node before a second on any."""
         found = [list(self._on_node(one)) for one in self._ray.nodes() if one["Alive"]]
         per_node = [one for one in found if one]
@@ -261,23 +171,23 @@ class Pool:
         wanted = max(len(per_node), math.ceil(self._jobs / _JOBS_EACH))
         return places[: min(self._jobs, wanted)]
 
-    def _on_node(self, node: Mapping[str, Any]) -> Iterator[_Place]:
+    def _on_node(self, node: Mapping[str, Any]) -> Iterator[Place]:
         cpus = int(node["Resources"].get("CPU", 0))
         if not self._whole:
-            yield from [_Place(node["NodeID"], 0, 0)] * cpus
+            yield from [Place(node["NodeID"], 0, 0)] * cpus
             return
         gpus = int(node["Resources"].get("GPU", 0))
         count = min(cpus, max(1, gpus))
-        yield from [_Place(node["NodeID"], cpus // max(1, count), min(1, gpus))] * count
+        yield from [Place(node["NodeID"], cpus // max(1, count), min(1, gpus))] * count
 
-    def _start(self, place: _Place) -> None:
+    def _start(self, place: Place) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         options: dict[str, Any] = {"num_cpus": 1, "num_gpus": place.gpus, "max_restarts": 0}
         if place.node:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(place.node, soft=True)
         actor = self._ray.remote(**options)(Host).remote()
-        process = _Process(actor, place, self._sending_failed)
+        process = Process(actor, place, self._sending_failed)
         self._starting.append(process)
         task = asyncio.create_task(self._live(process))
         self._lives.add(task)
@@ -287,7 +197,7 @@ class Pool:
         self._lives.discard(task)
         self._changed.set()
 
-    async def _live(self, process: _Process) -> None:
+    async def _live(self, process: Process) -> None:
         """Start a process and follow it until it is lost; then start another in its place."""
         lost = self._ray.exceptions.RayActorError
         try:
@@ -309,9 +219,9 @@ class Pool:
         except self._ray.exceptions.RayError as error:
             self._fail(_not_there(error))
 
-    async def _made_ready(self, process: _Process) -> None:
+    async def _made_ready(self, process: Process) -> None:
         async with asyncio.timeout(_START_SECONDS):
-            version = await _got(process.actor.hello.remote())
+            version = await got(process.actor.hello.remote())
         if version != ragweave.__version__:
             raise UsageError(
                 f"a node of the Ray cluster has ragweave {version}, this is {ragweave.__version__}: "
@@ -327,11 +237,11 @@ class Pool:
                 f"this work cannot be sent to the nodes ({error}): name models by spec, which each "
                 "node opens for itself"
             ) from error
-        found = await _got(opening)
+        found = await got(opening)
         if found is not None:
             raise raised_again(found, "a node")
 
-    def _no_room(self, process: _Process) -> None:
+    def _no_room(self, process: Process) -> None:
         """Do without a process for which no node had room, where there are others."""
         self._starting.remove(process)
         self._end(process)
@@ -345,12 +255,12 @@ class Pool:
             )
         )
 
-    async def _replace(self, process: _Process) -> None:
+    async def _replace(self, process: Process) -> None:
         """Let the jobs of a lost process begin again, and start another where there is room."""
         ready = process in self._open
         (self._open if ready else self._starting).remove(process)
         self._failed_starts += not ready
-        process.give_up(_LostError())
+        process.give_up(LostError())
         self._end(process)
         await asyncio.sleep(_PAUSE)
         if self._failed_starts >= _STARTS:
@@ -375,12 +285,8 @@ class Pool:
             one.give_up(self._error)
         self._changed.set()
 
-    def _end(self, process: _Process) -> None:
+    def _end(self, process: Process) -> None:
         self._ray.kill(process.actor)
-
-
-async def _got(reference: Any) -> Any:
-    return await asyncio.wrap_future(reference.future())
 
 
 def _not_there(error: BaseException) -> ProcessError:
