@@ -68,6 +68,22 @@ def test_what_is_deleted_is_never_found(kb: KnowledgeBase) -> None:
     assert kb._home.vectors.count() == 6
 
 
+def test_what_equal_vectors_hide_in_the_approximate_index_is_found(tmp_path: Path) -> None:
+    """A writer that was killed leaves vectors of no generation, many of them equal."""
+    model = BagEmbeddings()
+    with KnowledgeBase.create(tmp_path / "kb", embeddings=model) as kb:
+        kb.add([Document(line) for line in LINES])
+        dead = model.embed_documents(["pepper"] * 600)
+        for first in range(0, 600, 100):
+            names = [f"dead {number}" for number in range(first, first + 100)]
+            kb._home.vectors.put(names, dead[first : first + 100])
+    with KnowledgeBase.open(tmp_path / "kb", embeddings=model) as kb:
+        assert found(kb, "pepper") == ["pepper is black"]
+        assert sorted(found(kb, "pepper", 9)) == sorted(LINES)
+        (best, *_) = kb.as_retriever(9, "dense").invoke("pepper")
+        assert best.metadata["score"] == pytest.approx(0.5898, abs=1e-3)
+
+
 def test_another_model_is_refused(kb: KnowledgeBase) -> None:
     path = kb.path
     kb.close()

@@ -15,14 +15,14 @@ from langchain_core.embeddings import Embeddings
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
 from ragweave.tools.knowledge.chunking import chunker_of
-from ragweave.tools.knowledge.encoding import ClusterEmbeddings
+from ragweave.tools.knowledge.cluster_encoding import ClusterEmbeddings
+from ragweave.tools.knowledge.draft import Draft
+from ragweave.tools.knowledge.embedding import embedding_name, embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.folder import Folder, Home
 from ragweave.tools.knowledge.intake import Intake, take_documents
 from ragweave.tools.knowledge.manifest import IndexReport, Manifest, Progress, Settings
 from ragweave.tools.knowledge.retrievers import RetrieverKind, retriever_of
 from ragweave.tools.knowledge.served import Served
-from ragweave.tools.knowledge.store import Draft
-from ragweave.tools.knowledge.vectors import embedding_name, embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.writing import Written, check_settings
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.bm25 import Bm25Retriever

@@ -15,6 +15,8 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.state.passages import content_id, heading_of
+from ragweave.tools.knowledge.draft import Distinct, Draft
+from ragweave.tools.knowledge.embedding import embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.intake import Intake
 from ragweave.tools.knowledge.manifest import (
     Finding,
@@ -26,8 +28,8 @@ from ragweave.tools.knowledge.manifest import (
 )
 from ragweave.tools.knowledge.served_checking import check_served, repair_served
 from ragweave.tools.knowledge.snapshot import BM25, Snapshots
-from ragweave.tools.knowledge.store import Distinct, Draft, Store
-from ragweave.tools.knowledge.vectors import Vectors, embeddings_of, tokenizer_of
+from ragweave.tools.knowledge.store import Store
+from ragweave.tools.knowledge.vectors import Vectors
 from ragweave.tools.knowledge.writing import Writer
 from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.retrieval.bm25_index import Bm25Index

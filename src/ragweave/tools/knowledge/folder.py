@@ -11,9 +11,10 @@ from typing import Protocol, TypeVar
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import MissingExtraError
+from ragweave.tools.knowledge.draft import Draft
 from ragweave.tools.knowledge.manifest import NAME, Manifest, Progress, Settings, write_manifest
 from ragweave.tools.knowledge.snapshot import Search, Snapshots, bm25_search, dense_search
-from ragweave.tools.knowledge.store import Draft, Store
+from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.vectors import Vectors
 from ragweave.tools.knowledge.writing import (
     Writer,

@@ -22,10 +22,10 @@ from langchain_core.documents import Document
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.state.passages import as_document, content_id, heading_of, whole
 from ragweave.tools.knowledge.chunking import Chunker, Span, Tokens, chunker_of, pack_pieces
+from ragweave.tools.knowledge.draft import Draft, Passage, Source
 from ragweave.tools.knowledge.loaders import files_under, load
 from ragweave.tools.knowledge.manifest import Progress, Settings, Skip, counted, printable
 from ragweave.tools.knowledge.markup import Loaded, UnreadableError
-from ragweave.tools.knowledge.store import Draft, Passage, Source
 from ragweave.tools.knowledge.web import Page, clean_url, fetch
 from ragweave.tools.text.untrusted import short_title
 

@@ -18,11 +18,11 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, UsageError
+from ragweave.tools.knowledge.draft import Draft
+from ragweave.tools.knowledge.embedding import check_dimension
 from ragweave.tools.knowledge.manifest import FORMAT, Manifest, Progress, Settings, manifest_of
 from ragweave.tools.knowledge.served_writing import ServedWriter
 from ragweave.tools.knowledge.snapshot import ATTEMPTS, Search
-from ragweave.tools.knowledge.store import Draft
-from ragweave.tools.knowledge.vectors import check_dimension
 from ragweave.tools.knowledge.writing import Written, new_collection
 from ragweave.tools.retrieval.bm25 import analyzer_for, with_score
 from ragweave.tools.stores import Address, Hit, PassageStore, open_store

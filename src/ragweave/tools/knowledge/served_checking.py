@@ -10,12 +10,12 @@ from pathlib import Path
 from langchain_core.embeddings import Embeddings
 
 from ragweave.state.passages import content_id
+from ragweave.tools.knowledge.draft import Draft, titled
+from ragweave.tools.knowledge.embedding import check_dimension, embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.intake import Intake
 from ragweave.tools.knowledge.manifest import Finding, Manifest, Progress, counted
 from ragweave.tools.knowledge.served import Served, read_served
 from ragweave.tools.knowledge.served_writing import PREFIX, ServedWriter, chunks
-from ragweave.tools.knowledge.store import Draft, titled
-from ragweave.tools.knowledge.vectors import check_dimension, embeddings_of, tokenizer_of
 from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.stores import Address, Held, PassageStore, Row
 from ragweave.tools.stores.lease import writing_to

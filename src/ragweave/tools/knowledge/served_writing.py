@@ -21,10 +21,11 @@ from typing import Any, TypeVar
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError
-from ragweave.tools.knowledge.encoding import BATCH, texts_at_once
+from ragweave.tools.knowledge.cluster_encoding import BATCH, texts_at_once
+from ragweave.tools.knowledge.draft import Draft, Source, titled
+from ragweave.tools.knowledge.embedding import check_dimension
 from ragweave.tools.knowledge.manifest import Manifest, Progress, Skip, manifest_of
-from ragweave.tools.knowledge.store import Draft, Source, Store, titled
-from ragweave.tools.knowledge.vectors import check_dimension
+from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.writing import Written, write_errors
 from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.stores import Key, PassageStore, Row

@@ -13,9 +13,10 @@ from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError
+from ragweave.tools.knowledge.embedding import check_dimension
 from ragweave.tools.knowledge.manifest import NAME, Manifest, read_manifest
 from ragweave.tools.knowledge.store import Store
-from ragweave.tools.knowledge.vectors import Vectors, check_dimension, one_line
+from ragweave.tools.knowledge.vectors import Vectors, one_line
 from ragweave.tools.retrieval.bm25 import analyzer_for, with_score
 from ragweave.tools.retrieval.bm25_index import DAMAGE, Bm25Index
 
@@ -154,7 +155,9 @@ def dense_search(
         requested, seen = k + _MARGIN, -1
         while True:
             generation = snapshots.current().manifest.generation
-            near = dict(vectors.nearest(vector, requested, generation))
+            near, missed = vectors.nearest(vector, requested, generation)
+            if missed:
+                near = vectors.nearest_of(store.contents(generation), vector, k, generation)
             found = _visible(store, near, generation)
             if len(found) >= k or len(near) < requested or len(near) <= seen:
                 return found[:k]

@@ -3,27 +3,24 @@
 Vectors are stored by content, whatever generation they belong to: a search requests a few more and
 drops those that its generation does not see, and so stays correct while another process writes.
 There is one Chroma client per process and folder (or server), reopened for a newer generation.
-Which embedding model a knowledge base uses, and of what dimension, is decided here too.
 """
 
 from __future__ import annotations
 
+import heapq
 import shutil
 import threading
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from langchain_core.embeddings import Embeddings
+import numpy as np
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError
-from ragweave.tools.knowledge.chunking import Tokens, simple_tokens
-from ragweave.tools.knowledge.manifest import Manifest, Settings, vector_lock
-from ragweave.tools.retrieval.embedding import SentenceTransformerEmbeddings, named_embeddings
-from ragweave.tools.retrieval.onnx_embedding import OnnxEmbeddings
+from ragweave.tools.knowledge.manifest import vector_lock
 
 
 class Client:
@@ -164,6 +161,15 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200]
 
 
+class Near(NamedTuple):
+    """What a search of the vectors found."""
+
+    similarity: dict[str, float]
+    """Cosine similarity by content, nearest first."""
+    missed: bool
+    """Whether there are fewer than were asked for, though there are more vectors."""
+
+
 FOLDER = "chroma"
 COLLECTION = "ragweave-"
 """Prefix of our collections' names."""
@@ -257,8 +263,8 @@ class Vectors:
             with vector_lock(self._folder, write=True):
                 shutil.rmtree(self._folder / FOLDER, ignore_errors=True)
 
-    def nearest(self, vector: Sequence[float], n: int, generation: int) -> list[tuple[str, float]]:
-        """Return up to `n` (content, cosine similarity), nearest first.
+    def nearest(self, vector: Sequence[float], n: int, generation: int) -> Near:
+        """Return up to `n` contents with their cosine similarity, nearest first.
 
         Args:
             vector: The query's embedding.
@@ -275,10 +281,38 @@ class Vectors:
             found = collection.query(
                 query_embeddings=[list(vector)], n_results=count, include=["distances"]
             )
-        return [
-            (content, 1 - distance)
-            for content, distance in zip(found["ids"][0], found["distances"][0], strict=True)
-        ]
+        pairs = zip(found["ids"][0], found["distances"][0], strict=True)
+        near = {content: 1 - distance for content, distance in pairs}
+        return Near(near, missed=len(near) < count)
+
+    def nearest_of(
+        self, contents: Sequence[str], vector: Sequence[float], n: int, generation: int
+    ) -> dict[str, float]:
+        """Return the `n` nearest of some contents, as `nearest` does, by comparing with each.
+
+        The index's own search is approximate: among many equal or nearly equal vectors it misses
+        what its graph does not reach from the query.
+
+        Args:
+            contents: Contents; those without a vector are left out.
+            vector: The query's embedding.
+            n: How many.
+            generation: The knowledge base's current generation; a newer one is reopened.
+        """
+        wanted = np.asarray(vector, dtype=np.float32)
+        best: list[tuple[float, str]] = []
+        for first in range(0, len(contents), _PAGE):
+            with self._use(write=False, generation=generation) as collection:
+                held = collection.get(
+                    ids=list(contents[first : first + _PAGE]), include=["embeddings"]
+                )
+            if not held["ids"]:
+                continue
+            made = np.asarray(held["embeddings"], dtype=np.float32)
+            lengths = np.linalg.norm(made, axis=1) * np.linalg.norm(wanted)
+            scores = made @ wanted / np.maximum(lengths, np.finfo(np.float32).tiny)
+            best = heapq.nlargest(n, [*best, *zip(scores.tolist(), held["ids"], strict=True)])
+        return {content: score for score, content in best}
 
     def reopen(self) -> None:
         """Reopen the files at the next use, to see what other processes wrote."""
@@ -317,50 +351,3 @@ class Vectors:
                 f"the vectors of {self._folder} cannot be used ({one_line(error)}); if this "
                 "persists, delete the knowledge base and index again"
             ) from error
-
-
-def embedding_name(settings: Settings, embeddings: Embeddings | None) -> str | None:
-    """Return the manifest's name for the embedding model; None is BM25 only."""
-    return f"object:{type(embeddings).__name__}" if embeddings is not None else settings.embedding
-
-
-def embeddings_of(
-    folder: object, manifest: Manifest, given: Embeddings | None
-) -> Embeddings | None:
-    """Return the embeddings to use: the caller's object, the named model, or None.
-
-    Raises:
-        KnowledgeBaseError: An object is given to a knowledge base without embeddings.
-    """
-    name = manifest.embedding_name
-    if given is not None and name is None:
-        raise KnowledgeBaseError(
-            f"{folder} was created without embeddings; create a new knowledge base"
-        )
-    if given is not None or name is None or name.startswith("object:"):
-        return given
-    return named_embeddings(name)
-
-
-def check_dimension(folder: object, manifest: Manifest, vectors: Sequence[Sequence[float]]) -> int:
-    """Return the length of the vectors.
-
-    Raises:
-        KnowledgeBaseError: It is not that of the vectors in the knowledge base.
-    """
-    length = len(vectors[0])
-    if manifest.dimension not in (None, length):
-        raise KnowledgeBaseError(
-            f"{folder} has vectors of {manifest.dimension} dimensions, but this embedding model "
-            f"gives {length}; open it with {manifest.embedding_name}, or create a new knowledge base"
-        )
-    return length
-
-
-def tokenizer_of(settings: Settings, embeddings: Embeddings | None) -> Tokens:
-    """Return the tokenizer that cuts texts: the embedding model's own where tokens are the unit."""
-    if settings.counts_tokens and isinstance(
-        embeddings, SentenceTransformerEmbeddings | OnnxEmbeddings
-    ):
-        return embeddings.token_spans
-    return simple_tokens

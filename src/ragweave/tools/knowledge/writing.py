@@ -20,7 +20,9 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.files import sync_tree
-from ragweave.tools.knowledge.encoding import texts_at_once
+from ragweave.tools.knowledge.cluster_encoding import texts_at_once
+from ragweave.tools.knowledge.draft import Distinct, Draft, purge
+from ragweave.tools.knowledge.embedding import check_dimension
 from ragweave.tools.knowledge.manifest import (
     NAME,
     Manifest,
@@ -31,8 +33,8 @@ from ragweave.tools.knowledge.manifest import (
     write_manifest,
 )
 from ragweave.tools.knowledge.snapshot import BM25, ROWS
-from ragweave.tools.knowledge.store import Distinct, Draft, Store, purge
-from ragweave.tools.knowledge.vectors import COLLECTION, Vectors, check_dimension
+from ragweave.tools.knowledge.store import Store
+from ragweave.tools.knowledge.vectors import COLLECTION, Vectors
 from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.retrieval.bm25_index import Bm25Index
 
