@@ -186,7 +186,10 @@ class Pool:
         options: dict[str, Any] = {"num_cpus": 1, "num_gpus": place.gpus, "max_restarts": 0}
         if place.node:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(place.node, soft=True)
-        actor = self._ray.remote(**options)(Host).remote()
+        try:
+            actor = self._ray.remote(**options)(Host).remote()
+        except ImportError as error:  # through `ray://`: the head lacks what a node would lack
+            raise _not_there(error) from error
         process = Process(actor, place, self._sending_failed)
         self._starting.append(process)
         task = asyncio.create_task(self._live(process))
@@ -195,6 +198,9 @@ class Pool:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._lives.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(error)
         self._changed.set()
 
     async def _live(self, process: Process) -> None:
