@@ -20,6 +20,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 LOOPBACK = ["127.0.0.1"]
 SLOW = (
     "test_typing.py",
+    "test_ray.py",
     "training/writers/test_resuming.py",
     "evaluation/runs/test_workers.py",
     "evaluation/runs/test_kill.py",

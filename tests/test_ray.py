@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -63,10 +64,11 @@ def on_ray(directory: RunDirectory, cluster: TwoNodes, **config: Any) -> RunResu
 
 
 def reply(body: dict[str, Any]) -> Reply:
-    """Ask one follow-up question, then answer."""
+    """Ask follow-up questions, each of its own, then answer."""
     text = str(body["messages"][-1]["content"])
-    follow = "Follow up: When did it open?" if "Are follow up" in text[-200:] else "1900"
-    return Reply(follow, delay=0.05)
+    town = re.findall(r"bridge of (\w+)", text)[-1]
+    asked = f"Follow up: When did bridge {text.count('Follow up:')} of {town} open?"
+    return Reply(asked if "Are follow up" in text[-200:] else "1900", delay=0.05)
 
 
 def prompts(server: OpenAIServer) -> Counter[str]:
@@ -106,6 +108,7 @@ def test_a_run_is_resumed_there_and_a_node_killed_in_mid_run_costs_the_calls_in_
         here, there = made(tmp_path / "1", server, 20), made(tmp_path / "2", server, 20)
         alone(here, concurrency=16)
         asked = prompts(server)
+        assert set(asked.values()) == {1}
         server.requests.clear()
         begin(there, server, 20)
         in_flight = 8
@@ -113,8 +116,14 @@ def test_a_run_is_resumed_there_and_a_node_killed_in_mid_run_costs_the_calls_in_
         assert 0 < finished < 20
         assert len(prompts(server)) > finished
         server.script = Killing(server, cluster, server.count + 30)
-        result = on_ray(there, cluster, concurrency=8)
+        cache = tmp_path / "cache.sqlite"
+        result = on_ray(there, cluster, concurrency=8, cache=cache)
         again = prompts(server) - asked
+        server.requests.clear()
+        third = made(tmp_path / "3", server, 20)
+        alone(third, cache=cache)
+        assert not prompts(server) - asked
+        assert server.count <= 20 + in_flight  # what was begun without the cache
     assert records(there) == records(here)
     assert (result.complete, result.progress.answered) == (True, 60)
     assert result.progress.spent.paid_calls == asked.total()

@@ -151,7 +151,7 @@ class _Underway:
                 return _Opened(number, pending.reply)
             case _Close(number, None):
                 self.broker.fail(self._calls.pop(number))
-            case _Close(number, reply):
+            case _Close(number, BaseMessage() as reply):
                 await self.broker.close(self._calls.pop(number), reply)
             case _Keep(row):
                 self.checkpoints.keep(row)
