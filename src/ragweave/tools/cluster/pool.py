@@ -218,10 +218,10 @@ class Pool:
                 self._fail(_not_there(error))
             else:
                 await self._replace(process)
-        except TimeoutError:
-            self._no_room(process)
         except RagweaveError as error:
             self._fail(error)
+        except TimeoutError:
+            self._no_room(process)
         except self._ray.exceptions.RayError as error:
             self._fail(_not_there(error))
 
