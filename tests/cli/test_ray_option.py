@@ -54,7 +54,13 @@ def test_other_ways_to_divide_the_work_are_refused() -> None:
     assert told.endswith("leave out --shard")
 
 
-def test_what_is_no_address_is_told() -> None:
+def test_what_is_no_address_is_told_before_anything_is_done(tmp_path: Path) -> None:
+    told = refused("eval", "qa.jsonl", "--out", str(tmp_path / "run"), "--ray=head")
+    assert "--ray head: is no address" in told
+    out = str(tmp_path / "rows.jsonl")
+    told = refused("label", "judge", "qa.jsonl", "--draft", "draft", "--out", out, "--ray=head")
+    assert "--ray head: is no address" in told
+    assert not list(tmp_path.iterdir())
     for text in ("nonsense", "head", "head:port", "http://head:6379", ""):
         assert not is_address(text)
     with pytest.raises(UsageError, match="is no address; give local, auto, HOST:PORT"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragweave.cli import options
-from ragweave.cli.on_ray import Ray, check_alone
+from ragweave.cli.on_ray import Ray, check_ray
 from ragweave.cli.screen import explain, progress_console, show_tables
 from ragweave.errors import ModelError, UsageError
 
@@ -68,7 +68,7 @@ def evaluate(
     """
     from ragweave.evaluation.runs import RunConfig
 
-    check_alone(ray, workers=workers, shard=shard)
+    check_ray(ray, workers=workers, shard=shard)
     config = RunConfig(
         concurrency=concurrency,
         cache=cache,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragweave.cli.on_ray import Ray, RayCommand
+from ragweave.cli.on_ray import Ray, RayCommand, check_ray
 from ragweave.cli.screen import console, marked_up, progress_bar, progress_console
 from ragweave.errors import UsageError
 
@@ -261,6 +261,7 @@ def _run(
     """Make the labels, showing progress on a terminal; on Ctrl-C say how to resume."""
     from ragweave.training.labels import make_labels, open_source
 
+    check_ray(ray)
     with _progress() as on_progress:
         try:
             return make_labels(

@@ -34,14 +34,18 @@ class RayCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-def check_alone(ray: str | None, *, workers: int = 1, shard: str = "1/1") -> None:
-    """Refuse other ways to divide the work beside `--ray`.
+def check_ray(ray: str | None, *, workers: int = 1, shard: str = "1/1") -> None:
+    """Check `--ray` before anything is done: its value, and what else divides the work.
 
     Raises:
-        UsageError: One is given.
+        UsageError: It is no address, or `--workers` or `--shard` is given too.
+        MissingExtraError: Ray is not installed.
     """
     if ray is None:
         return
+    from ragweave.tools.cluster import check_address
+
     for name, given in (("--workers", workers != 1), ("--shard", shard != "1/1")):
         if given:
             raise UsageError(f"--ray divides the work among the cluster's nodes: leave out {name}")
+    check_address(ray)

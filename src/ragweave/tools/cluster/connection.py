@@ -85,9 +85,9 @@ def _init(ray: Any, address: str) -> None:
         ray.init(address=address, log_to_driver=False, logging_level="CRITICAL", **own)
     except (ConnectionError, RuntimeError, ValueError, SystemExit) as error:
         why = " ".join(str(error).split())[:200]
-        advice = "start one with `ray start --head`, or give --ray alone" if own == {} else ""
+        advice = "" if own else "; start one with `ray start --head`, or give --ray alone"
         raise UsageError(
-            f"--ray {address}: no Ray cluster could be used ({why}); {advice}"
+            f"--ray {address}: no Ray cluster could be used ({why}){advice}"
         ) from error
     finally:
         if handler is not None:  # Ray's own would end the process at once
@@ -102,7 +102,7 @@ def _check_reachable(address: str) -> None:
     try:
         with socket.create_connection((parts.hostname or "", parts.port or 0), _SECONDS):
             return
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"--ray {address}: no Ray cluster answers there within {_SECONDS:.0f} seconds ({error})"
         ) from error
