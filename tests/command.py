@@ -1,33 +1,65 @@
-"""The command line as a process of its own, and quickly: forked from one that has the imports.
+"""Commands and workers as processes of their own, and quickly: forked from one with the imports.
 
-`COMMAND` starts Python anew, for tests of a process that is limited or piped. `run` takes a fork
-of a server instead: its own process, folder, output and exit code as before, but not the seconds
-that importing langgraph or PyTorch takes each time; `started` does the same for a process that is
-stopped or killed. Where a call sets variables of its own, or the platform has no fork, it starts
-Python anew too.
+`COMMAND` is the start of a command line for `subprocess`: its own process, folder, variables,
+limits, output and exit code as if Python started, but not the seconds that importing langgraph or
+PyTorch takes each time (see `fork_server.py`). `run` and `started` are what most tests need of it.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import json
 import os
-import select
-import signal
+import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from tests.fork_client import at_start
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
-COMMAND = [sys.executable, "-c", "from ragweave.cli import run; run()"]
 LEXICAL = ("--model", "extractive?similarity=lexical")
-SERVER = Path(__file__).with_name("command_server.py")
+_HERE = Path(__file__).parent
+_SHARED = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+_OWN = Path(tempfile.gettempdir(), f"ragweave-forks-{_SHARED or os.getpid()}")
+_FOLDER = Path(os.environ.setdefault("RAGWEAVE_FORKS", str(_OWN)))
+_ADDRESS = _FOLDER / "door"
+_STAND_IN = [sys.executable, "-I", "-S", str(_HERE / "fork_client.py"), str(_ADDRESS)]
+
+
+def python(target: str) -> list[str]:
+    """Return the start of a command line that calls a function, `module:name`, in its own process."""
+    return [*_STAND_IN, target] if hasattr(os, "pidfd_open") else [*_anew(target)]
+
+
+def _anew(target: str) -> list[str]:
+    module, _, name = target.partition(":")
+    return [sys.executable, "-P", "-c", f"from {module} import {name}; {name}()"]
+
+
+COMMAND = python("ragweave.cli:run")
+PYTHON = _anew("ragweave.cli:run")
+"""The same by a Python of its own."""
+WORKER = python("ragweave.evaluation.runs.workers:main")
+
+
+def process_of(stand_in: int, patience: float = 60) -> int:
+    """Return the process that one started by `python` stands for; itself where it is no stand-in."""
+    told = Path(f"{_ADDRESS}.{stand_in}")
+    line = Path(f"/proc/{stand_in}/cmdline")
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
+        if told.exists():
+            return int(told.read_text())
+        if not line.exists() or b"fork_client" not in line.read_bytes():
+            break
+        time.sleep(0.005)
+    return stand_in
 
 
 def run(
@@ -41,55 +73,58 @@ def run(
 
     Packages installed into the folder `site` are seen as if they were installed beside ours.
     """
-    env = {**_python_path(site), **(env or {})} if env or not hasattr(os, "fork") else None
-    if env is not None:
-        return subprocess.run(
-            [*COMMAND, *args],
-            cwd=cwd,
-            env={**os.environ, "COLUMNS": "200", **env},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-    with tempfile.TemporaryDirectory() as folder:
-        return _SERVER.run(args, cwd, timeout, Path(folder), site)
+    return subprocess.run(
+        [*COMMAND, *args],
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "200", **_python_path(site), **(env or {})},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=timeout,
+        check=False,
+    )
 
 
 class Started:
     """A command that is running: a process that can be sent a signal."""
 
-    def __init__(self, folder: Path, ends: Future[subprocess.CompletedProcess[str]]) -> None:
-        self._folder, self._ends = folder, ends
+    def __init__(self, process: subprocess.Popen[str], timeout: float) -> None:
+        self._process, self._timeout = process, timeout
 
     @property
     def running(self) -> bool:
         """Whether it has not ended yet."""
-        return not self._ends.done()
+        return self._process.poll() is None
 
     def send_signal(self, number: int) -> None:
         """Send a signal to the process, once it is there."""
-        pid = self._folder / "pid"
-        while not pid.exists() and self.running:
-            time.sleep(0.005)
-        if self.running:
-            os.kill(int(pid.read_text()), number)
+        with contextlib.suppress(ProcessLookupError):
+            if self.running:
+                os.kill(process_of(self._process.pid), number)
 
     def ended(self) -> subprocess.CompletedProcess[str]:
         """Wait for its end."""
-        return self._ends.result()
+        out, err = self._process.communicate(timeout=self._timeout)
+        return subprocess.CompletedProcess(self._process.args, self._process.returncode, out, err)
 
 
 @contextlib.contextmanager
 def started(*args: str, cwd: Path | None = None, timeout: float = 120) -> Iterator[Started]:
     """Start `ragweave` with the arguments given, as `run` does, and go on beside it."""
-    with ThreadPoolExecutor(1) as beside, tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        process = Started(home, beside.submit(_SERVER.run, args, cwd, timeout, home))
+    with subprocess.Popen(
+        [*COMMAND, *args],
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "200"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    ) as process:
+        one = Started(process, timeout)
         try:
-            yield process
+            yield one
         finally:
-            process.send_signal(signal.SIGKILL)
+            one.send_signal(9)
 
 
 def _python_path(site: Path | None) -> dict[str, str]:
@@ -99,66 +134,29 @@ def _python_path(site: Path | None) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(filter(None, [str(site), rest]))}
 
 
-class _Server:
-    """A process that imported the command line and forks for every call."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
-
-    def run(
-        self,
-        args: tuple[str, ...],
-        cwd: Path | None,
-        timeout: float,
-        folder: Path,
-        site: Path | None = None,
-    ) -> subprocess.CompletedProcess[str]:
-        with self._lock:
-            asked = {
-                "args": args,
-                "cwd": str(cwd or Path.cwd()),
-                "env": {**os.environ, "COLUMNS": "200", **_python_path(site)},
-                "folder": str(folder),
-                "site": str(site or ""),
-            }
-            code = self._ask(json.dumps(asked).encode(), timeout)
-            told = [(folder / name).read_bytes() for name in ("stdout", "stderr")]
-        out, err = (one.decode("utf-8").replace("\r\n", "\n") for one in told)
-        return subprocess.CompletedProcess(["ragweave", *args], code, out, err)
-
-    def _ask(self, asked: bytes, timeout: float) -> int:
-        if self._process is None or self._process.poll() is not None:
-            self._start()
-        process = self._process
-        assert process is not None and process.stdin is not None and process.stdout is not None
-        process.stdin.write(asked + b"\n")
-        process.stdin.flush()
-        ready, _, _ = select.select([process.stdout], [], [], timeout)
-        if not ready:
-            self.stop()
-            raise subprocess.TimeoutExpired(asked.decode(), timeout)
-        answer = process.stdout.readline()
-        assert answer, "the server of commands has died"
-        return int(answer)
-
-    def _start(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(SERVER)],
+def _serve() -> None:
+    """Start the server of forks, unless another of this run's processes has; it ends with this one."""
+    _FOLDER.mkdir(mode=0o755, exist_ok=True)
+    with (_FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        facts = Path(f"{_ADDRESS}.json")
+        if facts.exists():
+            return
+        server = subprocess.Popen(
+            [sys.executable, str(_HERE / "fork_server.py"), str(_ADDRESS)]
+            + (["eager"] if _SHARED else []),
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "COLUMNS": "200"},
+            cwd=_HERE.parent,
             start_new_session=True,
         )
-        atexit.register(self.stop)
-
-    def stop(self) -> None:
-        """End the server and what it still runs."""
-        process, self._process = self._process, None
-        if process is not None:
-            if process.poll() is None:
-                os.killpg(process.pid, 9)
-            process.communicate()
+        facts.write_text(json.dumps({"uid": os.getuid(), "env": at_start(dict(os.environ))}))
+    atexit.register(_end, server)
 
 
-_SERVER = _Server()
+def _end(server: subprocess.Popen[bytes]) -> None:
+    server.communicate()
+    shutil.rmtree(_FOLDER, ignore_errors=True)
+
+
+if COMMAND[: len(_STAND_IN)] == _STAND_IN:
+    _serve()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from tests import command
-from tests.command import COMMAND, LEXICAL
+from tests.command import COMMAND, LEXICAL, PYTHON
 from tests.openai_server import OpenAIServer, Reply
 
 from ragweave.cli.record import read_run
@@ -103,7 +103,7 @@ def test_a_user_without_home_and_rights(
         )
 
     def ask(*args: str) -> subprocess.CompletedProcess[str]:
-        return as_nobody(*COMMAND, *args)
+        return as_nobody(*PYTHON, *args)
 
     if as_nobody(sys.executable, "-I", "-c", "").returncode:
         pytest.skip("this Python lies where another user may not read it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import subprocess
 import time
@@ -175,15 +176,14 @@ def test_a_full_disk_is_told_and_the_run_goes_on_later(
     data: Path, ragweave: Run, tmp_path: Path
 ) -> None:
     """A limit on file sizes stands in for a full disk: the write fails in the same place."""
-    out = tmp_path / "run"
-    limited = (
-        "import resource, signal;"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (120_000, resource.RLIM_INFINITY));"
-    )
-    command = [COMMAND[0], "-c", limited + COMMAND[2], "eval", f"jsonl:{data}", *LEXICAL]
+    out, methods = tmp_path / "run", ("--methods", "concat_pf,blendfilter")
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (120_000, resource.RLIM_INFINITY))
+
     told = subprocess.run(
-        [*command, "--methods", "concat_pf,blendfilter", "--out", str(out)],
+        [*COMMAND, "eval", f"jsonl:{data}", *LEXICAL, *methods, "--out", str(out)],
+        preexec_fn=limit,
         capture_output=True,
         text=True,
         timeout=120,

@@ -36,42 +36,10 @@ SAYS = {
 }
 """Something that each one's output must say: that it did what it is about."""
 
-EXECUTE = """
-import sys, nbformat
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
-
-notebook = nbformat.read(sys.argv[1], as_version=4)
-client = NotebookClient(notebook, timeout=240, kernel_name="python3", startup_timeout=120)
-try:
-    client.execute()
-except CellExecutionError as fault:
-    sys.exit(f"{fault.ename}: {fault.evalue}")
-for cell in notebook.cells:
-    for output in cell.get("outputs", []):
-        print(output.get("text") or output["data"].get("text/html") or "")
-"""
-
 ENVIRONMENT = {**os.environ, "RAGWEAVE_GGUF": "", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 
 
-def executed(notebook: Path, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a notebook in a folder, in a kernel of this Python.
-
-    One OpenMP thread: parallel branches that each start a team of them only fight.
-    """
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", EXECUTE, str(notebook)],
-        cwd=folder,
-        env={**ENVIRONMENT, **env},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-
-
-EXECUTE_ALL = """
+EXECUTE = """
 import json, os, sys, nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
@@ -79,9 +47,9 @@ from jupyter_client.manager import start_new_kernel
 
 kernel, channel = start_new_kernel(kernel_name="python3", startup_timeout=120)
 for line in sys.stdin:
-    path, folder = json.loads(line)
+    path, folder, environment = json.loads(line)
     notebook = nbformat.read(path, as_version=4)
-    begin = f"%reset -f\\nimport os; os.chdir({folder!r})\\n%reset -f"
+    begin = f"%reset -f\\nimport os; os.chdir({folder!r}); os.environ.update({environment!r})\\n%reset -f"
     notebook.cells.insert(0, nbformat.v4.new_code_cell(begin))
     client = NotebookClient(notebook, km=kernel, timeout=240)
     error, told = "", []
@@ -98,17 +66,18 @@ kernel.shutdown_kernel(now=True)
 """
 """Executes notebooks one after the other in one kernel, each in a folder and a namespace of its own."""
 
-Execute = Callable[[Path, Path], tuple[str, str]]
+Execute = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture(scope="module")
 def execute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Execute]:
     """Execute a notebook in a folder, and return its error and what it printed.
 
-    PyTorch is imported once for all; the tests below that use `executed` have a kernel each.
+    One kernel executes all, since PyTorch's import takes longer than most of them; one OpenMP
+    thread, since parallel branches that each start a team of them only fight.
     """
     with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", EXECUTE_ALL],
+        [sys.executable, "-W", "ignore", "-c", EXECUTE],
         cwd=tmp_path_factory.mktemp("kernel"),
         env=ENVIRONMENT,
         stdin=subprocess.PIPE,
@@ -116,9 +85,10 @@ def execute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Execute]:
         text=True,
     ) as process:
 
-        def run(notebook: Path, folder: Path) -> tuple[str, str]:
+        def run(notebook: Path, folder: Path, gguf: str = "") -> tuple[str, str]:
             assert process.stdin is not None and process.stdout is not None
-            print(json.dumps([str(notebook), str(folder)]), file=process.stdin, flush=True)
+            asked = [str(notebook), str(folder), {"RAGWEAVE_GGUF": gguf}]
+            print(json.dumps(asked), file=process.stdin, flush=True)
             error, told = json.loads(process.stdout.readline())
             return error, told
 
@@ -186,13 +156,12 @@ def test_it_is_kept_with_its_outputs_and_they_say_nothing_of_the_machine(name: s
         assert not SPEED.search(text), SPEED.search(text)
 
 
-def test_a_folder_that_is_no_knowledge_base_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_knowledge_base_is_named(tmp_path: Path, execute: Execute) -> None:
     (tmp_path / "kb").mkdir()
     (tmp_path / "kb" / "song.txt").write_text("la", "utf-8")
-    done = executed(NOTEBOOKS["01_quickstart"], tmp_path)
-    assert done.returncode == 1
-    assert "KnowledgeBaseError" in done.stderr
-    assert "kb" in done.stderr
+    error, _ = execute(NOTEBOOKS["01_quickstart"], tmp_path)
+    assert error.startswith("KnowledgeBaseError")
+    assert "kb" in error
 
 
 def test_recorded_replies_are_marked_as_such() -> None:
@@ -205,13 +174,13 @@ def test_recorded_replies_are_marked_as_such() -> None:
     not (find_spec("gguf") and find_spec("llama_cpp")),
     reason="a local model needs llama-cpp-python, and writing one for the test the gguf package",
 )
-def test_a_gguf_file_changes_one_line(tmp_path: Path) -> None:
+def test_a_gguf_file_changes_one_line(tmp_path: Path, execute: Execute) -> None:
     import tiny_gguf
 
     model = tiny_gguf.write(tmp_path / "tiny.gguf")
-    done = executed(NOTEBOOKS["09_local_models"], tmp_path, RAGWEAVE_GGUF=str(model))
-    assert done.returncode == 0, done.stderr
-    assert "answering with the GGUF file" in done.stdout
-    assert "8 at once" in done.stdout
-    missing = executed(NOTEBOOKS["09_local_models"], tmp_path, RAGWEAVE_GGUF="nowhere.gguf")
-    assert "no GGUF file nowhere.gguf" in missing.stderr
+    error, told = execute(NOTEBOOKS["09_local_models"], tmp_path, gguf=str(model))
+    assert not error
+    assert "answering with the GGUF file" in told
+    assert "8 at once" in told
+    error, _ = execute(NOTEBOOKS["09_local_models"], tmp_path, gguf="nowhere.gguf")
+    assert "no GGUF file nowhere.gguf" in error

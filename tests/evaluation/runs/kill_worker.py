@@ -11,8 +11,11 @@ import sys
 from pathlib import Path
 
 import langchain_openai  # noqa: F401 - imported before the fork
+from tests.command import WORKER
 
-from ragweave.evaluation.runs import RunConfig, RunDirectory, evaluate_in_workers
+from ragweave.evaluation.runs import RunConfig, RunDirectory, evaluate_in_workers, workers
+
+workers.WORKER = WORKER
 
 
 def tell(number: int) -> None:
@@ -22,11 +25,11 @@ def tell(number: int) -> None:
 
 def main() -> None:
     directory, config = RunDirectory(Path(sys.argv[1])), RunConfig(concurrency=int(sys.argv[2]))
-    workers = int(sys.argv[3])
+    count = int(sys.argv[3])
     for _ in sys.stdin:
         child = os.fork()
         if child == 0:
-            asyncio.run(evaluate_in_workers(directory, config, workers=workers))
+            asyncio.run(evaluate_in_workers(directory, config, workers=count))
             os._exit(0)
         tell(child)
         _, status = os.waitpid(child, 0)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from tests.command import process_of
 from tests.evaluation.towns import planned, prompt, records
 from tests.openai_server import OpenAIServer, Reply
 
@@ -52,7 +53,9 @@ def worker(directory: RunDirectory, workers: int) -> Iterator[tuple[IO[str], IO[
     """Start the process whose children do the work."""
     script = Path(__file__).with_name("kill_worker.py")
     command = [sys.executable, str(script), str(directory.path), str(CONCURRENCY), str(workers)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(one for one in sys.path if one)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=env, text=True) as one:
         assert one.stdin is not None
         assert one.stdout is not None
         try:
@@ -74,11 +77,11 @@ def parent_alone(process: int) -> list[int]:
 
 
 def one_worker(process: int) -> list[int]:
-    return children(process)[-1:] or [process]
+    return [process_of(one) for one in children(process)[-1:]] or [process]
 
 
 def everyone(process: int) -> list[int]:
-    return [process, *children(process)]
+    return [process, *map(process_of, children(process))]
 
 
 Whom = Callable[[int], list[int]]
@@ -100,7 +103,8 @@ def sit(
         time.sleep(0.002)
     if kill_after is not None:
         for one in whom(child):
-            os.kill(one, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
     return int(take.readline())
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command import WORKER, process_of
 from tests.evaluation.towns import planned, records
 from tests.openai_server import OpenAIServer, Reply
 
@@ -22,11 +23,17 @@ from ragweave.evaluation.runs import (
     WorkerError,
     evaluate,
     evaluate_in_workers,
+    workers,
 )
 
 pytestmark = pytest.mark.loopback
 
 METHODS = "direct,concat[k=1]"
+
+
+@pytest.fixture(autouse=True)
+def _workers_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "WORKER", WORKER)
 
 
 def made(folder: Path, server: OpenAIServer, count: int = 6, **settings: Any) -> RunDirectory:
@@ -112,7 +119,7 @@ def test_a_killed_worker_is_told_and_the_run_can_be_resumed(tmp_path: Path) -> N
         while server.count < 3:
             await asyncio.sleep(0.01)
         listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-        os.kill(int(listed[-1]), signal.SIGKILL)
+        os.kill(process_of(int(listed[-1])), signal.SIGKILL)
         await work
 
     with OpenAIServer(lambda _body: Reply("1900", delay=0.1)) as server:

@@ -31,6 +31,8 @@ from ragweave.evaluation.runs.run import OnProgress, RunResult, answer, checked,
 from ragweave.tools.journal import first_error
 from ragweave.tools.process_errors import KINDS, ProcessError, plain_error, raised_again
 
+WORKER = [sys.executable, "-P", "-c", f"from {__name__} import main; main()"]
+"""The command line of a worker."""
 _STOP = b"stop\n"
 """Tells a worker to begin no further question."""
 _SENT = ("at", "id", "system", "spent", "cost", "judge", "error", "scoring")
@@ -204,7 +206,7 @@ class _WorkerPool:
         }
         path = os.pathsep.join(place for place in sys.path if place)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-c", f"from {__name__} import main; main()"),
+            *WORKER,
             stdin=PIPE,
             stdout=PIPE,
             limit=_LINE,
