@@ -46,6 +46,7 @@ def cluster(socket_enabled_for_module: None) -> Iterator[TwoNodes]:
         yield made
 
 
+IN_FLIGHT = 8
 METHODS = "direct,concat[k=1],self_ask"
 
 
@@ -76,14 +77,24 @@ def prompts(server: OpenAIServer) -> Counter[str]:
 
 
 class Killing:
-    """Replies, and kills a node of the cluster with the request of this number."""
+    """Replies; from a number of requests on it holds them, until it has killed a node.
+
+    It waits for as many as are in flight at once, so that the node dies with its calls under way.
+    """
 
     def __init__(self, server: OpenAIServer, cluster: TwoNodes, number: int) -> None:
         self.server, self.cluster, self.number = server, cluster, number
+        self.lock, self.killed, self.held = threading.Lock(), threading.Event(), 0
 
     def __call__(self, body: dict[str, Any]) -> Reply:
-        if self.server.count == self.number:
-            threading.Thread(target=self.cluster.kill).start()
+        if self.server.count >= self.number and not self.killed.is_set():
+            with self.lock:
+                self.held += 1
+                last = self.held == IN_FLIGHT
+            if last:
+                self.cluster.kill()
+                self.killed.set()
+            assert self.killed.wait(60)
         return reply(body)
 
 
@@ -91,7 +102,7 @@ def begin(directory: RunDirectory, server: OpenAIServer, calls: int) -> None:
     """Work on a run in this process until so many calls were made; leave it in mid-question."""
 
     async def work() -> None:
-        running = asyncio.ensure_future(evaluate(directory, RunConfig(concurrency=8)))
+        running = asyncio.ensure_future(evaluate(directory, RunConfig(concurrency=IN_FLIGHT)))
         while server.count < calls:
             await asyncio.sleep(0.01)
         running.cancel()
@@ -111,23 +122,22 @@ def test_a_run_is_resumed_there_and_a_node_killed_in_mid_run_costs_the_calls_in_
         assert set(asked.values()) == {1}
         server.requests.clear()
         begin(there, server, 20)
-        in_flight = 8
         finished = len(records(there))
         assert 0 < finished < 20
         assert len(prompts(server)) > finished
         server.script = Killing(server, cluster, server.count + 30)
         cache = tmp_path / "cache.sqlite"
-        result = on_ray(there, cluster, concurrency=8, cache=cache)
+        result = on_ray(there, cluster, concurrency=IN_FLIGHT, cache=cache)
         again = prompts(server) - asked
         server.requests.clear()
         third = made(tmp_path / "3", server, 20)
         alone(third, cache=cache)
         assert not prompts(server) - asked
-        assert server.count <= 20 + in_flight  # what was begun without the cache
+        assert server.count <= 20 + IN_FLIGHT  # what was begun without the cache
     assert records(there) == records(here)
     assert (result.complete, result.progress.answered) == (True, 60)
     assert result.progress.spent.paid_calls == asked.total()
-    assert 0 < again.total() <= in_flight + 8
+    assert 0 < again.total() <= 2 * IN_FLIGHT
 
 
 def test_a_budget_stops_all_nodes_and_the_run_is_resumed_here(
@@ -157,7 +167,7 @@ def test_rows_are_labelled_there_as_here_and_a_lost_node_costs_the_calls_in_flig
     tmp_path: Path, cluster: TwoNodes
 ) -> None:
     cluster.whole()
-    source, config = open_source(f"jsonl:{towns(tmp_path, 40)}"), LabelConfig(concurrency=8)
+    source, config = open_source(f"jsonl:{towns(tmp_path, 40)}"), LabelConfig(concurrency=IN_FLIGHT)
     with OpenAIServer(reply) as server:
         labeler = judged(server)
         here = make_labels(source, labeler, tmp_path / "here.jsonl", config=config)
@@ -169,7 +179,7 @@ def test_rows_are_labelled_there_as_here_and_a_lost_node_costs_the_calls_in_flig
         there = make_labels(source, labeler, out, ray=cluster.address, config=config)
         again = prompts(server) - asked
     assert there.path.read_bytes() == here.path.read_bytes()
-    assert 0 < again.total() <= 8
+    assert 0 < again.total() <= IN_FLIGHT
 
 
 def test_passages_are_encoded_there_as_here(tmp_path: Path, cluster: TwoNodes) -> None:
