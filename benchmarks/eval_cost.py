@@ -109,7 +109,7 @@ async def by_loop(model: str, options: argparse.Namespace) -> dict[str, float]:
     """Return the processor milliseconds a question of each loop."""
     from openai import AsyncOpenAI
 
-    from ragweave.evaluation.runs.run import models_of
+    from ragweave.evaluation.runs.models import models_of
 
     found = {}
     url = model.partition("base_url=")[2].partition("&")[0]

@@ -78,7 +78,7 @@ def ask_all(folder: Path, count: int) -> None:
             assert min(spent.values()) >= 0
     with OpenAIServer("1900") as server:
         calm = {"answer": f"openai:m?base_url={server.base_url}&max_retries=0"}
-        from ragweave.evaluation.runs.run import models_of
+        from ragweave.evaluation.runs.models import models_of
 
         async def again() -> Any:
             async with models_of(calm, {}) as models:

@@ -30,6 +30,7 @@ _PACKAGES = (
     ("qdrant-client", "qdrant"),
     ("elasticsearch", "elasticsearch"),
     ("opensearch-py", "opensearch"),
+    ("ray", "ray"),
     ("llama-cpp-python", "llamacpp"),
 )
 _WHEELS = (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragweave.cli import options
+from ragweave.cli.on_ray import Ray, check_ray
 from ragweave.cli.screen import explain, progress_console, show_tables
 from ragweave.errors import ModelError, UsageError
 
@@ -52,6 +53,7 @@ def evaluate(
     price: options.Prices = "",
     concurrency: options.Concurrency = 16,
     workers: options.Workers = 1,
+    ray: Ray = None,
     cache: options.Cache = None,
     budget_tokens: options.BudgetTokens = None,
     budget_usd: options.BudgetUsd = None,
@@ -66,6 +68,7 @@ def evaluate(
     """
     from ragweave.evaluation.runs import RunConfig
 
+    check_ray(ray, workers=workers, shard=shard)
     config = RunConfig(
         concurrency=concurrency,
         cache=cache,
@@ -107,7 +110,7 @@ def evaluate(
             shard=shard,
             price=price,
         )
-    conclude(directory, follow(directory, config, workers))
+    conclude(directory, follow(directory, config, workers, ray=ray))
 
 
 def _answering(model: str, dataset: str) -> str:
@@ -202,7 +205,12 @@ def _open_run(path: Path) -> RunDirectory:
 
 
 def follow(
-    directory: RunDirectory, config: RunConfig, workers: int = 1, *, resume: str = ""
+    directory: RunDirectory,
+    config: RunConfig,
+    workers: int = 1,
+    *,
+    ray: str | None = None,
+    resume: str = "",
 ) -> RunResult:
     """Run, showing progress on a terminal; on Ctrl-C say how to resume.
 
@@ -210,6 +218,7 @@ def follow(
         directory: The run.
         config: Concurrency, cache, budgets.
         workers: Processes that share the questions.
+        ray: Address of a Ray cluster whose nodes share the questions.
         resume: How to resume, as it is told; "": by `ragweave eval --resume`.
 
     Raises:
@@ -217,14 +226,18 @@ def follow(
     """
     import asyncio
 
-    from ragweave.evaluation.runs import WorkerError, evaluate_in_workers
+    from ragweave.evaluation.runs import evaluate_in_workers, evaluate_on_ray
+    from ragweave.tools.process_errors import ProcessError
 
     with _progress() as on_progress:
         try:
-            return asyncio.run(
+            work = (
                 evaluate_in_workers(directory, config, workers=workers, on_progress=on_progress)
+                if ray is None
+                else evaluate_on_ray(directory, config, address=ray, on_progress=on_progress)
             )
-        except WorkerError as error:
+            return asyncio.run(work)
+        except ProcessError as error:
             line = explain(error) if error.status_code is not None else None
             raise error if line is None else ModelError(line) from error
         except KeyboardInterrupt:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragweave.cli.on_ray import Ray
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -149,6 +151,7 @@ def index(
     ] = None,
     id_field: Annotated[str | None, typer.Option(help="Id field of CSV/JSONL rows.")] = None,
     title_field: Annotated[str | None, typer.Option(help="Title field of CSV/JSONL rows.")] = None,
+    ray: Ray = None,
 ) -> None:
     """Index files; run it again to index only what changed. Settings are fixed at the first run."""
     pages = _pages(paths or (), fetch)
@@ -171,7 +174,9 @@ def index(
     with _open_or_create(
         kb, {key: value for key, value in given.items() if value is not None}
     ) as base:
-        _show(base, _with_bar(base, sources, pages, private=allow_private))
+        with nullcontext() if ray is None else base.encoding_on_ray(ray):
+            report = _with_bar(base, sources, pages, private=allow_private)
+        _show(base, report)
 
 
 def _bundled(wanted: bool) -> list[Path]:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragweave.cli.on_ray import Ray, RayCommand, check_ray
 from ragweave.cli.screen import console, marked_up, progress_bar, progress_console
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from ragweave.tools.filters import Granularity
-    from ragweave.tools.models import ChatModel
-    from ragweave.training.labels import LabelConfig, Labeler, Labelled
+    from ragweave.training.labels import LabelConfig, LabelerSpec, Labelled
     from ragweave.training.labels.labeler import OnProgress
 
 app = typer.Typer(
@@ -65,7 +64,7 @@ def root() -> None:
     """Turn labelled questions into training data."""
 
 
-@app.command("judge")
+@app.command("judge", cls=RayCommand)
 def judge(
     source: Source,
     out: Out,
@@ -98,31 +97,25 @@ def judge(
     concurrency: Concurrency = 16,
     retry_failed: RetryFailed = False,
     drop_failed: DropFailed = False,
+    ray: Ray = None,
 ) -> None:
     """Label draft answers as known or not, for the necessity judge (SlimPLM).
 
     Resumes where it stopped; no draft is paid for twice.
     """
-    from ragweave.training.labels import JudgeLabeler, LabelConfig
+    from ragweave.training.labels import JudgeLabeler, LabelConfig, LabelerSpec
 
-    labeler = JudgeLabeler(
-        proxy=_model(proxy),
-        proxy_spec=proxy or "",
-        draft=draft,
-        theta=theta,
-        aliases=aliases,
-        gold=gold,
-        known=known,
-        balance=balance,
-        seed=seed,
+    given = {"draft": draft, "theta": theta, "aliases": aliases, "gold": gold, "known": known}
+    labeler = LabelerSpec(
+        JudgeLabeler, {"proxy": proxy}, {**given, "balance": balance, "seed": seed}
     )
     config = LabelConfig(
         concurrency=concurrency, retry_failed=retry_failed, drop_failed=drop_failed
     )
-    _show_judge(_run(source, labeler, out, config, limit=limit, skip_bad=skip_bad))
+    _show_judge(_run(source, labeler, out, config, limit=limit, skip_bad=skip_bad, ray=ray))
 
 
-@app.command("rewrite")
+@app.command("rewrite", cls=RayCommand)
 def rewrite(
     source: Source,
     out: Out,
@@ -137,28 +130,24 @@ def rewrite(
     concurrency: Concurrency = 16,
     retry_failed: RetryFailed = False,
     drop_failed: DropFailed = False,
+    ray: Ray = None,
 ) -> None:
     """Split draft answers into claims with queries, for the query rewriter (SlimPLM).
 
     Each reply is checked against the paper's rules. Where one is broken the teacher is asked once
     more; what is still wrong is left out, and counted.
     """
-    from ragweave.training.labels import LabelConfig, RewriteLabeler
+    from ragweave.training.labels import LabelConfig, LabelerSpec, RewriteLabeler
 
-    labeler = RewriteLabeler(
-        teacher=_model(teacher),
-        teacher_spec=teacher or "",
-        proxy=_model(proxy),
-        proxy_spec=proxy or "",
-        draft=draft,
-    )
+    models = {"teacher": teacher, "proxy": proxy}
+    labeler = LabelerSpec(RewriteLabeler, models, {"draft": draft})
     config = LabelConfig(
         concurrency=concurrency, retry_failed=retry_failed, drop_failed=drop_failed
     )
-    _show_rewrite(_run(source, labeler, out, config, limit=limit, skip_bad=skip_bad))
+    _show_rewrite(_run(source, labeler, out, config, limit=limit, skip_bad=skip_bad, ray=ray))
 
 
-@app.command("filter")
+@app.command("filter", cls=RayCommand)
 def filter_(
     source: Source,
     out: Out,
@@ -202,26 +191,21 @@ def filter_(
     concurrency: Concurrency = 4,
     retry_failed: RetryFailed = False,
     drop_failed: DropFailed = False,
+    ray: Ray = None,
 ) -> None:
     """Mark the sentences that help, for the context filter and the generator (FILCO)."""
-    from ragweave.training.labels import LabelConfig, Passages, SilverLabeler, scorer_of_spec
+    from ragweave.training.labels import LabelConfig, LabelerSpec, Passages, SilverLabeler
 
     found = Passages(kb, passages, order)
     kept = top or ("all" if unit == "passage" else "1")
-    labeler = SilverLabeler(
-        measure,
-        found,
-        scorer=scorer_of_spec(scorer) if scorer else None,
-        scorer_spec=scorer or "",
-        top=_read_top(kept),
-        threshold=threshold,
-        target=target,
-        unit=cast("Granularity", unit),
+    given = {"measure": measure, "passages": found, "top": _read_top(kept), "unit": unit}
+    labeler = LabelerSpec(
+        SilverLabeler, {"scorer": scorer}, {**given, "threshold": threshold, "target": target}
     )
     config = LabelConfig(
         concurrency=concurrency, retry_failed=retry_failed, drop_failed=drop_failed
     )
-    done = _run(source, labeler, out, config, limit=limit, skip_bad=skip_bad)
+    done = _run(source, labeler, out, config, limit=limit, skip_bad=skip_bad, ray=ray)
     if measure == "full":
         _table(done, "Generator", {"rows": "Rows", "spans": "Passages"})
         _end(done, f"{done.rows} rows, every passage whole", "train generator")
@@ -255,12 +239,6 @@ def needed(
     typer.echo(f"use it: ragweave ask … --method skr_knn --option training={done.path}", err=True)
 
 
-def _model(spec: str | None) -> ChatModel | None:
-    from ragweave.tools.models import chat_model
-
-    return None if spec is None else chat_model(spec)
-
-
 def _read_top(text: str) -> int | None:
     """Read `--top`: a number, or `all` (None)."""
     if text == "all":
@@ -272,22 +250,25 @@ def _read_top(text: str) -> int | None:
 
 def _run(
     source: str,
-    labeler: Labeler,
+    labeler: LabelerSpec,
     out: Path,
     config: LabelConfig,
     *,
     limit: int | None,
     skip_bad: bool,
+    ray: str | None,
 ) -> Labelled:
     """Make the labels, showing progress on a terminal; on Ctrl-C say how to resume."""
     from ragweave.training.labels import make_labels, open_source
 
+    check_ray(ray)
     with _progress() as on_progress:
         try:
             return make_labels(
                 open_source(source),
                 labeler,
                 out,
+                ray=ray,
                 limit=limit,
                 skip_bad=skip_bad,
                 config=config,

@@ -28,6 +28,7 @@ from ragweave.cli import (
 )
 from ragweave.cli import eval as eval_
 from ragweave.cli.logs import log_to_stderr
+from ragweave.cli.on_ray import RayCommand
 from ragweave.cli.screen import explain, plain, refused
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
 
@@ -39,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("index")(index.index)
+app.command("index", cls=RayCommand)(index.index)
 app.command("ask")(ask.ask)
 app.command("chat")(chat.chat)
 app.command("serve")(serve.serve)
@@ -47,7 +48,7 @@ app.command("mcp")(serve.mcp)
 app.command("methods")(methods.methods)
 app.command("draw")(methods.draw)
 app.command("trace")(trace.trace)
-app.command("eval")(eval_.evaluate)
+app.command("eval", cls=RayCommand)(eval_.evaluate)
 app.command("report")(eval_.report)
 app.command("reproduce")(reproduce.reproduce)
 app.command("compare")(ask.compare)

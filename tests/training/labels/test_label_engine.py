@@ -18,8 +18,8 @@ from ragweave.datasets.rows import Row
 from ragweave.errors import ModelError, UsageError
 from ragweave.training.job import TrainingStoppedError
 from ragweave.training.labels import JudgeLabeler, LabelConfig, RewriteLabeler, source
+from ragweave.training.labels.failures import is_model_error
 from ragweave.training.labels.journal import LabelJournal
-from ragweave.training.labels.run import is_model_error
 from ragweave.training.rows import read_rows
 
 ROWS = [

@@ -1,5 +1,6 @@
 """Durable runs: questions × systems as one stream that can be stopped and resumed."""
 
+from ragweave.evaluation.runs.cluster import evaluate_on_ray
 from ragweave.evaluation.runs.directory import RunDirectory, claim_directory, records_of
 from ragweave.evaluation.runs.plan import plan
 from ragweave.evaluation.runs.progress import Progress, RunConfig
@@ -20,6 +21,7 @@ __all__ = [
     "claim_directory",
     "evaluate",
     "evaluate_in_workers",
+    "evaluate_on_ray",
     "parse_systems",
     "plan",
     "records_of",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -47,6 +47,35 @@ class PendingCall:
     shared_reply: PendingReply | None = None
 
 
+class Broker(Protocol):
+    """What a question's calls go through: the run's `CallBroker`, or its deputy on a node."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether replies are shared between runs, by a cache."""
+        ...
+
+    def begin(self, thread: str, *, unfinished: bool) -> None:
+        """Open a question's ledger."""
+        ...
+
+    def end(self, thread: str) -> Ledger:
+        """Close a question's ledger and return it."""
+        ...
+
+    async def open(self, call: ModelCall) -> PendingCall:
+        """Return a pending call, with its reply where one is kept already."""
+        ...
+
+    async def close(self, pending: PendingCall, message: BaseMessage) -> None:
+        """Take a call's reply, and keep it durably."""
+        ...
+
+    def fail(self, pending: PendingCall) -> None:
+        """Note that a call failed."""
+        ...
+
+
 @dataclass
 class CallBroker:
     """Answers a run's model calls from what is kept, and keeps and counts new replies."""
@@ -61,6 +90,11 @@ class CallBroker:
     _ledgers: dict[str, Ledger] = field(default_factory=dict)
     _replies: dict[str, dict[str, str]] = field(default_factory=dict)
     _pending: dict[str, PendingReply] = field(default_factory=dict)
+
+    @property
+    def shared(self) -> bool:
+        """Whether replies are shared between runs, by a cache."""
+        return self.cache is not None
 
     def begin(self, thread: str, *, unfinished: bool) -> None:
         """Open a question's ledger, and load the replies that an earlier process kept for it."""
@@ -83,6 +117,10 @@ class CallBroker:
         self._replies.pop(thread, None)
         self.paid.discard(thread)
         return self._ledgers.pop(thread)
+
+    def abandon(self, thread: str) -> None:
+        """Close the ledger of a question that will begin again, and then count the same replies."""
+        self.total.remove(self.end(thread).plain())
 
     async def open(self, call: ModelCall) -> PendingCall:
         """Return a pending call, with its reply where one is kept already."""
@@ -146,7 +184,7 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
     """
 
     broker: Any = Field(exclude=True)
-    """The run's `CallBroker`."""
+    """The run's `Broker`."""
     spec: str
     """The model's name in the keys of replies."""
     loop: Any = Field(exclude=True)
@@ -194,8 +232,8 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
         self, messages: Any, config: RunnableConfig | None, settings: dict[str, Any]
     ) -> PendingCall:
         sampled = settings.get("temperature", temperature_of(self.bound)) > 0
-        broker: CallBroker = self.broker
-        shared = broker.cache is not None
+        broker: Broker = self.broker
+        shared = broker.shared
         return await broker.open(
             model_call(
                 self.spec, sampled, messages, config, settings, shared=shared, role=self.role
@@ -206,7 +244,7 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
 
-def metered(model: ChatModel, spec: str, broker: CallBroker, role: str = "") -> MeteredModel:
+def metered(model: ChatModel, spec: str, broker: Broker, role: str = "") -> MeteredModel:
     """Return `model` with its calls routed through `broker`; needs a running event loop."""
     loop = asyncio.get_running_loop()
     return MeteredModel(

@@ -125,11 +125,11 @@ def no_tokens() -> Tokens:
     return {"calls": 0, "input_tokens": 0, "output_tokens": 0}
 
 
-def _add(table: dict[str, Tokens], role: str, tokens: Mapping[str, Any]) -> None:
+def _add(table: dict[str, Tokens], role: str, tokens: Mapping[str, Any], times: int = 1) -> None:
     entry = table.setdefault(role, no_tokens())
-    entry["calls"] += tokens["calls"]
-    entry["input_tokens"] += tokens["input_tokens"]
-    entry["output_tokens"] += tokens["output_tokens"]
+    entry["calls"] += times * tokens["calls"]
+    entry["input_tokens"] += times * tokens["input_tokens"]
+    entry["output_tokens"] += times * tokens["output_tokens"]
 
 
 JUDGE_ROLE = "evaluator"
@@ -159,6 +159,13 @@ class Ledger:
             _add(self.paid, role, tokens)
         for role, tokens in plain["cached"].items():
             _add(self.cached, role, tokens)
+
+    def remove(self, plain: Mapping[str, Any]) -> None:
+        """Take off what `plain` of another ledger gave, which was added before."""
+        for role, tokens in plain["paid"].items():
+            _add(self.paid, role, tokens, -1)
+        for role, tokens in plain["cached"].items():
+            _add(self.cached, role, tokens, -1)
 
     def only(self, role: str) -> Ledger:
         """Return what was spent in one role."""

@@ -103,7 +103,7 @@ def answered(
         "scores": scores(question, {**state, "judgements": judgements}, metrics),
         **({"judgements": _plain(judgements)} if judgements else {}),
         "usage": usage,
-        **_spent(spent, prices),
+        **spent_of(spent, prices),
         "seconds": round(seconds, 4),
         "passages": [_passage(doc, gold) for doc in state["passages"]],
         "gold_found": gold.counts([*found, *state["passages"]]),
@@ -131,7 +131,7 @@ def failed(
         **_head(index, question, system),
         "error": {"kind": type(error).__name__, "status": status_of(error), "text": text[:500]},
         "scores": {},
-        **_spent(spent, prices),
+        **spent_of(spent, prices),
         "seconds": round(seconds, 4),
     }
 
@@ -140,7 +140,7 @@ def _plain(judgements: Mapping[str, Judgement]) -> dict[str, Any]:
     return {name: said.plain() for name, said in judgements.items()}
 
 
-def _spent(spent: Ledger, prices: Prices) -> dict[str, Any]:
+def spent_of(spent: Ledger, prices: Prices) -> dict[str, Any]:
     """Return what a question cost, the judge of its answer apart from the method."""
     method, judge = spent.without(JUDGE_ROLE), spent.only(JUDGE_ROLE)
     found: dict[str, Any] = {"spent": method.plain(), "cost": cost(method.paid, prices)}

@@ -131,8 +131,19 @@ class GoldRetriever(PassageRetriever):
             spare = 2 * spare + k
 
 
-def retriever_for(settings: RunSettings, dataset: Dataset) -> PassageRetriever | None:
+def needs_file(settings: RunSettings, dataset: Dataset) -> bool:
+    """Say whether a run's retriever reads the data set's file."""
+    if settings.corpus == "file":
+        return settings.passages != "given" and needs_kb(settings.retriever)
+    return settings.corpus == "none" and dataset.form is RECORDED
+
+
+def retriever_for(settings: RunSettings, dataset: Dataset | None) -> PassageRetriever | None:
     """Return the retriever of a run, or None where methods have nothing to search.
+
+    Args:
+        settings: The run's settings.
+        dataset: Its data set; None where `needs_file` says that it is not read.
 
     Raises:
         UsageError: The data set's file has no passages, the knowledge base is missing or has
@@ -142,7 +153,7 @@ def retriever_for(settings: RunSettings, dataset: Dataset) -> PassageRetriever |
         return _of_knowledge_base(settings)
     if settings.passages == "given":
         return None
-    if dataset.form is RECORDED and settings.corpus == "none":
+    if dataset is not None and dataset.form is RECORDED and settings.corpus == "none":
         return replay_retriever(dataset)
     if settings.corpus != "given" and not needs_kb(settings.retriever):
         return retriever_of(settings.retriever, None, reranker=settings.rerank or None)
@@ -166,8 +177,8 @@ def with_gold_setting(
     return GoldRetriever(base=retriever, gold=settings.gold, seed=settings.seed)
 
 
-def _of_file(settings: RunSettings, dataset: Dataset) -> PassageRetriever:
-    documents = dataset.corpus()
+def _of_file(settings: RunSettings, dataset: Dataset | None) -> PassageRetriever:
+    documents = [] if dataset is None else dataset.corpus()
     if not documents:
         raise UsageError(
             f"{settings.dataset}: has no passages to search; name a knowledge base with --kb"

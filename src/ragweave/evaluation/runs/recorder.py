@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -246,10 +246,18 @@ def _upgraded(checkpoint: Checkpoint) -> Checkpoint:
     return checkpoint
 
 
+class Putter(Protocol):
+    """What writes checkpoints: the run's `Recorder`, or on a node what sends them to it."""
+
+    def put(self, thread: str, sql: str, make: Callable[[], Row | None]) -> None:
+        """Run a statement for the row that `make` returns, soon; don't wait for it."""
+        ...
+
+
 class RunCheckpoints(BaseCheckpointSaver[int]):
     """A checkpoint saver for runs; async only."""
 
-    def __init__(self, recorder: Recorder, state: sqlite3.Connection, paid: set[str]) -> None:
+    def __init__(self, recorder: Putter, state: sqlite3.Connection, paid: set[str]) -> None:
         """Make a saver.
 
         Args:
@@ -263,17 +271,33 @@ class RunCheckpoints(BaseCheckpointSaver[int]):
         self.unfinished = {row[0] for row in rows}
         """Threads that an earlier process left unfinished."""
 
+    def row(self, thread: str) -> Row | None:
+        """Return the newest checkpoint of a thread as a row, or None."""
+        query = "SELECT thread, id, kind, body, metadata FROM checkpoints WHERE thread = ?"
+        found: Row | None = self._state.execute(query, (thread,)).fetchone()
+        return found
+
+    def keep(self, row: Row) -> None:
+        """Write a checkpoint that another process made into a row, soon."""
+        self._recorder.put(row[0], _PUT, lambda: row)
+
+    def take_over(self, thread: str, row: Row | None) -> None:
+        """Go on with a thread that another process left unfinished, from its checkpoint."""
+        self.unfinished.add(thread)
+        with self._state:
+            self._state.execute("DELETE FROM checkpoints WHERE thread = ?", (thread,))
+            if row is not None:
+                self._state.execute(_PUT, row)
+
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the newest checkpoint of a thread that an earlier process left, or None."""
         thread = str(config["configurable"]["thread_id"])
         if thread not in self.unfinished:
             return None
-        row = self._state.execute(
-            "SELECT id, kind, body, metadata FROM checkpoints WHERE thread = ?", (thread,)
-        ).fetchone()
+        row = self.row(thread)
         if row is None:
             return None
-        key, kind, body, metadata = row
+        _, key, kind, body, metadata = row
         place: RunnableConfig = {
             "configurable": {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": key}
         }
@@ -298,7 +322,7 @@ class RunCheckpoints(BaseCheckpointSaver[int]):
         if thread in self._paid:
             self._paid.discard(thread)
             kept = json.dumps({"step": metadata["step"], "source": metadata["source"]})
-            make = functools.partial(self._row, thread, checkpoint, kept)
+            make = functools.partial(self._made, thread, checkpoint, kept)
             self._recorder.put(thread, _PUT, make)
         return {
             "configurable": {
@@ -317,7 +341,7 @@ class RunCheckpoints(BaseCheckpointSaver[int]):
     ) -> None:
         """Keep nothing: an interrupted step starts again, with its replies replayed."""
 
-    def _row(self, thread: str, checkpoint: Checkpoint, metadata: str) -> Row | None:
+    def _made(self, thread: str, checkpoint: Checkpoint, metadata: str) -> Row | None:
         """Return a checkpoint's row, or None where its state cannot be serialized.
 
         A foreign retriever may leave objects in a passage's metadata. Such a question starts

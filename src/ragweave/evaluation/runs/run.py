@@ -2,73 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import importlib.util
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ragweave.datasets import Dataset, open_dataset
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import Metric, chosen_metrics, infos_of
-from ragweave.evaluation.runs.broker import CallBroker, metered
-from ragweave.evaluation.runs.calls import JUDGE_ROLE, ReplyCache
+from ragweave.evaluation.runs.broker import CallBroker
+from ragweave.evaluation.runs.calls import ReplyCache
 from ragweave.evaluation.runs.directory import FinishedQuestions, RunDirectory, hold, lines_of
-from ragweave.evaluation.runs.judging import AnswerJudge
 from ragweave.evaluation.runs.outcome import Record
-from ragweave.evaluation.runs.passages import retriever_for, with_gold_setting
-from ragweave.evaluation.runs.plan import open_scorer
 from ragweave.evaluation.runs.progress import Budget, Progress, RunConfig
+from ragweave.evaluation.runs.questions import open_questions
 from ragweave.evaluation.runs.recorder import Recorder, RunCheckpoints, connect
-from ragweave.evaluation.runs.settings import RunSettings, cache_name, check_parts
-from ragweave.evaluation.runs.stream import Stream
-from ragweave.graphs import CompiledGraph
-from ragweave.graphs.build import build_graph
-from ragweave.tools.models import ChatModel, chat_model
+from ragweave.evaluation.runs.settings import RunSettings, check_parts
+from ragweave.evaluation.runs.stream import Job, Stream
+from ragweave.tools.journal import Slot
+from ragweave.tools.models import ChatModel
 from ragweave.tools.retrieval import PassageRetriever
-from ragweave.tools.scorers import LogprobScorer
-from ragweave.tools.warm_up import warm_up
-
-
-@asynccontextmanager
-async def models_of(
-    specs: Mapping[str, str], given: Mapping[str, ChatModel]
-) -> AsyncIterator[dict[str, ChatModel]]:
-    """Open a run's models by role; close what was opened for them.
-
-    Models of an OpenAI-compatible server get an aiohttp client where aiohttp is installed: with
-    many connections it takes about half the processor time of the usual one.
-
-    Args:
-        specs: Spec strings by role.
-        given: Models in their place.
-    """
-    async with AsyncExitStack() as stack:
-        yield {role: given.get(role) or await _opened(spec, stack) for role, spec in specs.items()}
-
-
-async def _opened(spec: str, stack: AsyncExitStack) -> ChatModel:
-    model = chat_model(spec)
-    if not spec.strip().startswith("openai:") or importlib.util.find_spec("aiohttp") is None:
-        return model
-    from langchain_openai import ChatOpenAI
-    from openai import DefaultAioHttpClient
-
-    if not isinstance(model, ChatOpenAI) or model.http_async_client is not None:
-        return model  # it has a client of its own, such as one that tells a password
-    if model.openai_proxy is None:
-        client = await stack.enter_async_context(DefaultAioHttpClient())
-        model.root_async_client = model.root_async_client.with_options(http_client=client)
-        model.async_client = model.root_async_client.chat.completions
-    return model
-
 
 OnProgress = Callable[[Progress, Record | None], None]
 """Called with the run's progress: at the start (no record), then with each record."""
-
-_ROLES = {"answer": "model"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,35 +104,73 @@ async def answer(
     """
     settings = directory.settings
     computed = chosen_metrics([one.name for one in settings.metrics], metrics)
+
+    def opened(broker: CallBroker, checkpoints: RunCheckpoints) -> AbstractAsyncContextManager[Any]:
+        return open_questions(
+            settings,
+            dataset,
+            broker,
+            checkpoints,
+            models=models,
+            retriever=retriever,
+            metrics=computed,
+        )
+
+    return await work_through(
+        directory, config, dataset, opened, part=part, on_progress=on_progress, stop=stop
+    )
+
+
+class Answering(Protocol):
+    """What answers the questions of a run: here, or on the nodes of a cluster."""
+
+    async def answer(self, job: Job, slot: Slot) -> Record:
+        """Answer a question; return its record."""
+        ...
+
+
+async def work_through(
+    directory: RunDirectory,
+    config: RunConfig,
+    dataset: Dataset,
+    opened: Callable[[CallBroker, RunCheckpoints], AbstractAsyncContextManager[Answering]],
+    *,
+    part: tuple[int, int] = (1, 1),
+    on_progress: OnProgress = lambda _progress, _record: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> RunResult:
+    """Have what is left of a run answered, and record it; the caller holds the lock.
+
+    Args:
+        directory: The run.
+        config: Concurrency, cache, budgets.
+        dataset: What `checked` returned.
+        opened: Opens what answers, given the run's call broker and checkpoints.
+        part: Which of how many workers this is.
+        on_progress: Called with the run's progress, at the start and with each result.
+        stop: Returns whether no further question should begin.
+    """
+    settings = directory.settings
     done, progress = so_far(directory, settings, retry_failed=config.retry_failed)
     on_progress(progress, None)
     if progress.finished >= progress.planned:
         return RunResult(progress=progress, complete=True)
-    retriever = with_gold_setting(retriever or retriever_for(settings, dataset), settings)
-    scorer = await asyncio.to_thread(open_scorer, settings.scorer)
-    judges = {JUDGE_ROLE: settings.judge_model} if settings.judge_model else {}
-    async with models_of({**settings.models, **judges}, models or {}) as opened:
-        with _broker(directory, config) as broker:
-            checkpoints = RunCheckpoints(broker.recorder, broker.state, broker.paid)
-            _forget_finished(checkpoints, broker.recorder, done)
-            graphs = _graphs(settings, opened, retriever, scorer, checkpoints, broker)
-            budget = Budget(config, settings, progress, broker)
-            await asyncio.to_thread(warm_up, [retriever, *opened.values()])
+    with _broker(directory, config) as broker:
+        checkpoints = RunCheckpoints(broker.recorder, broker.state, broker.paid)
+        _forget_finished(checkpoints, broker.recorder, done)
+        budget = Budget(config, settings, progress, broker)
 
-            def take(record: Record) -> None:
-                progress.add(record)
-                on_progress(progress, record)
+        def take(record: Record) -> None:
+            progress.add(record)
+            on_progress(progress, record)
 
+        async with opened(broker, checkpoints) as answering:
             stream = Stream(
                 settings=settings,
                 dataset=dataset,
-                graphs=graphs,
+                answer=answering.answer,
                 recorder=broker.recorder,
-                checkpoints=checkpoints,
-                broker=broker,
                 done=done,
-                metrics=computed,
-                judge=_judge(settings, opened, computed, broker),
                 concurrency=config.concurrency,
                 part=part,
                 retry_failed=config.retry_failed,
@@ -246,41 +241,3 @@ def _forget_finished(
         if done.has(int(index), label, retry_failed=True):
             checkpoints.unfinished.discard(thread)
             recorder.forget(thread)
-
-
-def _judge(
-    settings: RunSettings,
-    opened: Mapping[str, ChatModel],
-    metrics: Sequence[Metric],
-    broker: CallBroker,
-) -> AnswerJudge | None:
-    if JUDGE_ROLE not in opened:
-        return None
-    spec = settings.judge_model
-    return AnswerJudge(metered(opened[JUDGE_ROLE], spec, broker, JUDGE_ROLE), metrics)
-
-
-def _graphs(
-    settings: RunSettings,
-    opened: Mapping[str, ChatModel],
-    retriever: PassageRetriever | None,
-    scorer: LogprobScorer | None,
-    checkpoints: RunCheckpoints,
-    broker: CallBroker,
-) -> dict[str, CompiledGraph]:
-    """Build each system's graph; all share the models."""
-    models: dict[str, Any] = {
-        _ROLES.get(role, role): metered(opened[role], cache_name(spec, settings), broker)
-        for role, spec in settings.models.items()
-    }
-    return {
-        system.label: build_graph(
-            system.method,
-            retriever=retriever,
-            scorer=scorer,
-            checkpointer=checkpoints,
-            **models,
-            **system.options,
-        )
-        for system in settings.systems
-    }

@@ -5,26 +5,16 @@ Each record also says how long each node worked (`NodeSeconds`).
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from ragweave.datasets import Dataset, Question
-from ragweave.errors import MissingExtraError, UsageError
-from ragweave.evaluation.metrics import Judgement, Metric, Price, Prices
-from ragweave.evaluation.runs.broker import CallBroker
 from ragweave.evaluation.runs.directory import FinishedQuestions
-from ragweave.evaluation.runs.judging import AnswerJudge
-from ragweave.evaluation.runs.outcome import Record, answered, failed
-from ragweave.evaluation.runs.passages import given_passages, question_context
-from ragweave.evaluation.runs.recorder import Recorder, RecordingError, RunCheckpoints
+from ragweave.evaluation.runs.outcome import Record
+from ragweave.evaluation.runs.recorder import Recorder
 from ragweave.evaluation.runs.settings import RunSettings, System
-from ragweave.graphs import CompiledGraph
-from ragweave.nodes.step import timing
-from ragweave.state import RAGState
-from ragweave.tools.journal import REFUSED, Slot, line_of, run_bounded
-from ragweave.tools.models import status_of
+from ragweave.tools.journal import Slot, line_of, run_bounded
 
 
 class NodeSeconds(TypedDict):
@@ -62,9 +52,10 @@ def _taken(spans: list[tuple[float, float]]) -> NodeSeconds:
     return {"runs": len(spans), "elapsed": round(elapsed, 6), "total": round(total, 6)}
 
 
-_OUTPUTS = [key for key in RAGState.__annotations__ if key not in ("deadline", "remaining_steps")]
-
-_Job = tuple[int, Question, System]
+Job = tuple[int, Question, System]
+"""A question's index in the data set, the question, and what answers it."""
+AnswerOne = Callable[[Job, Slot], Awaitable[Record]]
+"""Answers a question and returns its record; it may leave its slot early."""
 
 
 @dataclass(kw_only=True)
@@ -73,17 +64,10 @@ class Stream:
 
     settings: RunSettings
     dataset: Dataset
-    graphs: Mapping[str, CompiledGraph]
-    """By the systems' labels."""
+    answer: AnswerOne
     recorder: Recorder
-    checkpoints: RunCheckpoints
-    broker: CallBroker
     done: FinishedQuestions
     concurrency: int
-    metrics: Sequence[Metric] | None = None
-    """What is computed; None: all of ours."""
-    judge: AnswerJudge | None = None
-    """Who judges the answers for the judged metrics; None: nobody."""
     part: tuple[int, int] = (1, 1)
     """Which of how many workers this is: every n-th question is its share."""
     retry_failed: bool = False
@@ -91,20 +75,6 @@ class Stream:
     """Whether another question may begin."""
     on_record: Callable[[Record], None] = lambda _record: None
     """Called with each record, once it is durable."""
-    _prices: Prices = field(init=False)
-    _k: Mapping[str, int] = field(init=False)
-    """Passages a query, by the systems' labels."""
-    _own_type: frozenset[str] = field(init=False)
-    """Labels of the systems whose options set the type of answer."""
-
-    def __post_init__(self) -> None:
-        """Read the prices and the systems' options."""
-        pairs = self.settings.prices.items()
-        self._prices = {role: Price(*pair) for role, pair in pairs}
-        self._k = {one.label: one.resolved().k for one in self.settings.systems}
-        self._own_type = frozenset(
-            one.label for one in self.settings.systems if "answer_type" in one.options
-        )
 
     async def run(self) -> bool:
         """Answer what is left; return whether all is done (False: a budget was spent).
@@ -121,7 +91,7 @@ class Stream:
             may_begin=self.may_begin,
         )
 
-    def _jobs(self) -> Iterator[_Job]:
+    def _jobs(self) -> Iterator[Job]:
         settings = self.settings
         drawn = None
         if settings.sample is not None:
@@ -134,83 +104,19 @@ class Stream:
                 if not self.done.has(index, system.label, retry_failed=self.retry_failed):
                     yield index, question, system
 
-    async def _one(self, job: _Job, slot: Slot) -> None:
-        index, question, system = job
-        thread = f"{index}/{system.label}"
-        started = time.perf_counter()
-        unfinished = thread in self.checkpoints.unfinished
-        self.broker.begin(thread, unfinished=unfinished)
-        watch = Stopwatch()
-        try:
-            with timing(watch), question_context(question):
-                state = await self._state(question, system, thread, unfinished=unfinished)
-            seconds = time.perf_counter() - started
-            judgements = await self._judgements(question, state, thread)
-            slot.leave()  # scoring and recording hold no other question up
-        except (RecordingError, UsageError, MissingExtraError):
-            raise
-        except Exception as error:
-            # Whatever it is, the question's record names it, and the run continues with the others.
-            slot.leave()
-            if status_of(error) in REFUSED:
-                raise
-            seconds = time.perf_counter() - started
-            spent = self.broker.end(thread)
-            record = failed(
-                index, question, system, error, spent=spent, seconds=seconds, prices=self._prices
-            )
-        else:
-            spent = self.broker.end(thread)
-            record = answered(
-                index,
-                question,
-                system,
-                state,
-                spent=spent,
-                seconds=seconds,
-                prices=self._prices,
-                metrics=self.metrics,
-                judgements=judgements,
-            )
-        record["node_seconds"] = watch.plain()
+    async def _one(self, job: Job, slot: Slot) -> None:
+        index, _, system = job
+        record = await self.answer(job, slot)
         line = line_of(record, default=str)
+        thread = thread_of(index, system)
         await self.recorder.append(thread, line, forget=record["error"] is None)
         self.done.mark(index, system.label, ok=record["error"] is None)
         self.on_record(record)
 
-    async def _judgements(
-        self, question: Question, state: Mapping[str, Any], thread: str
-    ) -> dict[str, Judgement]:
-        if self.judge is None:
-            return {}
-        return await self.judge.judge(question, state, {"configurable": {"thread_id": thread}})
 
-    async def _state(
-        self, question: Question, system: System, thread: str, *, unfinished: bool
-    ) -> Mapping[str, Any]:
-        """Return the final state, from the start or from the checkpoint of an earlier process."""
-        graph = self.graphs[system.label]
-        config: Any = {"configurable": {"thread_id": thread}}
-        given: dict[str, Any] | None = None
-        if unfinished:
-            saved = await graph.aget_state(config)
-            unfinished = saved.created_at is not None
-            if unfinished and not saved.tasks:  # `next` leaves out tasks that have written
-                return dict(saved.values)
-        if not unfinished:
-            given = self._input(question, system)
-        state = await graph.ainvoke(given, config, output_keys=_OUTPUTS, durability="async")
-        return dict(state)
-
-    def _input(self, question: Question, system: System) -> dict[str, Any]:
-        given: dict[str, Any] = {"question": question.question}
-        if system.label not in self._own_type:
-            given["answer_type"] = question.answer_type
-        if self.settings.oracle:
-            given["gold_answers"] = list(question.answers)
-        k = self._k[system.label]
-        passages = given_passages(question, self.settings, k)
-        return given if passages is None else {**given, "passages": passages}
+def thread_of(index: int, system: System) -> str:
+    """Return the name of a question's thread, under which its state is kept."""
+    return f"{index}/{system.label}"
 
 
 def chosen(

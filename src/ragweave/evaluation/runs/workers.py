@@ -14,7 +14,6 @@ import dataclasses
 import json
 import os
 import sys
-import traceback
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -22,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from ragweave.errors import KnowledgeBaseError, ModelError, RagweaveError, UsageError
+from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import infos_of, primary_metric
 from ragweave.evaluation.runs.directory import RunDirectory, hold
 from ragweave.evaluation.runs.outcome import Record
@@ -30,8 +29,7 @@ from ragweave.evaluation.runs.progress import Progress, RunConfig
 from ragweave.evaluation.runs.recorder import RecordingError
 from ragweave.evaluation.runs.run import OnProgress, RunResult, answer, checked, evaluate, so_far
 from ragweave.tools.journal import first_error
-from ragweave.tools.models import status_of
-from ragweave.tools.text.secrets import without_secrets
+from ragweave.tools.process_errors import KINDS, ProcessError, plain_error, raised_again
 
 WORKER = [sys.executable, "-P", "-c", f"from {__name__} import main; main()"]
 """The command line of a worker."""
@@ -61,7 +59,7 @@ async def _work(output: IO[str]) -> None:
     try:
         complete = await _answer(task, output, stop)
     except Exception as error:  # noqa: BLE001 - passed to the process that waits for it
-        _report(output, {"error": _plain(error)})
+        _report(output, {"error": plain_error(error)})
     else:
         _report(output, {"ended": {"complete": complete}})
     watch.cancel()
@@ -102,38 +100,18 @@ async def _watch(
         work.cancel()
 
 
-def _plain(error: Exception) -> dict[str, Any]:
-    """Return an error as JSON values, with the traceback of an unexpected one."""
-    status = status_of(error)
-    expected = isinstance(error, RagweaveError) or status is not None
-    trace = "" if expected else "".join(traceback.format_exception(error))
-    text = without_secrets(" ".join(str(error).split()))
-    return {"kind": type(error).__name__, "text": text, "status": status, "trace": trace}
-
-
 def _report(output: IO[str], event: dict[str, Any]) -> None:
     output.write(json.dumps(event) + "\n")
 
 
-_KINDS: dict[str, type[RagweaveError]] = {
-    "KnowledgeBaseError": KnowledgeBaseError,
-    "MissingExtraError": UsageError,
-    "ModelError": ModelError,
-    "RecordingError": RecordingError,
-    "UsageError": UsageError,
-}
+_KINDS = {**KINDS, "RecordingError": RecordingError}
 _SECONDS_TO_STOP = 15.0
 _LINE = 1 << 20
 """Longest line of a worker's report, in bytes."""
 
 
-class WorkerError(RagweaveError):
+class WorkerError(ProcessError):
     """A worker met an error that ends the run, or was killed; what is recorded is kept."""
-
-    def __init__(self, text: str, status: int | None = None) -> None:
-        """Keep the text, and the HTTP status of a model server's error."""
-        super().__init__(text)
-        self.status_code = status
 
 
 async def evaluate_in_workers(
@@ -212,7 +190,7 @@ class _WorkerPool:
                 elif "ended" in event:
                     return bool(event["ended"]["complete"])
                 else:
-                    raise _error(name, event["error"])
+                    raise raised_again(event["error"], name, _KINDS, WorkerError)
             code = await process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         raise WorkerError(f"{name} {how}; what is recorded is kept, and the run can be resumed")
@@ -288,13 +266,3 @@ async def _end(process: Process) -> None:
     except TimeoutError:
         process.kill()
         await process.wait()
-
-
-def _error(name: str, event: dict[str, Any]) -> RagweaveError:
-    kind = _KINDS.get(event["kind"])
-    if kind is not None:
-        return kind(event["text"])
-    error = WorkerError(f"{name}: {event['kind']}: {event['text']}", event["status"])
-    if event["trace"]:
-        error.add_note(event["trace"])
-    return error

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from langchain_core.embeddings import Embeddings
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
 from ragweave.tools.knowledge.chunking import chunker_of
+from ragweave.tools.knowledge.cluster_encoding import ClusterEmbeddings
 from ragweave.tools.knowledge.draft import Draft
 from ragweave.tools.knowledge.embedding import embedding_name, embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.folder import Folder, Home
@@ -250,6 +251,32 @@ class KnowledgeBase:
         pages = intake.fetch_pages(urls, private=allow_private)
         _, written = self._write(lambda draft: intake.take_pages(draft, pages), progress)
         return _report(intake, written)
+
+    @contextmanager
+    def encoding_on_ray(self, address: str) -> Iterator[None]:
+        """Have passages encoded by the nodes of a Ray cluster in this context.
+
+        Each node loads the embedding model by its name; vectors and indexes are written here.
+
+        Args:
+            address: `local`, `auto`, `HOST:PORT` or `ray://HOST:PORT`.
+
+        Raises:
+            UsageError: The address is none; or the knowledge base has no embeddings, or those of
+                an object, which nodes cannot load by name.
+            MissingExtraError: Ray is not installed.
+        """
+        here, name = self._embeddings, self.settings.embedding
+        if here is None or name is None:
+            raise UsageError(
+                f"{self.path}: --ray encodes passages with an embedding model named in the "
+                "settings, which this knowledge base has not: leave out --ray"
+            )
+        with ClusterEmbeddings(name, here, address) as self._embeddings:
+            try:
+                yield
+            finally:
+                self._embeddings = here
 
     def as_retriever(
         self,

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError
+from ragweave.tools.knowledge.cluster_encoding import BATCH, texts_at_once
 from ragweave.tools.knowledge.draft import Draft, Source, titled
 from ragweave.tools.knowledge.embedding import check_dimension
 from ragweave.tools.knowledge.manifest import Manifest, Progress, Skip, manifest_of
@@ -33,7 +34,6 @@ from ragweave.tools.stores.passage_store import MANIFEST, NEVER
 
 PREFIX = "sources/"
 """What the names of the records of sources begin with; the generation follows."""
-_EMBED_BATCH = 64
 _LOOKED_UP = 1_024
 """Passages whose vectors are looked up at a time."""
 _SOURCES = 500
@@ -126,7 +126,7 @@ class ServedWriter:
         repeated: dict[str, list[float]] = {one: [] for one in rows.repeated(generation)}
         for many in chunks(rows.fresh(generation), _LOOKED_UP):
             known = self._store.vectors([key.content for key, *_ in many]) if dense else {}
-            for part in chunks(iter(many), _EMBED_BATCH):
+            for part in chunks(iter(many), texts_at_once(self._embeddings) if dense else BATCH):
                 if dense:
                     known |= {key: vector for key, vector in repeated.items() if vector}
                     made = self._embed(part, known, manifest)
@@ -138,15 +138,16 @@ class ServedWriter:
                     manifest = replace(manifest, dimension=dimension)
                 if not done:
                     self._store.prepare(manifest.dimension if dense else None, average)
-                self._store.put(
-                    [
-                        Row(key, text, meta, terms(titled(text, meta)), known.get(key.content))
-                        for key, text, meta in part
-                    ]
-                )
-                rows.stored.update(key.key for key, *_ in part)
-                done += len(part)
-                self._progress("embed" if dense else "store", done, total)
+                for few in chunks(iter(part), BATCH):
+                    self._store.put(
+                        [
+                            Row(key, text, meta, terms(titled(text, meta)), known.get(key.content))
+                            for key, text, meta in few
+                        ]
+                    )
+                    rows.stored.update(key.key for key, *_ in few)
+                    done += len(few)
+                    self._progress("embed" if dense else "store", done, total)
         return manifest, embedded
 
     def _embed(

@@ -20,6 +20,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.files import sync_tree
+from ragweave.tools.knowledge.cluster_encoding import texts_at_once
 from ragweave.tools.knowledge.draft import Distinct, Draft, purge
 from ragweave.tools.knowledge.embedding import check_dimension
 from ragweave.tools.knowledge.manifest import (
@@ -37,7 +38,6 @@ from ragweave.tools.knowledge.vectors import COLLECTION, Vectors
 from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.retrieval.bm25_index import Bm25Index
 
-_EMBED_BATCH = 64
 _REPORT_EVERY = 1000
 
 Result = TypeVar("Result")
@@ -132,8 +132,9 @@ class Writer:
                 f"{self._folder} was created with an embeddings object ({manifest.embedding_name}); "
                 "pass one when opening it to add documents"
             )
-        for first in range(0, len(missing), _EMBED_BATCH):
-            batch = missing[first : first + _EMBED_BATCH]
+        size = texts_at_once(self._embeddings) if missing else 1
+        for first in range(0, len(missing), size):
+            batch = missing[first : first + size]
             vectors = _embedded(self._embeddings, draft.texts(batch))
             manifest = replace(manifest, dimension=check_dimension(self._folder, manifest, vectors))
             self._vectors.put(batch, vectors)

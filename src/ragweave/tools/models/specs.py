@@ -90,6 +90,15 @@ def is_part_spec(text: object) -> bool:
     return isinstance(text, str) and part_spec(text) is not None
 
 
+_WEIGHTS = ("extractive", "hf", "llamacpp", "smollm2")
+
+
+def loads_weights(spec: str) -> bool:
+    """Say whether a model of this spec holds its weights in the process that calls it."""
+    name = spec.partition("?")[0].partition(":")[0].strip()
+    return name in _WEIGHTS or is_part_spec(spec)
+
+
 def existing(folder: Path) -> Path:
     """Return `folder`.
 

@@ -2,6 +2,7 @@
 
 from ragweave.tools.scorers.specs import scorer_of_spec
 from ragweave.tools.text.secrets import redacted
+from ragweave.training.labels.cluster import LabelerSpec
 from ragweave.training.labels.journal import Labelled
 from ragweave.training.labels.judge import JudgeLabeler
 from ragweave.training.labels.labeler import DroppedRow, LabelConfig, Labeler, LabelledRow
@@ -26,6 +27,7 @@ __all__ = [
     "open_source",
     # kinds of label
     "Labeler",
+    "LabelerSpec",
     "LabelledRow",
     "DroppedRow",
     "JudgeLabeler",

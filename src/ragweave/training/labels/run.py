@@ -7,19 +7,21 @@ its client fail a row; errors of our own end the session.
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UsageError
+from ragweave.errors import MissingExtraError, ModelError, UsageError
+from ragweave.tools.cluster import NoNodeError
 from ragweave.tools.journal import REFUSED, Slot, run_bounded
-from ragweave.tools.models import is_transient, status_of
+from ragweave.tools.models import status_of
 from ragweave.tools.text.secrets import without_secrets
 from ragweave.training.job import TrainingStoppedError
+from ragweave.training.labels.cluster import LabelerSpec, rows_on_ray
+from ragweave.training.labels.failures import is_model_error
 from ragweave.training.labels.journal import LabelJournal, Labelled, finished, write_out
 from ragweave.training.labels.labeler import (
     CachedCall,
@@ -31,35 +33,7 @@ from ragweave.training.labels.labeler import (
 )
 from ragweave.training.labels.source import InvalidRow, Item, Source
 
-_NAMES = frozenset(
-    {
-        *("APIError", "OpenAIError", "AnthropicError", "GoogleAPIError", "BotoCoreError"),
-        *("ClientError", "HTTPError", "RequestException", "LangChainException"),
-        "OutOfMemoryError",
-    }
-)
-"""Base classes of client libraries' errors, by name so that none must be imported."""
-
-
-def is_model_error(error: BaseException) -> bool:
-    """Say whether a row failed by its model, its server, or the client that speaks to it.
-
-    These are errors that ragweave raises on purpose, HTTP errors, timeouts and lost connections,
-    the error classes of client libraries, and whatever a LangChain integration raises: some turn
-    an error that a server tells in its reply into a plain `ValueError`.
-    """
-    if isinstance(error, RagweaveError) or status_of(error) is not None or is_transient(error):
-        return True
-    return any(kind.__name__ in _NAMES for kind in type(error).__mro__) or _by_client(error)
-
-
-def _by_client(error: BaseException) -> bool:
-    """Tell whether the frame that raised is one of an integration (`langchain_openai`, …)."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    where = str(frames[-1].f_globals.get("__name__", "")).partition(".")[0] if frames else ""
-    return where.startswith("langchain_") and where != "langchain_core"
-
-
+MakeRow = Callable[[Item, CachedCall], Awaitable[LabelledRow | DroppedRow]]
 _IN_A_ROW = 20
 """Failures one after the other (and at least twice the calls in flight) that end a session."""
 
@@ -74,6 +48,8 @@ class LabelRun:
     on_progress: OnProgress
     limit: int | None
     total: int = 0
+    make: MakeRow | None = None
+    """What makes a row in the place of the labeler: the nodes of a cluster."""
     bad: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Rows that cannot be labelled, by data set and reason."""
     _failed: int = 0
@@ -106,6 +82,10 @@ class LabelRun:
 
         await run_bounded(self._unfinished(journal), one, concurrency=self.config.concurrency)
 
+    def has_work(self, journal: LabelJournal) -> bool:
+        """Say whether there are questions that are not finished."""
+        return next(self._unfinished(journal), None) is not None
+
     def _unfinished(self, journal: LabelJournal) -> Iterator[Item]:
         for one in self._read():
             entry = journal.entries.get(one.index)
@@ -126,8 +106,8 @@ class LabelRun:
 
     async def _label(self, item: Item, journal: LabelJournal) -> None:
         try:
-            made = await self.labeler.make(item, _cached_calls(item, journal))
-        except (MissingExtraError, TrainingStoppedError):
+            made = await (self.make or self.labeler.make)(item, _cached_calls(item, journal))
+        except (MissingExtraError, TrainingStoppedError, NoNodeError):
             raise
         except Exception as error:
             if not is_model_error(error):
@@ -176,9 +156,10 @@ def _cached_calls(item: Item, journal: LabelJournal) -> CachedCall:
 
 def make_labels(
     source: Source,
-    labeler: Labeler,
+    labeler: Labeler | LabelerSpec,
     out: str | Path,
     *,
+    ray: str | None = None,
     limit: int | None = None,
     skip_bad: bool = False,
     config: LabelConfig | None = None,
@@ -191,8 +172,10 @@ def make_labels(
 
     Args:
         source: The questions.
-        labeler: What makes the rows.
+        labeler: What makes the rows; or by which parts it is made.
         out: The file to write, JSON lines (`.gz` too).
+        ray: Address of a Ray cluster whose nodes make the rows (`ragweave.tools.cluster`): each
+            makes its own labeler, so that it must be given by a `LabelerSpec`.
         limit: Only the first so many questions.
         skip_bad: Leave out rows that cannot be labelled, counted, instead of refusing them.
         config: Concurrency, and what becomes of failures.
@@ -201,6 +184,8 @@ def make_labels(
     Raises:
         UsageError: A row cannot be labelled (the text names file and line), nothing can, or the
             files that stand there were made with other settings.
+        MissingExtraError: Ray is not installed.
+        NoNodeError: All nodes were lost; what is labelled is kept.
         ModelError: Model calls failed; the rest is kept, and the text says how to resume.
         TrainingStoppedError: The file cannot be written; the same command resumes it.
     """
@@ -208,6 +193,13 @@ def make_labels(
         raise UsageError(f"--limit must be at least 1, not {limit}")
     target = Path(out)
     config = config or LabelConfig()
+    spec = labeler if isinstance(labeler, LabelerSpec) else None
+    if ray is not None and spec is None:
+        raise UsageError(
+            "a labeler that holds models cannot be sent to the nodes of a Ray cluster: give a "
+            "LabelerSpec, by which each node makes its own"
+        )
+    labeler = spec.make() if spec is not None else cast("Labeler", labeler)
     settings = {
         "labels": labeler.role,
         "source": source.hash or source.hub,
@@ -222,9 +214,19 @@ def make_labels(
     run = LabelRun(source, labeler, config, on_progress, limit)
     run.survey(skip_bad=skip_bad)
     with LabelJournal(target, settings) as journal:
-        _run_to_end(run.run(journal))
+        if ray is not None and spec is not None:
+            _run_to_end(_run_on_ray(run, journal, spec, ray))
+        else:
+            _run_to_end(run.run(journal))
         _check_failed(journal, config)
         return write_out(target, settings, labeler, journal, run.bad, run.total)
+
+
+async def _run_on_ray(run: LabelRun, journal: LabelJournal, spec: LabelerSpec, ray: str) -> None:
+    if not run.has_work(journal):
+        return
+    async with rows_on_ray(spec, ray, run.config.concurrency) as run.make:
+        await run.run(journal)
 
 
 def _run_to_end(work: Coroutine[Any, Any, None]) -> None:
