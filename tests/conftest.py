@@ -19,6 +19,7 @@ for _name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON"):
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 LOOPBACK = ["127.0.0.1"]
 SLOW = (
+    "test_ray.py",
     "test_typing.py",
     "test_ray.py",
     "training/writers/test_resuming.py",

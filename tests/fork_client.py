@@ -18,14 +18,16 @@ import socket
 import sys
 import time
 
-AT_START = ("PYTHON", "HF_", "TRANSFORMERS_", "OMP_", "LC_", "LANG", "HOME", "XDG_CACHE_HOME")
-NOT = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "HF_HUB_OFFLINE")
+AT_START = {
+    *("PYTHONHOME", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONWARNINGS", "OMP_NUM_THREADS"),
+    *("HF_HOME", "HF_HUB_CACHE", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "LC_CTYPE"),
+}
 LIMITS = (resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_NOFILE, resource.RLIMIT_CPU)
 
 
 def at_start(variables: dict[str, str]) -> dict[str, str]:
     """Return the variables that are read when Python or a package starts."""
-    return {k: v for k, v in variables.items() if k.startswith(AT_START) and k not in NOT}
+    return {name: value for name, value in variables.items() if name in AT_START}
 
 
 def anew(target: str, args: list[str]) -> None:

@@ -96,7 +96,9 @@ def run_in_a_row(runs: int) -> tuple[int, int, int]:
 
 
 def flat(runs: int) -> None:
-    threads, objects, held = run_in_a_row(runs)
+    """Check that runs add nothing; what other tests' threads hold meanwhile is not there each time."""
+    added = [run_in_a_row(runs) for _ in range(3)]
+    threads, objects, held = (min(each) for each in zip(*added, strict=True))
     assert threads <= 0
     assert objects < 100
     assert held < 50_000  # the question alone of each run would be more

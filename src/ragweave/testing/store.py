@@ -161,7 +161,10 @@ class KnowledgeStoreTests:
 
     def test_texts_come_back_as_they_were(self) -> None:
         """Odd characters, metadata and titles survive, and a check finds nothing wrong."""
-        docs = [Document(f"{text} salt", metadata={"title": text, "n": 1}) for text in _ODD]
+        headings = {"heading_path": ["Spices", "Salt"]}
+        docs = [
+            Document(f"{text} salt", metadata={"title": text, "n": 1, **headings}) for text in _ODD
+        ]
         with KnowledgeBase.create(self.place(), embeddings=WordEmbeddings()) as kb:
             kb.add(docs, "odd ' name")
             found = {doc.page_content: doc.metadata for doc in _words(kb, "salt", 9)}

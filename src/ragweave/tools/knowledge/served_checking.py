@@ -9,7 +9,7 @@ from pathlib import Path
 
 from langchain_core.embeddings import Embeddings
 
-from ragweave.state.passages import content_id
+from ragweave.state.passages import content_id, heading_of
 from ragweave.tools.knowledge.draft import Draft, titled
 from ragweave.tools.knowledge.embedding import check_dimension, embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.intake import Intake
@@ -123,7 +123,7 @@ def _examined(store: PassageStore, manifest: Manifest) -> _Examined:
 
 
 def _examine(found: _Examined, store: PassageStore, row: Held) -> None:
-    if content_id(row.text, str(json.loads(row.metadata).get("title") or "")) != row.key.content:
+    if content_id(row.text, heading_of(json.loads(row.metadata))) != row.key.content:
         found.wrong[row.key.source] = found.wrong.get(row.key.source, 0) + 1
     found.wordless += not _has_words(store, found.manifest, row)
     found.vectorless += not _has_vector(found.manifest, row)
