@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -20,6 +19,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from filelock import FileLock
+
 from tests.fork_client import at_start
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -29,12 +30,23 @@ _SHARED = os.environ.get("PYTEST_XDIST_TESTRUNUID")
 _OWN = Path(tempfile.gettempdir(), f"ragweave-forks-{_SHARED or os.getpid()}")
 _FOLDER = Path(os.environ.setdefault("RAGWEAVE_FORKS", str(_OWN)))
 _ADDRESS = _FOLDER / "door"
+
+
+def _can_fork() -> bool:
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):  # not Linux, or an old one
+        return False
+    return True
+
+
+_FORKS = _can_fork()
 _STAND_IN = [sys.executable, "-I", "-S", str(_HERE / "fork_client.py"), str(_ADDRESS)]
 
 
 def python(target: str) -> list[str]:
     """Return the start of a command line that calls a function, `module:name`, in its own process."""
-    return [*_STAND_IN, target] if hasattr(os, "pidfd_open") else [*_anew(target)]
+    return [*_STAND_IN, target] if _FORKS else _anew(target)
 
 
 def _anew(target: str) -> list[str]:
@@ -139,8 +151,7 @@ def _python_path(site: Path | None) -> dict[str, str]:
 def _serve() -> None:
     """Start the server of forks, unless another of this run's processes has; it ends with this one."""
     _FOLDER.mkdir(mode=0o755, exist_ok=True)
-    with (_FOLDER / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(_FOLDER / "lock"):
         facts = Path(f"{_ADDRESS}.json")
         if facts.exists():
             return
@@ -160,5 +171,5 @@ def _end(server: subprocess.Popen[bytes]) -> None:
     shutil.rmtree(_FOLDER, ignore_errors=True)
 
 
-if COMMAND[: len(_STAND_IN)] == _STAND_IN:
+if _FORKS:
     _serve()
