@@ -147,7 +147,8 @@ def flashrag(model: str, options: argparse.Namespace) -> float | None:
     generator.generation_params = {"max_tokens": 32}
     url = model.partition("base_url=")[2].partition("&")[0]
     rounds = []
-    asyncio.set_event_loop(asyncio.new_event_loop())  # which it looks for
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)  # which it looks for
     generator.client = AsyncOpenAI(base_url=url, api_key="none")
     prompts = [[{"role": "user", "content": question(at)}] for at in range(options.questions)]
     generator.generate(prompts[: options.concurrency])
@@ -155,6 +156,9 @@ def flashrag(model: str, options: argparse.Namespace) -> float | None:
         before = cpu()
         generator.generate(prompts)
         rounds.append((cpu() - before) / options.questions * 1000)
+    loop.run_until_complete(generator.client.close())
+    asyncio.set_event_loop(None)
+    loop.close()
     return round(min(rounds), 2)
 
 

@@ -80,13 +80,16 @@ class Server:
                     self._tell(key.fd, *key.data)
                 break
             else:
-                load([self._later.pop(0)])
+                load(self._later[:1])
+                del self._later[:1]
 
     def _fork(self) -> Callable[[], None] | None:
         client, _ = self._door.accept()
         request, files = received(client)
         if request is None:
             client.close()
+            for one in files:
+                os.close(one)
             return None
         gc.freeze()
         child = os.fork()
@@ -99,7 +102,8 @@ class Server:
             return target(request["target"])
         for one in files:
             os.close(one)
-        client.sendall(f"{child}\n".encode())
+        with suppress(OSError):  # a client that is gone meanwhile is noticed below
+            client.sendall(f"{child}\n".encode())
         handle = os.pidfd_open(child)
         self._events.register(handle, selectors.EVENT_READ, (child, client))
         self._events.register(client, selectors.EVENT_READ, child)
@@ -135,9 +139,10 @@ def received(client: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
     files = array.array("i")
     for _, _, packed in ancillary:
         files.frombytes(packed[: len(packed) - len(packed) % files.itemsize])
-    while data and not data.endswith(b"\n"):
-        data += client.recv(1 << 16)
-    return (json.loads(data) if data else None), list(files)
+    more = data
+    while more and not data.endswith(b"\n"):
+        data += (more := client.recv(1 << 16))
+    return (json.loads(data) if data.endswith(b"\n") else None), list(files)
 
 
 def become(request: dict[str, Any], files: list[int], needed: Path) -> None:
