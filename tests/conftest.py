@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ for _name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON"):
     # One thread a worker. Read when a library is loaded, so set before any test file is imported.
     os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+with suppress(ImportError):
+    import uvloop  # noqa: F401 - keeps the socket class of its import: not the one that blocks
 LOOPBACK = ["127.0.0.1"]
 SLOW = (
     "test_ray.py",
