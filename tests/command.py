@@ -21,7 +21,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from tests.fork_client import at_start
+from tests.fork_client import at_start, own_python, stand_in
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 LEXICAL = ("--model", "extractive?similarity=lexical")
@@ -41,23 +41,17 @@ def _can_fork() -> bool:
 
 
 _FORKS = _can_fork()
-_STAND_IN = [sys.executable, "-I", "-S", str(_HERE / "fork_client.py"), str(_ADDRESS)]
 
 
 def python(target: str) -> list[str]:
     """Return the start of a command line that calls a function, `module:name`, in its own process."""
-    return [*_STAND_IN, target] if _FORKS else _anew(target)
-
-
-def _anew(target: str) -> list[str]:
-    module, _, name = target.partition(":")
-    return [sys.executable, "-P", "-c", f"from {module} import {name}; {name}()"]
+    return stand_in(str(_ADDRESS), target) if _FORKS else own_python(target)
 
 
 COMMAND = python("ragweave.cli:run")
 CODE = python("tests.fork_server:execute")
 """Stands for `python -c`."""
-PYTHON = _anew("ragweave.cli:run")
+PYTHON = own_python("ragweave.cli:run")
 """The same by a Python of its own."""
 WORKER = python("ragweave.evaluation.runs.workers:main")
 

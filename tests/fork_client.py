@@ -6,7 +6,7 @@ Where a variable that is read when Python or a package starts is another than th
 another user calls, or nothing answers, Python is started anew instead.
 """
 
-# ruff: noqa: PTH104, PTH108, PTH109, PTH110, PTH123, PTH208
+# ruff: noqa: PTH100, PTH104, PTH108, PTH109, PTH110, PTH123, PTH208
 # (pathlib takes as long to import as all that is needed here)
 
 import array
@@ -30,11 +30,20 @@ def at_start(variables: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if name in AT_START}
 
 
+def stand_in(address: str, target: str) -> list[str]:
+    """Return the start of a command line that has a function called, `module:name`, by the server."""
+    return [sys.executable, "-I", "-S", os.path.abspath(__file__), address, target]
+
+
+def own_python(target: str) -> list[str]:
+    """Return the start of a command line that calls it in a Python of its own."""
+    module, _, name = target.partition(":")
+    return [sys.executable, "-P", "-c", f"from {module} import {name}; {name}()"]
+
+
 def anew(target: str, args: list[str]) -> None:
     """Become a Python that does the same."""
-    module, _, name = target.partition(":")
-    code = f"from {module} import {name}; {name}()"
-    os.execv(sys.executable, [sys.executable, "-P", "-c", code, *args])
+    os.execv(sys.executable, [*own_python(target), *args])
 
 
 def main() -> None:

@@ -24,6 +24,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fork_client import stand_in
+
 WORKERS = "ragweave.evaluation.runs.workers"
 USUAL = ("ragweave.cli.main", "numpy", "bm25s", "sentencex", "langgraph.graph", WORKERS)
 HEAVY = (
@@ -56,9 +58,7 @@ class Server:
         self._events = selectors.DefaultSelector()
         self._later = list(HEAVY) if eager else []
         load(USUAL)
-        client = str(Path(__file__).with_name("fork_client.py"))
-        stand_in = [sys.executable, "-I", "-S", client, address, f"{WORKERS}:main"]
-        sys.modules[WORKERS].WORKER = stand_in  # type: ignore[attr-defined]
+        sys.modules[WORKERS].WORKER = stand_in(address, f"{WORKERS}:main")  # type: ignore[attr-defined]
         self._door.bind(f"{address}.new")
         self._door.listen(64)
         Path(f"{address}.new").rename(address)

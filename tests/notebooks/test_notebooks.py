@@ -36,7 +36,7 @@ SAYS = {
 }
 """Something that each one's output must say: that it did what it is about."""
 
-ENVIRONMENT = {**os.environ, "RAGWEAVE_GGUF": "", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 
 
 EXECUTE = """

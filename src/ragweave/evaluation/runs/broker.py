@@ -120,7 +120,7 @@ class CallBroker:
 
     def abandon(self, thread: str) -> None:
         """Close the ledger of a question that will begin again, and then count the same replies."""
-        self.total.remove(self.end(thread).plain())
+        self.total.add(self.end(thread).plain(), times=-1)
 
     async def open(self, call: ModelCall) -> PendingCall:
         """Return a pending call, with its reply where one is kept already."""

@@ -153,19 +153,12 @@ class Ledger:
         """Count a call that the cache answered."""
         _add(self.cached, role, tokens)
 
-    def add(self, plain: Mapping[str, Any]) -> None:
-        """Add what `plain` of another ledger gave."""
+    def add(self, plain: Mapping[str, Any], times: int = 1) -> None:
+        """Add what `plain` of another ledger gave; `times=-1` takes off what was added before."""
         for role, tokens in plain["paid"].items():
-            _add(self.paid, role, tokens)
+            _add(self.paid, role, tokens, times)
         for role, tokens in plain["cached"].items():
-            _add(self.cached, role, tokens)
-
-    def remove(self, plain: Mapping[str, Any]) -> None:
-        """Take off what `plain` of another ledger gave, which was added before."""
-        for role, tokens in plain["paid"].items():
-            _add(self.paid, role, tokens, -1)
-        for role, tokens in plain["cached"].items():
-            _add(self.cached, role, tokens, -1)
+            _add(self.cached, role, tokens, times)
 
     def only(self, role: str) -> Ledger:
         """Return what was spent in one role."""

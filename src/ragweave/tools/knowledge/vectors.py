@@ -299,7 +299,9 @@ class Vectors:
             n: How many.
             generation: The knowledge base's current generation; a newer one is reopened.
         """
+        tiny = np.finfo(np.float32).tiny
         wanted = np.asarray(vector, dtype=np.float32)
+        wanted = wanted / np.maximum(np.linalg.norm(wanted), tiny)
         best: list[tuple[float, str]] = []
         for first in range(0, len(contents), _PAGE):
             with self._use(write=False, generation=generation) as collection:
@@ -309,8 +311,7 @@ class Vectors:
             if not held["ids"]:
                 continue
             made = np.asarray(held["embeddings"], dtype=np.float32)
-            lengths = np.linalg.norm(made, axis=1) * np.linalg.norm(wanted)
-            scores = made @ wanted / np.maximum(lengths, np.finfo(np.float32).tiny)
+            scores = made @ wanted / np.maximum(np.linalg.norm(made, axis=1), tiny)
             best = heapq.nlargest(n, [*best, *zip(scores.tolist(), held["ids"], strict=True)])
         return {content: score for score, content in best}
 
