@@ -10,6 +10,7 @@ from typing import Any
 from ragweave.nodes.adaptive_rag import parse_complexity
 from ragweave.nodes.astute import parse_memory
 from ragweave.nodes.blending import EXAMPLE_ANSWERS as REASONING_EXAMPLES
+from ragweave.nodes.chain_of_note import read_noted
 from ragweave.nodes.crag import parse_grade, parse_keywords
 from ragweave.nodes.ircot import EXAMPLES as IRCOT
 from ragweave.nodes.ircot import next_sentence
@@ -113,6 +114,7 @@ def _read_step(record: dict[str, Any]) -> Any:
     answers = REASONING_EXAMPLES if node == "reason" else ("1891",) if node in REASONING else ()
     answers = NOTED.get(own, answers)
     reasons = node in (*REASONING, "answer_cot") or own in NOTED
+    reader = read_noted if node == "chain_of_note" else read_answer
     observed = seen.rpartition("<passage 1")[2] if node in ("pruning", "summary") else seen
     parts = PromptParts(record["question"], Examples(answers=answers), observed)
-    return read_answer(reply, kind, parts, reasons=reasons).answer
+    return reader(reply, kind, parts, reasons=reasons).answer

@@ -26,12 +26,14 @@ from langchain_core.prompts import ChatPromptTemplate
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.ask import Prompt, Reply, Templates
 from ragweave.nodes.options import Options
-from ragweave.nodes.replies import ReadAnswer, bare_text
+from ragweave.nodes.replies import ReadAnswer, bare_text, read_answer
 from ragweave.nodes.reply_form import SHORT_ANSWER_TOKENS
 from ragweave.nodes.step import Context, Goto, Work
 from ragweave.nodes.wording import UNKNOWN_CLAUSE
-from ragweave.state import Branch, RAGState
+from ragweave.state import AnswerType, Branch, RAGState
 from ragweave.tools.models import Models
+from ragweave.tools.text.reply import NO_PARTS, PromptParts
+from ragweave.tools.text.unknown import UNKNOWN
 
 NAME = "chain_of_note"
 NOTE_TOKENS = 64
@@ -133,6 +135,25 @@ def parse_notes(reply: str, passages: int) -> dict[int, str]:
     return notes
 
 
+def read_noted(
+    reply: str, answer_type: AnswerType, parts: PromptParts = NO_PARTS, *, reasons: bool = True
+) -> ReadAnswer:
+    """Return the answer behind the notes; a note is no answer, and where none follows there is none.
+
+    Args:
+        reply: The model's reply, of any text.
+        answer_type: The kind of answer asked for; a long one is all that stands behind "Answer:".
+        parts: What the prompt said: an echo of it is no answer.
+        reasons: Whether notes were asked for.
+    """
+    text = bare_text(reply)
+    if answer_type == "long" and (end := _END.search(text)):
+        text = text[end.end() :].strip()
+    read = read_answer(text, answer_type, parts, reasons=reasons)
+    only_note = answer_type != "long" and _NOTE.match(read.answer)
+    return ReadAnswer(UNKNOWN, "no_conclusion") if only_note else read
+
+
 @dataclass(frozen=True)
 class NoteStep(AnswerStep):
     """The answer step whose reply takes notes first; without the option `notes` it is Concat's."""
@@ -159,6 +180,12 @@ class NoteStep(AnswerStep):
         if reasons and (missing := shown - len(parse_notes(reply.text, shown))):
             context.note("notes_missing", passages=shown, missing=missing)
         return super().read(branch, reply, context, reasons=reasons)
+
+    def parse(
+        self, reply: str, answer_type: AnswerType, parts: PromptParts, *, reasons: bool
+    ) -> ReadAnswer:
+        """Return the answer behind the notes."""
+        return read_noted(reply, answer_type, parts, reasons=reasons)
 
 
 def _otherwise(_branch: Branch, options: ChainOfNoteOptions) -> dict[str, str]:

@@ -31,8 +31,8 @@ class ProvenceNetwork(nn.Module):
         """Make the layers, with weights at random."""
         super().__init__()
         self.deberta = DebertaV2Model(config)
-        self.pooler = ContextPooler(config)
-        self.classifier = nn.Linear(self.pooler.output_dim, config.num_labels)
+        self.pooler: nn.Module = ContextPooler(config)  # type: ignore[no-untyped-call]
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels or 1)
         self.token_classifier = nn.Linear(config.hidden_size, 2)
 
     def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
