@@ -20,7 +20,7 @@ from ragweave.nodes.replies import bare_text, read_answer
 from ragweave.nodes.retrieval_decision import parse_need
 from ragweave.nodes.self_ask import EXAMPLES as SELF_ASK
 from ragweave.nodes.self_ask import parse_self_ask
-from ragweave.nodes.sure import EXAMPLES as SURE
+from ragweave.nodes.sure_prompts import EXAMPLES as SURE
 from ragweave.nodes.sure_reply import parse_candidates, parse_preference, parse_validity
 from ragweave.tools.claims import parse_ids, parse_judgement, parse_rewrite
 from ragweave.tools.text.normalize import normalize_answer

@@ -87,6 +87,13 @@ def test_a_note_is_no_answer_and_the_answer_is_asked_for() -> None:
         ("**Note 1:** Yes.", "yes_no", "Unknown"),
         ("Note 1: a\nAnswer: Ada", "short", "Ada"),
         ("Ada", "short", "Ada"),
+        (
+            "Passage #1 names her. Based on the information given in above passages, the answer is "
+            "Ada Brenner.",
+            "short",
+            "Ada Brenner",
+        ),
+        ("It does not say. Given that, the answer is unknown.", "short", "Unknown"),
         ("Note 1: a\nAnswer: She built it.\nIt is grey.", "long", "She built it.\nIt is grey."),
     ],
 )

@@ -125,6 +125,7 @@ PROMPTS = MappingProxyType(
     {
         **_OURS,
         **printed.ANSWERS,
+        **printed.READ_PAGES,
         **{f"{name}@post_fusion": with_printed_clause(_OURS[name]) for name in _FUSION},
     }
 )

@@ -1,13 +1,14 @@
 """Chain-of-Note: a reading note on each passage, and behind them the answer, in one reply.
 
-Source: Yu et al. 2023 (Chain-of-Note: Enhancing Robustness in Retrieval-Augmented Language
-Models), section 3.2 and figure 2: a note says that its passage answers the question, that it helps
-the model to infer the answer, or that it is irrelevant; where all are, the model answers from what
-it knows, or says Unknown. Appendix A.2 has the task description that GPT-4 and ChatGPT were
-prompted with: read, write notes, discuss relevance, answer from relevant passages, else without.
+Source: Yu et al. 2024 (Chain-of-Note: Enhancing Robustness in Retrieval-Augmented Language
+Models, EMNLP; arXiv 2311.09210, numbered as in version 2), section 2.3.1 and figure 2: a note says
+that its passage answers the question, that it helps the model to infer the answer, or that it is
+irrelevant; where all are, the model answers from what it knows, or says Unknown. Appendix A.5 has
+the task description that GPT-4 is prompted with: read, write notes, discuss relevance, answer from
+relevant passages, else without; `profile="paper"` asks in its words.
 
-Where we differ: the paper trains LLaMa-2 7B on 10,000 such notes; here any chat model is prompted,
-with two examples in our own words, one of which ends in Unknown.
+Where we differ: the paper trains LLaMa-2 7B on 10,000 such notes (section 2.3.2); here any chat
+model is prompted, by default with two examples in our own words, one of which ends in Unknown.
 
 Variables: `question`, `passages` (rendered), `answer_form`, `otherwise` (what to do where no
 passage helps).
@@ -23,9 +24,11 @@ from typing import Any
 
 from langchain_core.prompts import ChatPromptTemplate
 
+from ragweave.nodes import printed
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.ask import Prompt, Reply, Templates
 from ragweave.nodes.options import Options
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.replies import ReadAnswer, bare_text, read_answer
 from ragweave.nodes.reply_form import SHORT_ANSWER_TOKENS
 from ragweave.nodes.step import Context, Goto, Work
@@ -86,10 +89,11 @@ PROMPTS = MappingProxyType(
                 ),
                 ("human", "{passages}\n\nQuestion: {question}\n" + _ASK),
             ]
-        )
+        ),
+        **printed.NOTES,
     }
 )
-"""The template by name."""
+"""The templates by name."""
 
 _OWN = "If no passage helps, answer from what you know. " + UNKNOWN_CLAUSE
 _ONLY = "If the passages don't answer the question, just say Unknown."
@@ -102,13 +106,23 @@ class ChainOfNoteOptions(Options):
     notes: bool = True
     """Whether notes are taken; without them the prompt is Concat's (the paper's standard RALM)."""
     own_knowledge: bool = True
-    """Whether the model may answer from what it knows where no passage helps (appendix A.2)."""
+    """Whether the model may answer from what it knows where no passage helps (appendix A.5, the
+    fifth line of the task)."""
+
+    @property
+    def own_paper(self) -> Paper:
+        """Chain-of-Note."""
+        return "chain_of_note"
 
 
 _NOTE = re.compile(
     r"^[\W_]{0,9}(?:(?:reading )?note(?: on passage)?|passage)[*_ ]{0,4}(\d{1,3})"
     r"(?:[*_ ]{0,4}\([^()\n]{0,200}\))?[*_ ]{0,4}[:.–-]",
     re.IGNORECASE | re.MULTILINE,
+)
+_BASED = re.compile(
+    r"\b(?:based|given|according)\b[^\n.]{0,200}, the answer (?:is|would be)\b:? *([^\n]+)\s*\Z",
+    re.IGNORECASE,
 )
 _END = re.compile(r"^[\W_]{0,9}(?:final |short )?answer\b[*_ ]{0,4}:", re.IGNORECASE | re.MULTILINE)
 
@@ -149,6 +163,8 @@ def read_noted(
     text = bare_text(reply)
     if answer_type == "long" and (end := _END.search(text)):
         text = text[end.end() :].strip()
+    if answer_type != "long" and (said := _BASED.search(text)):
+        text = f"Answer: {said[1]}"  # the form of the paper's figure 2 and table 6
     read = read_answer(text, answer_type, parts, reasons=reasons)
     only_note = answer_type != "long" and _NOTE.match(read.answer)
     return ReadAnswer(UNKNOWN, "no_conclusion") if only_note else read
