@@ -194,7 +194,15 @@ def plan_run(
         else list(methods)
     )
     prices = {role: (one.input, one.output) for role, one in read_prices(price).items()}
-    made = plan(dataset, systems, models, shard=_shard(shard), prices=prices, **settings)
+    made = plan(
+        dataset,
+        systems,
+        models,
+        shard=_shard(shard),
+        prices=prices,
+        own_retriever=False,
+        **settings,
+    )
     return claim_directory(out, made)
 
 

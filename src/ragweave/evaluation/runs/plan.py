@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 from ragweave.datasets import Dataset, open_dataset
 from ragweave.datasets.dataset import PLAIN, parse_spec
+from ragweave.datasets.recorded import RECORDED
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.runs.directory import RunDirectory, records_of
@@ -31,6 +32,7 @@ from ragweave.graphs.build import check_searches_again
 from ragweave.names import MetricName
 from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.knowledge.retriever_spec import RetrieverSpec
+from ragweave.tools.knowledge.retrievers import needs_kb
 from ragweave.tools.scorers.specs import LogprobScorer, absolute_scorer, scorer_of_spec
 from ragweave.tools.stores import place_of
 from ragweave.tools.text.secrets import has_secret, redacted
@@ -97,6 +99,7 @@ def plan(
     scorer: str = "",
     metrics: Sequence[MetricName | Metric] = (),
     judge_model: str = "",
+    own_retriever: bool = True,
     **settings: Any,
 ) -> RunSettings:
     """Return the settings of a new run; reads the data set once and checks every row.
@@ -120,6 +123,8 @@ def plan(
             declaration of one's own must be passed to `evaluate` too.
         judge_model: Spec of the model that judges answers for judged metrics, such as
             `faithfulness`.
+        own_retriever: Whether `evaluate` may be given a retriever; without one, methods of ours
+            that would find nothing to search are refused.
         **settings: More of `RunSettings`.
 
     Raises:
@@ -165,6 +170,8 @@ def plan(
         **settings,
     )
     _check_passages(made, dataset)
+    if not own_retriever:
+        _check_searchable(made, dataset)
     return made
 
 
@@ -192,6 +199,20 @@ def _check_passages(settings: RunSettings, dataset: Dataset) -> None:
             f"--gold {settings.gold}: no question of {settings.dataset} has a gold passage; use a "
             "file that marks them, such as DPR's (positive_ctxs), or leave out --gold"
         )
+
+
+def _check_searchable(settings: RunSettings, dataset: Dataset) -> None:
+    """Refuse methods that search where there is nothing to search."""
+    replayed = dataset.form is RECORDED
+    if settings.corpus != "none" or replayed or not needs_kb(settings.retriever):
+        return
+    ours = {one.name for one in METHODS.ours()}
+    for one in settings.systems:
+        if one.method in ours and getattr(one.resolved(), "retrieve", True):
+            raise UsageError(
+                f"{one.label}: has nothing to search: name a knowledge base with --kb, or take a "
+                "data set with passages"
+            )
 
 
 def _second(
