@@ -58,9 +58,7 @@ def evaluate(
     cache: options.Cache = None,
     budget_tokens: options.BudgetTokens = None,
     budget_usd: options.BudgetUsd = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Retry failed questions.")
-    ] = False,
+    retry_failed: options.RetryFailed = False,
 ) -> None:
     """Answer a data set's questions with several methods, durably.
 

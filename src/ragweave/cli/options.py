@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 METHODS = "direct,concat,concat_pf"
 
-Dataset = Annotated[
-    str | None,
-    typer.Argument(help="NAME:FILE (hotpotqa:dev.json), a file alone, or hf:NAME."),
-]
-Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run.")]
+_DATASET = typer.Argument(help="NAME:FILE (hotpotqa:dev.json), a file alone, or hf:NAME.")
+_OUT = typer.Option("--out", help="Directory of the run.")
+Dataset = Annotated[str | None, _DATASET]
+Out = Annotated[Path | None, _OUT]
+NeededDataset = Annotated[str, _DATASET]
+"""The same where nothing else says what is run."""
+NeededOut = Annotated[Path, _OUT]
 Method = Annotated[str, typer.Option("--method", "-m", help="The method (see `ragweave methods`).")]
 Methods = Annotated[
     str,
@@ -126,8 +128,14 @@ Cache = Annotated[
 BudgetTokens = Annotated[int | None, typer.Option(help="Start no question after this many tokens.")]
 BudgetUsd = Annotated[float | None, typer.Option(help="Start no question after this many dollars.")]
 Prices = Annotated[
-    str, typer.Option("--price", help="INPUT,OUTPUT in dollars per million tokens, or a JSON file.")
+    str,
+    typer.Option(
+        "--price",
+        "--prices",
+        help="INPUT,OUTPUT in dollars per million tokens, or a JSON file by role.",
+    ),
 ]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Retry failed questions.")]
 OptionTexts = Annotated[
     list[str] | None,
     typer.Option(
