@@ -121,9 +121,9 @@ _NOTE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _BASED = re.compile(
-    r"\b(?:based|given|according)\b[^\n.]{0,200}, the answer (?:is|would be)\b:? *([^\n]+)\s*\Z",
-    re.IGNORECASE,
+    r"\b(?:based|given|according)\b[^\n.]{0,200}, the answer (?:is|would be)\b:? *", re.IGNORECASE
 )
+"""How the paper's models lead from their notes to the answer (figure 2, table 6)."""
 _END = re.compile(r"^[\W_]{0,9}(?:final |short )?answer\b[*_ ]{0,4}:", re.IGNORECASE | re.MULTILINE)
 
 
@@ -163,8 +163,9 @@ def read_noted(
     text = bare_text(reply)
     if answer_type == "long" and (end := _END.search(text)):
         text = text[end.end() :].strip()
-    if answer_type != "long" and (said := _BASED.search(text)):
-        text = f"Answer: {said[1]}"  # the form of the paper's figure 2 and table 6
+    if answer_type != "long" and (leads := list(_BASED.finditer(text))):
+        last = text[leads[-1].end() :].strip()
+        text = text if "\n" in last else f"Answer: {last}"
     read = read_answer(text, answer_type, parts, reasons=reasons)
     only_note = answer_type != "long" and _NOTE.match(read.answer)
     return ReadAnswer(UNKNOWN, "no_conclusion") if only_note else read
