@@ -61,7 +61,10 @@ def test_too_little_means_unknown_without_an_answer_call() -> None:
 
 @pytest.mark.parametrize(("label", "status"), [("1", "answered"), ("0", "unknown")])
 def test_the_papers_own_rating_ends_in_a_label(label: str, status: str) -> None:
-    said = f'### EXPLANATION\nNo doubt about it.\n### EVALUATION (JSON)\n{{"Sufficient Context": {label}}}'
+    said = (
+        "### EXPLANATION\nNo doubt about it.\n### EVALUATION (JSON)\n"
+        f'{{"Sufficient Context": {label}}}\n### QUESTION\nWho was it?\n{{"Sufficient Context": 1}}'
+    )
     state, model = run(said, sufficient_context="printed")
     assert state["status"] == status
     assert "### QUESTION\nWho built it?\n### REFERENCES\n<passage 1" in model.seen[0].text

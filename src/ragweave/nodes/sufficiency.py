@@ -97,7 +97,8 @@ PRINTED = ChatPromptTemplate(
 PROMPTS = MappingProxyType({"sufficient": SUFFICIENT, "sufficient_printed": PRINTED})
 """The templates by name: every method's, so that a caller may replace them."""
 
-_LABEL = re.compile(r"\bsufficient context\W{1,5}([01])\b", re.I)
+_LABEL = re.compile(r"[\"“']sufficient context[\"”']\s{0,3}:\s{0,3}[\"“']?([01])\b", re.I)
+"""The printed prompt's label; a small model may go on behind it to an example of its own."""
 
 _WORDS = re.compile(
     r"\b(?:(?P<no>insufficient|not (?:sufficient|enough))|sufficient|enough)\b", re.I
@@ -108,8 +109,8 @@ _LOOKED_AT = 400
 
 def parse_sufficiency(reply: str) -> bool | None:
     """Return whether a reply says that the passages hold enough; None where it can't be read."""
-    if labels := _LABEL.findall(bare_text(reply)):
-        return bool(labels[-1] == "1")
+    if label := _LABEL.search(bare_text(reply)):
+        return label[1] == "1"
     said = parse_answer(reply, "yes_no")
     if said != UNKNOWN:
         return said == "Yes"
