@@ -1,0 +1,209 @@
+"""Whole methods over a real local model: this package's engine beside one call at a time.
+
+    python benchmarks/llamacpp_methods.py --model PATH.gguf               # all physical cores
+    python benchmarks/llamacpp_methods.py --model PATH.gguf --threads 1   # on one core
+    python benchmarks/llamacpp_methods.py --model PATH.gguf --server http://localhost:8000/v1
+
+The same graphs answer the same questions of HotpotQA, over BM25 in their own passages, at
+temperature 0 (but for the ten samples), with
+
+* `ours`: `LlamaCppChat`, which decodes concurrent calls together, computes a common prefix once and
+  keeps it for later calls and questions;
+* `one by one`: llama-cpp-python's `Llama`, set well (batch 512, flash attention, a context that
+  holds the prompts), one call at a time, each of which keeps what it shares with the one before;
+* `server`: a server of the same model that speaks OpenAI's protocol, where one is named, such as
+  `llama-server` or `python -m llama_cpp.server`.
+
+Seconds on the clock for all questions; `read` is the share of prompt and reply tokens that our
+engine computed, the rest stood in its cache. Replies are held to no grammar, and a model's ties may
+fall differently in a batch, so that the calls of a method can differ by a few. Goal: 1.5 times as
+fast as one by one for `post_fusion` and `blendfilter`, and never slower. Adds to
+`benchmarks/results/llamacpp_methods.json` under the number of threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import PrivateAttr
+from rich.console import Console
+from rich.table import Table
+
+from ragweave.datasets import open_dataset
+from ragweave.graphs import METHODS, build_graph
+from ragweave.llamacpp import LlamaCppChat
+from ragweave.llamacpp.binding import physical_cores
+from ragweave.tools.models import chat_model
+from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT.parent / "shared" / "data" / "hotpotqa" / "hotpot-dev-200.jsonl.gz"
+RESULTS = Path(__file__).parent / "results" / "llamacpp_methods.json"
+ROWS: dict[str, dict[str, Any]] = {
+    "post_fusion": {},
+    "blendfilter": {},
+    "pf_concat": {},
+    "concat": {},
+    "concat, ten samples": {"samples": 10},
+}
+"""A row's method and options: passages apart, three filters of shared texts, Concat as the
+distiller behind them, and samples of one prompt."""
+
+
+class OneByOne(BaseChatModel):
+    """llama-cpp-python's own class behind a lock, as it serves one call at a time."""
+
+    path: Path
+    threads: int
+    _llama: Any = PrivateAttr()
+    _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
+
+    def model_post_init(self, _context: object) -> None:
+        """Load the model."""
+        from llama_cpp import Llama
+
+        self._llama = Llama(
+            str(self.path),
+            n_ctx=8192,
+            n_batch=512,
+            n_threads=self.threads,
+            n_threads_batch=self.threads,
+            n_gpu_layers=-1,
+            flash_attn=True,
+            verbose=False,
+        )
+
+    @property
+    def _llm_type(self) -> str:
+        return "one by one"
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        temperature: float = 0.0,
+        max_tokens: int = 512,
+        **kwargs: Any,
+    ) -> ChatResult:
+        del run_manager, kwargs
+        with self._lock:
+            reply = self._llama.create_chat_completion(
+                convert_to_openai_messages(messages),
+                stop=stop or [],
+                temperature=temperature,
+                max_tokens=max_tokens,
+            )
+        spent = reply["usage"]
+        usage = UsageMetadata(
+            input_tokens=spent["prompt_tokens"],
+            output_tokens=spent["completion_tokens"],
+            total_tokens=spent["total_tokens"],
+        )
+        text = reply["choices"][0]["message"]["content"] or ""
+        message = AIMessage(text, usage_metadata=usage)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def close(self) -> None:
+        """Free the model."""
+        self._llama.close()
+
+
+def ask(
+    model: Any, row: str, questions: list[str], retriever: PassageRetriever
+) -> dict[str, float | int]:
+    """Answer the questions one after the other; return seconds, calls and tokens."""
+    graph = build_graph(
+        METHODS[row.partition(",")[0]],
+        model=model,
+        retriever=retriever,
+        constrain=False,
+        ask_again=False,
+        **ROWS[row],
+    )
+    begun = time.perf_counter()
+    spent = [graph.invoke({"question": one})["usage"] for one in questions]
+    seconds = time.perf_counter() - begun
+    return {
+        "seconds": round(seconds, 2),
+        "calls": sum(one["calls"] for one in spent),
+        "tokens": sum(one["input_tokens"] + one["output_tokens"] for one in spent),
+    }
+
+
+def measure_ours(
+    options: argparse.Namespace, questions: list[str], retriever: PassageRetriever
+) -> dict[str, dict[str, Any]]:
+    """Return a row for each method with our engine, new for each, so that none is warmed by another."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in options.rows.split(";"):
+        chat = LlamaCppChat(
+            path=options.model, n_ctx=8192, n_threads=options.threads, temperature=0.0
+        )
+        chat.invoke("warm up", max_tokens=2)
+        before = chat.engine.computed
+        found[row] = ask(chat, row, questions, retriever)
+        found[row]["read"] = round((chat.engine.computed - before) / found[row]["tokens"], 3)
+        chat.close()
+    return found
+
+
+def measure(
+    model: Any, options: argparse.Namespace, questions: list[str], retriever: PassageRetriever
+) -> dict[str, dict[str, Any]]:
+    """Return a row for each method with another model."""
+    model.invoke("warm up")
+    return {row: ask(model, row, questions, retriever) for row in options.rows.split(";")}
+
+
+def show(console: Console, contestants: dict[str, dict[str, dict[str, Any]]]) -> None:
+    """Print seconds, and the others' as times ours."""
+    table = Table("method", "ours, s", "read", *list(contestants)[1:])
+    for row, ours in contestants["ours"].items():
+        others = (
+            f"{one[row]['seconds'] / ours['seconds']:.2f} times"
+            for name, one in contestants.items()
+            if name != "ours"
+        )
+        table.add_row(row, f"{ours['seconds']:.1f}", f"{ours['read']:.0%}", *others)
+    console.print(table)
+
+
+def main() -> None:
+    """Measure all contestants in turn."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--model", type=Path, required=True, help="an instruct model, GGUF")
+    parser.add_argument("--threads", type=int, default=physical_cores())
+    parser.add_argument("--questions", type=int, default=4)
+    parser.add_argument("--rows", default=";".join(ROWS), help="separated by ;")
+    parser.add_argument("--server", help="base URL of a server of the same model")
+    options = parser.parse_args()
+    dataset = open_dataset(f"hotpotqa:{DATA}")
+    questions = [one.question for one in islice(dataset, options.questions)]
+    retriever = Bm25Retriever.from_documents(dataset.corpus())
+    contestants = {"ours": measure_ours(options, questions, retriever)}
+    alone = OneByOne(path=options.model, threads=options.threads)
+    contestants["one by one"] = measure(alone, options, questions, retriever)
+    alone.close()
+    if options.server:
+        served = chat_model(f"openai:{options.model.stem}?base_url={options.server}")
+        contestants["server"] = measure(served, options, questions, retriever)
+    show(Console(), contestants)
+    known = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    key = f"{options.model.stem}, {options.threads} threads, {options.questions} questions"
+    RESULTS.write_text(json.dumps({**known, key: contestants}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
