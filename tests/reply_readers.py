@@ -29,7 +29,7 @@ from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
 REASONING = ("cot", "pruning", "summary", "reason", "flare")
-FREE = ("knowledge_filter", "draft", "external", "internal", "read", "summarise")
+FREE = ("knowledge_filter", "draft", "external", "internal", "read", "summarise", "consolidate")
 CHAINS = ("ircot", "adaptive_rag")
 """Methods whose node `reason` writes one sentence."""
 NOTED = {"chain_of_note": ("1891",), "astute": ("1891", "1819")}

@@ -19,6 +19,8 @@ def read_alone(call: ModelCall) -> str:
     """Answer from two passages, and from no other; any passages are enough."""
     if call.last.endswith("Say Yes or No."):
         return "Yes"
+    if "Sufficient Context: 1" in call.last:
+        return '{"Sufficient Context": 1}'
     telling = "built by Ada Brenner", "The river Sorre runs"
     return "Ada Brenner" if any(one in call.last for one in telling) else "Unknown"
 

@@ -29,9 +29,10 @@ def test_every_step_is_there() -> None:
     answers = {"direct", "cot", "concat", "post_fusion", "pruning", "summary", "distill", "reason"}
     others = {"self_ask", "read", "flare", "filter_context", "short_answer", "draft", "external"}
     newer = {"grade", "keywords", "refine", "propose", "summarise", "verify", "rank", "recall"}
-    newer |= {"chain_of_note", "answer_cot", "classify", "gate"}
+    newer |= {"chain_of_note", "answer_cot", "classify", "gate", "consolidate"}
     assert asked | answers | others | {"internal", "answer", "generate"} <= steps.keys()
     assert newer <= steps.keys()
+    assert min(steps[one] for one in newer) >= 2
     assert steps.total() >= 300
 
 
