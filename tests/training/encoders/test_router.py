@@ -25,13 +25,15 @@ from ragweave.testing import (
     ReplayRetriever,
     ScriptedModel,
 )
+from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.trained import read_card
-from ragweave.trained.router import chosen_route, load_router, read_drafts
+from ragweave.trained.router import chosen_route, feature_names, load_router, read_drafts
 from ragweave.trained.router_features import (
     DRAFT_NAMES,
     LOOK_NAMES,
     draft_features,
     look_features,
+    look_queries,
     read_draft,
 )
 from ragweave.training.encoders.router import (
@@ -219,7 +221,6 @@ def test_rows_of_outcomes_are_read_and_bad_ones_named(tmp_path: Path) -> None:
 
 def test_changing_the_gold_answers_changes_no_feature(base: Path, tmp_path: Path) -> None:
     """What is read of a row is the question and the draft; the gold decides the label alone."""
-    from ragweave.tools.retrieval import Bm25Retriever
     from ragweave.trained.judge_reading import load_encoder
 
     other = [{**one, "answers": ["Zebedee Quux", "1931"]} for one in outcomes()]
@@ -227,15 +228,19 @@ def test_changing_the_gold_answers_changes_no_feature(base: Path, tmp_path: Path
     first, second = (read_rows(file, "router") for file in files)
     assert [one["right"] for one in first] != [one["right"] for one in second]
     encoder = load_encoder(str(base))
-    search = Bm25Retriever.from_documents(_documents())._find
-    reads, looks = [], []
+    shelf = Bm25Retriever.from_documents(_documents())
+    reads = []
     for rows in (first, second):
         pairs = [(one["question"], one["draft"]) for one in rows]
-        reads.append(read_drafts(pairs, encoder))
-        looks.append([look_features(*pair, search) for pair in pairs])
+        reads.append(read_drafts(pairs, encoder, [looked_up(shelf, *pair) for pair in pairs]))
+    assert reads[0].surface.shape[1] == len(feature_names(looks=True))
     assert np.array_equal(reads[0].surface, reads[1].surface)
     assert np.array_equal(reads[0].meaning, reads[1].meaning)
-    assert looks[0] == looks[1]
+
+
+def looked_up(shelf: PassageRetriever, question: str, draft: str) -> dict[str, list[Document]]:
+    """Search for all that a first look searches for."""
+    return {text: shelf.find(text, k) for text, k in look_queries(question, draft).items()}
 
 
 def _documents() -> list[Document]:
@@ -260,13 +265,12 @@ def test_features_show_what_they_are_named_after() -> None:
 
 
 def test_the_look_finds_the_answer_and_how_popular_it_is() -> None:
-    from ragweave.tools.retrieval import Bm25Retriever
-
-    search = Bm25Retriever.from_documents(_documents())._find
+    shelf = Bm25Retriever.from_documents(_documents())
     asked = "Who built the bridge at Alden?"
 
     def values(draft: str) -> dict[str, float]:
-        return dict(zip(LOOK_NAMES, look_features(asked, draft, search), strict=True))
+        found = look_features(asked, draft, looked_up(shelf, asked, draft))
+        return dict(zip(LOOK_NAMES, found, strict=True))
 
     right, wrong = values(KNOWN), values("So the answer is: Karl Oster.")
     assert (right["look.first_holds"], wrong["look.any_holds"]) == (1.0, 0.0)

@@ -4,11 +4,14 @@ Each route's probability of a right answer is fitted on two blocks as the linear
 (`linear`): features, and vectors with a penalty of their own. The threshold, what a dearer route
 must add, is chosen on rows that were not fitted on: the one that gives the most right answers
 while no more than `retrieve_at_most` of the questions are retrieved for.
+
+With a knowledge base (`look`) each row is looked up in it by BM25, as a graph will look up its
+question in its own, and the features of that look are learnt from too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,6 +20,7 @@ from numpy.typing import NDArray
 
 from ragweave.errors import UsageError
 from ragweave.state.records import ROUTES, RouteName
+from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.scorers.huggingface import quiet
 from ragweave.tools.statistics import Interval, bootstrap
 from ragweave.trained import PartRole
@@ -25,10 +29,11 @@ from ragweave.trained.router import (
     RouterRead,
     RouterWeights,
     chosen_route,
+    feature_names,
     read_drafts,
     write_router,
 )
-from ragweave.trained.router_features import DRAFT_NAMES
+from ragweave.trained.router_features import LOOK_K, Found, look_queries
 from ragweave.training.encoders.linear import LinearSettings, fit_block
 from ragweave.training.job import InputPreview, Job, Settings, TrainingResult
 from ragweave.training.measures import as_json, auc_interval
@@ -57,6 +62,8 @@ class RouterSettings(LinearSettings):
     """Greatest share of the questions that the threshold may retrieve for."""
     drafts: bool = True
     """Whether it reads the draft answer too; false: the question alone, as Adaptive-RAG's does."""
+    look: str = ""
+    """Knowledge base that a first look searches by BM25 before the router chooses; "": no look."""
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -204,15 +211,19 @@ class RouterRecipe:
         return RouterSettings()
 
     def check(self, job: Job) -> None:
-        """Check that the base is available."""
+        """Check that the base and the knowledge base are available."""
         load_encoder(job.settings.base, device=job.settings.device)
+        _look_of(job.settings)
 
     def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield each row as the router reads it: features by name, and what was right."""
         encoder = load_encoder(job.settings.base, device=job.settings.device)
+        look = _look_of(job.settings)
+        names = feature_names(looks=look is not None)
         for row in _router_rows(job.rows.train):
-            (values,) = read_drafts([_pair(row, job.settings)], encoder).surface
-            lines = [f"{name} = {one:.3f}" for name, one in zip(DRAFT_NAMES, values, strict=True)]
+            pair = _pair(row, job.settings)
+            (values,) = read_drafts([pair], encoder, look and [look(*pair)]).surface
+            lines = [f"{name} = {one:.3f}" for name, one in zip(names, values, strict=True)]
             right = [name for name in ROUTES if row["right"][name]]
             yield InputPreview("\n".join(lines), f"right: {', '.join(right) or 'no route'}")
 
@@ -234,9 +245,14 @@ class RouterRecipe:
         if len(rows) > count:
             chances = weights.probabilities(RouterRead(read.surface[count:], read.meaning[count:]))
             metrics = {**as_json(router_measures(chances, labels[count:], threshold)), **metrics}
-        write_router(job.folder, weights)
+        write_router(job.folder, weights, looks=bool(settings.look))
         shown = "training rows, out of fold"
-        return TrainingResult(threshold=threshold, threshold_from=shown, metrics=metrics)
+        return TrainingResult(
+            threshold=threshold,
+            threshold_from=shown,
+            metrics=metrics,
+            data=_looked_at(settings),
+        )
 
 
 RECIPE = RouterRecipe()
@@ -258,15 +274,41 @@ def _pair(row: RouterRow, settings: Settings) -> tuple[str, str]:
     return row["question"], row["draft"] if drafts else ""
 
 
+def _look_of(settings: Settings) -> Callable[[str, str], Found] | None:
+    """Return what looks a question and its draft up in the knowledge base of the settings."""
+    if not isinstance(settings, RouterSettings) or not settings.look:
+        return None
+    retriever = KnowledgeBase.open(settings.look).search_by("bm25", LOOK_K)
+
+    def look(question: str, draft: str) -> Found:
+        queries = look_queries(question, draft)
+        return {query: retriever.find(query, k) for query, k in queries.items()}
+
+    return look
+
+
+def _looked_at(settings: RouterSettings) -> dict[str, Any]:
+    """Return what the card says of the knowledge base that was looked at."""
+    if not settings.look:
+        return {}
+    with KnowledgeBase.open(settings.look) as base:
+        return {"look": {"passages": base.manifest.passages}}
+
+
 def _read(job: Job, rows: Sequence[RouterRow]) -> RouterRead:
     with quiet():
-        encoder = load_encoder(job.settings.base, device=job.settings.device)
+        encoder, look = (
+            load_encoder(job.settings.base, device=job.settings.device),
+            _look_of(job.settings),
+        )
         parts = []
         for first in range(0, len(rows), _AT_ONCE):
             if job.watch.stop_wanted:
                 raise KeyboardInterrupt
             some = rows[first : first + _AT_ONCE]
-            parts.append(read_drafts([_pair(one, job.settings) for one in some], encoder))
+            pairs = [_pair(one, job.settings) for one in some]
+            found = look and [look(*pair) for pair in pairs]
+            parts.append(read_drafts(pairs, encoder, found))
             job.watch.step(first + len(some), len(rows), None)
     return RouterRead(
         np.vstack([one.surface for one in parts]), np.vstack([one.meaning for one in parts])
