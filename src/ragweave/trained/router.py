@@ -2,8 +2,9 @@
 
 Ours; its task is Adaptive-RAG's (Jeong et al. 2024, section 3.2), its label the cheapest route that
 was right. For each route it holds one logistic regression, which gives the probability that the
-route's answer is right from the features of question and draft (`router_features`) and from two
-vectors (of the question, and of the question with the draft's first sentence). One that was trained
+route's answer is right from the features of question and draft (`router_features`), from their
+words (`router_words`) and from two vectors (of the question, and of the question with the draft's
+first sentence). One that was trained
 with a knowledge base also reads what a first lexical look finds (`look_queries`); whoever asks it
 searches and hands over what was found. A dearer route is taken where it adds more than a threshold
 to that probability, so that one number trades accuracy for retrieval.
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ragweave.state.records import ROUTES, RouteName
 from ragweave.trained.card import CARD, card_of, check_router, router_looks
@@ -32,8 +34,11 @@ from ragweave.trained.router_features import (
     look_features,
     look_queries,
 )
+from ragweave.trained.router_words import WORDS, HashedWords, hashed_words
 
 FILES = "router"
+
+Mask = NDArray[np.bool_]
 
 
 class RouterRead(NamedTuple):
@@ -43,6 +48,13 @@ class RouterRead(NamedTuple):
     """(n, f): the features of `feature_names`."""
     meaning: Array
     """(n, 2d)"""
+    words: list[HashedWords]
+    """The words of each row."""
+
+    def of(self, chosen: Mask) -> RouterRead:
+        """Return some of the rows."""
+        words = [one for one, wanted in zip(self.words, chosen, strict=True) if wanted]
+        return RouterRead(self.surface[chosen], self.meaning[chosen], words)
 
 
 def feature_names(*, looks: bool) -> tuple[str, ...]:
@@ -73,6 +85,7 @@ def read_drafts(
     return RouterRead(
         np.asarray(surface, dtype=np.float64).reshape(len(plain), width),
         np.asarray(meaning, dtype=np.float64).reshape(len(plain), 2 * size),
+        [hashed_words(*pair) for pair in plain],
     )
 
 
@@ -84,12 +97,16 @@ class RouterWeights:
     """(3, f)"""
     meaning: Array
     """(3, 2d)"""
+    words: Array
+    """(3, WORDS)"""
     bias: Array
     """(3,)"""
 
     def probabilities(self, read: RouterRead) -> Array:
         """Return (n, 3): the probability of each route's answer being right."""
         logits = read.surface @ self.surface.T + read.meaning @ self.meaning.T + self.bias
+        for row, said in zip(logits, read.words, strict=True):
+            row += self.words[:, said.columns] @ said.values
         chances: Array = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
         return chances
 
@@ -172,20 +189,28 @@ class Router:
 
 def write_router(folder: Path, weights: RouterWeights, *, looks: bool = False) -> None:
     """Write a router's weights into its folder, and the names of the features they apply to."""
-    arrays = {"surface": weights.surface, "meaning": weights.meaning, "bias": weights.bias}
+    arrays = {
+        "surface": weights.surface,
+        "meaning": weights.meaning,
+        "words": weights.words,
+        "bias": weights.bias,
+    }
     dimension = weights.meaning.shape[1] // 2
     write_arrays(folder, FILES, arrays, feature_names(looks=looks), dimension)
 
 
-def _read_weights(folder: Path, dimension: int, *, looks: bool) -> RouterWeights:
+def _read_weights(folder: Path, dimension: int, *, looks: bool, says: bool) -> RouterWeights:
+    """Read the weights; `says`: those of words among them, which the first routers did not have."""
     count, names = len(ROUTES), feature_names(looks=looks)
     shapes = {
         "surface": (count, len(names)),
         "meaning": (count, 2 * dimension),
         "bias": (count,),
+        **({"words": (count, WORDS)} if says else {}),
     }
     found = read_arrays(folder, FILES, names, dimension, shapes)
-    return RouterWeights(**{name: found[name] for name in shapes})
+    blank = {"words": np.zeros((count, WORDS))}
+    return RouterWeights(**(blank | {name: found[name] for name in shapes}))
 
 
 _loaded: dict[tuple[str, int], Router] = {}
@@ -207,7 +232,8 @@ def load_router(folder: str, device: str = "auto") -> Router:
             card = card_of(path)
             encoder = load_encoder(card.base, path, device)
             looks = router_looks(card)
-            weights = _read_weights(path, encoder.dimension, looks=looks)
+            says = "word_share" in card.settings
+            weights = _read_weights(path, encoder.dimension, looks=looks, says=says)
             drafts = card.settings.get("drafts", True) is not False
             threshold = card.threshold or 0.0
             _loaded[key] = Router(encoder, weights, threshold, drafts=drafts, looks=looks)

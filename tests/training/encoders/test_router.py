@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
+from safetensors.numpy import load_file, save_file
 from tests.recordings import ROWS, TOWNS, row, written
 from tests.tiny_encoder import make_tiny_encoder
 
@@ -27,7 +28,13 @@ from ragweave.testing import (
 )
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.trained import read_card
-from ragweave.trained.router import chosen_route, feature_names, load_router, read_drafts
+from ragweave.trained.router import (
+    RouterRead,
+    chosen_route,
+    feature_names,
+    load_router,
+    read_drafts,
+)
 from ragweave.trained.router_features import (
     DRAFT_NAMES,
     LOOK_NAMES,
@@ -36,8 +43,11 @@ from ragweave.trained.router_features import (
     look_queries,
     read_draft,
 )
+from ragweave.trained.router_words import WORDS, hashed_words
 from ragweave.training.encoders.router import (
+    RouterSettings,
     best_threshold,
+    fit_router,
     folds_of,
     gate_threshold,
     routes_of,
@@ -285,6 +295,44 @@ def test_any_texts_have_finite_features(question: str, draft: str) -> None:
     assert len(found) == len(DRAFT_NAMES)
     assert np.isfinite(found).all()
     assert read_draft(draft) == read_draft(f"  {draft} ")
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_words_are_hashed_alike_and_length_does_not_count(question: str, draft: str) -> None:
+    one, two = hashed_words(question, draft), hashed_words(question.upper().lower(), draft)
+    assert (one.columns < WORDS).all()
+    for mark in (one, two):
+        length = float(np.square(mark.values).sum())
+        assert min(abs(length - wanted) for wanted in (0, 1, 2)) < 1e-9
+    assert np.array_equal(one.columns, hashed_words(f"  {question} ", draft).columns)
+
+
+def test_words_are_read_where_nothing_else_differs() -> None:
+    said = ["Who painted the ferry?", "Who sang of the ferry?"] * 10
+    labels = np.array([[at % 2 == 0, True, True] for at in range(20)])
+    read = RouterRead(np.zeros((20, 1)), np.zeros((20, 2)), [hashed_words(one, "") for one in said])
+    for share, told in ((0.5, True), (0.0, False)):
+        settings = RouterSettings(word_share=share)
+        chances = fit_router(read, labels, settings).probabilities(read)[:, 0]
+        assert bool(chances[::2].min() > chances[1::2].max() + 0.01) is told
+        assert chances.mean() == pytest.approx(0.5, abs=0.02)
+    with pytest.raises(UsageError, match="word_share between 0 and 1"):
+        RouterSettings(word_share=2.0)
+
+
+def test_a_router_of_before_words_still_opens(router: Path, tmp_path: Path) -> None:
+    for one in router.iterdir():
+        if one.is_file():
+            (tmp_path / one.name).write_bytes(one.read_bytes())
+    arrays = load_file(tmp_path / "router.safetensors")
+    save_file({name: one for name, one in arrays.items() if name != "words"}, tmp_path / "w")
+    (tmp_path / "w").rename(tmp_path / "router.safetensors")
+    with pytest.raises(ModelError, match=r"incomplete \(words\)"):
+        load_router(str(tmp_path))
+    card = json.loads((tmp_path / "part.json").read_text("utf-8"))
+    del card["settings"]["word_share"]
+    (tmp_path / "part.json").write_text(json.dumps(card), "utf-8")
+    assert load_router(str(tmp_path)).choose("Who built it?", KNOWN).route in ROUTES
 
 
 def test_a_dearer_route_must_add_more_than_the_threshold() -> None:

@@ -1,7 +1,7 @@
 """Kind `linear-router`: a router trained on outcomes, which routes were right on which questions.
 
-Each route's probability of a right answer is fitted on two blocks as the linear judge's is
-(`linear`): features, and vectors with a penalty of their own. The threshold, what a dearer route
+Each route's probability of a right answer is fitted on blocks as the linear judge's is (`linear`):
+features, vectors and words, each with a penalty of its own. The threshold, what a dearer route
 must add, is chosen on rows that were not fitted on: the one that gives the most right answers
 while no more than `retrieve_at_most` of the questions are retrieved for.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from ragweave.trained.router import (
     write_router,
 )
 from ragweave.trained.router_features import LOOK_K, Found, look_queries
+from ragweave.trained.router_words import WORDS, HashedWords
 from ragweave.training.encoders.linear import LinearSettings, fit_block
 from ragweave.training.job import InputPreview, Job, Settings, TrainingResult
 from ragweave.training.measures import as_json, auc_interval
@@ -43,6 +44,7 @@ Labels = NDArray[np.bool_]
 """(n, 3): whether each route was right."""
 
 _AT_ONCE = 64
+_ITERATIONS = 1000
 _GRID = np.round(np.arange(0.0, 0.401, 0.005), 3)
 
 
@@ -54,6 +56,11 @@ class RouterSettings(LinearSettings):
     """Inverse of the L2 penalty on the weights of the features."""
     meaning_strength: float = 0.001
     """Inverse of the L2 penalty on the weights of the vectors."""
+    word_strength: float = 1.0
+    """Inverse of the L2 penalty on the weights of the words."""
+    word_share: float = 0.5
+    """How much of the words' logit counts; 0: words are not read. Blocks that say the same thing
+    twice are too sure of it together."""
     folds: int = 5
     """Parts that the questions are dealt into to choose the threshold on rows not fitted on."""
     repeats: int = 1
@@ -72,6 +79,8 @@ class RouterSettings(LinearSettings):
             UsageError: A value is of the wrong type or out of its range.
         """
         super().__post_init__()
+        if not self.word_strength > 0 or not 0 <= self.word_share <= 1:
+            raise UsageError("word_strength must be above 0, and word_share between 0 and 1")
         if not 0 < self.retrieve_at_most <= 1:
             raise UsageError(
                 f"retrieve_at_most must be above 0, up to 1, not {self.retrieve_at_most}"
@@ -82,22 +91,52 @@ def fit_router(read: RouterRead, labels: Labels, settings: RouterSettings) -> Ro
     """Fit a regression for each route, each calibrated by its own training rows' prior alone."""
     made = [_line(read, labels[:, at], settings) for at in range(len(ROUTES))]
     return RouterWeights(
-        np.vstack([one[0] for one in made]),
-        np.vstack([one[1] for one in made]),
-        np.asarray([one[2] for one in made]),
+        np.vstack([one.surface for one in made]),
+        np.vstack([one.meaning for one in made]),
+        np.vstack([one.words for one in made]),
+        np.asarray([one.bias for one in made]),
     )
 
 
-def _line(
-    read: RouterRead, right: NDArray[np.bool_], settings: RouterSettings
-) -> tuple[Array, Array, float]:
+class _Line(NamedTuple):
+    """The weights of one route."""
+
+    surface: Array
+    meaning: Array
+    words: Array
+    bias: float
+
+
+def _line(read: RouterRead, right: NDArray[np.bool_], settings: RouterSettings) -> _Line:
+    blank = np.zeros(WORDS)
     if right.all() or not right.any():
         sure = 6.0 if right.all() else -6.0
-        return np.zeros(read.surface.shape[1]), np.zeros(read.meaning.shape[1]), sure
+        return _Line(np.zeros(read.surface.shape[1]), np.zeros(read.meaning.shape[1]), blank, sure)
     surface, first = fit_block(read.surface, right, settings.surface_strength)
     meaning, second = fit_block(read.meaning, right, settings.meaning_strength)
     prior = float(np.log(right.mean() / (1 - right.mean())))
-    return surface, meaning, first + second - prior  # both blocks' biases hold it
+    bias = first + second - prior  # both blocks' biases hold it
+    if not settings.word_share:
+        return _Line(surface, meaning, blank, bias)
+    words, third = _fit_words(read.words, right, settings.word_strength)
+    share = settings.word_share
+    return _Line(surface, meaning, share * words, bias + share * (third - prior))
+
+
+def _fit_words(
+    rows: Sequence[HashedWords], right: NDArray[np.bool_], strength: float
+) -> tuple[Array, float]:
+    """Fit an L2-penalised logistic regression on words; return weights and bias."""
+    from scipy.sparse import csr_matrix
+    from sklearn.linear_model import LogisticRegression
+
+    ends = np.cumsum([0, *(len(one.columns) for one in rows)])
+    columns = np.concatenate([one.columns for one in rows])
+    values = np.concatenate([one.values for one in rows])
+    made = csr_matrix((values, columns, ends), shape=(len(rows), WORDS))
+    model = LogisticRegression(C=strength, max_iter=_ITERATIONS).fit(made, right)
+    weights: Array = model.coef_[0]
+    return weights, float(model.intercept_[0])
 
 
 def folds_of(groups: Sequence[str], count: int, seed: int) -> NDArray[np.intp]:
@@ -116,9 +155,8 @@ def out_of_fold(
     for number in range(settings.folds):
         rest = fold == number
         if rest.any() and not rest.all():
-            train = RouterRead(read.surface[~rest], read.meaning[~rest])
-            weights = fit_router(train, labels[~rest], settings)
-            found[rest] = weights.probabilities(RouterRead(read.surface[rest], read.meaning[rest]))
+            weights = fit_router(read.of(~rest), labels[~rest], settings)
+            found[rest] = weights.probabilities(read.of(rest))
     return found
 
 
@@ -235,7 +273,8 @@ class RouterRecipe:
         rows = _router_rows([*job.rows.train, *job.rows.held_out])
         read, labels = _read(job, rows), labels_of(rows)
         count = len(job.rows.train)
-        train = RouterRead(read.surface[:count], read.meaning[:count])
+        first = np.arange(len(rows)) < count
+        train = read.of(first)
         groups = [question_key(row) for row in rows[:count]]
         free = out_of_fold(train, labels[:count], groups, settings)
         threshold = best_threshold(free, labels[:count], settings.retrieve_at_most)
@@ -243,7 +282,7 @@ class RouterRecipe:
         metrics: dict[str, Any] = {f"out_of_fold_{name}": one for name, one in inner.items()}
         weights = fit_router(train, labels[:count], settings)
         if len(rows) > count:
-            chances = weights.probabilities(RouterRead(read.surface[count:], read.meaning[count:]))
+            chances = weights.probabilities(read.of(~first))
             metrics = {**as_json(router_measures(chances, labels[count:], threshold)), **metrics}
         write_router(job.folder, weights, looks=bool(settings.look))
         shown = "training rows, out of fold"
@@ -311,5 +350,7 @@ def _read(job: Job, rows: Sequence[RouterRow]) -> RouterRead:
             parts.append(read_drafts(pairs, encoder, found))
             job.watch.step(first + len(some), len(rows), None)
     return RouterRead(
-        np.vstack([one.surface for one in parts]), np.vstack([one.meaning for one in parts])
+        np.vstack([one.surface for one in parts]),
+        np.vstack([one.meaning for one in parts]),
+        [said for one in parts for said in one.words],
     )
