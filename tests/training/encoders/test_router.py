@@ -353,6 +353,15 @@ def test_the_threshold_keeps_to_the_share_and_folds_keep_questions_together() ->
     assert (fold[0], fold[1]) == (fold[2], fold[4])
 
 
+def test_an_answer_right_by_luck_moves_no_threshold() -> None:
+    chances = np.array([[0.2, 0.6, 0.6]] * 8 + [[0.3, 0.5, 0.5]] * 8)
+    right = np.array([[False, True, True]] * 8 + [[False, False, False]] * 8)
+    right[8:11] = [[True, False, False], [True, False, False], [False, True, True]]
+    assert (routes_of(chances, best_threshold(chances, right, 1.0)) > 0).sum() == 16
+    right[8:] = [True, False, False]
+    assert (routes_of(chances, best_threshold(chances, right, 1.0)) > 0).sum() == 8
+
+
 def test_a_gates_threshold_is_chosen_on_labelled_questions() -> None:
     right = [(True, False), (True, True), (False, True), (False, True), (False, False)]
     values = [0.1, 0.2, 0.6, 0.9, 1.4]

@@ -2,8 +2,8 @@
 
 Each route's probability of a right answer is fitted on blocks as the linear judge's is (`linear`):
 features, vectors and words, each with a penalty of its own. The threshold, what a dearer route
-must add, is chosen on rows that were not fitted on: the one that gives the most right answers
-while no more than `retrieve_at_most` of the questions are retrieved for.
+must add, is chosen on rows that were not fitted on: the best of those by which no more than
+`retrieve_at_most` of the questions are retrieved for.
 
 With a knowledge base (`look`) each row is looked up in it by BM25, as a graph will look up its
 question in its own, and the features of that look are learnt from too.
@@ -172,13 +172,22 @@ def routes_of(chances: Array, threshold: float) -> NDArray[np.intp]:
 
 
 def best_threshold(chances: Array, labels: Labels, retrieve_at_most: float) -> float:
-    """Return the threshold with the most right answers within the share; the highest of equals."""
-    best, most = float(_GRID[-1]), -1.0
+    """Return the best threshold within the share of questions retrieved for; the highest of equals.
+
+    An answer is worth the mean of whether it was right and of the probability that it was given:
+    on a few hundred rows the threshold with the most right answers is a matter of luck.
+
+    Args:
+        chances: (n, 3): probabilities of rows that were not fitted on.
+        labels: Which routes were right.
+        retrieve_at_most: The share.
+    """
+    best, most, worth = float(_GRID[-1]), -1.0, (labels + chances) / 2
     for threshold in _GRID[::-1]:
         routes = routes_of(chances, float(threshold))
-        right = float(labels[np.arange(len(labels)), routes].mean())
-        if float((routes > 0).mean()) <= retrieve_at_most and right > most + 1e-12:
-            best, most = float(threshold), right
+        reached = float(worth[np.arange(len(labels)), routes].mean())
+        if float((routes > 0).mean()) <= retrieve_at_most and reached > most + 1e-12:
+            best, most = float(threshold), reached
     return best
 
 
