@@ -229,14 +229,17 @@ QUESTIONS = (
 )
 
 
-def structure(model: HostileChat) -> list[tuple[str, ...]]:
-    """Return roles and passage delimiters of the prompts, which may come in any order."""
+def structure(model: HostileChat, question: str = QUESTION) -> list[tuple[str, ...]]:
+    """Return roles and passage delimiters of the prompts, which may come in any order.
+
+    A message that is the question and nothing else (SlimPLM's draft) has no delimiter to forge.
+    """
+
+    def marks(text: str) -> list[str]:
+        return [] if text == question else re.findall(r"^</?passage(?: \d+)?", text, re.MULTILINE)
+
     return sorted(
-        tuple(
-            mark
-            for one in seen.messages
-            for mark in (one.type, *re.findall(r"^</?passage(?: \d+)?", one.text, re.MULTILINE))
-        )
+        tuple(mark for one in seen.messages for mark in (one.type, *marks(one.text)))
         for seen in model.seen
     )
 
@@ -244,7 +247,7 @@ def structure(model: HostileChat) -> list[tuple[str, ...]]:
 def ask_hostile(method: str, question: str, training: Path) -> None:
     said = AIMessage("So the answer is Eastport")
     plain = structure(answer(method, said, training))
-    asked = structure(answer(method, said, training, question))
+    asked = structure(answer(method, said, training, question), question)
     if method not in ("skr_knn", "adaptive"):  # their way depends on the question
         assert asked == plain
 
