@@ -15,6 +15,8 @@ from tests.tiny_encoder import make_tiny_encoder
 from ragweave import build_graph
 from ragweave.datasets.recorded import Recording, read_recordings
 from ragweave.errors import ModelError, RagweaveError, UsageError
+from ragweave.evaluation.runs.passages import GoldRetriever
+from ragweave.serving.public_sources import PublicSources
 from ragweave.state.records import ROUTES
 from ragweave.testing import RecordingRetriever, ReplayChat, ScriptedModel
 from ragweave.tools.knowledge import KnowledgeBase, Settings
@@ -145,6 +147,14 @@ def test_retrievers_name_their_lexical_part() -> None:
     assert words.lexical() is hybrid.lexical() is words
     assert RerankRetriever(base=hybrid, model="x").lexical() is words
     assert dense.lexical() is HybridRetriever(retrievers=[dense]).lexical() is None
+    for wrapped in (
+        lambda below: PublicSources(inner=below),
+        lambda below: GoldRetriever(base=below, gold="marked", seed=0),
+    ):
+        assert wrapped(dense).lexical() is None
+        found = wrapped(hybrid).lexical()
+        assert type(found) is type(wrapped(hybrid))
+        assert words in (getattr(found, "inner", None), getattr(found, "base", None))
 
 
 def test_a_missing_knowledge_base_trains_nothing_and_a_password_is_not_kept(room: Path) -> None:
