@@ -17,7 +17,8 @@ the data set's name. An answer is right where it contains a gold answer (In-Accu
   rounds searched).
 * Each is shown twice: by how sure it is of the answer without retrieval, and by what one round adds
   (`gain`: the probability that one round is right, less that none is).
-* `router`: three ways, as `ragweave train router` trains it.
+* `router`: two ways and three, as `ragweave train router` trains it; `dealings`: the points over the
+  better fixed route, with the folds dealt four times.
 
 Luck: how often one round mends what no retrieval got wrong, or spoils what it got right, and how
 often many rounds, the other answer with retrieval, agree: what they don't agree on is no property of
@@ -93,7 +94,7 @@ CORPUS = (
     "fusion/popqa-1000.json.gz",
     "abstain/squad2-dev-sample.json.gz",
 )
-AT_MOST, FOLDS = 0.6, 5
+AT_MOST, FOLDS, DEALINGS = 0.6, 5, 4
 GOAL_AUC, GOAL_POINTS, GOAL_SETS = 0.75, 0.03, ("nq", "trivia", "2wikimultihopqa")
 SHARES = np.round(np.arange(0, 1.0001, 0.05), 2)
 SETTINGS = RouterSettings(folds=FOLDS)
@@ -116,6 +117,11 @@ class Rows:
         return np.ones(len(self.data), bool) if name == "all" else self.data == name
 
     @property
+    def asked(self) -> list[str]:
+        """Return the questions, by which folds are dealt."""
+        return [one.question for one in self.recordings]
+
+    @property
     def pairs(self) -> list[tuple[str, str]]:
         """Question and draft: all that features read."""
         replies = [(one.question, one.replies["none"]) for one in self.recordings]
@@ -130,8 +136,8 @@ def rows_of() -> Rows:
         found += listed
         names += [name] * len(listed)
     right = np.asarray([[one.right()[route] for route in ROUTES] for one in found])
-    fold = folds_of([one.question for one in found], FOLDS, SETTINGS.seed)
-    return Rows(found, np.asarray(names), right, fold)
+    made = Rows(found, np.asarray(names), right, np.zeros(len(found), int))
+    return replace(made, fold=folds_of(made.asked, FOLDS, SETTINGS.seed))
 
 
 def kept(name: str, make: Callable[[], np.ndarray]) -> np.ndarray:
@@ -196,8 +202,8 @@ def known_by_judge(rows: Rows, surface: np.ndarray, vectors: np.ndarray) -> np.n
     return found
 
 
-def contestants(rows: Rows) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray | None]]:
-    """Yield name, how sure each way is of the answer without retrieval, gain, and all chances."""
+def contestants(rows: Rows) -> Iterator[tuple[str, np.ndarray, np.ndarray, RouterRead | None]]:
+    """Yield name, how sure each way is of the answer without retrieval, gain, and what it read."""
     vectors = kept("meaning", lambda: meaning(rows))
     judge = kept("judge", lambda: today(rows))
     size = vectors.shape[1]
@@ -206,7 +212,6 @@ def contestants(rows: Rows) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.nd
     drafts = np.asarray([draft_features(*pair) for pair in rows.pairs])
     looks = kept("look", lambda: look(rows))
     none = np.zeros((len(drafts), 1))
-    groups = [one.question for one in rows.recordings]
     said = [hashed_words(*pair) for pair in rows.pairs]
     for name, surface, block, share in (
         ("draft", drafts, none, 0.0),
@@ -215,8 +220,8 @@ def contestants(rows: Rows) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.nd
         (LOOKING, np.hstack([drafts, looks]), vectors, SETTINGS.word_share),
     ):
         read, settings = RouterRead(surface, block, said), replace(SETTINGS, word_share=share)
-        chances = out_of_fold(read, rows.right, groups, settings)
-        yield name, chances[:, 0], chances[:, 1] - chances[:, 0], chances
+        chances = out_of_fold(read, rows.right, rows.asked, settings)
+        yield name, chances[:, 0], chances[:, 1] - chances[:, 0], read
 
 
 def curve(rows: Rows, chosen: np.ndarray, order: np.ndarray, dear: int) -> list[float]:
@@ -242,7 +247,7 @@ def operating_point(rows: Rows, chosen: np.ndarray, order: np.ndarray) -> np.nda
     return taken
 
 
-def three_ways(rows: Rows, chosen: np.ndarray, chances: np.ndarray) -> np.ndarray:
+def routed(rows: Rows, chosen: np.ndarray, chances: np.ndarray) -> np.ndarray:
     """Return the number of each question's route, by a threshold that the other folds chose."""
     routes = np.zeros(len(chances), int)
     for number in range(FOLDS):
@@ -284,15 +289,33 @@ def measured(rows: Rows) -> dict[str, Any]:
             key: plain(bootstrap(one.astype(float).tolist())) for key, one in policies.items()
         }
     report["luck"] = {name: luck(rows.right[rows.of(name)]) for name in names}
-    for way, sure, gain, chances in contestants(rows):
+    for way, sure, gain, read in contestants(rows):
         report["ways"][way] = {name: _measured(rows, rows.of(name), sure, gain) for name in names}
-        if chances is not None and way in (WAY, LOOKING):
-            report["router"][way] = {
-                name: point(rows, rows.of(name), three_ways(rows, rows.of(name), chances), (0, 1))
-                | {"beside many": _beside_many(rows, rows.of(name), chances)}
-                for name in names
-            }
+        if read is not None and way in (WAY, LOOKING):
+            report["router"][way] = _routed(rows, read, names)
     return report
+
+
+def _routed(rows: Rows, read: RouterRead, names: list[str]) -> dict[str, Any]:
+    """Measure a router, with two ways and with three, and again with the folds dealt anew."""
+    found: dict[str, Any] = {}
+    for seed in range(SETTINGS.seed, SETTINGS.seed + DEALINGS):
+        dealt = replace(rows, fold=folds_of(rows.asked, FOLDS, seed))
+        three = out_of_fold(read, rows.right, rows.asked, replace(SETTINGS, seed=seed))
+        two = np.column_stack([three[:, :2], np.full(len(three), -1.0)])
+        for name in names:
+            here = rows.of(name)
+            for way, chances in (("none | one", two), ("none | one | many", three)):
+                routes = routed(dealt, here, chances)
+                one = found.setdefault(way, {}).setdefault(name, {})
+                if seed == SETTINGS.seed:
+                    one |= point(rows, here, routes, (0, 1))
+                    one["beside many"] = point(rows, here, routes, (0, 1, 2))["difference"]
+                right = rows.right[here]
+                hits = right[np.arange(len(right)), routes[here]].mean()
+                gained = float(hits - right[:, :2].mean(axis=0).max())
+                one.setdefault("dealings", []).append(round(gained, 4))
+    return found
 
 
 def luck(right: np.ndarray) -> dict[str, float]:
@@ -307,10 +330,6 @@ def luck(right: np.ndarray) -> dict[str, float]:
         "one and many differ": (one != many).mean(),
     }
     return {name: round(float(value), 4) for name, value in shares.items()}
-
-
-def _beside_many(rows: Rows, chosen: np.ndarray, chances: np.ndarray) -> Any:
-    return point(rows, chosen, three_ways(rows, chosen, chances), (0, 1, 2))["difference"]
 
 
 def _measured(rows: Rows, chosen: np.ndarray, sure: np.ndarray, gain: np.ndarray) -> Any:
@@ -336,14 +355,14 @@ def goals(report: dict[str, Any]) -> dict[str, Any]:
     }
     found["auc"]["met"] = found["auc"]["mean"] >= GOAL_AUC
     for name in GOAL_SETS:
-        two = report["ways"][way][name]["by gain"]["point"]
         found["points"][name] = {
             label: {
-                "difference": one["difference"]["mean"],
-                "retrieved": one["retrieved"],
-                "met": one["difference"]["mean"] >= GOAL_POINTS and one["retrieved"] <= AT_MOST,
+                "difference": one[name]["difference"]["mean"],
+                "retrieved": one[name]["retrieved"],
+                "met": one[name]["difference"]["mean"] >= GOAL_POINTS
+                and one[name]["retrieved"] <= AT_MOST,
             }
-            for label, one in (("none | one", two), ("none | one | many", router[name]))
+            for label, one in router.items()
         }
     return found
 

@@ -27,8 +27,11 @@ def show(console: Console, report: dict[str, Any], sets: Mapping[str, str]) -> N
     for way, found in report["ways"].items():
         for order in ("by sureness", "by gain"):
             table.add_row(f"{way}, {order}", *(_point(v[order]["point"]) for v in found.values()))
-    for way, found in report["router"].items():
-        table.add_row(f"router: {way}", *(_point(one) for one in found.values()))
+    for way, routers in report["router"].items():
+        for ways, found in routers.items():
+            table.add_row(f"router {ways}: {way}", *(_point(one) for one in found.values()))
+            dealt = [sum(one["dealings"]) / len(one["dealings"]) for one in found.values()]
+            table.add_row("… points, mean of dealings", *(f"{100 * one:+.1f}" for one in dealt))
     console.print(table)
     table = Table("luck", *heads)
     for key in report["luck"]["all"]:
