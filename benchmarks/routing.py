@@ -11,12 +11,18 @@ the data set's name. An answer is right where it contains a gold answer (In-Accu
 * Fixed: never, always one round, always many rounds (IRCoT). Ideal: the cheapest right route.
 * `today`: the linear judge of `ragweave train judge` on question and reasoning, trained here on
   whether the answer without retrieval was right; the least sure are retrieved for.
-* `draft`, `draft + vectors`: the router's features, without and with MiniLM vectors; `+ look` adds
-  what four lexical searches of a corpus of 20,662 passages say (`look_features`; the passages are
-  those of `../shared/data`, not the Wikipedia that the recorded rounds searched).
+* `draft`, `draft + vectors`, `… + words`: the router's features, without and with MiniLM vectors and
+  hashed words; `+ look` adds what four lexical searches of a corpus of 20,662 passages say
+  (`look_features`; the passages are those of `../shared/data`, not the Wikipedia that the recorded
+  rounds searched).
 * Each is shown twice: by how sure it is of the answer without retrieval, and by what one round adds
   (`gain`: the probability that one round is right, less that none is).
-* `router`: three ways, as `ragweave train router` trains it.
+* `router`: two ways and three, as `ragweave train router` trains it; `dealings`: the points over the
+  better fixed route, with the folds dealt four times.
+
+Luck: how often one round mends what no retrieval got wrong, or spoils what it got right, and how
+often many rounds, the other answer with retrieval, agree: what they don't agree on is no property of
+the question that a router could learn.
 
 Curves: accuracy over the share of questions retrieved for, each data set's questions ranked among
 themselves. Operating points: the threshold is chosen on the other folds so that at most 60 % are
@@ -32,15 +38,15 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
 from rich.console import Console
-from rich.table import Table
 
 from ragweave.datasets import open_dataset
 from ragweave.datasets.recorded import Recording, read_recordings
@@ -49,7 +55,8 @@ from ragweave.tools.retrieval import Bm25Retriever
 from ragweave.tools.statistics import Interval, bootstrap
 from ragweave.trained.judge_reading import load_encoder, read_pairs
 from ragweave.trained.router import RouterRead, read_drafts
-from ragweave.trained.router_features import draft_features, look_features
+from ragweave.trained.router_features import draft_features, look_features, look_queries
+from ragweave.trained.router_words import hashed_words
 from ragweave.training.encoders.linear import LinearSettings, fit_block
 from ragweave.training.encoders.linear_rows import reference_moments
 from ragweave.training.encoders.router import (
@@ -60,6 +67,9 @@ from ragweave.training.encoders.router import (
     routes_of,
 )
 from ragweave.training.measures import auc_interval
+
+sys.path.insert(0, str(Path(__file__).parent))
+from routing_report import draw, show
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"
@@ -84,10 +94,12 @@ CORPUS = (
     "fusion/popqa-1000.json.gz",
     "abstain/squad2-dev-sample.json.gz",
 )
-AT_MOST, FOLDS = 0.6, 5
+AT_MOST, FOLDS, DEALINGS = 0.6, 5, 4
 GOAL_AUC, GOAL_POINTS, GOAL_SETS = 0.75, 0.03, ("nq", "trivia", "2wikimultihopqa")
 SHARES = np.round(np.arange(0, 1.0001, 0.05), 2)
 SETTINGS = RouterSettings(folds=FOLDS)
+WAY, LOOKING = "draft + vectors + words", "draft + vectors + words + look"
+"""What `ragweave train router` trains, without `--kb` and with it."""
 
 
 @dataclass
@@ -105,6 +117,11 @@ class Rows:
         return np.ones(len(self.data), bool) if name == "all" else self.data == name
 
     @property
+    def asked(self) -> list[str]:
+        """Return the questions, by which folds are dealt."""
+        return [one.question for one in self.recordings]
+
+    @property
     def pairs(self) -> list[tuple[str, str]]:
         """Question and draft: all that features read."""
         replies = [(one.question, one.replies["none"]) for one in self.recordings]
@@ -119,8 +136,8 @@ def rows_of() -> Rows:
         found += listed
         names += [name] * len(listed)
     right = np.asarray([[one.right()[route] for route in ROUTES] for one in found])
-    fold = folds_of([one.question for one in found], FOLDS, SETTINGS.seed)
-    return Rows(found, np.asarray(names), right, fold)
+    made = Rows(found, np.asarray(names), right, np.zeros(len(found), int))
+    return replace(made, fold=folds_of(made.asked, FOLDS, SETTINGS.seed))
 
 
 def kept(name: str, make: Callable[[], np.ndarray]) -> np.ndarray:
@@ -141,10 +158,11 @@ def look(rows: Rows) -> np.ndarray:
     unique = {(doc.metadata.get("title"), doc.page_content): doc for doc in [*passages, *more]}
     retriever = Bm25Retriever.from_documents(unique.values())
 
-    def search(query: str, k: int) -> list[Document]:
-        return retriever.find(query, k)
+    def found(question: str, draft: str) -> dict[str, list[Document]]:
+        queries = look_queries(question, draft)
+        return {query: retriever.find(query, k) for query, k in queries.items()}
 
-    return np.asarray([look_features(*pair, search) for pair in rows.pairs])
+    return np.asarray([look_features(*pair, found(*pair)) for pair in rows.pairs])
 
 
 def today(rows: Rows) -> np.ndarray:
@@ -184,8 +202,8 @@ def known_by_judge(rows: Rows, surface: np.ndarray, vectors: np.ndarray) -> np.n
     return found
 
 
-def contestants(rows: Rows) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray | None]]:
-    """Yield name, how sure each way is of the answer without retrieval, gain, and all chances."""
+def contestants(rows: Rows) -> Iterator[tuple[str, np.ndarray, np.ndarray, RouterRead | None]]:
+    """Yield name, how sure each way is of the answer without retrieval, gain, and what it read."""
     vectors = kept("meaning", lambda: meaning(rows))
     judge = kept("judge", lambda: today(rows))
     size = vectors.shape[1]
@@ -194,14 +212,16 @@ def contestants(rows: Rows) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.nd
     drafts = np.asarray([draft_features(*pair) for pair in rows.pairs])
     looks = kept("look", lambda: look(rows))
     none = np.zeros((len(drafts), 1))
-    groups = [one.question for one in rows.recordings]
-    for name, surface, block in (
-        ("draft", drafts, none),
-        ("draft + vectors", drafts, vectors),
-        ("draft + vectors + look", np.hstack([drafts, looks]), vectors),
+    said = [hashed_words(*pair) for pair in rows.pairs]
+    for name, surface, block, share in (
+        ("draft", drafts, none, 0.0),
+        ("draft + vectors", drafts, vectors, 0.0),
+        (WAY, drafts, vectors, SETTINGS.word_share),
+        (LOOKING, np.hstack([drafts, looks]), vectors, SETTINGS.word_share),
     ):
-        chances = out_of_fold(RouterRead(surface, block), rows.right, groups, SETTINGS)
-        yield name, chances[:, 0], chances[:, 1] - chances[:, 0], chances
+        read, settings = RouterRead(surface, block, said), replace(SETTINGS, word_share=share)
+        chances = out_of_fold(read, rows.right, rows.asked, settings)
+        yield name, chances[:, 0], chances[:, 1] - chances[:, 0], read
 
 
 def curve(rows: Rows, chosen: np.ndarray, order: np.ndarray, dear: int) -> list[float]:
@@ -227,7 +247,7 @@ def operating_point(rows: Rows, chosen: np.ndarray, order: np.ndarray) -> np.nda
     return taken
 
 
-def three_ways(rows: Rows, chosen: np.ndarray, chances: np.ndarray) -> np.ndarray:
+def routed(rows: Rows, chosen: np.ndarray, chances: np.ndarray) -> np.ndarray:
     """Return the number of each question's route, by a threshold that the other folds chose."""
     routes = np.zeros(len(chances), int)
     for number in range(FOLDS):
@@ -268,19 +288,48 @@ def measured(rows: Rows) -> dict[str, Any]:
         report["fixed"][name] = {
             key: plain(bootstrap(one.astype(float).tolist())) for key, one in policies.items()
         }
-    for way, sure, gain, chances in contestants(rows):
+    report["luck"] = {name: luck(rows.right[rows.of(name)]) for name in names}
+    for way, sure, gain, read in contestants(rows):
         report["ways"][way] = {name: _measured(rows, rows.of(name), sure, gain) for name in names}
-        if chances is not None and way != "draft":
-            report["router"][way] = {
-                name: point(rows, rows.of(name), three_ways(rows, rows.of(name), chances), (0, 1))
-                | {"beside many": _beside_many(rows, rows.of(name), chances)}
-                for name in names
-            }
+        if read is not None and way in (WAY, LOOKING):
+            report["router"][way] = _routed(rows, read, names)
     return report
 
 
-def _beside_many(rows: Rows, chosen: np.ndarray, chances: np.ndarray) -> Any:
-    return point(rows, chosen, three_ways(rows, chosen, chances), (0, 1, 2))["difference"]
+def _routed(rows: Rows, read: RouterRead, names: list[str]) -> dict[str, Any]:
+    """Measure a router, with two ways and with three, and again with the folds dealt anew."""
+    found: dict[str, Any] = {}
+    for seed in range(SETTINGS.seed, SETTINGS.seed + DEALINGS):
+        dealt = replace(rows, fold=folds_of(rows.asked, FOLDS, seed))
+        three = out_of_fold(read, rows.right, rows.asked, replace(SETTINGS, seed=seed))
+        two = np.column_stack([three[:, :2], np.full(len(three), -1.0)])
+        for name in names:
+            here = rows.of(name)
+            for way, chances in (("none | one", two), ("none | one | many", three)):
+                routes = routed(dealt, here, chances)
+                one = found.setdefault(way, {}).setdefault(name, {})
+                if seed == SETTINGS.seed:
+                    one |= point(rows, here, routes, (0, 1))
+                    one["beside many"] = point(rows, here, routes, (0, 1, 2))["difference"]
+                right = rows.right[here]
+                hits = right[np.arange(len(right)), routes[here]].mean()
+                gained = float(hits - right[:, :2].mean(axis=0).max())
+                one.setdefault("dealings", []).append(round(gained, 4))
+    return found
+
+
+def luck(right: np.ndarray) -> dict[str, float]:
+    """Return the shares that one round mends and spoils, and of these what many rounds confirm."""
+    none, one, many = right.T
+    mends, spoils = one & ~none, none & ~one
+    shares = {
+        "mends": mends.mean(),
+        "mended by many rounds too": many[mends].mean(),
+        "spoils": spoils.mean(),
+        "spoilt by many rounds too": (~many[spoils]).mean(),
+        "one and many differ": (one != many).mean(),
+    }
+    return {name: round(float(value), 4) for name, value in shares.items()}
 
 
 def _measured(rows: Rows, chosen: np.ndarray, sure: np.ndarray, gain: np.ndarray) -> Any:
@@ -299,88 +348,23 @@ def _measured(rows: Rows, chosen: np.ndarray, sure: np.ndarray, gain: np.ndarray
 
 def goals(report: dict[str, Any]) -> dict[str, Any]:
     """Say which goals are met, by the best way without a look."""
-    way, router = "draft + vectors", report["router"]["draft + vectors"]
+    way, router = WAY, report["router"][WAY]
     found: dict[str, Any] = {
         "auc": {"wanted": GOAL_AUC, **report["ways"][way]["all"]["auc"]},
         "points": {},
     }
     found["auc"]["met"] = found["auc"]["mean"] >= GOAL_AUC
     for name in GOAL_SETS:
-        two = report["ways"][way][name]["by gain"]["point"]
         found["points"][name] = {
             label: {
-                "difference": one["difference"]["mean"],
-                "retrieved": one["retrieved"],
-                "met": one["difference"]["mean"] >= GOAL_POINTS and one["retrieved"] <= AT_MOST,
+                "difference": one[name]["difference"]["mean"],
+                "retrieved": one[name]["retrieved"],
+                "met": one[name]["difference"]["mean"] >= GOAL_POINTS
+                and one[name]["retrieved"] <= AT_MOST,
             }
-            for label, one in (("none | one", two), ("none | one | many", router[name]))
+            for label, one in router.items()
         }
     return found
-
-
-def show(console: Console, report: dict[str, Any]) -> None:
-    """Print the tables."""
-    heads = [*SETS.values(), "all"]
-    table = Table("fixed and ideal routes: accuracy", *heads)
-    for key in report["fixed"]["all"]:
-        table.add_row(key, *(f"{one[key]['mean']:.3f}" for one in report["fixed"].values()))
-    console.print(table)
-    table = Table("AUC of right without retrieval", *heads)
-    for way, found in report["ways"].items():
-        table.add_row(way, *(_cell(one["auc"]) for one in found.values()))
-    console.print(table)
-    table = Table(
-        "routed, at most 60 %: accuracy (retrieved; points over the better fixed)", *heads
-    )
-    for way, found in report["ways"].items():
-        for order in ("by sureness", "by gain"):
-            table.add_row(f"{way}, {order}", *(_point(v[order]["point"]) for v in found.values()))
-    for way, found in report["router"].items():
-        table.add_row(f"router: {way}", *(_point(one) for one in found.values()))
-    console.print(table)
-    console.print_json(data=report["goals"])
-
-
-def _cell(one: dict[str, float]) -> str:
-    return f"{one['mean']:.3f} [{one['low']:.3f}, {one['high']:.3f}]"
-
-
-def _point(one: dict[str, Any]) -> str:
-    points = one["difference"]["mean"] * 100
-    return f"{one['accuracy']['mean']:.3f} ({one['retrieved']:.0%}; {points:+.1f})"
-
-
-def draw(report: dict[str, Any], file: Path) -> None:
-    """Draw accuracy over the share of questions retrieved for."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(2, 4, figsize=(15, 7))
-    names = {**SETS, "all": "All"}
-    for axis, (name, label) in zip(axes.flat, names.items(), strict=False):
-        fixed = report["fixed"][name]
-        ends = [fixed["never"]["mean"], fixed["one"]["mean"]]
-        axis.plot([0, 1], ends, ":", color="grey", label="at random")
-        axis.axhline(fixed["ideal: none | one"]["mean"], color="black", lw=0.8, ls="--")
-        for way, order, style in (
-            ("today: linear judge", "by sureness", "C1-"),
-            ("draft + vectors", "by gain", "C0-"),
-            ("draft + vectors + look", "by gain", "C2-"),
-        ):
-            found = report["ways"][way][name][order]["curve"]
-            axis.plot(report["shares"], found, style, label=f"{way}, {order}")
-        found = report["ways"]["draft + vectors"][name]["by gain"]["curve_many"]
-        axis.plot(report["shares"], found, "C0-.", label="draft + vectors, IRCoT as the dear route")
-        axis.set_title(f"{label} (dashed: ideal none | one)", fontsize=10)
-    axes.flat[-1].axis("off")
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    axes.flat[-1].legend(handles, labels, loc="center", frameon=False, fontsize=9)
-    figure.supxlabel("share of questions retrieved for")
-    figure.supylabel("In-accuracy")
-    figure.tight_layout()
-    figure.savefig(file, dpi=110)
 
 
 def main() -> int:
@@ -395,12 +379,12 @@ def main() -> int:
     report = measured(rows)
     report["goals"] = goals(report)
     report["questions"] = {name: int(rows.of(name).sum()) for name in SETS}
-    show(console, report)
+    show(console, report, SETS)
     RESULTS.mkdir(exist_ok=True)
     text = json.dumps(report, indent=1) + "\n"
     (RESULTS / "routing.json").write_text(text, encoding="utf-8")
     if not options.no_plot:
-        draw(report, RESULTS / "routing.png")
+        draw(report, RESULTS / "routing.png", SETS)
     return 0
 
 

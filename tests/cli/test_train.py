@@ -80,6 +80,25 @@ def test_a_dry_run_shows_what_the_model_sees_and_writes_nothing(ragweave: Run, r
     assert not (room / "judge").exists()
 
 
+def test_a_router_looks_at_the_knowledge_base_that_is_named(
+    ragweave: Run, room: Path, kb: Path
+) -> None:
+    rows = [
+        {
+            "id": str(at),
+            "question": f"Who built town {at}?",
+            "draft": "Ada.",
+            "right": dict.fromkeys(("none", "one", "many"), at % 2 == 0),
+        }
+        for at in range(4)
+    ]
+    write(room / "outcomes.jsonl", rows)
+    train = ("train", "router", "outcomes.jsonl", "--base", "tiny", "--set", "held_out=0")
+    done = ragweave(*train, "--kb", str(kb), "--dry-run", "--show", "1", "--out", "r", cwd=room)
+    assert done.returncode == 0, done.stderr
+    assert "look.found = " in done.stdout
+
+
 def test_ctrl_c_saves_and_resume_goes_on(ragweave: Run, room: Path) -> None:
     slow = [*TRAIN, *FAST, "--epochs", "4000", "--set", "save_every=5", "--out", "j"]
     with started(*slow, cwd=room, timeout=240) as training:
@@ -112,6 +131,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "setting": (["judge", "judge.jsonl", "--set", "speed=3"], "no setting 'speed'; settings: "),
     "range": (["judge", "judge.jsonl", "--epochs", "-1"], "epochs must be above 0"),
     "type": (["judge", "judge.jsonl", "--set", "batch=big"], "batch must be a whole number"),
+    "look": (["judge", "judge.jsonl", "--kb", "kb"], "--kb is what a router takes a first look"),
     "form": (["judge", "judge.jsonl", "--set", "batch"], "--set must be name=value"),
     "base": (
         ["judge", "judge.jsonl", "--kind", "seq2seq", "--base", "nobody/nothing"],

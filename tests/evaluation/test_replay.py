@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from langchain_core.documents import Document
 from tests.recordings import ROWS, written
 
 from ragweave import build_graph, chat_model
@@ -14,7 +15,10 @@ from ragweave.datasets.recorded import contains_answer, ideal_route, read_record
 from ragweave.errors import ModelError, UsageError
 from ragweave.evaluation.report import read_runs, tables_of
 from ragweave.evaluation.runs import claim_directory, evaluate, parse_systems, plan
+from ragweave.evaluation.runs.passages import needs_file, retriever_for
 from ragweave.testing import ReplayChat, ReplayRetriever
+from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 
 METHODS = "direct,concat,iter_retgen,slimplm,adaptive"
 
@@ -72,6 +76,23 @@ def test_a_run_over_a_recording_shows_costs_and_ceilings(file: Path, tmp_path: P
     assert retrievals["direct"] == 0
     assert retrievals["concat"] == 1
     assert retrievals["iter_retgen"] > 1
+
+
+def test_a_knowledge_base_is_for_first_looks_alone(file: Path, tmp_path: Path) -> None:
+    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as kb:
+        kb.add([Document("Ada Brenner built the bridge at Alden.")])
+    spec, dataset = f"recorded:{file}", open_dataset(f"recorded:{file}")
+
+    def retriever(model: str) -> PassageRetriever | None:
+        settings = plan(spec, parse_systems("concat"), {"answer": model}, kb=tmp_path / "kb")
+        assert needs_file(settings, dataset) is (model == spec)
+        return retriever_for(settings, dataset)
+
+    replayed = retriever(spec)
+    assert isinstance(replayed, ReplayRetriever)
+    assert isinstance(replayed.lexical(), Bm25Retriever)
+    assert isinstance(retriever("extractive?similarity=lexical"), Bm25Retriever)
+    assert ReplayRetriever.of(read_recordings(file)).lexical() is None
 
 
 def test_the_command_replays_the_recording_unless_told_otherwise(file: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from ragweave import build_graph
 from ragweave.errors import ModelError, UsageError
 from ragweave.testing import CARDS, RecordingRetriever, ScriptedModel, unsure
 from ragweave.tools.models.uncertainty import disagreement, gate_settings, uncertainty
+
+RECORDED = Path(__file__).parents[1] / "recorded" / "gates.jsonl"
 
 
 def reply(*places: list[float]) -> AIMessage:
@@ -127,6 +131,22 @@ def test_samples_that_agree_need_no_retrieval_and_no_log_probabilities(gate: str
     assert (out["usage"]["calls"], out["usage"]["retrievals"]) == (4, 0)
     out, _ = asked_by_samples("Ada Brenner", "Karl", "some engineer", gate=gate)
     assert (out["usage"]["calls"], out["usage"]["retrievals"]) == (4, 1)
+
+
+FOOLED = [("What is the name of the ferry at Tarn?", "variance")]
+"""Where the model agreed with itself on a name that it had made up."""
+
+
+def test_a_real_models_drafts_agree_on_what_it_knows() -> None:
+    """Drafts of Qwen2.5-Coder-0.5B (`tests/recorded/README.md`), three a gate."""
+    wrong = []
+    for line in RECORDED.read_text("utf-8").splitlines():
+        one = json.loads(line)
+        for gate, drafts in one["drafts"].items():
+            out, _ = asked_by_samples(*drafts, gate=gate)
+            if bool(out["usage"]["retrievals"]) is one["knows"][gate]:
+                wrong.append((one["question"], gate))
+    assert wrong == FOOLED
 
 
 def test_drafts_that_agree_on_unknown_retrieve() -> None:

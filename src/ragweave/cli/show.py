@@ -148,6 +148,8 @@ def _cost(result: Mapping[str, Any], watch: Watch) -> str:
         f"{about}{usage['input_tokens']} tokens in, {usage['output_tokens']} out",
         f"{usage['retrievals']} retrieval{'' if usage['retrievals'] == 1 else 's'}",
     ]
+    if looks := usage.get("look_searches"):
+        parts += [f"{looks} search{'' if looks == 1 else 'es'} of a first look"]
     parts += [dollars(usage)] if "usd" in usage else []
     return " · ".join([*parts, f"{seconds:.1f} s of work"])
 

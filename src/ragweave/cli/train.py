@@ -152,6 +152,14 @@ def train(
     seed: Annotated[
         int | None, typer.Option(help="Seed of the split, the order and the weights.")
     ] = None,
+    kb: Annotated[
+        str | None,
+        typer.Option(
+            "--kb",
+            help="For a router: knowledge base that it takes a first look at (BM25) before it "
+            "chooses.",
+        ),
+    ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", help="name=value of any other setting. Repeatable."),
@@ -173,7 +181,10 @@ def train(
 
     if role not in get_args(PartRole):
         raise UsageError(f"unknown role {role!r}; roles: {', '.join(get_args(PartRole))}")
+    if kb is not None and role != "router":
+        raise UsageError("--kb is what a router takes a first look at: leave it out")
     named = {
+        "look": kb,
         "base": base,
         "epochs": epochs,
         "learning_rate": learning_rate,

@@ -147,11 +147,22 @@ class ReplayRetriever(PassageRetriever):
     """Finds a placeholder that says whether the question itself or another text was searched."""
 
     questions: frozenset[str] = Field(repr=False)
+    words: PassageRetriever | None = None
+    """What a trained router's first look searches; None: a router that looks is refused."""
 
     @classmethod
-    def of(cls, recordings: Iterable[Recording]) -> Self:
-        """Stand in for the retriever of these recordings."""
-        return cls(questions=frozenset(_key(one.question) for one in recordings))
+    def of(cls, recordings: Iterable[Recording], words: PassageRetriever | None = None) -> Self:
+        """Stand in for the retriever of these recordings.
+
+        Args:
+            recordings: The recordings.
+            words: What a trained router's first look searches.
+        """
+        return cls(questions=frozenset(_key(one.question) for one in recordings), words=words)
+
+    def lexical(self) -> PassageRetriever | None:
+        """Return what was given for first looks: placeholders have no words of their own."""
+        return self.words
 
     def _find(self, query: str, k: int) -> list[Document]:
         del k
@@ -159,9 +170,14 @@ class ReplayRetriever(PassageRetriever):
         return [Document(page_content=_PLACEHOLDER, id=name, metadata={"title": ""})]
 
 
-def replay_retriever(dataset: Dataset) -> ReplayRetriever:
-    """Return the retriever of a recorded data set."""
-    return ReplayRetriever.of(read_recordings(dataset.path))
+def replay_retriever(dataset: Dataset, words: PassageRetriever | None = None) -> ReplayRetriever:
+    """Return the retriever of a recorded data set.
+
+    Args:
+        dataset: The data set.
+        words: What a trained router's first look searches.
+    """
+    return ReplayRetriever.of(read_recordings(dataset.path), words)
 
 
 def _make(name: str, settings: Mapping[str, Any]) -> ReplayChat:

@@ -24,7 +24,7 @@ def build(parts: Parts[AdaptiveRagOptions]) -> CompiledGraph:
     options, models, prompts, retry = parts.options, parts.models, parts.prompts, parts.retry
     pools = tuple(reader.name for reader in ircot.READERS.values())
     one = retrieve_step(parts.retriever, options, "search", lambda opts: opts.k_one)
-    classify = adaptive_rag.classify_step(models, prompts, options)
+    classify = adaptive_rag.classify_step(models, prompts, options, parts.retriever)
 
     graph = draft(parts)
     add_begin(graph, parts)

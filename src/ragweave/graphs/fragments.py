@@ -107,7 +107,7 @@ def add_judgement(graph: Draft, parts: Parts[Any], *, given: str) -> None:
     )
     graph.add_node(
         "judge",
-        decide_step(models, prompts, options, parts.judge_scorer),
+        decide_step(models, prompts, options, parts.judge_scorer, parts.retriever),
         retry_policy=parts.retry,
         error_handler=proxy_down(without_verdict(options)),
     )

@@ -17,14 +17,12 @@ What was to take no retrieval and is answered Unknown is searched for once (`sec
 
 from __future__ import annotations
 
-import functools
 import re
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda
 
 from ragweave.errors import UsageError
 from ragweave.nodes.answer import branches
@@ -33,16 +31,13 @@ from ragweave.nodes.ircot import READERS, IrcotOptions, cut_short
 from ragweave.nodes.options import at_least
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
-from ragweave.nodes.retrieve import searches
-from ragweave.nodes.route import choose_route
-from ragweave.nodes.step import Call, Context, Goto, Step, Work
+from ragweave.nodes.retrieve import Retriever, searches
+from ragweave.nodes.route import check_look, choose_route
+from ragweave.nodes.step import Context, Goto, Step, Work
 from ragweave.state import RAGState, Update
 from ragweave.state.records import RouteName
 from ragweave.tools.models import Models
 from ragweave.trained.card import check_router
-
-if TYPE_CHECKING:
-    from ragweave.trained.router import Routed
 
 _ASK = "Question: {question}\nSay A, B or C."
 
@@ -133,9 +128,24 @@ def parse_complexity(reply: str) -> RouteName | None:
 
 
 def classify_step(
-    models: Models, templates: Templates, options: AdaptiveRagOptions
+    models: Models,
+    templates: Templates,
+    options: AdaptiveRagOptions,
+    retriever: Retriever | None = None,
 ) -> Step[RAGState, AdaptiveRagOptions]:
-    """Return the node `classify`: sets `route`; a reply that can't be read means one round."""
+    """Return the node `classify`: sets `route`; a reply that can't be read means one round.
+
+    Args:
+        models: The models by role.
+        templates: Prompt templates by name.
+        options: The build's options.
+        retriever: Where a router that takes a first look looks.
+
+    Raises:
+        UsageError: The router takes a first look, and the retriever can't search by words.
+    """
+    if options.router:
+        check_look(options.router, retriever)
 
     def prompt(state: RAGState, _options: AdaptiveRagOptions) -> Prompt:
         return Prompt(
@@ -153,11 +163,9 @@ def classify_step(
         if opts.strategy != "classified":
             return _routed(opts.strategy)
         if opts.router:
-            choose = functools.partial(choose_route, opts.router, opts.route_threshold)
-            found: Routed = yield Call(RunnableLambda(choose), (state["question"], ""))
-            chances = {name: round(one, 4) for name, one in found.probabilities.items()}
-            context.note("routed", route=found.route, probabilities=chances)
-            return _routed(found.route)
+            pair = (state["question"], "")
+            chosen = choose_route(pair, opts.router, opts.route_threshold, retriever, context)
+            return _routed((yield from chosen))
         reply = yield from reply_to(question, models, state, context)
         route = parse_complexity(reply.text)
         if route is None:

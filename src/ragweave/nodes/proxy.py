@@ -24,7 +24,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import NodeError
 from langgraph.types import Command
 
-from ragweave.errors import RunTimeoutError
+from ragweave.errors import RunTimeoutError, UsageError
 from ragweave.nodes import printed
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
@@ -106,6 +106,7 @@ PROXY_PROMPTS = MappingProxyType(
 
 _NOT_THE_PROXY = (
     RunTimeoutError,
+    UsageError,
     TypeError,
     AttributeError,
     NameError,
@@ -113,7 +114,7 @@ _NOT_THE_PROXY = (
     AssertionError,
     ImportError,
 )
-"""The run's own limit, and errors of code rather than of a model."""
+"""The run's own limit, a mistake in the settings, and errors of code rather than of a model."""
 
 
 def proxy_down(then: str | Callable[[], str]) -> Any:

@@ -17,6 +17,11 @@ class PublicSources(PassageRetriever):
     folder: str = ""
     """The folder that was indexed; of a file elsewhere the name alone is shown."""
 
+    def lexical(self) -> PassageRetriever | None:
+        """Return the same over what the retriever below searches by words alone."""
+        words = self.inner.lexical()
+        return None if words is None else self.model_copy(update={"inner": words})
+
     def _find(self, query: str, k: int) -> list[Document]:
         return [self._public(doc) for doc in self.inner.find(query, k)]
 

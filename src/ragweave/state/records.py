@@ -116,6 +116,9 @@ class Usage(Tokens):
     retrievals: int
     by_role: dict[str, Tokens]
     by_node: dict[str, Tokens]
+    look_searches: NotRequired[int]
+    """Searches by words that a trained router asked for before it chose; they are no retrievals,
+    and no prompt shows what they found."""
     saved_tokens: NotRequired[int]
     """Estimated tokens that a context filter kept out of prompts."""
     usd: NotRequired[float]

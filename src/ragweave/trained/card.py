@@ -278,3 +278,8 @@ def check_router(folder: str, *, drafts: bool = True) -> Path:
     path = Path(folder).expanduser().resolve()
     check_safe(path)
     return path
+
+
+def router_looks(card: ModelCard) -> bool:
+    """Return whether a router was trained on what a first look at a knowledge base found."""
+    return bool(card.settings.get("look"))

@@ -5,7 +5,7 @@ for), the shape of the draft's answer and whether it is of the kind that was ask
 reasoning before it is written: long or short, specific, hedged, repeating itself.
 `look_features`: whether a cheap search agrees with the draft, and how much the corpus holds about
 what it names. Both are plain and quick, and neither sees a gold answer: a row is (question, draft)
-and, for the look, what a search finds.
+and, for the look, what `look_queries` find.
 
 Sources: the groups of arXiv 2505.04253 (question type, complexity, popularity, knowledgability),
 made without a language model; overlap of the draft and the evidence after arXiv 2402.10612 (Rowen).
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from langchain_core.documents import Document
@@ -196,8 +196,8 @@ def _of_reasoning(asked: str, draft: Draft, concludes: float) -> list[float]:
     ]
 
 
-Search = Callable[[str, int], Sequence[Document]]
-"""Query and k to documents, best first, with `metadata["score"]` where the retriever has one."""
+Found = Mapping[str, Sequence[Document]]
+"""By query, its documents, best first, with `metadata["score"]` where the retriever has one."""
 
 LOOK_K = 15
 """Passages of the first look."""
@@ -218,27 +218,55 @@ LOOK_NAMES: tuple[str, ...] = (
 """Names of `look_features`, in order."""
 
 
-def look_features(question: str, draft: str, search: Search) -> list[float]:
-    """Return how a search agrees with a draft, in the order of `LOOK_NAMES`.
+class _Queries(NamedTuple):
+    question: str
+    with_answer: str
+    answer: str
+    names: str
 
-    It searches for the question, for the question with the draft's answer, for that answer and for
-    the question's names: four cheap lexical searches, of a local index.
+
+def _queries(question: str, said: Draft) -> _Queries:
+    asked = question.strip()
+    return _Queries(asked, f"{asked} {said.answer}".strip(), said.answer, _named(asked))
+
+
+def look_queries(question: str, draft: str) -> dict[str, int]:
+    """Return what the look searches for, and how many passages of each.
+
+    The question, the question with the draft's answer, that answer, and the question's names: at
+    most four searches, which are cheap where the index is a lexical one. A draft that is empty or
+    a question without names takes fewer.
+
+    Args:
+        question: The question.
+        draft: A model's answer without retrieval; may be empty.
+    """
+    asked = _queries(question, read_draft(draft))
+    return {query: LOOK_K for query in dict.fromkeys(asked) if query.strip()}
+
+
+def look_features(question: str, draft: str, found: Found) -> list[float]:
+    """Return how a search agrees with a draft, in the order of `LOOK_NAMES`.
 
     Args:
         question: The question.
         draft: A model's answer without retrieval.
-        search: What searches; BM25 is meant.
+        found: What was found for each of `look_queries`; BM25 is meant.
     """
     said = read_draft(draft)
-    hits = [_Hit.of(one) for one in search(question, LOOK_K)]
-    again = [_Hit.of(one) for one in search(f"{question} {said.answer}", _FEW)]
+    asked = _queries(question, said)
+
+    def hits_of(query: str, most: int) -> list[_Hit]:
+        return [_Hit.of(one) for one in found.get(query, ())[:most]]
+
+    hits, again = hits_of(asked.question, LOOK_K), hits_of(asked.with_answer, _FEW)
     return [
         *_of_look(question, said, hits),
         math.log1p(_score(again)) - math.log1p(_score(hits)),
         flag(again and again[0].holds(said.answer)),
         flag(any(one.holds(said.answer) for one in again)),
-        *_popularity(said.answer, search),
-        *_popularity(_named(question), search),
+        *_popularity(said.answer, hits_of(asked.answer, LOOK_K)),
+        *_popularity(asked.names, hits_of(asked.names, LOOK_K)),
     ]
 
 
@@ -300,10 +328,11 @@ def _named(question: str) -> str:
     return " ".join(word for word in question.split()[1:] if word[:1].isupper())
 
 
-def _popularity(name: str, search: Search) -> list[float]:
+def _popularity(name: str, hits: Sequence[_Hit]) -> list[float]:
     """Return how many of the passages found by a name hold it, and have it in their title."""
     wanted = normalize_answer(name)
-    hits = [_Hit.of(one) for one in search(name, LOOK_K)] if wanted else []
+    if not wanted:
+        return [0.0, 0.0]
     return [
         math.log1p(sum(one.holds(name) for one in hits)),
         math.log1p(sum(wanted in one.title for one in hits)),

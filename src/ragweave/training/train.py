@@ -18,6 +18,7 @@ from typing import Any, cast
 from ragweave.datasets.rows import file_hash
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
 from ragweave.state.records import ROUTES
+from ragweave.tools.stores import place_of
 from ragweave.trained import ModelCard, PartRole, is_part
 from ragweave.training.folder import abandon_folder, begin_folder, finish_folder, only_training
 from ragweave.training.job import (
@@ -117,6 +118,11 @@ class Plan:
         """Return the first training rows exactly as the model will see them."""
         return list(islice(recipe_of(self.kind, self.role).preview(self.job()), limit))
 
+    def recorded_settings(self) -> dict[str, Any]:
+        """Return the settings as the folder keeps them: a knowledge base without its password."""
+        kept = dataclasses.asdict(self.settings)
+        return kept | ({"look": str(place_of(kept["look"]))} if kept.get("look") else {})
+
     def data(self) -> dict[str, Any]:
         """Return what the card says of the data: files, hashes, counts by label."""
         files = [{"file": one.name, "sha256": file_hash(one)} for one in self.files]
@@ -211,7 +217,7 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
         ModelError: The base model is not available; nothing was written.
     """
     data = plan.data()
-    settings = dataclasses.asdict(plan.settings)
+    settings = plan.recorded_settings()
     written = {"role": plan.role, "kind": plan.kind, "settings": settings, "data": data}
     if world_size() > 1 and plan.kind in ONE_PROCESS:
         raise UsageError(
@@ -240,7 +246,7 @@ def _trained(plan: Plan, recipe: Recipe, job: Job, data: Mapping[str, Any]) -> M
         threshold=fitted.threshold,
         threshold_from=fitted.threshold_from,
         data={**data, **fitted.data},
-        settings=dataclasses.asdict(plan.settings),
+        settings=plan.recorded_settings(),
         metrics=fitted.metrics,
         versions=dict(_versions()),
         created=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
+from safetensors.numpy import load_file, save_file
 from tests.recordings import ROWS, TOWNS, row, written
 from tests.tiny_encoder import make_tiny_encoder
 
@@ -25,17 +26,28 @@ from ragweave.testing import (
     ReplayRetriever,
     ScriptedModel,
 )
+from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.trained import read_card
-from ragweave.trained.router import chosen_route, load_router, read_drafts
+from ragweave.trained.router import (
+    RouterRead,
+    chosen_route,
+    feature_names,
+    load_router,
+    read_drafts,
+)
 from ragweave.trained.router_features import (
     DRAFT_NAMES,
     LOOK_NAMES,
     draft_features,
     look_features,
+    look_queries,
     read_draft,
 )
+from ragweave.trained.router_words import WORDS, hashed_words
 from ragweave.training.encoders.router import (
+    RouterSettings,
     best_threshold,
+    fit_router,
     folds_of,
     gate_threshold,
     routes_of,
@@ -219,7 +231,6 @@ def test_rows_of_outcomes_are_read_and_bad_ones_named(tmp_path: Path) -> None:
 
 def test_changing_the_gold_answers_changes_no_feature(base: Path, tmp_path: Path) -> None:
     """What is read of a row is the question and the draft; the gold decides the label alone."""
-    from ragweave.tools.retrieval import Bm25Retriever
     from ragweave.trained.judge_reading import load_encoder
 
     other = [{**one, "answers": ["Zebedee Quux", "1931"]} for one in outcomes()]
@@ -227,15 +238,19 @@ def test_changing_the_gold_answers_changes_no_feature(base: Path, tmp_path: Path
     first, second = (read_rows(file, "router") for file in files)
     assert [one["right"] for one in first] != [one["right"] for one in second]
     encoder = load_encoder(str(base))
-    search = Bm25Retriever.from_documents(_documents())._find
-    reads, looks = [], []
+    shelf = Bm25Retriever.from_documents(_documents())
+    reads = []
     for rows in (first, second):
         pairs = [(one["question"], one["draft"]) for one in rows]
-        reads.append(read_drafts(pairs, encoder))
-        looks.append([look_features(*pair, search) for pair in pairs])
+        reads.append(read_drafts(pairs, encoder, [looked_up(shelf, *pair) for pair in pairs]))
+    assert reads[0].surface.shape[1] == len(feature_names(looks=True))
     assert np.array_equal(reads[0].surface, reads[1].surface)
     assert np.array_equal(reads[0].meaning, reads[1].meaning)
-    assert looks[0] == looks[1]
+
+
+def looked_up(shelf: PassageRetriever, question: str, draft: str) -> dict[str, list[Document]]:
+    """Search for all that a first look searches for."""
+    return {text: shelf.find(text, k) for text, k in look_queries(question, draft).items()}
 
 
 def _documents() -> list[Document]:
@@ -260,13 +275,12 @@ def test_features_show_what_they_are_named_after() -> None:
 
 
 def test_the_look_finds_the_answer_and_how_popular_it_is() -> None:
-    from ragweave.tools.retrieval import Bm25Retriever
-
-    search = Bm25Retriever.from_documents(_documents())._find
+    shelf = Bm25Retriever.from_documents(_documents())
     asked = "Who built the bridge at Alden?"
 
     def values(draft: str) -> dict[str, float]:
-        return dict(zip(LOOK_NAMES, look_features(asked, draft, search), strict=True))
+        found = look_features(asked, draft, looked_up(shelf, asked, draft))
+        return dict(zip(LOOK_NAMES, found, strict=True))
 
     right, wrong = values(KNOWN), values("So the answer is: Karl Oster.")
     assert (right["look.first_holds"], wrong["look.any_holds"]) == (1.0, 0.0)
@@ -281,6 +295,44 @@ def test_any_texts_have_finite_features(question: str, draft: str) -> None:
     assert len(found) == len(DRAFT_NAMES)
     assert np.isfinite(found).all()
     assert read_draft(draft) == read_draft(f"  {draft} ")
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_words_are_hashed_alike_and_length_does_not_count(question: str, draft: str) -> None:
+    one, two = hashed_words(question, draft), hashed_words(question.upper().lower(), draft)
+    assert (one.columns < WORDS).all()
+    for mark in (one, two):
+        length = float(np.square(mark.values).sum())
+        assert min(abs(length - wanted) for wanted in (0, 1, 2)) < 1e-9
+    assert np.array_equal(one.columns, hashed_words(f"  {question} ", draft).columns)
+
+
+def test_words_are_read_where_nothing_else_differs() -> None:
+    said = ["Who painted the ferry?", "Who sang of the ferry?"] * 10
+    labels = np.array([[at % 2 == 0, True, True] for at in range(20)])
+    read = RouterRead(np.zeros((20, 1)), np.zeros((20, 2)), [hashed_words(one, "") for one in said])
+    for share, told in ((0.5, True), (0.0, False)):
+        settings = RouterSettings(word_share=share)
+        chances = fit_router(read, labels, settings).probabilities(read)[:, 0]
+        assert bool(chances[::2].min() > chances[1::2].max() + 0.01) is told
+        assert chances.mean() == pytest.approx(0.5, abs=0.02)
+    with pytest.raises(UsageError, match="word_share between 0 and 1"):
+        RouterSettings(word_share=2.0)
+
+
+def test_a_router_of_before_words_still_opens(router: Path, tmp_path: Path) -> None:
+    for one in router.iterdir():
+        if one.is_file():
+            (tmp_path / one.name).write_bytes(one.read_bytes())
+    arrays = load_file(tmp_path / "router.safetensors")
+    save_file({name: one for name, one in arrays.items() if name != "words"}, tmp_path / "w")
+    (tmp_path / "w").rename(tmp_path / "router.safetensors")
+    with pytest.raises(ModelError, match=r"incomplete \(words\)"):
+        load_router(str(tmp_path))
+    card = json.loads((tmp_path / "part.json").read_text("utf-8"))
+    del card["settings"]["word_share"]
+    (tmp_path / "part.json").write_text(json.dumps(card), "utf-8")
+    assert load_router(str(tmp_path)).choose("Who built it?", KNOWN).route in ROUTES
 
 
 def test_a_dearer_route_must_add_more_than_the_threshold() -> None:
@@ -299,6 +351,15 @@ def test_the_threshold_keeps_to_the_share_and_folds_keep_questions_together() ->
         assert (routes_of(chances, threshold) > 0).sum() == retrieved
     fold = folds_of(["a", "b", "a", "c", "b"], 2, 0)
     assert (fold[0], fold[1]) == (fold[2], fold[4])
+
+
+def test_an_answer_right_by_luck_moves_no_threshold() -> None:
+    chances = np.array([[0.2, 0.6, 0.6]] * 8 + [[0.3, 0.5, 0.5]] * 8)
+    right = np.array([[False, True, True]] * 8 + [[False, False, False]] * 8)
+    right[8:11] = [[True, False, False], [True, False, False], [False, True, True]]
+    assert (routes_of(chances, best_threshold(chances, right, 1.0)) > 0).sum() == 16
+    right[8:] = [True, False, False]
+    assert (routes_of(chances, best_threshold(chances, right, 1.0)) > 0).sum() == 8
 
 
 def test_a_gates_threshold_is_chosen_on_labelled_questions() -> None:

@@ -25,7 +25,7 @@ from ragweave.tools.knowledge import KnowledgeBase, retriever_of
 from ragweave.tools.knowledge.retriever_spec import RetrieverSpec
 from ragweave.tools.knowledge.retrievers import needs_kb
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
-from ragweave.tools.retrieval.base import find_with
+from ragweave.tools.retrieval.base import find_with, lexical_of
 from ragweave.tools.retrieval.reranking import RerankRetriever
 from ragweave.tools.warm_up import warm_up
 
@@ -117,6 +117,11 @@ class GoldRetriever(PassageRetriever):
     gold: Gold
     seed: int
 
+    def lexical(self) -> PassageRetriever | None:
+        """Return the same over what the retriever below searches by words alone."""
+        words = lexical_of(self.base)
+        return None if words is None else self.model_copy(update={"base": words})
+
     def warm_up(self) -> None:
         """Warm up the retriever below."""
         warm_up([self.base])
@@ -136,7 +141,12 @@ def needs_file(settings: RunSettings, dataset: Dataset) -> bool:
     """Say whether a run's retriever reads the data set's file."""
     if settings.corpus == "file":
         return settings.passages != "given" and needs_kb(settings.retriever)
-    return settings.corpus == "none" and dataset.form is RECORDED
+    return dataset.form is RECORDED and (settings.corpus == "none" or _replays(settings))
+
+
+def _replays(settings: RunSettings) -> bool:
+    """Say whether the answers are recorded ones: what they were found by is in the recording."""
+    return settings.models.get("answer", "").startswith("recorded:")
 
 
 def retriever_for(settings: RunSettings, dataset: Dataset | None) -> PassageRetriever | None:
@@ -151,7 +161,10 @@ def retriever_for(settings: RunSettings, dataset: Dataset | None) -> PassageRetr
             changed since the run began, or the retriever needs one and there is none.
     """
     if settings.corpus == "kb":
-        return _of_knowledge_base(settings)
+        found = _of_knowledge_base(settings)
+        if dataset is not None and dataset.form is RECORDED and _replays(settings):
+            return replay_retriever(dataset, lexical_of(found))
+        return found
     if settings.passages == "given":
         return None
     if dataset is not None and dataset.form is RECORDED and settings.corpus == "none":

@@ -44,6 +44,10 @@ class PassageRetriever(BaseRetriever):
     def _find(self, query: str, k: int) -> list[Document]:
         """Return up to `k` documents for a query that is not blank, best first."""
 
+    def lexical(self) -> PassageRetriever | None:
+        """Return what searches the same passages by their words alone; None where nothing does."""
+        return None
+
     def warm_up(self) -> None:
         """Load what the first search would load on this machine: nothing, unless overridden."""
 
@@ -72,6 +76,11 @@ class PassageRetriever(BaseRetriever):
     ) -> list[Document]:
         del run_manager
         return await run_in_executor(None, self.find, query, k)
+
+
+def lexical_of(retriever: object) -> PassageRetriever | None:
+    """Return what searches the passages of any retriever by their words alone, where it knows."""
+    return retriever.lexical() if isinstance(retriever, PassageRetriever) else None
 
 
 def find_with(retriever: BaseRetriever, query: str, k: int) -> list[Document]:

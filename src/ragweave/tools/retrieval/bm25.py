@@ -112,6 +112,10 @@ class Bm25Retriever(PassageRetriever):
 
     search: Search
 
+    def lexical(self) -> PassageRetriever:
+        """Return this retriever."""
+        return self
+
     @classmethod
     def from_documents(
         cls, documents: Iterable[Document], *, k: int = 5, language: str = "english"

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from ragweave.errors import UsageError
 from ragweave.state.passages import as_document, with_id
-from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with
+from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, lexical_of
 from ragweave.tools.retrieval.bm25 import Search, full_text, with_score
 from ragweave.tools.warm_up import warm_up
 
@@ -118,6 +118,11 @@ class HybridRetriever(PassageRetriever):
     """Passages asked of each retriever, at least `k`."""
     rrf_k: int = Field(default=60, ge=0)
     """The constant of `reciprocal_rank_fusion`."""
+
+    def lexical(self) -> PassageRetriever | None:
+        """Return the first of the retrievers that searches by words alone."""
+        found = (lexical_of(one) for one in self.retrievers)
+        return next((one for one in found if one is not None), None)
 
     def warm_up(self) -> None:
         """Warm up each retriever."""

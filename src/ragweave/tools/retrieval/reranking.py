@@ -26,7 +26,7 @@ from pydantic import Field, PrivateAttr
 
 from ragweave.errors import UsageError
 from ragweave.registry import Registry
-from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with
+from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, lexical_of
 from ragweave.tools.retrieval.bm25 import full_text, with_score
 from ragweave.tools.retrieval.embedding import (
     load_named,
@@ -227,6 +227,10 @@ class RerankRetriever(PassageRetriever):
                 f"{model!r}"
             )
         return cls(base=base, model=model, k=check_k(k), depth=check_k(depth))
+
+    def lexical(self) -> PassageRetriever | None:
+        """Return what the retriever below has; a look by words is not reranked."""
+        return lexical_of(self.base)
 
     def warm_up(self) -> None:
         """Warm up the retriever below; the reranker is loaded by its first query."""

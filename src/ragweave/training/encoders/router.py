@@ -1,22 +1,26 @@
 """Kind `linear-router`: a router trained on outcomes, which routes were right on which questions.
 
-Each route's probability of a right answer is fitted on two blocks as the linear judge's is
-(`linear`): features, and vectors with a penalty of their own. The threshold, what a dearer route
-must add, is chosen on rows that were not fitted on: the one that gives the most right answers
-while no more than `retrieve_at_most` of the questions are retrieved for.
+Each route's probability of a right answer is fitted on blocks as the linear judge's is (`linear`):
+features, vectors and words, each with a penalty of its own. The threshold, what a dearer route
+must add, is chosen on rows that were not fitted on: the best of those by which no more than
+`retrieve_at_most` of the questions are retrieved for.
+
+With a knowledge base (`look`) each row is looked up in it by BM25, as a graph will look up its
+question in its own, and the features of that look are learnt from too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragweave.errors import UsageError
 from ragweave.state.records import ROUTES, RouteName
+from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.scorers.huggingface import quiet
 from ragweave.tools.statistics import Interval, bootstrap
 from ragweave.trained import PartRole
@@ -25,10 +29,12 @@ from ragweave.trained.router import (
     RouterRead,
     RouterWeights,
     chosen_route,
+    feature_names,
     read_drafts,
     write_router,
 )
-from ragweave.trained.router_features import DRAFT_NAMES
+from ragweave.trained.router_features import LOOK_K, Found, look_queries
+from ragweave.trained.router_words import WORDS, HashedWords
 from ragweave.training.encoders.linear import LinearSettings, fit_block
 from ragweave.training.job import InputPreview, Job, Settings, TrainingResult
 from ragweave.training.measures import as_json, auc_interval
@@ -38,6 +44,7 @@ Labels = NDArray[np.bool_]
 """(n, 3): whether each route was right."""
 
 _AT_ONCE = 64
+_ITERATIONS = 1000
 _GRID = np.round(np.arange(0.0, 0.401, 0.005), 3)
 
 
@@ -49,6 +56,11 @@ class RouterSettings(LinearSettings):
     """Inverse of the L2 penalty on the weights of the features."""
     meaning_strength: float = 0.001
     """Inverse of the L2 penalty on the weights of the vectors."""
+    word_strength: float = 1.0
+    """Inverse of the L2 penalty on the weights of the words."""
+    word_share: float = 0.5
+    """How much of the words' logit counts; 0: words are not read. Blocks that say the same thing
+    twice are too sure of it together."""
     folds: int = 5
     """Parts that the questions are dealt into to choose the threshold on rows not fitted on."""
     repeats: int = 1
@@ -57,6 +69,8 @@ class RouterSettings(LinearSettings):
     """Greatest share of the questions that the threshold may retrieve for."""
     drafts: bool = True
     """Whether it reads the draft answer too; false: the question alone, as Adaptive-RAG's does."""
+    look: str = ""
+    """Knowledge base that a first look searches by BM25 before the router chooses; "": no look."""
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -65,6 +79,8 @@ class RouterSettings(LinearSettings):
             UsageError: A value is of the wrong type or out of its range.
         """
         super().__post_init__()
+        if not self.word_strength > 0 or not 0 <= self.word_share <= 1:
+            raise UsageError("word_strength must be above 0, and word_share between 0 and 1")
         if not 0 < self.retrieve_at_most <= 1:
             raise UsageError(
                 f"retrieve_at_most must be above 0, up to 1, not {self.retrieve_at_most}"
@@ -75,22 +91,52 @@ def fit_router(read: RouterRead, labels: Labels, settings: RouterSettings) -> Ro
     """Fit a regression for each route, each calibrated by its own training rows' prior alone."""
     made = [_line(read, labels[:, at], settings) for at in range(len(ROUTES))]
     return RouterWeights(
-        np.vstack([one[0] for one in made]),
-        np.vstack([one[1] for one in made]),
-        np.asarray([one[2] for one in made]),
+        np.vstack([one.surface for one in made]),
+        np.vstack([one.meaning for one in made]),
+        np.vstack([one.words for one in made]),
+        np.asarray([one.bias for one in made]),
     )
 
 
-def _line(
-    read: RouterRead, right: NDArray[np.bool_], settings: RouterSettings
-) -> tuple[Array, Array, float]:
+class _Line(NamedTuple):
+    """The weights of one route."""
+
+    surface: Array
+    meaning: Array
+    words: Array
+    bias: float
+
+
+def _line(read: RouterRead, right: NDArray[np.bool_], settings: RouterSettings) -> _Line:
+    blank = np.zeros(WORDS)
     if right.all() or not right.any():
         sure = 6.0 if right.all() else -6.0
-        return np.zeros(read.surface.shape[1]), np.zeros(read.meaning.shape[1]), sure
+        return _Line(np.zeros(read.surface.shape[1]), np.zeros(read.meaning.shape[1]), blank, sure)
     surface, first = fit_block(read.surface, right, settings.surface_strength)
     meaning, second = fit_block(read.meaning, right, settings.meaning_strength)
     prior = float(np.log(right.mean() / (1 - right.mean())))
-    return surface, meaning, first + second - prior  # both blocks' biases hold it
+    bias = first + second - prior  # both blocks' biases hold it
+    if not settings.word_share:
+        return _Line(surface, meaning, blank, bias)
+    words, third = _fit_words(read.words, right, settings.word_strength)
+    share = settings.word_share
+    return _Line(surface, meaning, share * words, bias + share * (third - prior))
+
+
+def _fit_words(
+    rows: Sequence[HashedWords], right: NDArray[np.bool_], strength: float
+) -> tuple[Array, float]:
+    """Fit an L2-penalised logistic regression on words; return weights and bias."""
+    from scipy.sparse import csr_matrix
+    from sklearn.linear_model import LogisticRegression
+
+    ends = np.cumsum([0, *(len(one.columns) for one in rows)])
+    columns = np.concatenate([one.columns for one in rows])
+    values = np.concatenate([one.values for one in rows])
+    made = csr_matrix((values, columns, ends), shape=(len(rows), WORDS))
+    model = LogisticRegression(C=strength, max_iter=_ITERATIONS).fit(made, right)
+    weights: Array = model.coef_[0]
+    return weights, float(model.intercept_[0])
 
 
 def folds_of(groups: Sequence[str], count: int, seed: int) -> NDArray[np.intp]:
@@ -109,9 +155,8 @@ def out_of_fold(
     for number in range(settings.folds):
         rest = fold == number
         if rest.any() and not rest.all():
-            train = RouterRead(read.surface[~rest], read.meaning[~rest])
-            weights = fit_router(train, labels[~rest], settings)
-            found[rest] = weights.probabilities(RouterRead(read.surface[rest], read.meaning[rest]))
+            weights = fit_router(read.of(~rest), labels[~rest], settings)
+            found[rest] = weights.probabilities(read.of(rest))
     return found
 
 
@@ -127,13 +172,22 @@ def routes_of(chances: Array, threshold: float) -> NDArray[np.intp]:
 
 
 def best_threshold(chances: Array, labels: Labels, retrieve_at_most: float) -> float:
-    """Return the threshold with the most right answers within the share; the highest of equals."""
-    best, most = float(_GRID[-1]), -1.0
+    """Return the best threshold within the share of questions retrieved for; the highest of equals.
+
+    An answer is worth the mean of whether it was right and of the probability that it was given:
+    on a few hundred rows the threshold with the most right answers is a matter of luck.
+
+    Args:
+        chances: (n, 3): probabilities of rows that were not fitted on.
+        labels: Which routes were right.
+        retrieve_at_most: The share.
+    """
+    best, most, worth = float(_GRID[-1]), -1.0, (labels + chances) / 2
     for threshold in _GRID[::-1]:
         routes = routes_of(chances, float(threshold))
-        right = float(labels[np.arange(len(labels)), routes].mean())
-        if float((routes > 0).mean()) <= retrieve_at_most and right > most + 1e-12:
-            best, most = float(threshold), right
+        reached = float(worth[np.arange(len(labels)), routes].mean())
+        if float((routes > 0).mean()) <= retrieve_at_most and reached > most + 1e-12:
+            best, most = float(threshold), reached
     return best
 
 
@@ -204,15 +258,19 @@ class RouterRecipe:
         return RouterSettings()
 
     def check(self, job: Job) -> None:
-        """Check that the base is available."""
+        """Check that the base and the knowledge base are available."""
         load_encoder(job.settings.base, device=job.settings.device)
+        _look_of(job.settings)
 
     def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield each row as the router reads it: features by name, and what was right."""
         encoder = load_encoder(job.settings.base, device=job.settings.device)
+        look = _look_of(job.settings)
+        names = feature_names(looks=look is not None)
         for row in _router_rows(job.rows.train):
-            (values,) = read_drafts([_pair(row, job.settings)], encoder).surface
-            lines = [f"{name} = {one:.3f}" for name, one in zip(DRAFT_NAMES, values, strict=True)]
+            pair = _pair(row, job.settings)
+            (values,) = read_drafts([pair], encoder, look and [look(*pair)]).surface
+            lines = [f"{name} = {one:.3f}" for name, one in zip(names, values, strict=True)]
             right = [name for name in ROUTES if row["right"][name]]
             yield InputPreview("\n".join(lines), f"right: {', '.join(right) or 'no route'}")
 
@@ -224,7 +282,8 @@ class RouterRecipe:
         rows = _router_rows([*job.rows.train, *job.rows.held_out])
         read, labels = _read(job, rows), labels_of(rows)
         count = len(job.rows.train)
-        train = RouterRead(read.surface[:count], read.meaning[:count])
+        first = np.arange(len(rows)) < count
+        train = read.of(first)
         groups = [question_key(row) for row in rows[:count]]
         free = out_of_fold(train, labels[:count], groups, settings)
         threshold = best_threshold(free, labels[:count], settings.retrieve_at_most)
@@ -232,11 +291,16 @@ class RouterRecipe:
         metrics: dict[str, Any] = {f"out_of_fold_{name}": one for name, one in inner.items()}
         weights = fit_router(train, labels[:count], settings)
         if len(rows) > count:
-            chances = weights.probabilities(RouterRead(read.surface[count:], read.meaning[count:]))
+            chances = weights.probabilities(read.of(~first))
             metrics = {**as_json(router_measures(chances, labels[count:], threshold)), **metrics}
-        write_router(job.folder, weights)
+        write_router(job.folder, weights, looks=bool(settings.look))
         shown = "training rows, out of fold"
-        return TrainingResult(threshold=threshold, threshold_from=shown, metrics=metrics)
+        return TrainingResult(
+            threshold=threshold,
+            threshold_from=shown,
+            metrics=metrics,
+            data=_looked_at(settings),
+        )
 
 
 RECIPE = RouterRecipe()
@@ -258,16 +322,44 @@ def _pair(row: RouterRow, settings: Settings) -> tuple[str, str]:
     return row["question"], row["draft"] if drafts else ""
 
 
+def _look_of(settings: Settings) -> Callable[[str, str], Found] | None:
+    """Return what looks a question and its draft up in the knowledge base of the settings."""
+    if not isinstance(settings, RouterSettings) or not settings.look:
+        return None
+    retriever = KnowledgeBase.open(settings.look).search_by("bm25", LOOK_K)
+
+    def look(question: str, draft: str) -> Found:
+        queries = look_queries(question, draft)
+        return {query: retriever.find(query, k) for query, k in queries.items()}
+
+    return look
+
+
+def _looked_at(settings: RouterSettings) -> dict[str, Any]:
+    """Return what the card says of the knowledge base that was looked at."""
+    if not settings.look:
+        return {}
+    with KnowledgeBase.open(settings.look) as base:
+        return {"look": {"passages": base.manifest.passages}}
+
+
 def _read(job: Job, rows: Sequence[RouterRow]) -> RouterRead:
     with quiet():
-        encoder = load_encoder(job.settings.base, device=job.settings.device)
+        encoder, look = (
+            load_encoder(job.settings.base, device=job.settings.device),
+            _look_of(job.settings),
+        )
         parts = []
         for first in range(0, len(rows), _AT_ONCE):
             if job.watch.stop_wanted:
                 raise KeyboardInterrupt
             some = rows[first : first + _AT_ONCE]
-            parts.append(read_drafts([_pair(one, job.settings) for one in some], encoder))
+            pairs = [_pair(one, job.settings) for one in some]
+            found = look and [look(*pair) for pair in pairs]
+            parts.append(read_drafts(pairs, encoder, found))
             job.watch.step(first + len(some), len(rows), None)
     return RouterRead(
-        np.vstack([one.surface for one in parts]), np.vstack([one.meaning for one in parts])
+        np.vstack([one.surface for one in parts]),
+        np.vstack([one.meaning for one in parts]),
+        [said for one in parts for said in one.words],
     )
