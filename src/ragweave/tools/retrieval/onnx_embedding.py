@@ -175,21 +175,14 @@ def _session() -> Any:
 
 
 def _read_weights(names: Sequence[str]) -> list[Vectors]:
-    """Return weights, views of one array; matrices of linear layers become (input, output)."""
+    """Return weights as the file has them."""
     import numpy as np
 
-    places = [_tensors()[name] for name in names]
-    sizes = [math.prod(place.shape) for place in places]
-    memory = np.empty(sum(sizes), np.float32)
-    made, begin = [], 0
-    for name, place, size in zip(names, places, sizes, strict=True):
-        read = np.fromfile(_weights_file(), np.float32, size, offset=place.offset)
-        weight = read.reshape(place.shape)
-        if weight.ndim == 2 and not name.startswith("embeddings."):
-            weight = weight.T
-        made.append(memory[begin : begin + size].reshape(weight.shape))
-        made[-1][...] = weight
-        begin += size
+    made = []
+    for name in names:
+        offset, shape = _tensors()[name]
+        read = np.fromfile(_weights_file(), np.float32, math.prod(shape), offset=offset)
+        made.append(read.reshape(shape))
     return made
 
 
@@ -246,11 +239,18 @@ class _Graph:
         )
         state = self._norm(state, "embeddings.LayerNorm")
         bias = self._mask_bias()
+        state = self._add("Reshape", [state, self._integers(-1, hidden)])
         for layer in range(self._config["num_hidden_layers"]):
             state = self._layer(state, bias, f"encoder.layer.{layer}")
-        return state
+        return self._add("Reshape", [state, self._shape(hidden)])
+
+    def _shape(self, *inner: int) -> str:
+        """Return the shape (batch, tokens, ...)."""
+        outer = self._add("Shape", ["words"], start=0, end=2)
+        return self._add("Concat", [outer, self._integers(*inner)], axis=0)
 
     def _layer(self, state: str, bias: str, name: str) -> str:
+        """Return the next states (batch * tokens, hidden), as linear layers take them."""
         hidden, inner = self._config["hidden_size"], self._config["intermediate_size"]
         attended = self._attention(state, bias, f"{name}.attention.self")
         out = self._linear(attended, f"{name}.attention.output.dense", hidden, hidden)
@@ -262,7 +262,7 @@ class _Graph:
     def _attention(self, state: str, bias: str, name: str) -> str:
         """Return softmax(q k' / sqrt(d) + bias) v, the heads side by side again."""
         hidden, heads = self._config["hidden_size"], self._config["num_attention_heads"]
-        split = self._integers(0, 0, heads, hidden // heads)
+        split = self._shape(heads, hidden // heads)
 
         def part(which: str, order: list[int]) -> str:
             made = self._linear(state, f"{name}.{which}", hidden, hidden)
@@ -273,7 +273,7 @@ class _Graph:
         scaled = self._add("Mul", [scores, self._number((hidden // heads) ** -0.5)])
         weights = self._add("Softmax", [self._sum(scaled, bias)], axis=-1)
         mixed = self._add("Transpose", [self._add("MatMul", [weights, value])], perm=[0, 2, 1, 3])
-        return self._add("Reshape", [mixed, self._integers(0, 0, hidden)])
+        return self._add("Reshape", [mixed, self._integers(-1, hidden)])
 
     def _mask_bias(self) -> str:
         """Return 0 where a token stands and a large negative number where none does."""
@@ -290,10 +290,9 @@ class _Graph:
         return self._add("LpNormalization", [summed], axis=1, p=2)
 
     def _linear(self, state: str, name: str, inputs: int, outputs: int) -> str:
-        weight = self._weight(f"{name}.weight", inputs, outputs)
-        return self._sum(
-            self._add("MatMul", [state, weight]), self._weight(f"{name}.bias", outputs)
-        )
+        weight = self._weight(f"{name}.weight", outputs, inputs)
+        bias = self._weight(f"{name}.bias", outputs)
+        return self._add("Gemm", [state, weight, bias], transB=1)
 
     def _norm(self, state: str, name: str) -> str:
         hidden = self._config["hidden_size"]
