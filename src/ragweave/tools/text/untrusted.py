@@ -51,6 +51,9 @@ def _drop_invisible(text: str) -> str:
 
     Joiners shape Persian, Indic and emoji text; behind `<` they would hide a delimiter.
     """
+    marks = text.replace("\n", "").replace("\t", "")
+    if marks.isascii() and marks.isprintable():
+        return text
     return _hidden().sub("", text) if any(map(_may_hide, set(text))) else text
 
 
