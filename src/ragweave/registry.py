@@ -17,8 +17,8 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from typing import Generic, Protocol, TypeVar
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, Protocol, TypeVar
 
 from ragweave.errors import UsageError
 
@@ -246,8 +246,11 @@ def forget_packages() -> None:
 
 
 @cache
-def _installed() -> EntryPoints:
-    """Return the entry points of every package: their files are read once for all groups."""
+def _installed() -> Any:
+    """Return the entry points of every package, whose files are thus read once for all groups.
+
+    Their class differs between Python 3.11 and later versions; both have `select`.
+    """
     return entry_points()
 
 
@@ -255,9 +258,8 @@ def _installed() -> EntryPoints:
 def _entry_points(group: str) -> dict[str, list[EntryPoint]]:
     """Return a group's entry points by name; a package that is found twice on the path counts once."""
     found: dict[str, list[EntryPoint]] = {}
-    for point in sorted(
-        _installed().select(group=group), key=lambda one: (one.name, _package(one))
-    ):
+    chosen: Iterable[EntryPoint] = _installed().select(group=group)
+    for point in sorted(chosen, key=lambda one: (one.name, _package(one))):
         same = found.setdefault(point.name, [])
         if all(_package(one) != _package(point) or one.value != point.value for one in same):
             same.append(point)
