@@ -67,8 +67,8 @@ class Calls(AsyncCallbackHandler):
 
     run_inline = True
 
-    def __init__(self, passages: Mapping[str, str]) -> None:
-        self.passages = passages
+    def __init__(self, passages: Mapping[str, str], method: str) -> None:
+        self.passages, self.method = passages, method
         self.open: dict[UUID, dict[str, Any]] = {}
         self.done: list[dict[str, Any]] = []
 
@@ -86,6 +86,7 @@ class Calls(AsyncCallbackHandler):
         task = task_of(messages[0]) or cast("Any", {})
         names = [one["id"] for one in task.get("passages", ())]
         self.open[run_id] = {
+            "method": self.method,
             "node": known.get("ragweave_node", ""),
             "role": known.get("ragweave_role", ""),
             "execution": known.get("langgraph_checkpoint_ns", "").rpartition(":")[2],
@@ -177,7 +178,7 @@ class Recording:
         if left <= 0:
             self.missed += 1
             return
-        seen, began = Calls(self.texts), time.perf_counter()
+        seen, began = Calls(self.texts, about["method"]), time.perf_counter()
         notes: dict[str, list[dict[str, Any]]] = {}
         line: dict[str, Any] = {**about, "dataset": one.dataset, "id": one.id}
         try:

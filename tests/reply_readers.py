@@ -10,6 +10,7 @@ from typing import Any
 from ragweave.nodes.adaptive_rag import parse_complexity
 from ragweave.nodes.astute import parse_memory
 from ragweave.nodes.blending import EXAMPLE_ANSWERS as REASONING_EXAMPLES
+from ragweave.nodes.chain_of_note import read_noted
 from ragweave.nodes.crag import parse_grade, parse_keywords
 from ragweave.nodes.ircot import EXAMPLES as IRCOT
 from ragweave.nodes.ircot import next_sentence
@@ -19,7 +20,7 @@ from ragweave.nodes.replies import bare_text, read_answer
 from ragweave.nodes.retrieval_decision import parse_need
 from ragweave.nodes.self_ask import EXAMPLES as SELF_ASK
 from ragweave.nodes.self_ask import parse_self_ask
-from ragweave.nodes.sure import EXAMPLES as SURE
+from ragweave.nodes.sure_prompts import EXAMPLES as SURE
 from ragweave.nodes.sure_reply import parse_candidates, parse_preference, parse_validity
 from ragweave.tools.claims import parse_ids, parse_judgement, parse_rewrite
 from ragweave.tools.text.normalize import normalize_answer
@@ -113,6 +114,7 @@ def _read_step(record: dict[str, Any]) -> Any:
     answers = REASONING_EXAMPLES if node == "reason" else ("1891",) if node in REASONING else ()
     answers = NOTED.get(own, answers)
     reasons = node in (*REASONING, "answer_cot") or own in NOTED
+    reader = read_noted if node == "chain_of_note" else read_answer
     observed = seen.rpartition("<passage 1")[2] if node in ("pruning", "summary") else seen
     parts = PromptParts(record["question"], Examples(answers=answers), observed)
-    return read_answer(reply, kind, parts, reasons=reasons).answer
+    return reader(reply, kind, parts, reasons=reasons).answer

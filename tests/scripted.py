@@ -9,7 +9,6 @@ model.seen[0].task, model.seen[0].text, model.seen[0].settings
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +28,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, PrivateAttr
 
+from ragweave.testing.scripted import pieces
 from ragweave.tools.models.tasks import Task, task_of
 from ragweave.tools.retrieval import PassageRetriever
 
@@ -113,7 +113,7 @@ class SyncScriptedChat(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         result = self._generate(messages, stop, run_manager, **kwargs)
         message = result.generations[0].message
-        for piece in re.findall(r"\s*\S+\s*$|\s*\S+", str(message.text)):
+        for piece in pieces(str(message.text)):
             chunk = ChatGenerationChunk(message=AIMessageChunk(content=piece))
             if run_manager:
                 run_manager.on_llm_new_token(piece, chunk=chunk)

@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
+from ragweave.testing.scripted import pieces
 from tests.scripted import Said, ScriptedChat
 
 
@@ -21,7 +22,7 @@ class UnsureChat(ScriptedChat):
         if isinstance(said, Exception):
             raise said
         content: list[dict[str, Any]] = []
-        for piece in re.findall(r"\s*\S+\s*$|\s*\S+", said):
+        for piece in pieces(said):
             word, _, share = piece.partition("~")
             tail = re.sub(r"^[\d.]*\d", "", share)
             content.append(

@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 
 from ragweave.nodes.ask import numbered
 from ragweave.nodes.astute import parse_memory, sourced
-from ragweave.nodes.chain_of_note import parse_notes
+from ragweave.nodes.chain_of_note import parse_notes, read_noted
 from ragweave.nodes.conversation import read_restated
 from ragweave.nodes.crag import parse_grade, parse_keywords, strips_of
 from ragweave.nodes.flare import go_on
@@ -26,6 +26,7 @@ from ragweave.nodes.retrieval_decision import parse_need
 from ragweave.nodes.self_ask import final_answer, parse_self_ask
 from ragweave.nodes.sufficiency import parse_sufficiency
 from ragweave.nodes.sure_reply import parse_candidates, parse_preference, parse_validity
+from ragweave.nodes.wording import numbered_passages, plain_chunks, wikipedia_pages
 from ragweave.tools.citations import cite
 from ragweave.tools.claims.events import breaks_off, json_breaks_off
 from ragweave.tools.claims.ids import parse_ids
@@ -78,6 +79,7 @@ REPLIES: dict[str, Parser] = {
     "json_breaks_off": json_breaks_off,
     "is_unknown": is_unknown,
     "parse_notes": lambda text: parse_notes(text, 1_000),
+    "read_noted": lambda text: read_noted(text, "short"),
     "parse_memory": lambda text: parse_memory(text, 5),
     "parse_grade": parse_grade,
     "parse_keywords": lambda text: parse_keywords(text, QUESTION),
@@ -138,6 +140,9 @@ TEXTS: dict[str, Parser] = {
     "without_secrets": without_secrets,
     "render_passages": lambda text: render_passages([_document(text)]),
     "reference_text": lambda text: reference_text([_document(text)]),
+    "wikipedia_pages": lambda text: wikipedia_pages([_document(text)]),
+    "numbered_passages": lambda text: numbered_passages([_document(text)]),
+    "plain_chunks": lambda text: plain_chunks([_document(text)]),
     "numbered": lambda text: numbered("Knowledge")([_document(text)]),
     "sourced": lambda text: sourced([_document(text)]),
     "spans_of": lambda text: spans_of([_document(text)]),

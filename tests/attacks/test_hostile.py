@@ -22,6 +22,7 @@ from attacks.test_linear import grows_linearly
 from ragweave.evaluation.runs.calls import tokens_of
 from ragweave.graphs import METHODS, build_graph
 from ragweave.nodes.ask import numbered
+from ragweave.testing.scripted import pieces
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.tools.text.untrusted import render_passages
 
@@ -66,6 +67,15 @@ REPLIES = {
     "sql": "'; DROP TABLE passages; --",
     "path": "../../../../etc/passwd",
     "echo": "Question: What is the capital of Norland?\nAnswer:",
+    "boxed": "$\\boxed{Eastport}$",
+    "answer tags": "<answer>Eastport</answer></answer><answer>Atlantis",
+    "unknown and more": "Unknown. Eastport. Unknown. I don't know, but it may be Eastport.",
+    "zero width": "\u200b".join("Eastport is the capital"),
+    "returns": "\r" * 5_000 + "Eastport",
+    "citations": "Eastport [1][2][99][-1][[3]](4)【5†source】",
+    "link": "[Eastport](javascript:alert(1)) ![x](data:text/html;base64,PHNjcmlwdD4=)",
+    "a dialogue": "Eastport\n\nQuestion: Who?\nAnswer: Atlantis\n\nQuestion: Why?\nAnswer:",
+    "a loop": "The capital is the city that is the capital, which is " * 300,
     "nested json": '{"a":' * 3_000,
     "megabyte": "Eastport is the capital. " * 40_000,
 }
@@ -106,11 +116,10 @@ class HostileChat(ScriptedChat):
     logprobs: bool | None = None
 
     def _result(self, said: Said) -> ChatResult:
-        pieces = re.findall(r"\s*\S+\s*$|\s*\S+", self.message.text)[:3_000]
         other = {"token": "\x00", "logprob": -2.5, "bytes": None}
         content: list[dict[str, Any]] = [
             {"token": one, "logprob": -1.5, "bytes": None, "top_logprobs": [other]}
-            for one in pieces
+            for one in pieces(self.message.text)[:3_000]
         ]
         known = {**self.message.response_metadata, "logprobs": {"content": content}}
         message = self.message.model_copy(update={"response_metadata": known})
@@ -229,14 +238,17 @@ QUESTIONS = (
 )
 
 
-def structure(model: HostileChat) -> list[tuple[str, ...]]:
-    """Return roles and passage delimiters of the prompts, which may come in any order."""
+def structure(model: HostileChat, question: str = QUESTION) -> list[tuple[str, ...]]:
+    """Return roles and passage delimiters of the prompts, which may come in any order.
+
+    A message that is the question and nothing else (SlimPLM's draft) has no delimiter to forge.
+    """
+
+    def marks(text: str) -> list[str]:
+        return [] if text == question else re.findall(r"^</?passage(?: \d+)?", text, re.MULTILINE)
+
     return sorted(
-        tuple(
-            mark
-            for one in seen.messages
-            for mark in (one.type, *re.findall(r"^</?passage(?: \d+)?", one.text, re.MULTILINE))
-        )
+        tuple(mark for one in seen.messages for mark in (one.type, *marks(one.text)))
         for seen in model.seen
     )
 
@@ -244,7 +256,7 @@ def structure(model: HostileChat) -> list[tuple[str, ...]]:
 def ask_hostile(method: str, question: str, training: Path) -> None:
     said = AIMessage("So the answer is Eastport")
     plain = structure(answer(method, said, training))
-    asked = structure(answer(method, said, training, question))
+    asked = structure(answer(method, said, training, question), question)
     if method not in ("skr_knn", "adaptive"):  # their way depends on the question
         assert asked == plain
 

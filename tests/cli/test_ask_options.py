@@ -50,7 +50,7 @@ def test_crag_looks_again_in_another_knowledge_base(
     ("method", "spec", "said"),
     [
         ("concat", "web", "--second-retriever is where crag looks again"),
-        ("crag", "bm25", "write bm25:FOLDER"),
+        ("crag", "dense", "has no embeddings"),
         ("crag", "nowhere", "no such knowledge base, and no retriever of that name"),
     ],
 )

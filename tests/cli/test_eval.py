@@ -125,6 +125,23 @@ def test_mistakes_are_told(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("study", "gate", "--model", "llamacpp:model.gguf"),
+        ("eval", "--methods", "direct,ircot", "--model", "llamacpp:model.gguf"),
+    ],
+)
+def test_what_has_nothing_to_search_is_told_before_a_model_is_loaded(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("q.jsonl").write_text(json.dumps({"question": "When?", "answers": ["1900"]}), "utf-8")
+    with pytest.raises(UsageError, match="has nothing to search: name a knowledge base with --kb"):
+        app([*command, "q.jsonl", "--out", "out"], standalone_mode=False)
+    assert not Path("out").exists()
+
+
 def test_a_mistake_is_one_line_and_exit_code_2(ragweave: Run, tmp_path: Path) -> None:
     told = ragweave("eval", "nope:x.json", "--out", "run", cwd=tmp_path)
     assert (told.returncode, told.stderr.count("\n")) == (2, 1)

@@ -7,16 +7,18 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.documents import Document
 from tests.command import LEXICAL, Run
 from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
-from ragweave.cli.record import read_run, run_record, taken_of, to_json
+from ragweave.cli.record import plain_output, read_run, run_record, taken_of, to_json
 from ragweave.cli.trace import trace, trace_page
 from ragweave.cli.watch import Watch, follow
 from ragweave.errors import UsageError
@@ -224,6 +226,20 @@ def test_a_browser_shows_the_page_and_runs_no_script(recorded: Record, tmp_path:
     kinds = [found.get("class") or "" for _, found in parsed.tags]
     assert sum(kind == "box on" for kind in kinds) == 7
     assert sum(kind.startswith("line") and kind.endswith(" off") for kind in kinds) == 3
+
+
+def test_a_record_has_passages_as_mappings_everywhere_and_no_repr() -> None:
+    class Engine:
+        def __repr__(self) -> str:
+            return "<Engine /home/somebody/model.gguf>"
+
+    doc = Document("Old.", id="p", metadata={"made": date(2020, 1, 2)})
+    output = {"passages": [doc], "retrieved": {"question": [doc]}, "config": {"model": Engine()}}
+    read = json.loads(to_json(plain_output(output)))
+    assert read["retrieved"]["question"] == read["passages"]
+    assert read["passages"][0]["text"] == "Old."
+    assert read["passages"][0]["metadata"] == {"made": "2020-01-02"}
+    assert read["config"] == {"model": "Engine"}
 
 
 @pytest.mark.parametrize(("stopped", "truncated"), [("rounds", True), ("", False)])

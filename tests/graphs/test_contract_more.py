@@ -98,6 +98,7 @@ class TestCrag(MethodTests):
         Setting(replies={**replies, "grade": "Incorrect"}, finds=False),
     )
     option_cases = {
+        "profile": OptionCase("slimplm"),
         "strips": OptionCase(1),
         "strip_sentences": OptionCase(1),
         "ask_again": OptionCase(False, Setting(replies={**replies, "answer": "<passage 1>"})),
@@ -148,7 +149,11 @@ class TestAstute(MethodTests):
         Setting(replies={**replies, "recall": "I don't know."}),
         Setting(replies={**replies, "recall": "I don't know."}, finds=False),
     )
-    option_cases = {"k": OptionCase(2), "iterations": OptionCase(3)}
+    option_cases = {
+        "k": OptionCase(2),
+        "iterations": OptionCase(3),
+        "profile": OptionCase("slimplm"),
+    }
     idle_options = {"constrain": "what reasons first is held to no form"}
 
 
@@ -160,6 +165,7 @@ class TestUncertaintyGate(MethodTests):
     option_cases = {
         "gate": OptionCase("variance", Setting(replies=(*words, "Ada Brenner"))),
         "gate_tokens": OptionCase(10),
+        "profile": OptionCase("slimplm"),
         "gate_samples": OptionCase(2, sampled),
         "threshold": OptionCase(0.001, Setting(replies=("Ada Brenner",))),
         "ask_again": OptionCase(False, Setting(replies={"gate": "Ada", "answer": "<passage 1>"})),

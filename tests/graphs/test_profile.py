@@ -49,6 +49,10 @@ def scripted(seen: Seen) -> str:
     assert seen.task is not None
     if seen.task["task"] == "step":
         return "Finish[Ada]" if "Thought 1" in seen.text else "So the final answer is: Ada"
+    if "correct candidates" in seen.text:
+        return "(a) Ada (b) Bo"
+    if "professional writer" in seen.text:
+        return "Ada built it. [DONE]" if "(a) Ada\n" in seen.text else "Bo did."
     return SAID[seen.task["task"]]
 
 
@@ -148,6 +152,49 @@ ASKED: list[tuple[str, str, dict[str, Any], list[str]]] = [
         {"filter": "full"},
         [f"context: Ada Brenner built the light.\nquestion: {QUESTION}"],
     ),
+    (
+        "chain_of_note",
+        "paper",
+        {},
+        [
+            "Task Description:\n1. Read the given question and five Wikipedia passages to gather "
+            "relevant information.",
+            "5. If no passage is relevant, directly provide an answer without considering the "
+            f"passages.\n\nQuestion: {QUESTION}",
+        ],
+    ),
+    (
+        "sure",
+        "paper",
+        {},
+        [
+            "Below are 3 passages related to the question at the end. After reading the passages, "
+            "provide two correct candidates for the answer to the question at the end.",
+            "Passage #1 Title: \nPassage #1 Text: Ada Brenner built the light.\n\nPassage #2",
+            f"Question: {QUESTION}\nChoices: (a) Ada (b) Bo\nPrediction: (b) Bo\nPassage: ",
+            "Prediction:\nAda\n\nPassage:\nAda built it.\n\nDoes the passage correctly support "
+            "the prediction? Choices: [True, False]. Answer:",
+            f"Passage 1:\nBo did.\n\nPassage 2:\nAda built it.\n\nTarget Question:\nQuestion: "
+            f"{QUESTION}",
+        ],
+    ),
+    (
+        "ircot",
+        "paper",
+        {},
+        [
+            "Wikipedia Title: \nAda Brenner built the light.\n\nWikipedia Title: \nIt stands",
+            f"Q: Answer the following question by reasoning step-by-step.\n{QUESTION}\nA: \n=====",
+        ],
+    ),
+    ("ircot", "paper", {"read_by": "direct"}, [f"the following question.\n{QUESTION}\nA:"]),
+    (
+        "dos_rag",
+        "paper",
+        {},
+        ["[Start of Context]:\n\nAda Brenner built the light. \n\nIt stands in Norland. \n\n"],
+    ),
+    ("concat", "sure", {}, ["predict the answer to the following question. Do not exceed 3 words"]),
     ("adaptive", "paper", {"answer": "reference"}, [REFERENCE]),
     ("adaptive", "paper", {"answer": "reason"}, [FORMAT, "Forget your knowledge about lights."]),
 ]
@@ -195,6 +242,11 @@ def test_yes_or_no_has_strategyqas_form() -> None:
     assert "always be either Yes or No, and NOTHING ELSE." in prompts
     assert "What general topic" not in prompts
     assert "or no relevant one" in prompts
+
+
+@pytest.mark.parametrize("method", ["crag", "astute", "uncertainty_gate"])
+def test_a_paper_that_has_no_prompts_here_leaves_ours(method: str) -> None:
+    assert method_options(METHODS[method], {"profile": "paper"}).paper == ""
 
 
 @pytest.mark.parametrize("profile", ["blendfilter", "slimplm"])

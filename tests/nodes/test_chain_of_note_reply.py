@@ -11,7 +11,7 @@ from tests.loops import events
 from tests.scripted import ScriptedChat, documents
 
 from ragweave import build_graph
-from ragweave.nodes.chain_of_note import parse_notes
+from ragweave.nodes.chain_of_note import parse_notes, read_noted
 
 PASSAGES = documents("Ada Brenner built the light.", "The light is grey.")
 PIECES = [
@@ -67,6 +67,38 @@ def test_the_answer_stands_behind_the_notes() -> None:
 def test_unknown_is_an_answer_and_missing_notes_are_told() -> None:
     state, noted, _ = asked("Note 1: It names no builder.\nAnswer: Unknown")
     assert (state["status"], noted) == ("unknown", ["notes_missing"])
+
+
+def test_a_note_is_no_answer_and_the_answer_is_asked_for() -> None:
+    model = ScriptedChat(replies=["Note 1: She built the light.", "Ada Brenner"])
+    graph = build_graph("chain_of_note", model=model)
+    given: Any = {"question": "Who built it?", "passages": PASSAGES}
+    *_, state = graph.stream(given, stream_mode="values")
+    assert state["answer"] == "Ada Brenner"
+    assert events(state) == ["answer_rejected", "asked_again", "notes_missing"]
+    state, *_ = asked("Note 1: She built the light.", ask_again=False)
+    assert state["status"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "answer"),
+    [
+        ("Note 1: She built the light.", "short", "Unknown"),
+        ("**Note 1:** Yes.", "yes_no", "Unknown"),
+        ("Note 1: a\nAnswer: Ada", "short", "Ada"),
+        ("Ada", "short", "Ada"),
+        (
+            "Passage #1 names her. Based on the information given in above passages, the answer is "
+            "Ada Brenner.",
+            "short",
+            "Ada Brenner",
+        ),
+        ("It does not say. Given that, the answer is unknown.", "short", "Unknown"),
+        ("Note 1: a\nAnswer: She built it.\nIt is grey.", "long", "She built it.\nIt is grey."),
+    ],
+)
+def test_the_answer_behind_notes(reply: str, kind: Any, answer: str) -> None:
+    assert read_noted(reply, kind).answer == answer
 
 
 def test_own_knowledge_is_allowed_or_not() -> None:

@@ -87,7 +87,7 @@ async def test_fifty_questions_at_once(kind: type[SyncScriptedChat]) -> None:
 @kinds
 @both
 async def test_a_call_past_the_limit(mode: str, kind: type[SyncScriptedChat]) -> None:
-    graph = build_graph("concat", model=kind(replies=["Paris"], delay=1.0), timeout=0.05)
+    graph = build_graph("concat", model=kind(replies=["Paris"], delay=1.5), timeout=0.4)
     with pytest.raises(RunTimeoutError, match="time limit was reached during a call") as caught:
         await run(graph, mode)
     assert isinstance(caught.value, TimeoutError)

@@ -46,7 +46,7 @@ def run(rating: str, method: str = "concat", **options: Any) -> tuple[Any, Scrip
         return rating if seen.task["task"] == "sufficient" else "Ada Brenner"
 
     model = ScriptedChat(replies=reply)
-    graph = build_graph(method, model=model, sufficient_context=True, **options)
+    graph = build_graph(method, model=model, **{"sufficient_context": True, **options})
     given: Any = {"question": "Who built it?", "passages": PASSAGES}
     *_, state = graph.stream(given, stream_mode="values")
     return state, model
@@ -57,6 +57,17 @@ def test_too_little_means_unknown_without_an_answer_call() -> None:
     assert (state["status"], len(model.seen)) == ("unknown", 1)
     assert events(state) == ["context_insufficient"]
     assert [doc.id for doc in state["passages"]] == ["p0", "p1"]
+
+
+@pytest.mark.parametrize(("label", "status"), [("1", "answered"), ("0", "unknown")])
+def test_the_papers_own_rating_ends_in_a_label(label: str, status: str) -> None:
+    said = (
+        "### EXPLANATION\nNo doubt about it.\n### EVALUATION (JSON)\n"
+        f'{{"Sufficient Context": {label}}}\n### QUESTION\nWho was it?\n{{"Sufficient Context": 1}}'
+    )
+    state, model = run(said, sufficient_context="printed")
+    assert state["status"] == status
+    assert "### QUESTION\nWho built it?\n### REFERENCES\n<passage 1" in model.seen[0].text
 
 
 def test_enough_is_answered_and_the_rating_counts_as_a_call() -> None:

@@ -12,7 +12,7 @@ from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
 from ragweave.errors import UsageError
-from ragweave.nodes.sure import EXAMPLES
+from ragweave.nodes.sure_prompts import EXAMPLES
 from ragweave.nodes.sure_reply import parse_candidates, parse_preference, parse_validity, scores
 from ragweave.tools.text.reply import PromptParts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from ragweave.serving.studio import (
     studio_options,
     studio_picture,
 )
+from ragweave.tools.knowledge import KnowledgeBase, Settings
 
 QUESTION = {"question": "What does BlendFilter blend?"}
 
@@ -49,6 +51,29 @@ def test_a_conversation_takes_messages_alone(monkeypatch: pytest.MonkeyPatch) ->
         chat.invoke({**QUESTION, "messages": []})
     with pytest.raises(UsageError, match="kb cannot be chosen by a run"):
         chat.invoke({"messages": [], "kb": "/etc"})
+
+
+def test_no_path_of_the_server_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, other = tmp_path / "papers", tmp_path / "elsewhere.txt"
+    for name in ("old/bridge.txt", "new/bridge.txt"):
+        path = folder / name
+        path.parent.mkdir(parents=True)
+        path.write_text(f"The bridge of Varn is {name[:3]}.", "utf-8")
+    kb = tmp_path / "kb"
+    with KnowledgeBase.create(kb, settings=Settings(embedding=None)) as base:
+        base.index_paths([folder])
+        assert base.indexed_folder == str(folder)
+        monkeypatch.setenv("RAGWEAVE_KB", str(kb))
+        monkeypatch.setenv("RAGWEAVE_MODEL", "extractive?similarity=lexical")
+        asked = studio_graph("concat", {"k": 5})
+        other.write_text("The bridge of Varn leads elsewhere.", "utf-8")
+        base.index_paths([other])
+        assert base.indexed_folder == str(tmp_path)
+    out = asked.invoke({"question": "What is the bridge of Varn?"})
+    shown = {doc.metadata["source"] for doc in out["passages"]}
+    assert shown == {"old/bridge.txt", "new/bridge.txt", "elsewhere.txt"}
+    chat = studio_chat("concat").invoke({"messages": [("user", "What is the bridge of Varn?")]})
+    assert str(tmp_path) not in repr(chat)
 
 
 def test_a_question_is_answered_sync_and_async(graph: Any) -> None:

@@ -76,7 +76,7 @@ def ask(
 
         models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
         texts += ["citations=true"] if citations else []
-        again = options.second_retriever(second_retriever, method)
+        again = options.second_retriever(second_retriever, kb, [method])
         found = options.open_retriever(kb, retriever, rerank)
         graph = method_graph(method, {**models, **again}, k, texts, found)
         warm_up([found, *again.values()])
@@ -165,8 +165,8 @@ def compare(
         texts += [f"k={k}"] if k is not None else []
         systems = parse_systems(methods, options.shared_options(texts, methods))
         found = options.open_retriever(kb, retriever, rerank)
-        shared: dict[str, Any] = {name: chat_model(spec) for name, spec in models.items()}
-        shared |= options.second_retriever(second_retriever, *(one.method for one in systems))
+        again = options.second_retriever(second_retriever, kb, {one.method for one in systems})
+        shared = {**again, **{name: chat_model(spec) for name, spec in models.items()}}
         graphs = [
             build_graph(one.method, retriever=found, **shared, **one.options) for one in systems
         ]

@@ -51,12 +51,13 @@ def chat(
     with loading():
         from ragweave.cli.ask import method_graph
         from ragweave.cli.conversation import conversation, read_conversation
+        from ragweave.graphs import METHODS
         from ragweave.tools.warm_up import warm_up
 
         named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
-        models, texts = options.load_cited(*named)
         found = options.open_retriever(kb, retriever, rerank)
-        again = options.second_retriever(second_retriever)
+        again = options.second_retriever(second_retriever, kb, METHODS)
+        models, texts = options.load_cited(*named)
 
         def make(name: str) -> ChatGraph:
             graph = method_graph(name, {**models, **again}, k, texts, found)

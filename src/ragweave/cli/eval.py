@@ -41,6 +41,7 @@ def evaluate(
     oracle: options.Oracle = False,
     retriever: options.Retriever = "auto",
     rerank: options.Rerank = "",
+    second_retriever: options.SecondRetriever = "",
     scorer: options.Scorer = "",
     metrics: options.Metrics = "",
     judge_model: options.JudgeModel = "",
@@ -57,9 +58,7 @@ def evaluate(
     cache: options.Cache = None,
     budget_tokens: options.BudgetTokens = None,
     budget_usd: options.BudgetUsd = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Retry failed questions.")
-    ] = False,
+    retry_failed: options.RetryFailed = False,
 ) -> None:
     """Answer a data set's questions with several methods, durably.
 
@@ -101,6 +100,7 @@ def evaluate(
             oracle=oracle,
             retriever=retriever,
             rerank=rerank,
+            second_retriever=second_retriever,
             scorer=scorer,
             metrics=[one.strip() for one in metrics.split(",") if one.strip()],
             judge_model=judge_model,
@@ -192,7 +192,15 @@ def plan_run(
         else list(methods)
     )
     prices = {role: (one.input, one.output) for role, one in read_prices(price).items()}
-    made = plan(dataset, systems, models, shard=_shard(shard), prices=prices, **settings)
+    made = plan(
+        dataset,
+        systems,
+        models,
+        shard=_shard(shard),
+        prices=prices,
+        own_retriever=False,
+        **settings,
+    )
     return claim_directory(out, made)
 
 

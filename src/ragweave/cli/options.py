@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 METHODS = "direct,concat,concat_pf"
 
-Dataset = Annotated[
-    str | None,
-    typer.Argument(help="NAME:FILE (hotpotqa:dev.json), a file alone, or hf:NAME."),
-]
-Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run.")]
+_DATASET = typer.Argument(help="NAME:FILE (hotpotqa:dev.json), a file alone, or hf:NAME.")
+_OUT = typer.Option("--out", help="Directory of the run.")
+Dataset = Annotated[str | None, _DATASET]
+Out = Annotated[Path | None, _OUT]
+NeededDataset = Annotated[str, _DATASET]
+"""The same where nothing else says what is run."""
+NeededOut = Annotated[Path, _OUT]
 Method = Annotated[str, typer.Option("--method", "-m", help="The method (see `ragweave methods`).")]
 Methods = Annotated[
     str,
@@ -87,8 +89,8 @@ SecondRetriever = Annotated[
     str,
     typer.Option(
         "--second-retriever",
-        help="Where crag looks again: another knowledge base's folder, RETRIEVER:FOLDER, or a "
-        "retriever that needs none, such as a package's web search.",
+        help="Where crag looks again: another retriever over the same knowledge base, another "
+        "knowledge base, RETRIEVER:KB, or a retriever that needs none, such as a package's web search.",
     ),
 ]
 Scorer = Annotated[
@@ -126,8 +128,14 @@ Cache = Annotated[
 BudgetTokens = Annotated[int | None, typer.Option(help="Start no question after this many tokens.")]
 BudgetUsd = Annotated[float | None, typer.Option(help="Start no question after this many dollars.")]
 Prices = Annotated[
-    str, typer.Option("--price", help="INPUT,OUTPUT in dollars per million tokens, or a JSON file.")
+    str,
+    typer.Option(
+        "--price",
+        "--prices",
+        help="INPUT,OUTPUT in dollars per million tokens, or a JSON file by role.",
+    ),
 ]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Retry failed questions.")]
 OptionTexts = Annotated[
     list[str] | None,
     typer.Option(
@@ -260,37 +268,21 @@ def open_retriever(kb: str | None, mode: str, rerank: str | None) -> Any:
     return retriever_of(mode, KnowledgeBase.open(kb) if kb else None, reranker=rerank or None)
 
 
-def second_retriever(spec: str, *methods: str) -> dict[str, Any]:
+def second_retriever(spec: str, kb: str | None, methods: Iterable[str]) -> dict[str, Any]:
     """Return the retriever that methods look again with, as an argument of `build_graph`.
 
     Args:
-        spec: A knowledge base's folder, `RETRIEVER:FOLDER`, or the name of a retriever that needs
-            no knowledge base; "": none.
-        methods: The methods that the command runs; none: they are not known yet.
+        spec: Text for `RetrieverSpec.read`; "": none.
+        kb: The knowledge base that a retriever's name alone searches.
+        methods: The methods that the command runs, or may run.
 
     Raises:
         UsageError: None of the methods looks again, or the spec names no retriever.
     """
-    from ragweave.graphs import METHODS
-    from ragweave.tools.knowledge import RETRIEVERS
+    from ragweave.graphs.build import check_searches_again
+    from ragweave.tools.knowledge.retriever_spec import RetrieverSpec
 
     if not spec:
         return {}
-    ours = {one.name for one in METHODS.ours()}
-    if methods and all(one in ours and one != "crag" for one in methods):
-        raise UsageError("--second-retriever is where crag looks again: add --method crag")
-    name, colon, folder = spec.partition(":")
-    if colon and name in RETRIEVERS:
-        return {"second_retriever": open_retriever(folder, name, None)}
-    if spec in RETRIEVERS:
-        if RETRIEVERS.named(spec).needs_kb:
-            raise UsageError(
-                f"--second-retriever {spec} searches a knowledge base: write {spec}:FOLDER"
-            )
-        return {"second_retriever": open_retriever(None, spec, None)}
-    if not Path(spec).is_dir():
-        raise UsageError(
-            f"--second-retriever {spec}: no such knowledge base, and no retriever of that name "
-            f"(retrievers: {', '.join(RETRIEVERS.names())})"
-        )
-    return {"second_retriever": open_retriever(spec, "auto", None)}
+    check_searches_again(methods)
+    return {"second_retriever": RetrieverSpec.read(spec, kb).open()}

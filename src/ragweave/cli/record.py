@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sized
-from pathlib import Path
+from datetime import date
+from pathlib import Path, PurePath
 from typing import Any, NotRequired
+from uuid import UUID
 
 from langchain_core.documents import Document
 from pydantic import TypeAdapter, ValidationError
@@ -101,14 +103,32 @@ def run_steps(watch: Watch) -> list[StepRecord]:
 
 def plain_output(output: Mapping[str, Any]) -> dict[str, Any]:
     """Return a graph's output with its passages as plain mappings."""
-    if "passages" not in output:
-        return dict(output)
-    return {**output, "passages": [_plain(doc) for doc in output["passages"]]}
+    made: dict[str, Any] = _plain_value(output)
+    return made
+
+
+def _plain_value(value: Any) -> Any:
+    """Return a value with the passages in it as plain mappings, at any depth."""
+    if isinstance(value, Document):
+        return _plain(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain_value(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain_value(one) for one in value]
+    return value
+
+
+def _named(value: object) -> str:
+    """Return what stands in JSON for an object that has no form there: its kind, never its repr.
+
+    A repr may hold paths and settings of this machine.
+    """
+    return str(value) if isinstance(value, PurePath | UUID | date) else type(value).__name__
 
 
 def to_json(record: Mapping[str, Any]) -> str:
     """Write a record as JSON text."""
-    return whole(json.dumps(record, ensure_ascii=False, indent=2, default=str))
+    return whole(json.dumps(record, ensure_ascii=False, indent=2, default=_named))
 
 
 def read_run(path: Path) -> RunRecord:

@@ -68,14 +68,7 @@ def reproduce(
         int | None, typer.Option(help="Only the first N questions (default: the paper's).")
     ] = None,
     seed: options.Seed = 0,
-    price: Annotated[
-        str,
-        typer.Option(
-            "--price",
-            "--prices",
-            help="INPUT,OUTPUT in dollars per million tokens, or a JSON file by role.",
-        ),
-    ] = "",
+    price: options.Prices = "",
     out: Annotated[
         Path | None, typer.Option(help="Directory (default: reproduction/PAPER).")
     ] = None,
@@ -87,9 +80,7 @@ def reproduce(
     workers: options.Workers = 1,
     budget_tokens: options.BudgetTokens = None,
     budget_usd: options.BudgetUsd = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Retry failed questions.")
-    ] = False,
+    retry_failed: options.RetryFailed = False,
 ) -> None:
     """Reproduce a table or figure: plan, cost, durable runs, our values beside the paper's.
 

@@ -45,6 +45,7 @@ def serve(
     k: options.K = None,
     retriever: options.Retriever = "auto",
     rerank: options.Rerank = "",
+    second_retriever: options.SecondRetriever = "",
     option: options.OptionTexts = None,
     host: Host = "127.0.0.1",
     port: Port = 8000,
@@ -64,8 +65,9 @@ def serve(
 
     _check_open(host, api_key, no_key)
     named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
-    models, texts = options.load_cited(*named)
     found = options.open_retriever(kb, retriever, rerank)
+    again = options.second_retriever(second_retriever, kb, methods)
+    models, texts = options.load_cited(*named)
     limits = Limits(
         api_keys=api_key or (),
         origins=origin or (),
@@ -73,7 +75,8 @@ def serve(
         concurrency=concurrency,
     )
     chats = {
-        name: conversation(method_graph(name, models, k, texts, found), models) for name in methods
+        name: conversation(method_graph(name, {**models, **again}, k, texts, found), models)
+        for name in methods
     }
     typer.echo(f"serving {', '.join(chats)} at http://{host}:{port}/v1", err=True)
     _run(create_app(chats, limits), host, port)
@@ -90,6 +93,7 @@ def mcp(
     k: options.K = None,
     retriever: options.Retriever = "auto",
     rerank: options.Rerank = "",
+    second_retriever: options.SecondRetriever = "",
     option: options.OptionTexts = None,
     http: Annotated[
         bool, typer.Option("--http", help="Serve streamable HTTP under /mcp instead of stdio.")
@@ -107,9 +111,10 @@ def mcp(
     from ragweave.serving.mcp_server import create_server, http_app
 
     named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
-    models, texts = options.load_cited(*named)
     found = options.open_retriever(kb, retriever, rerank)
-    server = create_server(method_graph(method, models, k, texts, found), found)
+    again = options.second_retriever(second_retriever, kb, [method])
+    models, texts = options.load_cited(*named)
+    server = create_server(method_graph(method, {**models, **again}, k, texts, found), found)
     if not http:
         server.run("stdio")
         return

@@ -33,8 +33,8 @@ def root() -> None:
 
 def _command(name: str) -> Callable[..., None]:
     def study(
-        dataset: Annotated[str, typer.Argument(help="NAME:FILE, as for `ragweave eval`.")],
-        out: Annotated[Path, typer.Option("--out", help="Directory of the study.")],
+        dataset: options.NeededDataset,
+        out: options.NeededOut,
         methods: Annotated[
             str, typer.Option(help="Methods to compare (default: the paper's).")
         ] = "",

@@ -50,6 +50,10 @@ class Arguments(TypedDict, total=False):
         "slimplm",
         "filco",
         "post_fusion",
+        "ircot",
+        "chain_of_note",
+        "sure",
+        "dos_rag",
     ]
     unknown: Literal["method"] | bool
     samples: int
@@ -61,7 +65,7 @@ class Arguments(TypedDict, total=False):
     constrain: Literal["auto"] | bool
     ask_again: bool
     citations: bool
-    sufficient_context: bool
+    sufficient_context: Literal["printed"] | bool
     timeout: float | None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, cast, get_args
 
@@ -303,6 +303,17 @@ def method_named(name: str) -> Method:
             package that brings it can't be loaded.
     """
     return METHODS.named(name)
+
+
+def check_searches_again(methods: Iterable[str]) -> None:
+    """Check that a second retriever would be used by one of the methods.
+
+    Raises:
+        UsageError: None of them looks again.
+    """
+    if not any(method_named(name).searches_again for name in methods):
+        known = ", ".join(one.name for one in METHODS.ours() if one.searches_again)
+        raise UsageError(f"--second-retriever is where {known} looks again: add that method")
 
 
 def method_options(

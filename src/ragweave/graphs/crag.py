@@ -62,4 +62,5 @@ METHOD = Method(
     options=CragOptions,
     build=build,
     prompts={**PROMPTS, **answer_prompts("concat", "direct")},
+    searches_again=True,
 )

@@ -53,6 +53,8 @@ class Method:
     """Wires and compiles its graph."""
     prompts: Mapping[str, ChatPromptTemplate] = field(default_factory=dict)
     """The prompt templates that a caller may replace, by name."""
+    searches_again: bool = False
+    """Whether it looks again with `second_retriever`, where one is given."""
 
     def __post_init__(self) -> None:
         """Check the declaration.

@@ -14,7 +14,8 @@ from ragweave.graphs.method import Method
 from ragweave.nodes import sure
 from ragweave.nodes.retrieve import join_step
 from ragweave.nodes.step import Route
-from ragweave.nodes.sure import PROMPTS, SureOptions, SureState
+from ragweave.nodes.sure import SureOptions, SureState
+from ragweave.nodes.sure_prompts import PROMPTS
 
 
 def to_proposal(state: SureState, _options: SureOptions) -> str:

@@ -125,6 +125,7 @@ PROMPTS = MappingProxyType(
     {
         **_OURS,
         **printed.ANSWERS,
+        **printed.READ_PAGES,
         **{f"{name}@post_fusion": with_printed_clause(_OURS[name]) for name in _FUSION},
     }
 )
@@ -253,10 +254,16 @@ class AnswerStep:
         wording = context.options.wording
         if kind == "short" and wording != "method":
             reads = "short" if wording == "phrase" else "long"
-        read = read_answer(reply.text, reads, self._parts(branch, reply), reasons=reasons)
+        read = self.parse(reply.text, reads, self._parts(branch, reply), reasons=reasons)
         if read.rejected:
             context.note("answer_rejected", reason=read.rejected)
         return read
+
+    def parse(
+        self, reply: str, answer_type: AnswerType, parts: PromptParts, *, reasons: bool
+    ) -> ReadAnswer:
+        """Return the answer in a reply's text; for steps with a form of their own to override."""
+        return read_answer(reply, answer_type, parts, reasons=reasons)
 
     def update(self, branch: Branch, reply: Reply, read: ReadAnswer) -> Update:
         """Return the candidate that a reply was read as."""

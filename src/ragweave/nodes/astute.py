@@ -32,7 +32,7 @@ from langgraph.types import Send
 
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.ask import Ask, Prompt, Question, Reply, Templates, reply_to
-from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.options import UnprintedOptions, at_least
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import PASSAGE_TOKENS
 from ragweave.nodes.retrieve import searches
@@ -118,7 +118,7 @@ PROMPTS = MappingProxyType(
 
 
 @dataclass(frozen=True, kw_only=True)
-class AstuteOptions(Options):
+class AstuteOptions(UnprintedOptions):
     """Options of `astute`."""
 
     k: int = 10

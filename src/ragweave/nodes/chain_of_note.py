@@ -1,13 +1,14 @@
 """Chain-of-Note: a reading note on each passage, and behind them the answer, in one reply.
 
-Source: Yu et al. 2023 (Chain-of-Note: Enhancing Robustness in Retrieval-Augmented Language
-Models), section 3.2 and figure 2: a note says that its passage answers the question, that it helps
-the model to infer the answer, or that it is irrelevant; where all are, the model answers from what
-it knows, or says Unknown. Appendix A.2 has the task description that GPT-4 and ChatGPT were
-prompted with: read, write notes, discuss relevance, answer from relevant passages, else without.
+Source: Yu et al. 2024 (Chain-of-Note: Enhancing Robustness in Retrieval-Augmented Language
+Models, EMNLP; arXiv 2311.09210, numbered as in version 2), section 2.3.1 and figure 2: a note says
+that its passage answers the question, that it helps the model to infer the answer, or that it is
+irrelevant; where all are, the model answers from what it knows, or says Unknown. Appendix A.5 has
+the task description that GPT-4 is prompted with: read, write notes, discuss relevance, answer from
+relevant passages, else without; `profile="paper"` asks in its words.
 
-Where we differ: the paper trains LLaMa-2 7B on 10,000 such notes; here any chat model is prompted,
-with two examples in our own words, one of which ends in Unknown.
+Where we differ: the paper trains LLaMa-2 7B on 10,000 such notes (section 2.3.2); here any chat
+model is prompted, by default with two examples in our own words, one of which ends in Unknown.
 
 Variables: `question`, `passages` (rendered), `answer_form`, `otherwise` (what to do where no
 passage helps).
@@ -23,15 +24,19 @@ from typing import Any
 
 from langchain_core.prompts import ChatPromptTemplate
 
+from ragweave.nodes import printed
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.ask import Prompt, Reply, Templates
 from ragweave.nodes.options import Options
-from ragweave.nodes.replies import ReadAnswer, bare_text
+from ragweave.nodes.profile import Paper
+from ragweave.nodes.replies import ReadAnswer, bare_text, read_answer
 from ragweave.nodes.reply_form import SHORT_ANSWER_TOKENS
 from ragweave.nodes.step import Context, Goto, Work
 from ragweave.nodes.wording import UNKNOWN_CLAUSE
-from ragweave.state import Branch, RAGState
+from ragweave.state import AnswerType, Branch, RAGState
 from ragweave.tools.models import Models
+from ragweave.tools.text.reply import NO_PARTS, PromptParts
+from ragweave.tools.text.unknown import UNKNOWN
 
 NAME = "chain_of_note"
 NOTE_TOKENS = 64
@@ -84,10 +89,11 @@ PROMPTS = MappingProxyType(
                 ),
                 ("human", "{passages}\n\nQuestion: {question}\n" + _ASK),
             ]
-        )
+        ),
+        **printed.NOTES,
     }
 )
-"""The template by name."""
+"""The templates by name."""
 
 _OWN = "If no passage helps, answer from what you know. " + UNKNOWN_CLAUSE
 _ONLY = "If the passages don't answer the question, just say Unknown."
@@ -100,7 +106,13 @@ class ChainOfNoteOptions(Options):
     notes: bool = True
     """Whether notes are taken; without them the prompt is Concat's (the paper's standard RALM)."""
     own_knowledge: bool = True
-    """Whether the model may answer from what it knows where no passage helps (appendix A.2)."""
+    """Whether the model may answer from what it knows where no passage helps (appendix A.5, the
+    fifth line of the task)."""
+
+    @property
+    def own_paper(self) -> Paper:
+        """Chain-of-Note."""
+        return "chain_of_note"
 
 
 _NOTE = re.compile(
@@ -108,6 +120,10 @@ _NOTE = re.compile(
     r"(?:[*_ ]{0,4}\([^()\n]{0,200}\))?[*_ ]{0,4}[:.–-]",
     re.IGNORECASE | re.MULTILINE,
 )
+_BASED = re.compile(
+    r"\b(?:based|given|according)\b[^\n.]{0,200}, the answer (?:is|would be)\b:? *", re.IGNORECASE
+)
+"""How the paper's models lead from their notes to the answer (figure 2, table 6)."""
 _END = re.compile(r"^[\W_]{0,9}(?:final |short )?answer\b[*_ ]{0,4}:", re.IGNORECASE | re.MULTILINE)
 
 
@@ -131,6 +147,28 @@ def parse_notes(reply: str, passages: int) -> dict[int, str]:
         if said and 1 <= number <= passages:
             notes.setdefault(number, said)
     return notes
+
+
+def read_noted(
+    reply: str, answer_type: AnswerType, parts: PromptParts = NO_PARTS, *, reasons: bool = True
+) -> ReadAnswer:
+    """Return the answer behind the notes; a note is no answer, and where none follows there is none.
+
+    Args:
+        reply: The model's reply, of any text.
+        answer_type: The kind of answer asked for; a long one is all that stands behind "Answer:".
+        parts: What the prompt said: an echo of it is no answer.
+        reasons: Whether notes were asked for.
+    """
+    text = bare_text(reply)
+    if answer_type == "long" and (end := _END.search(text)):
+        text = text[end.end() :].strip()
+    if answer_type != "long" and (leads := list(_BASED.finditer(text))):
+        last = text[leads[-1].end() :].strip()
+        text = text if "\n" in last else f"Answer: {last}"
+    read = read_answer(text, answer_type, parts, reasons=reasons)
+    only_note = answer_type != "long" and _NOTE.match(read.answer)
+    return ReadAnswer(UNKNOWN, "no_conclusion") if only_note else read
 
 
 @dataclass(frozen=True)
@@ -159,6 +197,12 @@ class NoteStep(AnswerStep):
         if reasons and (missing := shown - len(parse_notes(reply.text, shown))):
             context.note("notes_missing", passages=shown, missing=missing)
         return super().read(branch, reply, context, reasons=reasons)
+
+    def parse(
+        self, reply: str, answer_type: AnswerType, parts: PromptParts, *, reasons: bool
+    ) -> ReadAnswer:
+        """Return the answer behind the notes."""
+        return read_noted(reply, answer_type, parts, reasons=reasons)
 
 
 def _otherwise(_branch: Branch, options: ChainOfNoteOptions) -> dict[str, str]:

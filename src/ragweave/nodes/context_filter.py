@@ -205,8 +205,9 @@ class ContextFilterOptions(Options):
     """Bi-encoder of `recomp` (`minilm`, a local path or a hub name; empty: `minilm`), or checkpoint
     of `provence` (a local path, or a name in the hub's cache)."""
     rerank: bool = False
-    """Whether the filter's scores order the passages too, each by its best span, as Provence's
-    unified model reranks what it prunes; `llm` and `full` give no scores."""
+    """Whether the filter's scores order the passages too: each by its best span, or, with
+    `provence`'s released model, by its ranking head (whose own `reorder` is off by default as
+    well); `llm` and `full` give no scores."""
     lead: str | None = None
     """Text between question and output where `cxmi` scores; None: a new line and `answer: ` for a
     causal scorer, nothing for a sequence-to-sequence one (the released code's form)."""

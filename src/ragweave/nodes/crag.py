@@ -36,7 +36,7 @@ from typing_extensions import TypedDict
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.ask import Ask, Prompt, Question, Reply, Templates, numbered, reply_to
 from ragweave.nodes.context_filter import kept_update
-from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.options import UnprintedOptions, at_least
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice, id_tokens, numbers_form
 from ragweave.nodes.retrieve import arranged, searches
@@ -129,7 +129,7 @@ EXAMPLES = Examples(
 
 
 @dataclass(frozen=True, kw_only=True)
-class CragOptions(Options):
+class CragOptions(UnprintedOptions):
     """Options of `crag`."""
 
     refine: bool = True

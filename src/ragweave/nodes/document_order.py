@@ -4,7 +4,9 @@ Source: Laitenberger et al. 2025 (Stronger Baselines for Retrieval-Augmented Gen
 Long-Context Language Models, arXiv 2506.03989): passages of up to 100 tokens are retrieved, best
 first, until the token budget is full, and then stand in the prompt in their original order. The
 paper sweeps budgets from 1,500 to 40,000 tokens; DOS RAG is ahead of the multi-stage pipelines
-above 5,000 (figure 1).
+above 5,000 (figure 1). The released code retrieves a passage for every 50 tokens of the budget
+(100 for 5,000), as its passages of whole sentences have 50 to 100 tokens, and stops at the first
+that does not fit.
 
 The paper asks about one long document a question. Here a question may find passages of several:
 each document's passages stand together, and the documents come in the order of their best passage.
@@ -20,6 +22,7 @@ from langchain_core.documents import Document
 from langgraph.types import Overwrite
 
 from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.state import RAGState
 from ragweave.tools.text.normalize import estimate_tokens
@@ -29,14 +32,19 @@ from ragweave.tools.text.normalize import estimate_tokens
 class DosRagOptions(Options):
     """Options of `dos_rag`."""
 
-    k: int = 50
-    """Passages to choose from: 50 of about 100 tokens fill the default budget."""
+    k: int = 100
+    """Passages to choose from (released code: a passage for every 50 tokens of the budget)."""
     token_budget: int | None = 5000
     """Most tokens (estimated) of the passages in the prompt; None: as many as were found. The
     model's context bounds them too (`prompt_tokens`)."""
     document_order: bool = True
     """Whether passages stand as in their documents; without it, as retrieved (the paper's Vanilla
     RAG), and `order` applies."""
+
+    @property
+    def own_paper(self) -> Paper:
+        """DOS RAG."""
+        return "dos_rag"
 
     def __post_init__(self) -> None:
         """Check the values.

@@ -1,14 +1,18 @@
 """The reasoning of IRCoT: a sentence at a time, each of which is the next search.
 
 Source: Trivedi et al. 2023 (Interleaving Retrieval with Chain-of-Thought Reasoning for
-Knowledge-Intensive Multi-Step Questions), section 3: retrieve for the question; reason, and keep
-only the first new sentence; retrieve with it; until a sentence says "answer is" or eight were
-written. Paragraphs add up, to 15 at most (released code: `global_max_num_paras`); K is tuned over
-2, 4, 6 and 8, and is 6 in the released base configurations. A reader of its own then answers over
-the paragraphs alone (section 4.2: with chain of thought, or directly).
+Knowledge-Intensive Multi-Step Questions, ACL), section 3.1: retrieve for the question; reason, and
+keep only the first new sentence; retrieve with it; until a sentence says "answer is" or so many
+were written (footnote 4; eight). Paragraphs add up, to 15 at most (section 4.1; released code:
+`global_max_num_paras`); K is tuned over 2, 4, 6 and 8 (section 4.1), and is 6 in the released base
+configurations. A reader of its own then answers over the paragraphs alone (section 3.2), by chain of
+thought with GPT-3 or directly with Flan-T5 (section 4.1).
 
-Where we differ: one example in our own words instead of the data set's, no distractors in it, and
-a chain that says nothing new goes straight to the reader.
+Where we differ: one example in our own words instead of fifteen of the data set, no distractors in
+it (M of them in section 3.1), a chain that says nothing new goes straight to the reader, and a
+reading that never says "answer is" is asked again, not returned whole. `profile="paper"` asks in the
+layout of section 3.1, with the released instruction for Flan-T5 above the question: a chat model is
+no completion model, and needs one.
 
 Variables: `question`, `passages` (rendered) and `chain` (the sentences so far).
 """
@@ -25,14 +29,17 @@ from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.types import Overwrite
 
+from ragweave.nodes import printed
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.profile import Paper
 from ragweave.nodes.replies import bare_text, parse_answer
 from ragweave.nodes.reply_form import QUERY_TOKENS
 from ragweave.nodes.retrieve import MergeStrategy, searches
 from ragweave.nodes.rounds import Loop, conclude_chain, ids_of, round_key
 from ragweave.nodes.step import Context, Goto, Step
+from ragweave.nodes.wording import Style, style_of, worded
 from ragweave.state import AnswerType, Hop, RAGState, Update, by_query
 from ragweave.tools.models import Models
 from ragweave.tools.text.normalize import normalize_answer
@@ -85,10 +92,11 @@ PROMPTS = MappingProxyType(
                     "{passages}\n\nQuestion: {question}\nReasoning so far: {chain}\n" + _ASK,
                 ),
             ]
-        )
+        ),
+        **printed.IRCOT,
     }
 )
-"""The template by name."""
+"""The templates by name."""
 
 NAME = "reason"
 
@@ -106,14 +114,20 @@ class IrcotOptions(Options):
     """Options of `ircot`."""
 
     k: int = 6
-    """Passages per sentence (section 4.3: tuned over 2, 4, 6 and 8)."""
+    """Passages per sentence (section 4.1: tuned over 2, 4, 6 and 8)."""
     max_steps: int = 8
-    """Most sentences of reasoning (section 3)."""
+    """Most sentences of reasoning (section 3.1, footnote 4)."""
     max_passages: int | None = 15
-    """Most passages that are kept of all searches, in the order found; None: all."""
+    """Most passages that are kept of all searches, in the order found (section 4.1); None: all."""
     read_by: Literal["cot", "direct", "chain"] = "cot"
     """Who answers over the passages found: a reader that reasons, one that answers directly
-    (section 4.2), or none: the answer that the chain itself arrived at (the ablation)."""
+    (section 3.2), or none: the answer that the chain itself arrived at, which the paper found to be
+    worse."""
+
+    @property
+    def own_paper(self) -> Paper:
+        """IRCoT."""
+        return "ircot"
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -197,14 +211,16 @@ def reason_step(
 ) -> Step[RAGState, IrcotOptions]:
     """Return the node `reason`: writes one sentence, and starts the search with it or ends."""
 
-    def prompt(state: RAGState, _options: IrcotOptions) -> Prompt:
+    def prompt(state: RAGState, opts: IrcotOptions) -> Prompt:
         question = state["question"]
         chain = " ".join(map(one_line, chained(state["hops"])))
+        nothing = "" if opts.paper == "ircot" else _NOTHING
         return Prompt(
-            templates["ircot"],
+            worded(templates, "ircot", opts, answers=False),
             {"task": "step", "question": question, "answer_type": state["resolved_answer_type"]},
-            {"question": question, "chain": chain or _NOTHING},
+            {"question": question, "chain": chain or nothing},
             state["passages"],
+            render=(style_of(opts) or Style()).render,
             reply_tokens=QUERY_TOKENS,
         )
 

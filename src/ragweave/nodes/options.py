@@ -181,15 +181,16 @@ class Options(_Named):
     asked again, once, in short form; an answer may then cost a second call."""
     citations: bool = False
     """Whether the output says which sentences of the passages support which part of the answer."""
-    sufficient_context: bool = False
+    sufficient_context: Literal["printed"] | bool = False
     """Whether the passages are rated before each answer, and the answer is Unknown where they hold
-    too little for one (Joren et al. 2025); a call more for each."""
+    too little for one (Joren et al. 2025); a call more for each. `printed` asks in that paper's
+    words (appendix C.1), by a long reply."""
     timeout: float | None = None
     """Seconds that a whole run may take; None: no limit."""
 
     @property
-    def own_paper(self) -> Paper:
-        """The paper that `profile="paper"` stands for."""
+    def own_paper(self) -> Paper | Literal[""]:
+        """The paper that `profile="paper"` stands for; "" where none of its prompts stands here."""
         return "post_fusion"
 
     @property
@@ -249,6 +250,16 @@ class Options(_Named):
             warm = _SAMPLES_TEMPERATURE
         chosen = {"temperature": warm, "top_p": self.top_p}
         return {name: value for name, value in chosen.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnprintedOptions(Options):
+    """Options of a method whose own paper has no prompts here: `profile="paper"` is ours, then."""
+
+    @property
+    def own_paper(self) -> Paper | Literal[""]:
+        """None."""
+        return ""
 
 
 def at_least(name: str, value: int | None, least: int) -> None:

@@ -2,7 +2,9 @@
 
 Instructions are the papers'; how passages are set off, and the examples shown, are ours. Sources:
 BlendFilter, appendix F; SlimPLM, sections 3.2 and 3.3 and tables 6, 9 and 10, and its released code
-for what the paper only names (vanilla chat, CoT, Self-Eval); FILCO, released code.
+for what the paper only names (vanilla chat, CoT, Self-Eval); FILCO, released code; Chain-of-Note,
+appendix A.5 of version 2; SuRe, released code; IRCoT, section 3.1 and the released configurations
+for Flan-T5; DOS RAG, released code.
 
 Not printed in any text that we have, so that ours stand: BlendFilter's internal augmentation, its
 short answers on HotPotQA and 2WikiMultihopQA, and its ReAct and SelfAsk; Liu et al.'s prompts, which
@@ -202,3 +204,161 @@ SELF_ASK_READER = ChatPromptTemplate(
         ("human", "{passages}\n\nQuestion: {question}\nAnswer:"),
     ]
 )
+
+NOTES: Templates = MappingProxyType(
+    {
+        "chain_of_note@chain_of_note": ChatPromptTemplate(
+            [
+                (
+                    "human",
+                    "Task Description:\n1. Read the given question and five Wikipedia passages to "
+                    "gather relevant information.\n2. Write reading notes summarizing the key "
+                    "points from these passages.\n3. Discuss the relevance of the given question "
+                    "and Wikipedia passages.\n4. If some passages are relevant to the given "
+                    "question, provide a brief answer based on the passages.\n5. If no passage is "
+                    "relevant, directly provide an answer without considering the passages.\n\n"
+                    "Question: {question}\n\n{passages}",
+                )
+            ]
+        )
+    }
+)
+"""Chain-of-Note's instruction for prompted models; its line on five passages is the paper's."""
+
+SURE: Templates = MappingProxyType(
+    {
+        "sure@sure": ChatPromptTemplate(
+            [
+                (
+                    "human",
+                    "Below are {shown} passages related to the question at the end. After reading "
+                    "the passages, provide {counted} correct candidates for the answer to the "
+                    "question at the end. Each answer should be in the form: (a) xx, (b) yy, and "
+                    "should not exceed 3 words for each candidate.\n\n{passages}\n\nQuestion:\n"
+                    "{question}\n\nAnswer: ",
+                )
+            ]
+        ),
+        "sure_summary@sure": ChatPromptTemplate(
+            [
+                (
+                    "human",
+                    "{passages}\n\nYour job is to act as a professional writer. You will write a "
+                    "good-quality passage that can support the given prediction about the question "
+                    "only based on the information in the provided supporting passages.\n\nNow, "
+                    "let's start. After you write, please write [DONE] to indicate you are done. Do "
+                    'not write a prefix (e.g., "Response:") while writing a passage.\n\nQuestion: '
+                    "{question}\nChoices: {choices}\nPrediction: ({letter}) {prediction}\nPassage: ",
+                )
+            ]
+        ),
+        "sure_valid@sure": ChatPromptTemplate(
+            [
+                (
+                    "human",
+                    "Question:\n{question}\n\nPrediction:\n{prediction}\n\nPassage:\n{summary}\n\n"
+                    "Does the passage correctly support the prediction? Choices: [True, False]. "
+                    "Answer:",
+                )
+            ]
+        ),
+        "sure_rank@sure": ChatPromptTemplate(
+            [
+                (
+                    "human",
+                    "Question: Given the following passages, determine which one provides a more "
+                    "informative answer to the subsequent question.\n\nPassage 1:\n{first}\n\n"
+                    "Passage 2:\n{second}\n\nTarget Question:\nQuestion: {question}\n\nYour Task:\n"
+                    "Identify which passage (Passage 1 or Passage 2) is more relevant and "
+                    "informative to answer the question at hand. Choices: [Passage 1, Passage 2]."
+                    "\n\nAnswer:",
+                )
+            ]
+        ),
+    }
+)
+
+_BY_STEPS = "Q: Answer the following question by reasoning step-by-step.\n"
+_SALT_ROAD = (
+    "Wikipedia Title: The Salt Road\nThe Salt Road is a novel by Ines Falk about the port of Verra."
+    "\n\nWikipedia Title: Verra\nVerra is a port on the river Osk, known for its glass works.\n\n"
+)
+_LIES = "On which river lies the port that The Salt Road is about?"
+_CHAINED = (
+    "The Salt Road is about the port of Verra. Verra is a port on the river Osk. So the answer is: "
+    "Osk."
+)
+
+IRCOT: Templates = MappingProxyType(
+    {
+        "ircot@ircot": ChatPromptTemplate(
+            [
+                ("human", f"{_SALT_ROAD}{_BY_STEPS}{_LIES}\nA:"),
+                ("ai", _CHAINED),
+                ("human", f"{{passages}}\n\n{_BY_STEPS}{{question}}\nA: {{chain}}"),
+            ]
+        )
+    }
+)
+"""IRCoT's reasoner: the chain so far stands behind `A:`, to be gone on with."""
+
+READ_PAGES: Templates = MappingProxyType(
+    {
+        "cot_passages@ircot": ChatPromptTemplate(
+            [
+                ("human", f"{_SALT_ROAD}{_BY_STEPS}{_LIES}\nA:"),
+                ("ai", _CHAINED),
+                ("human", f"{{passages}}\n\n{_BY_STEPS}{{question}}\nA:"),
+            ]
+        ),
+        "concat@ircot": ChatPromptTemplate(
+            [
+                ("human", f"{_SALT_ROAD}Q: Answer the following question.\n{_LIES}\nA:"),
+                ("ai", "Osk"),
+                ("human", "{passages}\n\nQ: Answer the following question.\n{question}\nA:"),
+            ]
+        ),
+        "concat@chain_of_note": ChatPromptTemplate(
+            [
+                (
+                    "human",
+                    "Task Description: The primary objective is to briefly answer the question."
+                    "\n\nQuestion: {question}\n\n{passages}",
+                )
+            ]
+        ),
+        "concat@sure": ChatPromptTemplate(
+            [
+                (
+                    "human",
+                    "{passages}\n\nTask description: predict the answer to the following question. "
+                    "Do not exceed 3 words.\n\nQuestion: {question}.\n\nAnswer: ",
+                )
+            ]
+        ),
+        "direct@sure": ChatPromptTemplate(
+            [
+                (
+                    "human",
+                    "Task description: predict the answer to the following question. Do not exceed "
+                    "3 words.\n\nQuestion: {question}.\n\nAnswer: ",
+                )
+            ]
+        ),
+        "concat@dos_rag": ChatPromptTemplate(
+            [
+                ("system", "You are Question Answering Portal"),
+                (
+                    "human",
+                    "[Start of Context]:\n\n{passages}\n\n[End of Context]\n\n[Start of Question]:"
+                    "\n\n{question}\n\n[End of Question]\n\n[Instructions:]\n- Answer the question "
+                    "**only** based on the provided context.\n- Keep the answer **short and "
+                    "factual** (preferably between 1-20 words).\n- Do **not** provide explanations "
+                    "or additional details beyond what is necessary.\n- If the answer is **not "
+                    'explicitly stated** in the context, respond with: "Not found in context."',
+                ),
+            ]
+        ),
+    }
+)
+"""The readers' prompts: IRCoT's two, and the baselines of Chain-of-Note, SuRe and DOS RAG."""

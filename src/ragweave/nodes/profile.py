@@ -6,7 +6,9 @@ values of `SETTINGS`, the same for every method of the paper's tables, for each 
 caller did not set. Our additions are off there: asking again, second looks, forced forms.
 
 Sources: BlendFilter, sections 4.1 and 4.7, appendices C, D and F; SlimPLM, section 4.3, appendices A
-and B, and its released code; FILCO, section 4.1; Liu et al. 2024, sections 3.1 and 4.
+and B, and its released code; FILCO, section 4.1; Liu et al. 2024, sections 3.1 and 4; IRCoT, section
+4.1 and the released base configurations; Chain-of-Note (version 2), appendices A.4 and A.5; SuRe,
+released code; DOS RAG, released code, which fills a token budget whatever k is.
 """
 
 from __future__ import annotations
@@ -15,12 +17,21 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-Paper = Literal["blendfilter", "slimplm", "filco", "post_fusion"]
+Paper = Literal[
+    "blendfilter",
+    "slimplm",
+    "filco",
+    "post_fusion",
+    "ircot",
+    "chain_of_note",
+    "sure",
+    "dos_rag",
+]
 
-Profile = Literal["ours", "strategyqa", "paper", "blendfilter", "slimplm", "filco", "post_fusion"]
+Profile = Literal["ours", "strategyqa", "paper", Paper]
 """`ours`: our wording and each method's own settings. `strategyqa`: the same, in the form for
-StrategyQA's Yes/No questions. `paper`: the method's own paper. A paper's name: as a row of that
-paper's tables."""
+StrategyQA's Yes/No questions. `paper`: the method's own paper, where its prompts stand here. A
+paper's name: as a row of that paper's tables."""
 
 _PLAIN = {"ask_again": False, "second_look": False, "constrain": False}
 """What no paper has: our additions against replies that can't be read, switched off."""
@@ -47,6 +58,10 @@ SETTINGS: Mapping[Paper, Mapping[str, Any]] = MappingProxyType(
         },
         "filco": {**_PLAIN, "k": 1, "unknown": False, "sample_temperature": 0.0},
         "post_fusion": {**_PLAIN, "k": 5, "unknown": True, "sample_temperature": 0.0},
+        "ircot": {**_PLAIN, "k": 6, "unknown": False, "sample_temperature": 0.0},
+        "chain_of_note": {**_PLAIN, "k": 5, "unknown": False, "sample_temperature": 0.0},
+        "sure": {**_PLAIN, "k": 10, "unknown": False, "sample_temperature": 0.0},
+        "dos_rag": {**_PLAIN, "unknown": False, "sample_temperature": 0.0},
     }
 )
 """Options by the paper whose tables they hold for; a method takes those that it has, and that can have

@@ -266,16 +266,8 @@ def react_update(
         if event := _no_finish(reply.text, answer_type) if last and not said.rejected else "":
             context.note(event)
         early = len(hops) + 1 < options.max_steps
-        return conclude_chain(
-            state,
-            options,
-            pool=NAME,
-            answer=said.argument,
-            reply=reply.text,
-            keys=_searched(hops),
-            read=ids_of(reply.passages),
-            truncated=limit_ended(said.argument, last=last, early=early),
-        )
+        truncated = limit_ended(said.argument, last=last, early=early)
+        return _ended(state, reply, options, said.argument, truncated=truncated)
     query = said.argument if said.action == "search" else "" if hops else state["question"]
     repeated = bool(query) and _asked(query) in {_asked(hop["query"]) for hop in hops}
     if repeated:
@@ -286,16 +278,7 @@ def react_update(
         context.note(event if gives_up else "step_unparsed")
     if options.second_look and hops and not hops[-1]["query"] and (repeated or not query):
         context.note("no_progress")
-        return conclude_chain(
-            state,
-            options,
-            pool=NAME,
-            answer=UNKNOWN,
-            reply=reply.text,
-            keys=_searched(hops),
-            read=ids_of(reply.passages),
-            truncated=True,
-        )
+        return _ended(state, reply, options, UNKNOWN, truncated=True)
     number = len(hops)
     hop: Hop = {
         "key": round_key(number),
@@ -305,6 +288,21 @@ def react_update(
     }
     update: Update = {"hops": [*hops, hop], "round": number + 1}
     return {**update, **search_for(state, number, hop["query"])} if hop["query"] else update
+
+
+def _ended(
+    state: RAGState, reply: Reply, options: ReactOptions, answer: str, *, truncated: bool
+) -> Update:
+    return conclude_chain(
+        state,
+        options,
+        pool=NAME,
+        answer=answer,
+        reply=reply.text,
+        keys=_searched(state["hops"]),
+        read=ids_of(reply.passages),
+        truncated=truncated,
+    )
 
 
 def _observed(state: RAGState, hops: Sequence[Hop], options: ReactOptions) -> str:

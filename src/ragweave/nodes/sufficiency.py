@@ -1,11 +1,15 @@
 """Abstention by sufficient context: an answer is asked for only where the passages hold enough.
 
 Source: Joren et al. 2025 (Sufficient Context: A New Lens on Retrieval Augmented Generation Systems,
-ICLR), section 3: a context is sufficient where a plausible answer to the question can be made from
-it, whether or not that answer is right; a model rates that, without knowing any gold answer. Section
-5 abstains where the context is insufficient and the model unsure; here the rating alone decides, so
-that what the model would have answered from memory is lost. Wording and examples are ours; the
-paper's rater is Gemini 1.5 Pro, and a small model's ratings are worth less.
+ICLR), section 3.1: a context is sufficient where a plausible answer to the question can be made from
+it, whether or not that answer is right; section 3.2: a model rates that, without knowing any gold
+answer. Section 5.1 abstains by a logistic regression over the rating and the model's confidence; here
+the rating alone decides, so that what the model would have answered from memory is lost. The paper's
+rater is Gemini 1.5 Pro with one example, and a small model's ratings are worth less.
+
+The wording and the examples are ours. `sufficient_context="printed"` asks in the words of appendix
+C.1, with an example of ours and without the line on the time of the question: the rater explains
+itself first and ends in `{"Sufficient Context": 1}`, which takes a long reply.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.ask import Prompt, Question, Reply, Templates, reply_to
-from ragweave.nodes.options import OptionsT
+from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.replies import ReadAnswer, bare_text, parse_answer
 from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
 from ragweave.nodes.step import Call, Context, Step, Work
@@ -53,8 +57,48 @@ SUFFICIENT = ChatPromptTemplate(
 )
 """The prompt: variables `question` and `passages`."""
 
-PROMPTS = MappingProxyType({"sufficient": SUFFICIENT})
-"""The template by name: every method's, so that a caller may replace it."""
+_TASK = """\
+You are an expert LLM evaluator that excels at evaluating a QUESTION and REFERENCES.
+Consider the following criteria:
+Sufficient Context: 1 IF the CONTEXT is sufficient to infer the answer to the question and 0 IF the \
+CONTEXT cannot be used to infer the answer to the question
+First, output a list of step-by-step questions that would be used to arrive at a label for the \
+criteria. Make sure to include questions about assumptions implicit in the QUESTION.
+Include questions about any mathematical calculations or arithmetic that would be required.
+Next, answer each of the questions. Make sure to work step by step through any required \
+mathematical calculations or arithmetic. Finally, use these answers to evaluate the criteria.
+Output the ### EXPLANATION (Text). Then, use the EXPLANATION to output the ### EVALUATION (JSON)
+"""
+_SHOWN = (
+    """\
+EXAMPLE:
+### QUESTION
+In which year was the lighthouse on Lake Orrin lit?
+### References
+"""
+    f"""{_LAKE}### EXPLANATION
+The context says that the lighthouse on Lake Orrin was lit in 1891. Therefore, the context does \
+provide a precise answer to the question.
+### JSON
+{{{{"Sufficient Context": 1}}}}
+Remember the instructions: """
+)
+
+PRINTED = ChatPromptTemplate(
+    [
+        (
+            "human",
+            _TASK + _SHOWN + _TASK + "### QUESTION\n{question}\n### REFERENCES\n{passages}",
+        )
+    ]
+)
+"""The prompt of appendix C.1: the same variables."""
+
+PROMPTS = MappingProxyType({"sufficient": SUFFICIENT, "sufficient_printed": PRINTED})
+"""The templates by name: every method's, so that a caller may replace them."""
+
+_LABEL = re.compile(r"[\"“']sufficient context[\"”']\s{0,3}:\s{0,3}[\"“']?([01])\b", re.I)
+"""The printed prompt's label; a small model may go on behind it to an example of its own."""
 
 _WORDS = re.compile(
     r"\b(?:(?P<no>insufficient|not (?:sufficient|enough))|sufficient|enough)\b", re.I
@@ -65,6 +109,8 @@ _LOOKED_AT = 400
 
 def parse_sufficiency(reply: str) -> bool | None:
     """Return whether a reply says that the passages hold enough; None where it can't be read."""
+    if label := _LABEL.search(bare_text(reply)):
+        return label[1] == "1"
     said = parse_answer(reply, "yes_no")
     if said != UNKNOWN:
         return said == "Yes"
@@ -107,14 +153,16 @@ def _rated(
 ) -> Generator[Call, Any, tuple[bool | None, Reply]]:
     """Ask once whether a branch's passages hold enough."""
 
-    def prompt(branch: Branch, _options: object) -> Prompt:
+    def prompt(branch: Branch, options: Options) -> Prompt:
+        printed = options.sufficient_context == "printed"
+        name = "sufficient_printed" if printed else "sufficient"
         return Prompt(
-            templates.get("sufficient", SUFFICIENT),
+            templates.get(name, PROMPTS[name]),
             {"task": "sufficient", "question": branch["question"]},
             {"question": branch["question"]},
             branch["passages"],
-            form=lambda _shown: Choice(("Yes", "No")),
-            reply_tokens=VERDICT_TOKENS,
+            form=None if printed else lambda _shown: Choice(("Yes", "No")),
+            reply_tokens=None if printed else VERDICT_TOKENS,
         )
 
     question = Question[Branch, Any](name=name, role="answer", prompt=prompt)

@@ -72,6 +72,28 @@ def search_results(passages: Sequence[Document]) -> str:
     return "\n".join(f"[{number}] {text}" for number, text in enumerate(texts, start=1))
 
 
+def wikipedia_pages(passages: Sequence[Document]) -> str:
+    """Write passages as IRCoT shows them (section 3.1): a line of the title above each text."""
+    return "\n\n".join(f"Wikipedia Title: {title_of(doc)}\n{_on_a_line(doc)}" for doc in passages)
+
+
+def numbered_passages(passages: Sequence[Document]) -> str:
+    """Write passages as SuRe's released code shows them."""
+    return "\n\n".join(
+        f"Passage #{number} Title: {title_of(doc)}\nPassage #{number} Text: {_on_a_line(doc)}"
+        for number, doc in enumerate(passages, start=1)
+    )
+
+
+def plain_chunks(passages: Sequence[Document]) -> str:
+    """Write passages as DOS RAG's released code shows them: the texts alone, a line each."""
+    return " \n\n".join(map(_on_a_line, passages))
+
+
+def _on_a_line(doc: Document) -> str:
+    return " ".join(untrusted(doc.page_content).split())
+
+
 def _titled(doc: Document, between: str, *, lines: bool = False) -> str:
     title = title_of(doc)
     text = untrusted(doc.page_content).strip()
@@ -100,6 +122,10 @@ STYLES: Mapping[Paper, Style] = MappingProxyType(
         ),
         "filco": Style(render=context_text),
         "post_fusion": Style(),
+        "ircot": Style(render=wikipedia_pages),
+        "chain_of_note": Style(),
+        "sure": Style(render=numbered_passages),
+        "dos_rag": Style(render=plain_chunks),
     }
 )
 """How each paper asks for answers: BlendFilter, appendix F (of short answers the text that we have

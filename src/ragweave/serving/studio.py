@@ -350,9 +350,11 @@ def _retriever(kb: str, search: str) -> Retriever:
         from ragweave.tools.retrieval import Bm25Retriever
 
         return Bm25Retriever.from_documents(corpus_documents())
+    from ragweave.serving.public_sources import PublicSources
     from ragweave.tools.knowledge import KnowledgeBase, retriever_of
 
-    return retriever_of(search, KnowledgeBase.open(kb))
+    base = KnowledgeBase.open(kb)
+    return PublicSources(inner=retriever_of(search, base), folder=base.indexed_folder)
 
 
 globals().update({name: factory(method) for name, method in METHODS.items()})

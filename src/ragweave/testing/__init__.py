@@ -20,6 +20,7 @@ from ragweave.testing.scripted import (
     RecordingRetriever,
     Script,
     ScriptedModel,
+    pieces,
     unsure,
 )
 from ragweave.testing.store import KnowledgeStoreTests
@@ -44,5 +45,6 @@ __all__ = [
     "RecordingRetriever",
     "Script",
     "ScriptedModel",
+    "pieces",
     "unsure",
 ]

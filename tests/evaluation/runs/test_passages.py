@@ -15,9 +15,10 @@ from tests.scripted import ScriptedChat, Seen
 from ragweave.datasets import Question, passage
 from ragweave.errors import UsageError
 from ragweave.evaluation.report import read_runs, tables_of
-from ragweave.evaluation.runs import claim_directory, parse_systems, plan
-from ragweave.evaluation.runs.passages import GoldPassages, with_gold
-from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.evaluation.runs import RunDirectory, claim_directory, parse_systems, plan
+from ragweave.evaluation.runs.passages import GoldPassages, second_retriever_for, with_gold
+from ragweave.tools.knowledge import RETRIEVERS, KnowledgeBase, RetrieverKind, Settings
+from ragweave.tools.retrieval import PassageRetriever
 
 GOLD = passage("gold text", gold=True)
 QUESTION = Question(id="q", question="?", answers=("x",), passages=(GOLD,))
@@ -220,3 +221,82 @@ def test_gold_that_no_question_names_is_refused(tmp_path: Path) -> None:
             kb=tmp_path / "kb",
             gold="with",
         )
+
+
+def towns_kb(folder: Path, *texts: str) -> Path:
+    """Write a BM25 knowledge base of these passages."""
+    with KnowledgeBase.create(folder, settings=Settings(embedding=None)) as base:
+        base.add([Document(page_content=text) for text in texts])
+    return folder
+
+
+def sceptic(seen: Seen) -> str:
+    """Say that no passage helps, but for those about bridges."""
+    if (seen.task or {}).get("task") == "grade":
+        return "Correct" if "bridge" in "".join(seen.passages) else "Incorrect"
+    return read_year(seen)
+
+
+def test_crag_looks_again_where_the_run_says(tmp_path: Path) -> None:
+    ports = towns_kb(tmp_path / "ports", "The port of Varn freezes.", "The port of Lom is deep.")
+    bridges = towns_kb(tmp_path / "bridges", "The bridge of Varn opened in 1900.")
+    directory = planned(
+        tmp_path,
+        "crag[refine=false,rewrite=false]",
+        kb=ports,
+        limit=1,
+        second_retriever=f"bm25:{bridges}",
+    )
+    assert RunDirectory(directory.path).settings.second_retriever == f"bm25:{bridges}"
+    run(directory, ScriptedChat(replies=sceptic))
+    (record,) = records(directory)
+    assert record["answer"] == "1900"
+    assert set(record["retrieved"]) == {"question", "second"}
+    with KnowledgeBase.open(bridges) as base:
+        base.add([Document(page_content="More.")])
+    with pytest.raises(UsageError, match="bridges: has changed since the run began"):
+        second_retriever_for(directory.settings)
+
+
+def test_a_second_retriever_by_name_searches_the_same_knowledge_base(tmp_path: Path) -> None:
+    kb = towns_kb(tmp_path / "kb", "The bridge of Varn opened in 1900.")
+    settings = planned(tmp_path, "crag", kb=kb, second_retriever="bm25").settings
+    assert settings.second_retriever == f"bm25:{kb}"
+    found = second_retriever_for(settings)
+    assert found is not None
+    assert [doc.page_content for doc in found.invoke("bridge")] == [
+        "The bridge of Varn opened in 1900."
+    ]
+
+
+def test_a_second_retriever_that_needs_no_knowledge_base(tmp_path: Path) -> None:
+    class Web(PassageRetriever):
+        def _find(self, query: str, k: int) -> list[Document]:
+            return [Document(page_content=query)][:k]
+
+    kind = RetrieverKind(name="web", summary="All.", make=lambda _kb, k: Web(k=k), needs_kb=False)
+    RETRIEVERS.register(kind)
+    try:
+        settings = planned(tmp_path, "crag", second_retriever="web").settings
+        assert settings.second_retriever == "web"
+        found = second_retriever_for(settings)
+    finally:
+        RETRIEVERS.unregister("web")
+    assert isinstance(found, Web)
+
+
+@pytest.mark.parametrize(
+    ("methods", "settings", "said"),
+    [
+        ("concat", {"second_retriever": "bm25"}, "is where crag looks again"),
+        ("crag", {"second_retriever": "bm25"}, "bm25 searches a knowledge base: name one with"),
+        ("crag", {"second_retriever": "nowhere"}, "no such knowledge base, and no retriever of"),
+        ("crag", {"second_retriever": "pg:postgresql://a:pw@b/c#d"}, "holds a password"),
+        ("crag", {"second_retriever": "bm25:kb", "passages": "given"}, "given searches nothing"),
+    ],
+)
+def test_a_second_retriever_that_a_run_cannot_have(
+    tmp_path: Path, methods: str, settings: dict[str, str], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        planned(tmp_path, methods, **settings)

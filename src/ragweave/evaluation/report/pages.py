@@ -53,7 +53,8 @@ def settings_lines(experiment: Experiment) -> list[str]:
         f"{settings.dataset_hash[:16]}…)",
         f"- models: {roles}" + (f"; scorer {settings.scorer}" if settings.scorer else ""),
         f"- passages: {settings.corpus} {settings.kb} retriever {settings.retriever}, "
-        f"gold {settings.gold}",
+        + (f"searched again by {settings.second_retriever}, " if settings.second_retriever else "")
+        + f"gold {settings.gold}",
         f"- seed {settings.seed}, limit {settings.limit}, sample {settings.sample}",
         f"- versions: {versions}",
     ]

@@ -22,6 +22,7 @@ from ragweave.evaluation.metrics.retrieval import GoldPassages
 from ragweave.evaluation.replay import replay_retriever
 from ragweave.evaluation.runs.settings import Gold, RunSettings
 from ragweave.tools.knowledge import KnowledgeBase, retriever_of
+from ragweave.tools.knowledge.retriever_spec import RetrieverSpec
 from ragweave.tools.knowledge.retrievers import needs_kb
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.tools.retrieval.base import find_with
@@ -187,15 +188,32 @@ def _of_file(settings: RunSettings, dataset: Dataset | None) -> PassageRetriever
 
 
 def _of_knowledge_base(settings: RunSettings) -> PassageRetriever:
-    base = KnowledgeBase.open(settings.kb)
+    base = _unchanged(settings.kb, settings.kb_generation)
+    return retriever_of(settings.retriever, base, reranker=settings.rerank or None)
+
+
+def second_retriever_for(settings: RunSettings) -> PassageRetriever | None:
+    """Return the retriever that a run's methods look again with; None: the one of the first search.
+
+    Raises:
+        UsageError: There is none of that name, or its knowledge base is missing or has changed
+            since the run began.
+    """
+    if not settings.second_retriever:
+        return None
+    spec = RetrieverSpec.read(settings.second_retriever)
+    return spec.open(_unchanged(spec.kb, settings.second_generation) if spec.kb else None)
+
+
+def _unchanged(kb: str, began: int) -> KnowledgeBase:
+    base = KnowledgeBase.open(kb)
     generation = base.manifest.generation
-    if generation != settings.kb_generation:
+    if generation != began:
         raise UsageError(
-            f"{settings.kb}: has changed since the run began (generation "
-            f"{settings.kb_generation}, now {generation}); start a new run"
+            f"{kb}: has changed since the run began (generation {began}, now {generation}); "
+            "start a new run"
         )
-    reranker = settings.rerank or None
-    return retriever_of(settings.retriever, base, reranker=reranker)
+    return base
 
 
 def given_passages(question: Question, settings: RunSettings, k: int) -> list[Document] | None:

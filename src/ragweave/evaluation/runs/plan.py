@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 from ragweave.datasets import Dataset, open_dataset
 from ragweave.datasets.dataset import PLAIN, parse_spec
+from ragweave.datasets.recorded import RECORDED
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.runs.directory import RunDirectory, records_of
@@ -27,8 +28,11 @@ from ragweave.evaluation.runs.settings import (
     versions,
 )
 from ragweave.graphs import METHODS
+from ragweave.graphs.build import check_searches_again
 from ragweave.names import MetricName
 from ragweave.tools.knowledge import KnowledgeBase
+from ragweave.tools.knowledge.retriever_spec import RetrieverSpec
+from ragweave.tools.knowledge.retrievers import needs_kb
 from ragweave.tools.scorers.specs import LogprobScorer, absolute_scorer, scorer_of_spec
 from ragweave.tools.stores import place_of
 from ragweave.tools.text.secrets import has_secret, redacted
@@ -91,9 +95,11 @@ def plan(
     passages: str = "searched",
     gold: str = "as_found",
     drop_answered: Path | None = None,
+    second_retriever: str = "",
     scorer: str = "",
     metrics: Sequence[MetricName | Metric] = (),
     judge_model: str = "",
+    own_retriever: bool = True,
     **settings: Any,
 ) -> RunSettings:
     """Return the settings of a new run; reads the data set once and checks every row.
@@ -110,16 +116,21 @@ def plan(
         gold: What becomes of gold passages.
         drop_answered: An earlier run of `direct`: the questions that it answered correctly are
             left out.
+        second_retriever: Where `crag` looks again: a retriever over `kb`, another knowledge base,
+            `RETRIEVER:KB`, or a retriever that needs none; "": where it looked first.
         scorer: Spec of what scores outputs for CXMI (`hf:NAME`); "": the answering model.
         metrics: What is computed, by name or declaration; none: all of ours that apply. A
             declaration of one's own must be passed to `evaluate` too.
         judge_model: Spec of the model that judges answers for judged metrics, such as
             `faithfulness`.
+        own_retriever: Whether `evaluate` may be given a retriever; without one, methods of ours
+            that would find nothing to search are refused.
         **settings: More of `RunSettings`.
 
     Raises:
         UsageError: The data set, a setting or a trained part is bad, a metric is unknown or has
-            no judge, or gold passages are wanted where there are none.
+            no judge, gold passages are wanted where there are none, or no method would use the
+            second retriever.
     """
     _check_secrets({**models, "scorer": scorer, "judge_model": judge_model})
     computed = chosen_metrics(metrics)
@@ -134,6 +145,7 @@ def plan(
         corpus = "given"
         systems = tuple(replace(one, label=f"{one.label} (passages given)") for one in systems)
     where = _corpus(corpus, kb, dataset)
+    again = _second(second_retriever, kb, systems, given=passages == "given")
     made = RunSettings(
         dataset=_absolute(spec),
         dataset_name=dataset.name,
@@ -153,9 +165,13 @@ def plan(
         gold_questions=None if gold == "as_found" else sum(bool(one.gold) for one in dataset),
         kb=_lasting(kb) if kb else "",
         kb_generation=_generation(kb) if kb else 0,
+        second_retriever=str(again or ""),
+        second_generation=_generation(again.kb) if again is not None and again.kb else 0,
         **settings,
     )
     _check_passages(made, dataset)
+    if not own_retriever:
+        _check_searchable(made, dataset)
     return made
 
 
@@ -183,6 +199,37 @@ def _check_passages(settings: RunSettings, dataset: Dataset) -> None:
             f"--gold {settings.gold}: no question of {settings.dataset} has a gold passage; use a "
             "file that marks them, such as DPR's (positive_ctxs), or leave out --gold"
         )
+
+
+def _check_searchable(settings: RunSettings, dataset: Dataset) -> None:
+    """Refuse methods that search where there is nothing to search."""
+    replayed = dataset.form is RECORDED
+    if settings.corpus != "none" or replayed or not needs_kb(settings.retriever):
+        return
+    ours = {one.name for one in METHODS.ours()}
+    for one in settings.systems:
+        if one.method in ours and getattr(one.resolved(), "retrieve", True):
+            raise UsageError(
+                f"{one.label}: has nothing to search: name a knowledge base with --kb, or take a "
+                "data set with passages"
+            )
+
+
+def _second(
+    text: str, kb: str | Path | None, systems: Sequence[System], *, given: bool
+) -> RetrieverSpec | None:
+    """Return where methods look again, its place as the run's directory keeps it; None: nowhere.
+
+    Raises:
+        UsageError: No method would look there, or there is no such retriever.
+    """
+    if not text:
+        return None
+    check_searches_again(one.method for one in systems)
+    if given:
+        raise UsageError("--passages given searches nothing: leave out --second-retriever")
+    found = RetrieverSpec.read(text, kb)
+    return found.at(_lasting(found.kb)) if found.kb else found
 
 
 def _packages(systems: Sequence[System], metrics: Sequence[str | Metric]) -> dict[str, str]:

@@ -25,6 +25,7 @@ from ragweave.evaluation.runs.passages import (
     given_passages,
     question_context,
     retriever_for,
+    second_retriever_for,
     with_gold_setting,
 )
 from ragweave.evaluation.runs.plan import open_scorer
@@ -178,11 +179,12 @@ async def open_questions(
         metrics: What is computed.
     """
     retriever = with_gold_setting(retriever or retriever_for(settings, dataset), settings)
+    second = with_gold_setting(second_retriever_for(settings), settings)
     scorer = await asyncio.to_thread(open_scorer, settings.scorer)
     judges = {JUDGE_ROLE: settings.judge_model} if settings.judge_model else {}
     async with models_of({**settings.models, **judges}, models or {}) as opened:
-        graphs = _graphs(settings, opened, retriever, scorer, checkpoints, broker)
-        await asyncio.to_thread(warm_up, [retriever, *opened.values()])
+        graphs = _graphs(settings, opened, (retriever, second), scorer, checkpoints, broker)
+        await asyncio.to_thread(warm_up, [retriever, second, *opened.values()])
         yield Questions(
             settings=settings,
             graphs=graphs,
@@ -208,20 +210,22 @@ def _judge(
 def _graphs(
     settings: RunSettings,
     opened: Mapping[str, ChatModel],
-    retriever: PassageRetriever | None,
+    retrievers: tuple[PassageRetriever | None, PassageRetriever | None],
     scorer: LogprobScorer | None,
     checkpoints: RunCheckpoints,
     broker: Broker,
 ) -> dict[str, CompiledGraph]:
-    """Build each system's graph; all share the models."""
+    """Build each system's graph; all share the models, and the retrievers of both searches."""
     models: dict[str, Any] = {
         _ROLES.get(role, role): metered(opened[role], cache_name(spec, settings), broker)
         for role, spec in settings.models.items()
     }
+    first, second = retrievers
     return {
         system.label: build_graph(
             system.method,
-            retriever=retriever,
+            retriever=first,
+            second_retriever=second,
             scorer=scorer,
             checkpointer=checkpoints,
             **models,

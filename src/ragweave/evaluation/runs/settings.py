@@ -172,6 +172,11 @@ class RunSettings:
     kb_generation: int = 0
     retriever: str = "auto"
     rerank: str = ""
+    second_retriever: str = ""
+    """Where methods look again (`RetrieverSpec`), a folder in it absolute; "": where they looked
+    first."""
+    second_generation: int = 0
+    """Generation of its knowledge base."""
     gold: Gold = "as_found"
     gold_questions: int | None = None
     """Questions in the file that have a gold passage; None: not counted (gold as found)."""

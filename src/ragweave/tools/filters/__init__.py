@@ -1,6 +1,6 @@
 """Context filters (FILCO): spans of passages, measures of them, and what keeps the best."""
 
-from ragweave.tools.filters.encoders import ProvenceFilter, RecompFilter
+from ragweave.tools.filters.encoders import RecompFilter
 from ragweave.tools.filters.named import (
     FILTERS,
     FilteredPassages,
@@ -30,6 +30,7 @@ from ragweave.tools.filters.oracles import (
     scorer_lead,
     strinc,
 )
+from ragweave.tools.filters.provence import ProvenceFilter
 from ragweave.tools.filters.spans import ContextFilter, Granularity, Span, spans_of
 
 __all__ = [

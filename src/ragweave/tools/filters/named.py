@@ -21,7 +21,7 @@ from langchain_core.documents import Document
 from ragweave.errors import UsageError
 from ragweave.registry import Registry
 from ragweave.state.passages import with_id
-from ragweave.tools.filters.encoders import ProvenceFilter, RecompFilter
+from ragweave.tools.filters.encoders import RecompFilter
 from ragweave.tools.filters.oracles import (
     CXMI_THRESHOLD,
     CxmiFilter,
@@ -30,6 +30,7 @@ from ragweave.tools.filters.oracles import (
     StrincFilter,
     Unit,
 )
+from ragweave.tools.filters.provence import ProvenceFilter
 from ragweave.tools.filters.spans import ContextFilter, Granularity, Span
 from ragweave.tools.scorers.specs import LogprobScorer
 
@@ -73,12 +74,14 @@ def apply_spans(passages: Sequence[Document], spans: Iterable[Span]) -> Filtered
 def by_best_span(passages: Sequence[Document], spans: Iterable[Span]) -> list[Document]:
     """Order passages by the score of their best span; those without any come last, as they stand.
 
+    A filter that scores passages as a whole (`passage_score`) orders them by that.
     `metadata["rank"]` follows.
     """
     best: dict[str, float] = {}
     for span in spans:
         name = span["passage_id"]
-        best[name] = max(best.get(name, -math.inf), span.get("score", 0.0))
+        score = span.get("passage_score", span.get("score", 0.0))
+        best[name] = max(best.get(name, -math.inf), score)
     named = sorted(map(with_id, passages), key=lambda doc: -best.get(str(doc.id), -math.inf))
     return [
         doc.model_copy(update={"metadata": {**doc.metadata, "rank": rank}})

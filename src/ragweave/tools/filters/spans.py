@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, NotRequired, Protocol, runtime_checkable
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
@@ -26,6 +26,8 @@ class Span(TypedDict):
     text: str
     score: float
     """What the filter's measure gave; 0 before any."""
+    passage_score: NotRequired[float]
+    """What the filter gave its passage as a whole, where it ranks passages too."""
 
 
 def spans_of(

@@ -152,6 +152,11 @@ class KnowledgeBase:
         """The settings that it was created with."""
         return self.manifest.settings
 
+    @property
+    def indexed_folder(self) -> str:
+        """The deepest folder that holds all indexed files, absolute; "" where that is not known."""
+        return self._home.indexed_folder
+
     def __len__(self) -> int:
         """Return the number of distinct passages."""
         return self.manifest.passages

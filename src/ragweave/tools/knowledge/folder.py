@@ -51,6 +51,11 @@ class Home(Protocol):
         """The folder that indexing must leave out, as the knowledge base's own."""
         ...
 
+    @property
+    def indexed_folder(self) -> str:
+        """The deepest folder that holds all indexed files, absolute; "" where that is not known."""
+        ...
+
     def exists(self) -> bool:
         """Return whether there is a knowledge base, be it damaged."""
         ...
@@ -113,6 +118,11 @@ class Folder:
     def own_folder(self) -> Path | None:
         """The folder itself."""
         return self.place
+
+    @property
+    def indexed_folder(self) -> str:
+        """The deepest folder that holds all indexed files."""
+        return self._store.indexed_folder(self.manifest.generation)
 
     def exists(self) -> bool:
         """Return whether the folder has a manifest."""

@@ -55,6 +55,11 @@ class Served:
         """The folder of a store that runs embedded, which indexing must leave out."""
         return None if "://" in self.place.place else Path(self.place.place).expanduser()
 
+    @property
+    def indexed_folder(self) -> str:
+        """Not known: several machines may have indexed their files here."""
+        return ""
+
     def exists(self) -> bool:
         """Return whether the collection has a manifest."""
         return self.store.record(MANIFEST) is not None

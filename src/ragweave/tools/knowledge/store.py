@@ -134,6 +134,24 @@ class Store:
         with self.reading() as database:
             return [one for (one,) in database.execute(query, (generation, generation))]
 
+    def indexed_folder(self, generation: int) -> str:
+        """Return the deepest folder that holds all files that `generation` sees; "" without any.
+
+        Of texts in order the first and the last have in common what all have.
+        """
+        query = (
+            "SELECT MIN(key), MAX(key) FROM sources "
+            "WHERE kind = 'file' AND added <= ? AND removed > ?"
+        )
+        with self.reading() as database:
+            first, last = database.execute(query, (generation, generation)).fetchone()
+        if first is None:
+            return ""
+        try:
+            return os.path.commonpath([Path(first).parent, Path(last).parent])
+        except ValueError:  # on Windows: files of two drives
+            return ""
+
     def _connect(self) -> sqlite3.Connection:
         # Without the right to write there is no shared memory file for WAL: read the file as it is.
         mode = "mode=ro" if os.access(self.path.parent, os.W_OK) else "mode=ro&immutable=1"
