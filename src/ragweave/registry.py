@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ragweave.errors import UsageError
 
@@ -242,13 +242,24 @@ def closest(name: str, known: Iterable[str]) -> str:
 def forget_packages() -> None:
     """Look up installed packages again, after one was installed while the process runs."""
     _entry_points.cache_clear()
+    _installed.cache_clear()
+
+
+@cache
+def _installed() -> Any:
+    """Return the entry points of every package, whose files are thus read once for all groups.
+
+    Their class differs between Python 3.11 and later versions; both have `select`.
+    """
+    return entry_points()
 
 
 @cache
 def _entry_points(group: str) -> dict[str, list[EntryPoint]]:
     """Return a group's entry points by name; a package that is found twice on the path counts once."""
     found: dict[str, list[EntryPoint]] = {}
-    for point in sorted(entry_points(group=group), key=lambda one: (one.name, _package(one))):
+    chosen: Iterable[EntryPoint] = _installed().select(group=group)
+    for point in sorted(chosen, key=lambda one: (one.name, _package(one))):
         same = found.setdefault(point.name, [])
         if all(_package(one) != _package(point) or one.value != point.value for one in same):
             same.append(point)

@@ -43,17 +43,22 @@ def attack_vectors(folder: Path, rounds: int) -> None:
     with KnowledgeBase.create(folder / "kb", embeddings=BagEmbeddings()) as base:
         base.index_paths([_docs(folder)])
     rng = random.Random(rounds)
-    files = [one for one in (folder / "kb").rglob("*.sqlite3") if one.is_file()]
-    assert files
+    databases = [one for one in (folder / "kb").rglob("*.sqlite3") if one.is_file()]
+    copies = list((folder / "kb").rglob("vectors.npy"))
+    assert databases
+    assert copies
 
     def ask(kb: Path) -> None:
         with KnowledgeBase.open(kb, embeddings=BagEmbeddings()) as base:
             base.as_retriever(2, "dense").invoke("salt")
 
     for number in range(rounds):
-        for file in files:
-            copy = folder / f"copy{number}"  # Chroma keeps what it has opened by its path
+        for file in [*databases, *copies]:
+            # A folder of its own: Chroma keeps what it has opened by its path.
+            copy = folder / f"copy{number}-{file.name}"
             shutil.copytree(folder / "kb", copy)
+            if file in databases:  # else they are not asked
+                (copy / copies[0].relative_to(folder / "kb")).unlink()
             place = copy / file.relative_to(folder / "kb")
             place.write_bytes(damaged(place.read_bytes(), rng))
             told(partial(ask, copy))

@@ -49,7 +49,9 @@ def entries(first: int, last: int) -> list[Document]:
 
 
 def seen(kb: Path) -> dict[str, Any]:
-    """Return the counts of a knowledge base and what its vectors find first."""
+    """Return the counts of a knowledge base and what its vectors find first in Chroma."""
+    for copy in kb.glob("bm25/*/vectors.npy"):
+        copy.unlink()
     with KnowledgeBase.open(kb, embeddings=Apart()) as base:
         retriever = base.as_retriever(1, "dense")
         found = [retriever.invoke(query)[0].page_content for query in QUERIES]

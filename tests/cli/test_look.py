@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from tests.command import COMMAND, Run
 
 import ragweave as package
+from ragweave.cli.screen import loading
 from ragweave.errors import UsageError
 from ragweave.graphs import METHODS
 from ragweave.graphs.method import parse_options
@@ -73,6 +75,15 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_no_garbage_is_collected_while_a_command_loads() -> None:
+    assert gc.isenabled()
+    with pytest.raises(UsageError), loading():
+        assert not gc.isenabled()
+        raise UsageError("no such model")
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
 
 
 def test_option_values_are_typed() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import io
 import os
 import signal
@@ -136,6 +138,9 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # an answer may hold what ASCII has no sign for
             stream.reconfigure(errors="replace")
+    # Or the interpreter looks for cycles among all that was loaded, for half a second, before it
+    # ends; registered first, this comes last.
+    atexit.register(gc.freeze)
     stop = _Stop()
     try:
         code = app(standalone_mode=False)

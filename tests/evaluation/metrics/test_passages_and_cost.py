@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.documents import Document
 
+from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation import metrics
+from ragweave.evaluation.metrics import retrieval
 
 KEYS = st.lists(st.sampled_from("abcdef"), unique=True)
 
@@ -41,6 +44,25 @@ def test_bounds(ranked: list[str], gold: list[str]) -> None:
     )
     assert metrics.ndcg_at(gold, gold, 10) == pytest.approx(1.0)
     assert 0 <= metrics.ndcg_at(ranked, gold, 3) <= 1
+
+
+def test_two_texts_are_compared_once_for_all_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[str, ...]] = []
+    longest = retrieval._longest_run
+
+    def counted(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+        compared.append(one)
+        return longest(one, other)
+
+    monkeypatch.setattr(retrieval, "_longest_run", counted)
+    gold = Document("an ancient bridge over a river that nobody had named before", id="gold")
+    gold.metadata["gold"] = True
+    found = [Document(f"{gold.page_content} {at}", id=str(at)) for at in range(3)]
+    asked = Question(id="1", question="Which bridge?", answers=("Varn",), passages=(gold,))
+    state = {"passages": found, "retrieved": {"question": found}, "kept": {}, "answer": ""}
+    names = ("recall", "precision", "s_precision", "recall@1")
+    assert [metrics.METRICS[name].compute(asked, state) for name in names] == [1.0, 1.0, 1.0, 1.0]
+    assert len(compared) == 3
 
 
 LEDGER = {

@@ -13,7 +13,8 @@ from langchain_core.documents import Document
 from tests.tools.knowledge.kb_embeddings import BagEmbeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError
-from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge import KnowledgeBase, Settings, exact
+from ragweave.tools.knowledge.checking import check, repair
 
 LINES = ["salt is white", "pepper is black", "sugar is sweet", "lemon is sour"]
 
@@ -21,6 +22,12 @@ LINES = ["salt is white", "pepper is black", "sugar is sweet", "lemon is sour"]
 @pytest.fixture
 def model() -> BagEmbeddings:
     return BagEmbeddings()
+
+
+@pytest.fixture
+def chroma_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take every generation for a large one, whose vectors Chroma alone holds."""
+    monkeypatch.setattr(exact, "MOST_NUMBERS", 0)
 
 
 @pytest.fixture
@@ -32,6 +39,47 @@ def kb(tmp_path: Path, model: BagEmbeddings) -> Iterator[KnowledgeBase]:
 
 def found(kb: KnowledgeBase, query: str, k: int = 1, mode: str = "dense") -> list[str]:
     return [doc.page_content for doc in kb.as_retriever(k, mode).invoke(query)]  # type: ignore[arg-type]
+
+
+def in_chroma(model: BagEmbeddings, path: Path) -> KnowledgeBase:
+    made = KnowledgeBase.create(path, embeddings=model)
+    made.add([Document(line) for line in LINES])
+    return made
+
+
+def test_the_vectors_of_a_small_generation_are_searched_without_chroma(
+    kb: KnowledgeBase, model: BagEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, queries = kb.path, ["white salt", "is", "sour sweet lemon", "nothing of it"]
+    monkeypatch.setattr(exact, "MOST_NUMBERS", 0)
+    with in_chroma(model, path.parent / "large") as large:
+        expected = [large.as_retriever(9, "dense").invoke(query) for query in queries]
+    kb.close()
+    shutil.rmtree(path / "chroma")
+    for query, theirs in zip(queries, expected, strict=True):
+        ours = kb.as_retriever(9, "dense").invoke(query)
+        scores = {doc.id: doc.metadata["score"] for doc in theirs}
+        assert {doc.id: doc.metadata["score"] for doc in ours} == pytest.approx(scores, abs=1e-6)
+        assert [one.metadata["rank"] for one in ours] == [0, 1, 2, 3]
+    assert not (path / "chroma").exists()
+
+
+def test_a_damaged_copy_of_the_vectors_is_told_and_mended(
+    kb: KnowledgeBase, model: BagEmbeddings
+) -> None:
+    path = kb.path
+    assert check(path) == []
+    (copy,) = path.glob("bm25/*/vectors.npy")
+    whole = copy.read_bytes()
+    copy.write_bytes(whole[:-64] + bytes(64))
+    assert [str(one.text) for one in check(path)] == ["the copy of the vectors differs from them"]
+    copy.write_bytes(whole[:-64])
+    kb.close()
+    with pytest.raises(KnowledgeBaseError, match="is damaged"):
+        found(kb, "white salt")
+    assert repair(path, check(path), embeddings=model) == 0
+    assert found(kb, "white salt") == ["salt is white"]
+    assert check(path) == []
 
 
 def test_dense_and_hybrid(kb: KnowledgeBase) -> None:
@@ -68,6 +116,7 @@ def test_what_is_deleted_is_never_found(kb: KnowledgeBase) -> None:
     assert kb._home.vectors.count() == 6
 
 
+@pytest.mark.usefixtures("chroma_searches")
 def test_what_equal_vectors_hide_in_the_approximate_index_is_found(tmp_path: Path) -> None:
     """A writer that was killed leaves vectors of no generation, many of them equal."""
     model = BagEmbeddings()
@@ -203,10 +252,12 @@ def test_packaged_minilm_finds_what_words_do_not(tmp_path: Path) -> None:
         assert found(kb, "weather forecast") == texts[2:]
 
 
+@pytest.mark.usefixtures("chroma_searches")
 @pytest.mark.parametrize("loss", ["folder", "collection", "records"])
 def test_lost_vectors_are_told_and_embedded_anew(
-    kb: KnowledgeBase, model: BagEmbeddings, loss: str
+    tmp_path: Path, model: BagEmbeddings, loss: str
 ) -> None:
+    kb = in_chroma(model, tmp_path / "kb")
     hybrid = kb.as_retriever(1, "hybrid")
     if loss == "records":
         kb._home.vectors.delete(kb._home.vectors.contents())
@@ -227,6 +278,7 @@ def test_lost_vectors_are_told_and_embedded_anew(
     report = kb.index_paths([rows])  # a change of another kind mends too
     assert report.embedded == len(model.embedded) == 5
     assert found(kb, "white salt") == ["salt is white"]
+    kb.close()
 
 
 def test_an_unchanged_index_embeds_what_was_lost(tmp_path: Path, model: BagEmbeddings) -> None:

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.documents import Document
 from langchain_tests.unit_tests import EmbeddingsUnitTests
 
+from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.retrieval import embedding, onnx_embedding
 from ragweave.tools.retrieval.embedding import (
     PACKAGED,
@@ -69,15 +71,26 @@ def test_no_texts_give_no_vectors():
     assert OnnxEmbeddings().embed_documents([]) == []
 
 
-def test_the_packaged_model_runs_without_torch():
+def test_a_first_answer_imports_neither_torch_nor_chroma_nor_scipy(tmp_path):
+    pytest.importorskip("chromadb", reason="needs ragweave[chroma]")
+    with KnowledgeBase.create(tmp_path / "kb") as kb:
+        kb.add([Document("The Varn bridge was opened in 1932."), Document("Salt is white.")])
     code = (
         "import sys\n"
-        "from ragweave.tools.retrieval.embedding import named_embeddings\n"
-        "assert len(named_embeddings('minilm').embed_query('a')) == 384\n"
-        "heavy = {'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
+        "from ragweave import KnowledgeBase, build_graph\n"
+        "found = KnowledgeBase.open(sys.argv[1]).as_retriever()\n"
+        "graph = build_graph('concat_pf', model='extractive', retriever=found)\n"
+        "out = graph.invoke({'question': 'When was the Varn bridge opened?'})\n"
+        "assert out['answer'] == '1932', out\n"
+        "heavy = {'torch', 'transformers', 'sentence_transformers', 'chromadb', 'scipy', 'bs4'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "kb")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 

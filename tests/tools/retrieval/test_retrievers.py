@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bm25s import stopwords
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
@@ -26,7 +27,7 @@ from ragweave.tools.retrieval import (
     PassageRetriever,
     RerankRetriever,
 )
-from ragweave.tools.retrieval.bm25 import Analyzer, full_text, languages
+from ragweave.tools.retrieval.bm25 import Analyzer, full_text, languages, stop_words
 from ragweave.tools.retrieval.bm25_index import Bm25Index
 from ragweave.tools.retrieval.embedding import check_embedding_model, load_sentence_transformer
 
@@ -60,6 +61,14 @@ def test_query_and_index_are_stemmed_alike_and_stop_words_find_nothing() -> None
     )
     for nothing in ("the in a is", "zebra", "  ", "?!"):
         assert retriever.invoke(nothing) == []
+
+
+@pytest.mark.parametrize(
+    ("language", "theirs"),
+    [("english", stopwords.STOPWORDS_EN), ("german", stopwords.STOPWORDS_GERMAN), ("hindi", ())],
+)
+def test_stop_words_are_those_of_bm25s(language: str, theirs: tuple[str, ...]) -> None:
+    assert stop_words(language) == frozenset(theirs)
 
 
 def test_a_passage_without_id_gets_a_content_id() -> None:

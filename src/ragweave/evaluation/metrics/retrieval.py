@@ -102,17 +102,25 @@ class GoldPassages:
 
 
 def _same_text(found: Document, gold: Document) -> bool:
-    shown, wanted = _words(found.page_content), _words(gold.page_content)
-    shorter, longer = sorted((shown, wanted), key=len)
+    shared = _shared(found.page_content, gold.page_content)
+    return shared == "all" or (shared == "half" and _titles_agree(found, gold))
+
+
+@lru_cache(maxsize=4096)
+def _shared(one: str, other: str) -> Literal["all", "half", "less"]:
+    """Tell how much of the shorter text stands in a row in the other: every metric asks it anew."""
+    shorter, longer = sorted((_words(one), _words(other)), key=len)
     if not shorter:
-        return False
+        return "less"
     if shorter == longer:
-        return True
+        return "all"
     least = max(len(shorter) / 2, SHORTEST_RUN)
     if len(shorter) < SHORTEST_RUN or len(set(shorter) & set(longer)) * 2 < len(set(shorter)):
-        return False
+        return "less"
     run = _longest_run(shorter, longer)
-    return run == len(shorter) or (run >= least and _titles_agree(found, gold))
+    if run == len(shorter):
+        return "all"
+    return "half" if run >= least else "less"
 
 
 def _titles_agree(one: Document, other: Document) -> bool:

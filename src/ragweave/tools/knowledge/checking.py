@@ -15,7 +15,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.state.passages import content_id, heading_of
-from ragweave.tools.knowledge.draft import Distinct, Draft
+from ragweave.tools.knowledge.draft import Distinct, Draft, contents_of
 from ragweave.tools.knowledge.embedding import embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.intake import Intake
 from ragweave.tools.knowledge.manifest import (
@@ -219,6 +219,24 @@ class _Check:
             )
         if strays:
             yield Finding(f"{counted(len(strays), 'unused collection')} of vectors")
+        if not seen - held:
+            yield from self._copy(database, manifest)
+
+    def _copy(self, database: sqlite3.Connection, manifest: Manifest) -> Iterator[Finding]:
+        """Compare the copy of the vectors beside the BM25 index, where there is one, with them."""
+        assert self._vectors is not None  # noqa: S101 - the caller has checked it
+        try:
+            snapshot = Snapshots(self._folder).current()
+        except KnowledgeBaseError:
+            return  # `_bm25` has told it
+        if snapshot.vectors is None:
+            return
+        contents = contents_of(database, snapshot.rows.tolist())
+        if len(contents) < len(snapshot.rows):
+            return  # the same
+        vectors = self._vectors.rows(contents, manifest.generation)
+        if not np.allclose(snapshot.vectors, vectors, atol=1e-6):
+            yield Finding("the copy of the vectors differs from them")
 
 
 def _generation(manifest: Manifest) -> tuple[int, int]:

@@ -250,6 +250,12 @@ def titled(text: str, metadata: str) -> str:
     return f"{title}\n{text}" if title else text
 
 
+def contents_of(database: sqlite3.Connection, rows: Iterable[int]) -> list[str]:
+    """Return the contents of rows, in their order; rows that are gone are left out."""
+    query = "SELECT content FROM passages WHERE row = ?"
+    return [content for row in rows for (content,) in database.execute(query, (row,))]
+
+
 def purge(database: sqlite3.Connection, generation: int) -> list[str]:
     """Delete rows that neither `generation` nor the one before it sees.
 

@@ -17,8 +17,6 @@ from html import unescape
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from bs4.dammit import UnicodeDammit
-
 from ragweave.errors import RagweaveError
 from ragweave.tools.packed import open_packed
 from ragweave.tools.text.untrusted import short_title
@@ -280,6 +278,8 @@ def read_html(path: Path) -> str:
     wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     if b"\0" in data and not wide:
         raise UnreadableError("binary, not HTML")
+    from bs4.dammit import UnicodeDammit
+
     decoded = UnicodeDammit(data, is_html=True)
     if decoded.unicode_markup is None or decoded.contains_replacement_characters:
         raise UnreadableError("HTML in an encoding that it does not name")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError
+from ragweave.tools.knowledge import exact
 from ragweave.tools.knowledge.embedding import check_dimension
 from ragweave.tools.knowledge.manifest import NAME, Manifest, read_manifest
 from ragweave.tools.knowledge.store import Store
@@ -35,6 +36,8 @@ class Snapshot:
     manifest: Manifest
     index: Bm25Index
     rows: NDArray[np.int64]
+    vectors: NDArray[np.float32] | None = None
+    """One of unit length a passage, where the generation is small enough (see `exact`)."""
 
 
 class Snapshots:
@@ -100,6 +103,7 @@ class Snapshots:
         index = Bm25Index.open(folder)
         try:
             rows = np.asarray(np.load(folder / ROWS, mmap_mode="r", allow_pickle=False))
+            vectors = exact.mapped(folder, len(rows), manifest.dimension)
         except DAMAGE as error:
             raise KnowledgeBaseError(
                 f"the index {folder} is damaged ({one_line(error)}); delete the knowledge base and index "
@@ -110,7 +114,7 @@ class Snapshots:
                 f"the index {folder} does not match its manifest; delete the knowledge base and "
                 "index again"
             )
-        return Snapshot(manifest, index, rows)
+        return Snapshot(manifest, index, rows, vectors)
 
 
 Search = Callable[[str, int], list[Document]]
@@ -126,17 +130,10 @@ def bm25_search(folder: Path, snapshots: Snapshots, store: Store) -> Search:
         for _ in range(ATTEMPTS):
             snapshot = snapshots.current()
             terms = analyzer_for(snapshot.manifest.settings.language).terms(query)
-            hits = [
-                (int(snapshot.rows[number]), score)
-                for number, score in snapshot.index.search(terms, k)
-            ]
-            found = store.by_rows([row for row, _ in hits])
-            if len(found) == len(hits):
-                return [with_score(found[row], score) for row, score in hits]
-        raise KnowledgeBaseError(
-            f"{folder}: passages of the index are missing from its database; delete the knowledge "
-            "base and index again"
-        )
+            found = _documents(snapshot, store, snapshot.index.search(terms, k))
+            if found is not None:
+                return found
+        raise _missing_passages(folder)
 
     return search
 
@@ -144,7 +141,10 @@ def bm25_search(folder: Path, snapshots: Snapshots, store: Store) -> Search:
 def dense_search(
     folder: Path, snapshots: Snapshots, store: Store, vectors: Vectors, embeddings: Embeddings
 ) -> Search:
-    """Return a search of the vectors, by cosine similarity."""
+    """Return a search of the vectors, by cosine similarity.
+
+    The vectors of a small generation are compared one by one; a large one asks Chroma.
+    """
 
     def search(query: str, k: int) -> list[Document]:
         snapshot = snapshots.current()
@@ -152,18 +152,51 @@ def dense_search(
             return []
         vector = embeddings.embed_query(query)
         check_dimension(folder, snapshot.manifest, [vector])
-        requested, seen = k + _MARGIN, -1
-        while True:
-            generation = snapshots.current().manifest.generation
-            near, missed = vectors.nearest(vector, requested, generation)
-            if missed:
-                near = vectors.nearest_of(store.contents(generation), vector, k, generation)
-            found = _visible(store, near, generation)
-            if len(found) >= k or len(near) < requested or len(near) <= seen:
-                return found[:k]
-            requested, seen = requested * 2, len(near)
+        for _ in range(ATTEMPTS):
+            snapshot = snapshots.current()
+            if snapshot.vectors is None:
+                return _approximate(snapshots, store, vectors, vector, k)
+            hits = exact.nearest_rows(snapshot.vectors, vector, k)
+            found = _documents(snapshot, store, hits)
+            if found is not None:
+                return found
+        raise _missing_passages(folder)
 
     return search
+
+
+def _documents(
+    snapshot: Snapshot, store: Store, hits: Sequence[tuple[int, float]]
+) -> list[Document] | None:
+    """Return the passages of (number in the index, score); None where a writer dropped some."""
+    rows = [(int(snapshot.rows[number]), score) for number, score in hits]
+    found = store.by_rows([row for row, _ in rows])
+    if len(found) < len(rows):
+        return None
+    return [with_score(found[row], score) for row, score in rows]
+
+
+def _missing_passages(folder: Path) -> KnowledgeBaseError:
+    return KnowledgeBaseError(
+        f"{folder}: passages of the index are missing from its database; delete the knowledge "
+        "base and index again"
+    )
+
+
+def _approximate(
+    snapshots: Snapshots, store: Store, vectors: Vectors, vector: Sequence[float], k: int
+) -> list[Document]:
+    """Return what Chroma finds, asking for more until the generation sees enough of it."""
+    requested, seen = k + _MARGIN, -1
+    while True:
+        generation = snapshots.current().manifest.generation
+        near, missed = vectors.nearest(vector, requested, generation)
+        if missed:
+            near = vectors.nearest_of(store.contents(generation), vector, k, generation)
+        found = _visible(store, near, generation)
+        if len(found) >= k or len(near) < requested or len(near) <= seen:
+            return found[:k]
+        requested, seen = requested * 2, len(near)
 
 
 def _visible(store: Store, near: dict[str, float], generation: int) -> list[Document]:

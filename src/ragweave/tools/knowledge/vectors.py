@@ -18,8 +18,10 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError
+from ragweave.tools.knowledge.exact import unit_rows
 from ragweave.tools.knowledge.manifest import vector_lock
 
 
@@ -191,7 +193,8 @@ class Vectors:
         self._folder = folder
         self._name = collection
         self._client = server_client(url) if url else local_client(folder / FOLDER)
-        self._embedded = url is None
+        self.embedded = url is None
+        """Whether they are in the knowledge base's folder, not on a server."""
 
     def missing(self, contents: Sequence[str]) -> list[str]:
         """Return those of `contents` that have no vector yet, in order."""
@@ -236,7 +239,7 @@ class Vectors:
 
     def strays(self) -> list[str]:
         """Return our unused collections in an embedded Chroma, which no manifest names."""
-        if not self._embedded or not (self._folder / FOLDER / _DATABASE).exists():
+        if not self.embedded or not (self._folder / FOLDER / _DATABASE).exists():
             return []
         with self._use(write=True):
             names = self._client.names()
@@ -259,7 +262,7 @@ class Vectors:
     def discard(self) -> None:
         """Delete an embedded Chroma that cannot be used; the next write makes a new one."""
         self._client.forget()
-        if self._embedded:
+        if self.embedded:
             with vector_lock(self._folder, write=True):
                 shutil.rmtree(self._folder / FOLDER, ignore_errors=True)
 
@@ -299,21 +302,42 @@ class Vectors:
             n: How many.
             generation: The knowledge base's current generation; a newer one is reopened.
         """
-        tiny = np.finfo(np.float32).tiny
-        wanted = np.asarray(vector, dtype=np.float32)
-        wanted = wanted / np.maximum(np.linalg.norm(wanted), tiny)
+        wanted = unit_rows([vector])[0]
         best: list[tuple[float, str]] = []
-        for first in range(0, len(contents), _PAGE):
-            with self._use(write=False, generation=generation) as collection:
-                held = collection.get(
-                    ids=list(contents[first : first + _PAGE]), include=["embeddings"]
-                )
-            if not held["ids"]:
-                continue
-            made = np.asarray(held["embeddings"], dtype=np.float32)
-            scores = made @ wanted / np.maximum(np.linalg.norm(made, axis=1), tiny)
-            best = heapq.nlargest(n, [*best, *zip(scores.tolist(), held["ids"], strict=True)])
+        for names, rows in self._stored(contents, generation):
+            best = heapq.nlargest(n, [*best, *zip((rows @ wanted).tolist(), names, strict=True)])
         return {content: score for score, content in best}
+
+    def rows(self, contents: Sequence[str], generation: int | None = None) -> NDArray[np.float32]:
+        """Return the vectors of `contents` in their order, as rows of length 1.
+
+        Raises:
+            KnowledgeBaseError: One has no vector.
+        """
+        places = {content: place for place, content in enumerate(contents)}
+        made: NDArray[np.float32] | None = None
+        taken = 0
+        for names, rows in self._stored(list(places), generation):
+            if made is None:
+                made = np.empty((len(contents), rows.shape[1]), np.float32)
+            made[[places[name] for name in names]] = rows
+            taken += len(names)
+        if made is None or taken < len(places):
+            raise self._lost()
+        for place, content in enumerate(contents):
+            made[place] = made[places[content]]
+        return made
+
+    def _stored(
+        self, contents: Sequence[str], generation: int | None
+    ) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
+        """Give those of `contents` that have vectors, page by page, with these at length 1."""
+        for first in range(0, len(contents), _PAGE):
+            part = list(contents[first : first + _PAGE])
+            with self._use(write=False, generation=generation) as collection:
+                held = collection.get(ids=part, include=["embeddings"])
+            if held["ids"]:
+                yield list(held["ids"]), unit_rows(held["embeddings"])
 
     def reopen(self) -> None:
         """Reopen the files at the next use, to see what other processes wrote."""
@@ -336,7 +360,7 @@ class Vectors:
 
         try:
             with self._client.lock:
-                if not self._embedded:
+                if not self.embedded:
                     yield self._client.collection(self._name, make=write)
                     return
                 with vector_lock(self._folder, write=write):

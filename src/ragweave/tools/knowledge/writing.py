@@ -20,8 +20,9 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.files import sync_tree
+from ragweave.tools.knowledge import exact
 from ragweave.tools.knowledge.cluster_encoding import texts_at_once
-from ragweave.tools.knowledge.draft import Distinct, Draft, purge
+from ragweave.tools.knowledge.draft import Distinct, Draft, contents_of, purge
 from ragweave.tools.knowledge.embedding import check_dimension
 from ragweave.tools.knowledge.manifest import (
     NAME,
@@ -106,7 +107,7 @@ class Writer:
                             self._tidy(database, manifest.generation)
                     return result, Written(manifest, repaired)
                 manifest, embedded = self._embed(draft, manifest)
-                manifest = self._index(draft, manifest)
+                manifest = self._index(database, draft, manifest)
                 write_manifest(self._folder, manifest)
                 with write_errors(self._folder, "the new index is in place, old files may be left"):
                     self._tidy(database, manifest.generation)
@@ -141,8 +142,8 @@ class Writer:
             self._progress("embed", first + len(batch), len(missing))
         return manifest, len(missing)
 
-    def _index(self, draft: Draft, manifest: Manifest) -> Manifest:
-        """Build and save the BM25 index of the draft; return the manifest to commit."""
+    def _index(self, database: sqlite3.Connection, draft: Draft, manifest: Manifest) -> Manifest:
+        """Save the BM25 index of the draft, and a copy of its vectors if it is small; return the manifest to commit."""
         folder = self._folder / BM25 / str(draft.generation)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -152,6 +153,9 @@ class Writer:
         Bm25Index.write(map(terms, texts), folder)
         rows = np.frombuffer(passages.rows, dtype=np.int64)
         np.save(folder / ROWS, rows, allow_pickle=False)
+        vectors = self._vectors
+        if vectors and vectors.embedded and exact.fits(len(rows), manifest.dimension):
+            exact.save(folder, vectors.rows(contents_of(database, passages.rows)))
         sync_tree(folder)
         sources = sum(len(draft.sources(kind)) for kind in ("file", "page", "added"))
         return replace(manifest, generation=draft.generation, passages=len(rows), sources=sources)

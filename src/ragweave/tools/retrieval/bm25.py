@@ -9,10 +9,9 @@ import re
 import threading
 import unicodedata
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import Stemmer
-from bm25s import stopwords
 from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
@@ -22,20 +21,21 @@ from ragweave.tools.retrieval.bm25_index import Bm25Index
 
 _TERM = re.compile(r"\w+")
 
-_STOP_WORDS: dict[str, tuple[str, ...]] = {
-    "danish": stopwords.STOPWORDS_DANISH,
-    "dutch": stopwords.STOPWORDS_DUTCH,
-    "english": stopwords.STOPWORDS_EN,
-    "french": stopwords.STOPWORDS_FRENCH,
-    "german": stopwords.STOPWORDS_GERMAN,
-    "italian": stopwords.STOPWORDS_ITALIAN,
-    "norwegian": stopwords.STOPWORDS_NORWEGIAN,
-    "portuguese": stopwords.STOPWORDS_PORTUGUESE,
-    "russian": stopwords.STOPWORDS_RUSSIAN,
-    "spanish": stopwords.STOPWORDS_SPANISH,
-    "swedish": stopwords.STOPWORDS_SWEDISH,
-    "turkish": stopwords.STOPWORDS_TURKISH,
-}
+_ENGLISH = """
+a an and are as at be but by for if in into is it no not of on or such that the their then there
+these they this to was will with
+"""
+"""Lucene's stop words, as in bm25s."""
+
+
+@cache
+def stop_words(language: str) -> frozenset[str]:
+    """Return the stop words of a Snowball language as bm25s has them; none where it has none."""
+    if language == "english":  # bm25s imports scipy, half a second that most commands save
+        return frozenset(_ENGLISH.split())
+    from bm25s import stopwords
+
+    return frozenset(getattr(stopwords, f"STOPWORDS_{language.upper()}", ()))
 
 
 def languages() -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class Analyzer:
             known = ", ".join(languages())
             raise UsageError(f"unknown language {language!r}; choose one of: {known}")
         self.language = language
-        self._stop = frozenset(_STOP_WORDS.get(language, ()))
+        self._stop = stop_words(language)
         self._local = threading.local()
 
     def terms(self, text: str) -> list[str]:

