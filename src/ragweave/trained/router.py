@@ -4,10 +4,10 @@ Ours; its task is Adaptive-RAG's (Jeong et al. 2024, section 3.2), its label the
 was right. For each route it holds one logistic regression, which gives the probability that the
 route's answer is right from the features of question and draft (`router_features`), from their
 words (`router_words`) and from two vectors (of the question, and of the question with the draft's
-first sentence). One that was trained
-with a knowledge base also reads what a first lexical look finds (`look_queries`); whoever asks it
-searches and hands over what was found. A dearer route is taken where it adds more than a threshold
-to that probability, so that one number trades accuracy for retrieval.
+first sentence). One that was trained with a knowledge base also reads what a first lexical look
+finds (`look_queries`); whoever asks it searches and hands over what was found. A dearer route is
+taken where it adds more than a threshold to that probability, so that one number trades accuracy
+for retrieval.
 """
 
 from __future__ import annotations
