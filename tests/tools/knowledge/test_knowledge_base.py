@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.tools.knowledge import IndexReport, KnowledgeBase, Settings, Skip
+from ragweave.tools.knowledge.store import Store
 
 LEXICAL = Settings(embedding=None)
 
@@ -383,3 +386,15 @@ def test_import_is_light() -> None:
         "sys.exit(', '.join(heavy) or None)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_base_that_is_not_closed_leaves_no_connection_open(tmp_path: Path) -> None:
+    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as base:
+        base.add([Document("Mars has two moons.")])
+    store = Store(tmp_path / "kb")
+    with store.reading() as connection:
+        pass
+    del store
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")

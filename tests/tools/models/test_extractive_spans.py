@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ragweave.tools.extractive.evidence import rank_sentences
@@ -42,6 +42,7 @@ def test_spans_stand_where_they_say(text: str) -> None:
     assert len({(span.start, span.end) for span in found}) == len(found)
 
 
+@example("0;1;2", ["0", "0;1;2"])
 @given(st.text(max_size=80), st.lists(st.text(max_size=120), max_size=4))
 def test_ranking_is_a_distribution_over_spans_of_the_passages(asked: str, texts: list[str]) -> None:
     question = analyse(asked)

@@ -11,6 +11,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -211,13 +212,17 @@ class ReplyCache:
             UsageError: The file is something else, or cannot be written.
         """
         self.path = path
-        try:
-            self._file = sqlite3.connect(path, isolation_level=None, timeout=30)
-            self._file.execute("PRAGMA journal_mode = WAL")
-            self._file.execute("PRAGMA synchronous = NORMAL")
-            self._file.execute(_TABLE)
-        except sqlite3.Error as error:
-            raise UsageError(f"--cache {path}: cannot be used ({error})") from error
+        with ExitStack() as failing:
+            try:
+                file = sqlite3.connect(path, isolation_level=None, timeout=30)
+                failing.callback(file.close)
+                file.execute("PRAGMA journal_mode = WAL")
+                file.execute("PRAGMA synchronous = NORMAL")
+                file.execute(_TABLE)
+            except sqlite3.Error as error:
+                raise UsageError(f"--cache {path}: cannot be used ({error})") from error
+            failing.pop_all()
+        self._file = file
 
     def __enter__(self) -> ReplyCache:
         """Return itself."""

@@ -23,6 +23,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -212,9 +213,12 @@ class Recorder:
 def connect(path: Path) -> sqlite3.Connection:
     """Open a run's state, and make its tables if there are none."""
     state = sqlite3.connect(path, check_same_thread=False, timeout=30)
-    state.execute("PRAGMA journal_mode = WAL")
-    state.execute("PRAGMA synchronous = NORMAL")
-    state.executescript(_TABLES)
+    with ExitStack() as failing:
+        failing.callback(state.close)
+        state.execute("PRAGMA journal_mode = WAL")
+        state.execute("PRAGMA synchronous = NORMAL")
+        state.executescript(_TABLES)
+        failing.pop_all()
     return state
 
 

@@ -90,18 +90,17 @@ def _coverage(
     weights: dict[str, float], bag: frozenset[str], title: frozenset[str], body: frozenset[str]
 ) -> float:
     """Return the share of the question's weight that a sentence and its surroundings cover."""
-    total = sum(weights.values())
+    total = math.fsum(weights.values())
     if not total:
         return 0.0
-    got = 0.0
-    for term, weight in weights.items():
+
+    def share(term: str) -> float:
         if term in bag:
-            got += weight
-        elif term in title:
-            got += _TITLE * weight
-        elif term in body:
-            got += _AROUND * weight
-    return got / total
+            return 1.0
+        return _TITLE if term in title else _AROUND if term in body else 0.0
+
+    # fsum, or in another order of summing all could be more than the total.
+    return math.fsum(share(term) * weight for term, weight in weights.items()) / total
 
 
 @lru_cache(maxsize=4096)

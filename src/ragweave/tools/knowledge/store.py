@@ -10,6 +10,7 @@ import json
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +49,7 @@ class Store:
         self.path = folder / NAME
         self._idle: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
+        weakref.finalize(self, _close, self._idle)  # a knowledge base need not be closed
 
     def make(self) -> None:
         """Make the tables where there are none."""
@@ -97,8 +99,7 @@ class Store:
     def close(self) -> None:
         """Close the idle connections."""
         with self._lock:
-            while self._idle:
-                self._idle.pop().close()
+            _close(self._idle)
 
     def by_rows(self, rows: Sequence[int]) -> dict[int, Document]:
         """Return the passages of these rows; rows that are gone are left out."""
@@ -157,6 +158,11 @@ class Store:
         mode = "mode=ro" if os.access(self.path.parent, os.W_OK) else "mode=ro&immutable=1"
         address = f"{self.path.absolute().as_uri()}?{mode}"
         return sqlite3.connect(address, uri=True, timeout=30, check_same_thread=False)
+
+
+def _close(connections: list[sqlite3.Connection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 def _document(key: str, text: str, metadata: str, place: int) -> Document:
