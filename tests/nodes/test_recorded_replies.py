@@ -14,9 +14,10 @@ import pytest
 from tests.reply_readers import as_meant, read_record
 
 RECORDED = Path(__file__).parents[1] / "recorded"
-MODELS = sorted(
-    path for path in RECORDED.glob("*.jsonl") if path.stem not in ("answers", "refusals", "judge")
-)
+MODELS = [
+    RECORDED / f"{name}.jsonl"
+    for name in ("qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b", "smollm2-135m")
+]
 RECORDS: list[dict[str, Any]] = [
     json.loads(line) for path in MODELS for line in path.read_text("utf-8").splitlines()
 ]
