@@ -83,6 +83,13 @@ def test_only_leftovers_that_nobody_touched_for_long_are_cleaned_by_the_next_wri
     assert names(tmp_path) == [".a.txt.2-bb.new", ".b.txt.1-aa.new", "a.txt"]
 
 
+def test_who_writes_alone_cleans_leftovers_at_once(tmp_path: Path) -> None:
+    for name in (".a.txt.2-bb.new", ".b.txt.1-aa.new"):
+        (tmp_path / name).write_text("half", "utf-8")
+    write_atomic(tmp_path / "a.txt", "new", alone=True)
+    assert names(tmp_path) == [".b.txt.1-aa.new", "a.txt"]
+
+
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])
 def test_permissions_are_kept(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "a.txt"

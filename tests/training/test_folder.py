@@ -12,6 +12,7 @@ from ragweave.training.folder import (
     finish_folder,
     only_training,
 )
+from ragweave.training.rows import write_question_hashes
 
 PLAN = {"role": "judge", "settings": {"epochs": 3.0, "seed": 0}, "data": {"files": ("a",)}}
 CARD = ModelCard(
@@ -60,6 +61,18 @@ def test_a_draft_of_a_plan_is_no_hindrance(tmp_path: Path) -> None:
     (tmp_path / "j" / ".training.json.new").write_text("{", "utf-8")
     begin_folder(tmp_path / "j", PLAN, resume=False)
     assert [one.name for one in (tmp_path / "j").iterdir()] == ["training.json"]
+
+
+def test_what_a_killed_writer_left_is_gone_when_the_part_is_done(tmp_path: Path) -> None:
+    folder = tmp_path / "judge"
+    begin_folder(folder, PLAN, resume=False)
+    for name in ("README.md", "part.json", "questions.json"):
+        (folder / f".{name}.1-aa.new").write_text("half", "utf-8")
+    write_question_hashes(folder, [], [])
+    finish_folder(folder, CARD)
+    assert sorted(one.name for one in folder.iterdir()) == sorted(
+        ["README.md", "part.json", "questions.json"]
+    )
 
 
 def test_a_plan_left_behind_by_a_kill_is_cleared(tmp_path: Path) -> None:

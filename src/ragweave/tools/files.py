@@ -56,13 +56,16 @@ def parse_json(text: str | bytes) -> Any:
         raise json.JSONDecodeError("nested too deeply", "", 0) from None
 
 
-def write_atomic(path: Path, content: str | bytes, *, sync: bool = True) -> None:
+def write_atomic(
+    path: Path, content: str | bytes, *, sync: bool = True, alone: bool = False
+) -> None:
     """Write a file whole or not at all, with the permissions of the one that it replaces.
 
     Args:
         path: The file. A link is followed; a device or pipe is written to directly.
         content: Text (written as UTF-8, line breaks as they are) or bytes.
         sync: Whether to bring it to the disk; False for what is easily made again.
+        alone: As for `replacing`.
 
     Raises:
         DiskFullError: The disk is full; the old content stands.
@@ -72,12 +75,12 @@ def write_atomic(path: Path, content: str | bytes, *, sync: bool = True) -> None
     if _is_special(path):
         path.write_bytes(data)
         return
-    with replacing(path, sync=sync) as draft:
+    with replacing(path, sync=sync, alone=alone) as draft:
         draft.write_bytes(data)
 
 
 @contextmanager
-def replacing(path: Path, *, sync: bool = True) -> Iterator[Path]:
+def replacing(path: Path, *, sync: bool = True, alone: bool = False) -> Iterator[Path]:
     """Yield a temporary file beside `path` that takes its place at the end of the block.
 
     For writers that want a path, and for content that does not fit into memory. Should the block
@@ -86,13 +89,16 @@ def replacing(path: Path, *, sync: bool = True) -> Iterator[Path]:
     Args:
         path: The file. A link is followed.
         sync: Whether to bring the file and its name to the disk.
+        alone: Whether the caller holds a lock that every writer of `path` takes. What a killed
+            writer left is then removed at once; otherwise only after an hour, as it might be
+            another writer's.
 
     Raises:
         DiskFullError: The disk is full; the old content stands.
         OSError: The file cannot be written; the old content stands.
     """
     place = path.resolve() if path.is_symlink() else path
-    remove_leftovers(place, older_than=_STALE)
+    remove_leftovers(place, older_than=0.0 if alone else _STALE)
     draft = _draft(place)
     with _room(path):
         try:

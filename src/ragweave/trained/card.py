@@ -94,9 +94,9 @@ def read_card(folder: str | Path, role: PartRole | None = None) -> ModelCard:
 
 
 def write_card(folder: Path, card: ModelCard) -> None:
-    """Write the card, whole or not at all; this makes the folder a part."""
+    """Write the card, whole or not at all; this makes the folder a part. One writer at a time."""
     text = json.dumps(dataclasses.asdict(card), ensure_ascii=False, indent=2) + "\n"
-    write_atomic(folder / CARD, text)
+    write_atomic(folder / CARD, text, alone=True)
 
 
 def _is_text(value: object) -> bool:

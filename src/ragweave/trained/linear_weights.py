@@ -19,6 +19,8 @@ def write_arrays(
 ) -> None:
     """Write a part's weights into its folder, and the names of the features they apply to.
 
+    One writer at a time.
+
     Args:
         folder: The part's folder.
         name: Name of the two files, without their endings.
@@ -29,10 +31,10 @@ def write_arrays(
     from safetensors.numpy import save_file
 
     plain = {key: np.ascontiguousarray(one, dtype=np.float64) for key, one in arrays.items()}
-    with replacing(folder / f"{name}.safetensors") as draft:
+    with replacing(folder / f"{name}.safetensors", alone=True) as draft:
         save_file(plain, draft)
     about = {"columns": list(columns), "dimension": dimension}
-    write_atomic(folder / f"{name}.json", json.dumps(about, indent=2) + "\n")
+    write_atomic(folder / f"{name}.json", json.dumps(about, indent=2) + "\n", alone=True)
 
 
 def read_arrays(

@@ -158,7 +158,7 @@ def finish_folder(folder: Path, card: ModelCard) -> None:
         TrainingStoppedError: The disk is full.
     """
     with room_needed(folder / CHECKPOINTS):
-        write_atomic(folder / "README.md", readme(card))
+        write_atomic(folder / "README.md", readme(card), alone=True)
         sync_tree(folder)  # a card promises that the weights are there
         if (folder / CHECKPOINTS).exists():
             (folder / CHECKPOINTS).replace(_aside(folder))

@@ -333,7 +333,7 @@ def write_question_hashes(
 ) -> None:
     """Write the hashes of these rows' questions, and those of the questions learnt before."""
     hashes = sorted({*map(question_hash, rows), *before})
-    write_atomic(folder / QUESTIONS, json.dumps(hashes) + "\n")
+    write_atomic(folder / QUESTIONS, json.dumps(hashes) + "\n", alone=True)
 
 
 def check_unseen(held_out: Sequence[TrainingRow], seen: Collection[str], base: str) -> None:

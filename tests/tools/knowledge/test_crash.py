@@ -155,3 +155,12 @@ def test_folder_without_write_permission(tmp_path: Path) -> None:
         with pytest.raises(KnowledgeBaseError, match=r"cannot write to .* its index is unchanged"):
             readable.add([Document("more")])
     kb.path.chmod(0o700)
+
+
+def test_what_a_killed_writer_left_beside_the_manifest_goes_with_the_next_write(
+    kb: KnowledgeBase, docs: Path
+) -> None:
+    left = kb.path / ".manifest.json.1-aa.new"
+    left.write_text("half")
+    kb.index_paths([docs])
+    assert not left.exists()

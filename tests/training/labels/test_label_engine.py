@@ -19,7 +19,7 @@ from ragweave.errors import ModelError, UsageError
 from ragweave.training.job import TrainingStoppedError
 from ragweave.training.labels import JudgeLabeler, LabelConfig, RewriteLabeler, source
 from ragweave.training.labels.failures import is_model_error
-from ragweave.training.labels.journal import LabelJournal
+from ragweave.training.labels.journal import LabelJournal, report_path
 from ragweave.training.rows import read_rows
 
 ROWS = [
@@ -390,6 +390,16 @@ def test_killed_between_the_file_and_the_end_it_comes_out_the_same(
     assert done.rows == 12
     assert out.read_bytes() == before
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_what_a_killed_writer_left_is_gone_when_the_file_is_done(
+    file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.jsonl"
+    for path in (out, report_path(out)):
+        (tmp_path / f".{path.name}.1-aa.new").write_text("half", "utf-8")
+    done = label(file, judge(ScriptedChat(replies=says)), out)
+    assert {one.name for one in tmp_path.iterdir()} == {file.name, out.name, done.report.name}
 
 
 def test_one_question_too_long_for_the_model_stops_no_other(file: Path, tmp_path: Path) -> None:

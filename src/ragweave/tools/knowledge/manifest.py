@@ -243,10 +243,16 @@ class Manifest:
         }
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest in one step that a crash cannot halve."""
+def write_manifest(folder: Path, manifest: Manifest, *, alone: bool = False) -> None:
+    """Replace the manifest in one step that a crash cannot halve.
+
+    Args:
+        folder: The knowledge base.
+        manifest: What it says from now on.
+        alone: Whether the caller holds `write_lock`.
+    """
     text = json.dumps(manifest.to_json(), indent=2, ensure_ascii=False)
-    write_atomic(folder / NAME, f"{text}\n")
+    write_atomic(folder / NAME, f"{text}\n", alone=alone)
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -108,7 +108,7 @@ class Writer:
                     return result, Written(manifest, repaired)
                 manifest, embedded = self._embed(draft, manifest)
                 manifest = self._index(database, draft, manifest)
-                write_manifest(self._folder, manifest)
+                write_manifest(self._folder, manifest, alone=True)
                 with write_errors(self._folder, "the new index is in place, old files may be left"):
                     self._tidy(database, manifest.generation)
         return result, Written(manifest, embedded)
@@ -257,7 +257,7 @@ def change_settings(folder: Path, settings: Settings, embedding_name: str | None
         if held.generation:
             return
         made = replace(held, settings=settings, collection=new_collection(), dimension=None)
-        write_manifest(folder, replace(made, embedding_name=embedding_name))
+        write_manifest(folder, replace(made, embedding_name=embedding_name), alone=True)
 
 
 def check_settings(folder: object, held: Settings, given: Settings) -> None:

@@ -320,8 +320,8 @@ def _without_row(
 
 
 def _write(path: Path, pieces: Iterator[bytes]) -> str:
-    """Write a file whole or not at all; return its SHA-256, in hex."""
-    with replacing(path) as draft:
+    """Write a file whole or not at all, the journal held; return its SHA-256, in hex."""
+    with replacing(path, alone=True) as draft:
         with draft.open("wb") as stream:
             if path.suffix == ".gz":
                 with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
