@@ -2,18 +2,16 @@
 
     python benchmarks/cxmi_scores.py prepare [--rows 2000]
     python benchmarks/cxmi_scores.py score --scorer llamacpp:MODEL.gguf?n_gpu_layers=-1
-    python benchmarks/trained_filter.py --only silver,distilled,further
+    python benchmarks/trained_filter.py --only silver,further,distilled,distilled-further
 
 `prepare` draws silver rows (SQuAD 2.0's sample and NQ-open, none of which shares a question or a
 passage with what is measured) and writes them to `benchmarks/.trained_filter/cxmi-rows.jsonl`.
-`score` adds, a row, log M(o | t + q) - log M(o | q) of each of its sentences t (FILCO, section 2.2)
-to `cxmi-scores.jsonl` beside it; it goes on where it was broken off, needs nothing but that folder
-and the scorer (`hf:`, `llamacpp:` or `openai:`), and is meant for a GPU: 2,000 passages have some
-9,000 sentences. `distilled` trains on them: of the sentences that hold an answer the
-one with the highest CXMI is kept, so that both measures are fused, and those that hold the answer's
-words without helping become hard negatives.
-
-Prepared, but not run to its end here: two busy cores are too slow for it.
+`score` adds, a row, log M(o | t + q) - log M(o | q) of each of its sentences t that holds an answer
+(FILCO, section 2.2) to `cxmi-scores.jsonl` beside it; it goes on where it was broken off, and needs
+nothing but that folder and the scorer (`hf:`, `llamacpp:` or `openai:`). `distilled` trains on them:
+of the sentences that hold an answer the one with the highest CXMI is kept, so that both measures are
+fused, and those that hold the answer's words without helping become hard negatives. The other
+sentences can't be kept, so that they need no score: of 10,343 in 2,000 passages 2,695 do.
 """
 
 from __future__ import annotations
@@ -43,11 +41,13 @@ def prepare(count: int) -> None:
     print(f"{CXMI_ROWS}: {len(drawn)} of {len(fit)} rows, {sentences} sentences; {counts}")
 
 
-def scores_of(row: SilverRow, scorer: LogprobScorer) -> list[float]:
-    """Return the CXMI of each sentence for the first gold answer."""
+def scores_of(row: SilverRow, scorer: LogprobScorer) -> list[float | None]:
+    """Return the CXMI of each sentence that holds an answer, for the first gold answer."""
     lead = CAUSAL_LEAD if getattr(scorer, "causal", False) else ""
-    spans = [one.span for one in sentences_of(row)]
-    return cxmi(spans, row["question"], row["answers"][0], scorer, lead)
+    found = sentences_of(row)
+    spans = [one.span for one in found if one.keep]
+    scores = iter(cxmi(spans, row["question"], row["answers"][0], scorer, lead))
+    return [next(scores) if one.keep else None for one in found]
 
 
 def score(spec: str, limit: int | None) -> None:

@@ -74,8 +74,10 @@ TRAINED = {
     "distilled": "span encoder: silver, then CXMI",
     "gold": "span encoder: filter/*",
     "further": "span encoder: silver, then filter/*",
+    "distilled-further": "span encoder: silver, CXMI, then filter/*",
     "cross-encoder": "cross-encoder: filter/*",
 }
+BY_FOLD = ("further", "distilled-further", "gold", "cross-encoder")
 Scores = list[list[float] | None]
 
 
@@ -160,7 +162,8 @@ def distilled() -> list[SilverRow]:
         if line["id"] != row["id"]:
             raise SystemExit(f"{CXMI_SCORES}: {line['id']} is not {row['id']}: score them again")
         found = list(zip(line["cxmi"], sentences_of(row), strict=True))
-        best = max((one for one in found if one[1].keep), key=lambda one: one[0], default=None)
+        kept = [one for one in found if one[1].keep]
+        best = max(kept, key=lambda one: one[0], default=None)
         if best is not None and best[0] > 0:
             source = {**row.get("source", {}), "measure": "cxmi"}
             made.append({**row, "spans": [{**best[1].span, "score": 1.0}], "source": source})
@@ -272,25 +275,27 @@ def trained(
 ) -> Iterator[tuple[str, Scores, dict[str, float]]]:
     """Yield the ways that are trained, each after each of its folds."""
     ways = options.only.split(",") + (["cross-encoder"] if options.cross_encoder else [])
-    base, rows = "minilm", silver(options.silver.split(","), found)[0]
-    if {"silver", "further", "distilled"} & set(ways):
+    rows = silver(options.silver.split(","), found)[0]
+    bases: dict[str, dict[str, Any]] = {}
+    if {"silver", "further", "distilled", "distilled-further"} & set(ways):
         folder, took = train("silver", rows, "span-encoder", epochs=1.0)
-        base = str(folder)
+        bases["further"] = {"base": str(folder)}
         if "silver" in ways:
             yield "silver", list(part_scores("silver", folder, found)), {"training": took}
-    if "distilled" in ways:
-        folder, took = train("distilled", distilled(), "span-encoder", epochs=2.0, base=base)
-        base = str(folder)  # and so of what is trained further
-        yield "distilled", list(part_scores("distilled", folder, found)), {"training": took}
-    for way in [one for one in ("further", "gold", "cross-encoder") if one in ways]:
+    if {"distilled", "distilled-further"} & set(ways):
+        more = bases["further"]
+        folder, took = train("distilled", distilled(), "span-encoder", epochs=2.0, **more)
+        bases["distilled-further"] = {"base": str(folder)}
+        if "distilled" in ways:
+            yield "distilled", list(part_scores("distilled", folder, found)), {"training": took}
+    for way in [one for one in BY_FOLD if one in ways]:
         scores: Scores = [None] * len(found)
         minutes = []
         for fold in map(int, options.run.split(",")):
             name = f"{way}-{fold}"
             others = [one.row for one, at in zip(found, folds, strict=True) if at != fold]
             kind = "cross-encoder" if way == "cross-encoder" else "span-encoder"
-            more: dict[str, Any] = {"base": base} if way == "further" else {}
-            folder, took = train(name, others, kind, **more)
+            folder, took = train(name, others, kind, **bases.get(way, {}))
             minutes.append(took)
             mine = [at for at, one in enumerate(folds) if one == fold]
             for at, one in zip(mine, part_scores(name, folder, [found[at] for at in mine]),

@@ -11,7 +11,6 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from langchain_core.messages import BaseMessage, messages_from_dict, messages_to
 from langchain_core.runnables import RunnableConfig
 
 from ragweave.errors import UsageError
+from ragweave.evaluation.runs.database import shared_database
 from ragweave.state import Tokens
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.tasks import KEY
@@ -212,17 +212,10 @@ class ReplyCache:
             UsageError: The file is something else, or cannot be written.
         """
         self.path = path
-        with ExitStack() as failing:
-            try:
-                file = sqlite3.connect(path, isolation_level=None, timeout=30)
-                failing.callback(file.close)
-                file.execute("PRAGMA journal_mode = WAL")
-                file.execute("PRAGMA synchronous = NORMAL")
-                file.execute(_TABLE)
-            except sqlite3.Error as error:
-                raise UsageError(f"--cache {path}: cannot be used ({error})") from error
-            failing.pop_all()
-        self._file = file
+        try:
+            self._file = shared_database(path, _TABLE, isolation_level=None)
+        except sqlite3.Error as error:
+            raise UsageError(f"--cache {path}: cannot be used ({error})") from error
 
     def __enter__(self) -> ReplyCache:
         """Return itself."""

@@ -23,7 +23,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,6 +37,7 @@ from langgraph.checkpoint.base import (
 )
 
 from ragweave.errors import RagweaveError
+from ragweave.evaluation.runs.database import shared_database
 from ragweave.tools.files import in_turn, open_file
 from ragweave.tools.journal import Journal
 
@@ -212,14 +212,7 @@ class Recorder:
 
 def connect(path: Path) -> sqlite3.Connection:
     """Open a run's state, and make its tables if there are none."""
-    state = sqlite3.connect(path, check_same_thread=False, timeout=30)
-    with ExitStack() as failing:
-        failing.callback(state.close)
-        state.execute("PRAGMA journal_mode = WAL")
-        state.execute("PRAGMA synchronous = NORMAL")
-        state.executescript(_TABLES)
-        failing.pop_all()
-    return state
+    return shared_database(path, _TABLES, check_same_thread=False)
 
 
 def _settle(jobs: Sequence[_Job], error: Exception | None) -> None:
