@@ -102,6 +102,11 @@ def test_compare_shows_methods_side_by_side(kb: Path, ragweave: Run) -> None:
         (("eval", "nope:x.json", "--out", "run"), "unknown data set 'nope'"),
         (("eval", "nq:none.json", "--out", "run"), "none.json: there is no such file"),
         (("eval", "--resume", "."), "is not a run"),
+        (
+            ("eval", "--resume", ".", "--methods", "concat", "--limit", "3"),
+            "leave out --methods, --limit",
+        ),
+        (("eval", "x.jsonl", "--resume", "."), "leave out the data set"),
         (("eval", "{data}", "--out", "run", "--methods", "concatt"), "did you mean 'concat'"),
         (("eval", "{data}", "--out", "run", "--shard", "3"), "--shard must be i/n"),
         (("eval", "{data}", "--out", "run", "--concurrency", "0"), "--concurrency"),

@@ -93,6 +93,11 @@ def test_musique_counts_aliases_as_answers(tmp_path: Path) -> None:
     assert one.about["hops"] == 2
 
 
+def test_musique_without_an_answer_has_none(tmp_path: Path) -> None:
+    (one,) = read(write_lines(tmp_path / "m.jsonl", {**MUSIQUE, "answerable": False}))
+    assert (one.answers, one.answerable) == ((), False)
+
+
 def test_squad_says_which_questions_have_no_answer(tmp_path: Path) -> None:
     first, second = read(write_json(tmp_path / "squad.json", SQUAD))
     assert (first.answers, first.answerable) == (("old",), True)
@@ -247,6 +252,21 @@ def test_beir_folder(tmp_path: Path) -> None:
     (one,) = dataset
     assert (one.id, one.scoring, [doc.id for doc in one.gold]) == ("q1", "retrieval", ["d2"])
     assert [doc.id for doc in dataset.corpus()] == ["d1", "d2"]
+
+
+def test_a_beir_document_without_text_is_its_title_and_without_both_is_none(
+    tmp_path: Path,
+) -> None:
+    write_lines(
+        tmp_path / "corpus.jsonl",
+        {"_id": "d1", "title": "Only a title", "text": ""},
+        {"_id": "d2", "title": "", "text": ""},
+    )
+    write_lines(tmp_path / "queries.jsonl", {"_id": "q1", "text": "?"})
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("q1\td1\t1\n", "utf-8")
+    found = [(doc.id, doc.page_content) for doc in open_dataset(f"beir:{tmp_path}").corpus()]
+    assert found == [("d1", "Only a title")]
 
 
 def test_the_corpus_holds_each_passage_once_and_says_of_none_that_it_is_gold(

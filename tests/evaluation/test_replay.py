@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from langchain_core.documents import Document
@@ -76,6 +77,22 @@ def test_a_run_over_a_recording_shows_costs_and_ceilings(file: Path, tmp_path: P
     assert retrievals["direct"] == 0
     assert retrievals["concat"] == 1
     assert retrievals["iter_retgen"] > 1
+
+
+def test_the_ceilings_are_those_of_the_questions_drawn(file: Path, tmp_path: Path) -> None:
+    spec = f"recorded:{file}"
+    drawn = f"{spec}?random=2&seed=1"
+    chosen = {one.id for one in open_dataset(drawn)}
+    settings = plan(drawn, parse_systems("direct,concat"), {"answer": spec})
+    directory = claim_directory(tmp_path / "run", settings)
+    asyncio.run(evaluate(directory))
+    (experiment,) = read_runs([directory.path])
+    (table,) = [one for one in tables_of(experiment) if one.title == "Ceilings"]
+    right = [one.right() for one in read_recordings(file) if one.id in chosen]
+    assert len(right) == 2
+    accuracy = {row[0]: float(row[3]) for row in table.rows}
+    assert accuracy["never"] == 100 * fmean(one["none"] for one in right)
+    assert accuracy["one round"] == 100 * fmean(one["one"] for one in right)
 
 
 def test_a_knowledge_base_is_for_first_looks_alone(file: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
+    context: typer.Context,
     dataset: options.Dataset = None,
     resume: Annotated[
         Path | None, typer.Option("--resume", help="Resume the run in this directory.")
@@ -76,10 +77,7 @@ def evaluate(
         retry_failed=retry_failed,
     )
     if resume is not None:
-        if dataset is not None or out is not None:
-            raise UsageError(
-                "--resume takes its settings from the run: leave out the data set and --out"
-            )
+        _check_resuming(context)
         directory = _open_run(resume)
     else:
         if dataset is None or out is None:
@@ -113,12 +111,40 @@ def evaluate(
     conclude(directory, follow(directory, config, workers, ray=ray))
 
 
+_OF_A_SESSION = frozenset(
+    [
+        "resume",
+        "concurrency",
+        "workers",
+        "ray",
+        "cache",
+        "budget_tokens",
+        "budget_usd",
+        "retry_failed",
+    ]
+)
+"""Parameters of `evaluate` that a later session may set anew."""
+
+
+def _check_resuming(context: typer.Context) -> None:
+    """Refuse what the run has settled already."""
+    given = []
+    for one in context.command.params:
+        source = context.get_parameter_source(str(one.name))
+        if one.name not in _OF_A_SESSION and source and source.name == "COMMANDLINE":
+            given.append(
+                "the data set" if one.param_type_name == "argument" else max(one.opts, key=len)
+            )
+    if given:
+        raise UsageError(f"--resume takes its settings from the run: leave out {', '.join(given)}")
+
+
 def _answering(model: str, dataset: str) -> str:
     """Return the answering model: a recording is replayed where no other model is named.
 
     The default, `extractive`, would find no passage to quote there.
     """
-    name, _, path = dataset.partition(":")
+    name, _, path = dataset.partition("?")[0].partition(":")
     replayed = model == "extractive" and name == "recorded"
     return f"recorded:{Path(path).resolve()}" if replayed else model
 

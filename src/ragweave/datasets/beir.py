@@ -15,9 +15,15 @@ _SPLITS = ("test", "dev", "train")
 
 
 def corpus(folder: Path) -> Iterator[Document]:
-    """Yield the collection's documents under their own ids."""
+    """Yield the collection's documents under their own ids; a title alone is a text, too.
+
+    Documents with neither text nor title, which published collections hold, are left out.
+    """
     for row in rows_of(_file(folder, "corpus.jsonl")):
-        doc = passage(row.text("text", "title"), str(row.fields.get("title") or ""))
+        title = str(row.fields.get("title") or "").strip()
+        if not (row.fields.get("text") or title):
+            continue
+        doc = passage(row.text("text" if row.fields.get("text") else "title"), title)
         yield doc.model_copy(update={"id": row.text("_id")})
 
 

@@ -171,11 +171,13 @@ def _paragraphs(row: Row, facts: dict[str, list[int]]) -> Iterator[Document]:
 
 def _read_musique(row: Row) -> Iterator[Question]:
     aliases = row.fields.get("answer_aliases") or ()
+    answerable = bool(row.fields.get("answerable", True))
+    answers = [*row.texts("answer"), *map(str, aliases)] if answerable else []
     paragraphs = row.items("paragraphs")
     yield Question(
         id=row.id("id"),
         question=row.text("question"),
-        answers=tuple(dict.fromkeys([*row.texts("answer"), *map(str, aliases)])),
+        answers=tuple(dict.fromkeys(answers)),
         passages=tuple(
             passage(
                 one.text("paragraph_text"),
@@ -184,7 +186,7 @@ def _read_musique(row: Row) -> Iterator[Question]:
             )
             for one in paragraphs
         ),
-        answerable=bool(row.fields.get("answerable", True)),
+        answerable=answerable,
         about={
             "hops": len(row.fields.get("question_decomposition") or ()),
             **pick(row.fields, "question_decomposition"),

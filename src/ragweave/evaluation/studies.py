@@ -84,7 +84,7 @@ def _sampling(methods: Sequence[str], values: Sequence[str]) -> list[System]:
             method,
             f"{method}[top_p={value}]",
             **({"retrieve": True} if method in retrieving else {}),
-            top_p=float(value),
+            top_p=_fraction(value),
         )
         for method in methods
         for value in values
@@ -235,7 +235,7 @@ def values_of(
     Raises:
         UsageError: The caller named a value that needs a scorer, and there is none.
     """
-    wanted = list(values or study.values)
+    wanted = list(dict.fromkeys(values or study.values))
     missing = [one for one in wanted if one in study.scored]
     if not missing or scorer or scores_itself(model):
         return wanted, ""
@@ -311,6 +311,13 @@ def _lines(found: Sequence[tuple[str, Interval]]) -> list[Line]:
         Line(method, [x for x, _ in listed], [y for _, y in listed])
         for method, listed in points.items()
     ]
+
+
+def _fraction(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is no number; name values such as 0.5,0.9") from None
 
 
 def _number(text: str) -> Any:

@@ -40,6 +40,18 @@ def done(tmp_path: Path) -> RunDirectory:
     return directory
 
 
+def test_runs_whose_directories_share_a_name_share_no_file(tmp_path: Path) -> None:
+    for place, method in (("a", "direct"), ("b", "concat"), ("b/c/b", "post_fusion")):
+        run(planned(tmp_path / place, method, count=1), reader())
+    paths = [tmp_path / place / "run" for place in ("a", "b", "b/c/b")]
+    found = read_runs(paths)
+    assert [one.name for one in found] == ["run", "b-run", "run-3"]
+    write_report(tmp_path / "report", found, plots=False)
+    pages = {one.name: one.read_text("utf-8") for one in (tmp_path / "report").rglob("*-0.html")}
+    assert len(pages) == 3
+    assert "concat" in pages["b-run-0.html"]
+
+
 def test_tables_say_what_the_records_say(done: RunDirectory) -> None:
     (experiment,) = read_runs([done.path])
     tables = {table.title.partition(":")[0]: table for table in tables_of(experiment)}

@@ -47,6 +47,12 @@ def test_the_ablation_takes_away_what_it_says() -> None:
         runs_of(STUDIES["blendfilter"], [], ["w/o all"])
 
 
+def test_values_are_tried_once_and_are_numbers_where_numbers_are_wanted() -> None:
+    assert values_of(STUDIES["k"], ["1", "1", "2"], "m", "")[0] == ["1", "2"]
+    with pytest.raises(UsageError, match="'high' is no number"):
+        runs_of(STUDIES["sampling"], ["concat"], ["high"])
+
+
 def test_each_retriever_is_a_run_of_its_own() -> None:
     made = runs_of(STUDIES["retriever"], ["concat"], ["bm25", "hybrid"])
     assert [(one.folder, one.settings["retriever"]) for one in made] == [

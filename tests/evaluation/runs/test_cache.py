@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 from tests.evaluation.towns import planned, read_year, reader, records, run
-from tests.scripted import ScriptedChat, SyncScriptedChat
+from tests.scripted import ScriptedChat, Seen, SyncScriptedChat
 
 from ragweave.errors import UsageError
+from ragweave.evaluation.runs.broker import CallBroker, PendingCall
+from ragweave.evaluation.runs.calls import ModelCall, ReplyCache
+from ragweave.evaluation.runs.recorder import connect
 
 
 def test_a_second_run_pays_only_for_what_differs(tmp_path: Path) -> None:
@@ -71,6 +77,47 @@ def test_a_failed_call_is_not_kept(tmp_path: Path) -> None:
     model = reader()
     run(planned(tmp_path / "b", "direct"), model, cache=cache)
     assert len(model.seen) == 6
+
+
+def test_who_waits_for_a_reply_gets_it_though_its_caller_was_cancelled(tmp_path: Path) -> None:
+    class Slow:
+        async def write(self, *_: object) -> None:
+            await asyncio.Event().wait()
+
+    def call(thread: str) -> ModelCall:
+        return ModelCall("m", "answer", thread, "0", "the same", [HumanMessage("Where?")])
+
+    async def work() -> PendingCall:
+        with ReplyCache(tmp_path / "replies.sqlite") as cache:
+            broker = CallBroker(Slow(), connect(tmp_path / "state.sqlite"), cache)  # type: ignore[arg-type]
+            for thread in ("0/a", "1/a"):
+                broker.begin(thread, unfinished=False)
+            mine = await broker.open(call("0/a"))
+            closing = asyncio.ensure_future(broker.close(mine, AIMessage("Alden")))
+            waiting = asyncio.ensure_future(broker.open(call("1/a")))
+            await asyncio.sleep(0)
+            broker.recorder.write = AsyncMock()  # type: ignore[method-assign]
+            closing.cancel()
+            await asyncio.wait([closing])
+            found = await asyncio.wait_for(waiting, 60)
+            broker.state.close()
+            return found
+
+    reply = asyncio.run(work()).reply
+    assert reply is not None
+    assert reply.content == "Alden"
+
+
+def test_a_reply_that_comes_after_its_question_failed_is_kept(tmp_path: Path) -> None:
+    """A thread goes on where a sibling's error has ended the question."""
+
+    def breaks(seen: Seen) -> str | Exception:
+        return RuntimeError("no") if "port" in seen.text else read_year(seen)
+
+    cache = tmp_path / "replies.sqlite"
+    model = SyncScriptedChat(replies=breaks, delay=0.05)
+    result = run(planned(tmp_path, "post_fusion[k=2],pf_concat[k=2]"), model, cache=cache)
+    assert result.progress.failed == 12
 
 
 def test_a_cache_that_is_something_else(tmp_path: Path) -> None:

@@ -14,6 +14,14 @@ from ragweave.cli.eval import status_line
 from ragweave.errors import UsageError
 from ragweave.evaluation.runs import Progress, RunConfig, RunDirectory, claim_directory, evaluate
 from ragweave.evaluation.runs.directory import hold
+from ragweave.evaluation.runs.recorder import Recorder, RecordingError
+
+
+class RefusedError(Exception):
+    """What a server answers to whoever may not ask it."""
+
+    status_code = 401
+
 
 METHODS = "direct,concat[k=1],concat_pf[k=2]"
 
@@ -146,8 +154,9 @@ def test_a_retry_pays_only_for_the_call_that_failed(tmp_path: Path) -> None:
     first = ScriptedChat(replies=breaks)
     assert run(directory, first).progress.failed == 1
     second = reader()
-    run(directory, second, retry_failed=True)
+    result = run(directory, second, retry_failed=True)
     assert len(second.seen) == 1
+    assert result.progress.spent.paid_calls == 3  # two of the first attempt, one of the second
     (record,) = records(directory)
     assert record["answer"] == "1900"
     assert record["usage"]["calls"] == 3
@@ -175,6 +184,36 @@ def test_a_token_budget_stops_between_questions_and_a_larger_one_goes_on(tmp_pat
     assert len(records(directory)) == 6
 
 
+def test_a_retried_question_spends_the_budget_once(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "concat_pf[k=2]", count=3)
+
+    def breaks(seen: Seen) -> str | Exception:
+        return ValueError("broken") if len(seen.passages) < 2 else "Unknown"
+
+    first = ScriptedChat(replies=breaks, usage=(10, 2))
+    assert run(directory, first, concurrency=1).progress.failed == 3
+    # 12 tokens each so far; three calls a question with what is retried: 108 in all
+    result = run(directory, reader(), concurrency=1, retry_failed=True, budget_tokens=101)
+    assert result.complete
+    assert result.progress.spent.paid_tokens == 108
+
+
+def test_half_a_character_in_a_reply_is_kept_as_a_question_mark(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct,concat_pf[k=2]", count=2)
+    result = run(directory, ScriptedChat(replies=["two \ud83d"]))
+    assert (result.complete, result.progress.failed) == (True, 0)
+    assert records(directory)[-1]["answer"] == "two ?"
+
+
+def test_whatever_stops_the_recorder_reaches_those_who_wait(tmp_path: Path) -> None:
+    async def write() -> None:
+        with Recorder(tmp_path / "results.jsonl", tmp_path / "state.sqlite") as recorder:
+            await recorder.write("t", "INSERT INTO replies VALUES (?)", [("\ud83d",)] * 2)
+
+    with pytest.raises((UnicodeError, RecordingError)):
+        asyncio.run(asyncio.wait_for(write(), 60))
+
+
 def test_a_dollar_budget_needs_prices(tmp_path: Path) -> None:
     directory = planned(tmp_path, "direct")
     with pytest.raises(UsageError, match="needs prices"):
@@ -183,6 +222,17 @@ def test_a_dollar_budget_needs_prices(tmp_path: Path) -> None:
     result = run(priced, reader(), concurrency=1, budget_usd=0.02)
     assert (result.complete, result.progress.answered) == (False, 2)
     assert result.progress.cost == pytest.approx(0.024)
+
+
+def test_a_dollar_budget_needs_a_price_for_whoever_is_paid(tmp_path: Path) -> None:
+    prices = {"answer": (1000.0, 1000.0)}
+    models = {"answer": "scripted", "proxy": "scripted"}
+    known = planned(tmp_path / "known", "direct", prices=prices, models=models)
+    with pytest.raises(UsageError, match="proxy has none"):
+        run(known, reader(), budget_usd=1.0)
+    found = planned(tmp_path / "found", "slimplm", prices=prices)
+    with pytest.raises(UsageError, match="no price for"):
+        run(found, reader(), concurrency=1, budget_usd=1.0)
 
 
 def test_shards_part_the_questions(tmp_path: Path) -> None:
@@ -209,10 +259,20 @@ def test_a_directory_takes_only_its_own_run(tmp_path: Path) -> None:
     directory = planned(tmp_path, "direct")
     same = claim_directory(directory.path, directory.settings)
     assert same.settings == directory.settings
+    run(directory, reader())
     with pytest.raises(UsageError, match="other settings: seed was 0, now 1"):
         planned(tmp_path, "direct", seed=1)
     with pytest.raises(UsageError, match="other settings: dataset_hash was"):
         planned(tmp_path, "direct", count=7)
+
+
+def test_settings_may_change_until_something_is_recorded(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "direct")
+    with pytest.raises(RefusedError):
+        run(directory, ScriptedChat(replies=[RefusedError("no such model")]))
+    again = planned(tmp_path, "concat", seed=1)
+    assert (again.settings.seed, again.settings.systems[0].label) == (1, "concat")
+    assert run(again, reader()).complete
 
 
 def test_foreign_directories_are_refused(tmp_path: Path) -> None:
@@ -232,6 +292,7 @@ def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 def test_another_ragweave_made_it(tmp_path: Path) -> None:
     directory = planned(tmp_path, "direct")
+    run(directory, reader())
     file = directory.path / "run.json"
     values = json.loads(file.read_text("utf-8"))
     values["versions"]["ragweave"] = "9.9"

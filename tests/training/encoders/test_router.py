@@ -367,5 +367,7 @@ def test_a_gates_threshold_is_chosen_on_labelled_questions() -> None:
     values = [0.1, 0.2, 0.6, 0.9, 1.4]
     assert gate_threshold(values, right) == 0.2
     assert gate_threshold(values, right, retrieve_at_most=0.4) == 0.6
+    assert gate_threshold([0.0, 0.0, 1.0], [(False, True)] * 3, retrieve_at_most=1.0) == -1.0
+    assert gate_threshold([-3.0, 1.0], [(False, True)] * 2, retrieve_at_most=1.0) < -3.0
     with pytest.raises(UsageError, match="one uncertainty and two labels"):
         gate_threshold([0.1], [])

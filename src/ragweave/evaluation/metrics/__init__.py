@@ -21,7 +21,7 @@ from ragweave.evaluation.metrics.citations import (
     citation_precision,
     citation_recall,
 )
-from ragweave.evaluation.metrics.cost import Prices, cost, read_prices
+from ragweave.evaluation.metrics.cost import JUDGE_ROLE, Prices, cost, read_prices
 from ragweave.evaluation.metrics.judged import (
     answer_relevance,
     context_relevance,
@@ -45,6 +45,7 @@ from ragweave.tools.prices import Price
 from ragweave.tools.statistics import Comparison, Interval, bootstrap, compare
 
 __all__ = [
+    "JUDGE_ROLE",
     # declarations
     "METRICS",
     "Metric",

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ragweave.errors import UsageError
 from ragweave.tools.files import parse_json
+from ragweave.tools.models.roles import Role
 from ragweave.tools.prices import Price
 
 Prices = Mapping[str, Price]
-"""Prices by role (`answer`, `proxy`, `judge`, `rewrite`, `filter`); `*` stands for the rest."""
+"""Prices by role (`answer`, `proxy`, `judge`, `rewrite`, `filter`; `evaluator` for the judged
+metrics); `*` stands for the rest."""
+
+JUDGE_ROLE = "evaluator"
+"""The role of the model that judges answers for the judged metrics; no method has it."""
+_KNOWN = (*get_args(Role), JUDGE_ROLE, "*")
 
 
 def cost(by_role: Mapping[str, Mapping[str, Any]], prices: Prices) -> float | None:
@@ -31,7 +37,7 @@ def read_prices(text: str) -> dict[str, Price]:
     """Read `INPUT,OUTPUT` (dollars a million tokens), or a JSON file of such pairs by role.
 
     Raises:
-        UsageError: It is neither, or a price is below zero.
+        UsageError: It is neither, names a role that there is not, or a price is below zero.
     """
     if not text:
         return {}
@@ -43,6 +49,9 @@ def read_prices(text: str) -> dict[str, Price]:
             raise UsageError(f"{text}: is not valid JSON: {error}") from error
     if not isinstance(listed, Mapping):
         raise UsageError(f"{text}: prices must be an object that maps each role to [input, output]")
+    for role in listed:
+        if role not in _KNOWN:
+            raise UsageError(f"{text}: no role {role!r}; choose one of: {', '.join(_KNOWN)}")
     return {str(role): _price(text, pair) for role, pair in listed.items()}
 
 

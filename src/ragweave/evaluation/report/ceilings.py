@@ -30,7 +30,8 @@ def ceilings_table(experiment: Experiment) -> Table | None:
     if settings.dataset_name != RECORDED.name:
         return None
     try:
-        recordings = read_recordings(open_dataset(settings.dataset).path)
+        dataset = open_dataset(settings.dataset)
+        recordings = {one.id: one for one in read_recordings(dataset.path)}
     except UsageError:  # the file has gone; the run's own results stand without it
         return None
     asked = {
@@ -39,7 +40,7 @@ def ceilings_table(experiment: Experiment) -> Table | None:
         for values in column.scores.values()
         for at in values.index
     }
-    chosen = [one for at, one in enumerate(recordings) if at in asked]
+    chosen = [recordings[one.id] for at, one in enumerate(dataset) if at in asked]
     if not chosen:
         return None
     rows = [_row(name, allowed, chosen) for name, allowed in _POLICIES.items()]

@@ -158,11 +158,13 @@ class Experiment:
     settings: RunSettings
     directories: list[Path]
     columns: dict[str, Column]
+    title: str = ""
+    """What the report calls it where another one's directory has the same name."""
 
     @property
     def name(self) -> str:
-        """What the report calls it: its directory's name."""
-        return self.directories[0].name
+        """What the report and its files call it: its directory's name, if that is the only one."""
+        return self.title or self.directories[0].name
 
     @property
     def planned(self) -> int:
@@ -211,6 +213,27 @@ def read_runs(paths: Sequence[Path]) -> list[Experiment]:
             experiment.columns[record["system"]].add(record)
         if not any(column.answered or column.failed for column in experiment.columns.values()):
             raise UsageError(f"{experiment.directories[0]}: no question is finished yet")
+    _tell_apart(list(found.values()))
+    return list(found.values())
+
+
+def _tell_apart(experiments: Sequence[Experiment]) -> None:
+    """Give experiments whose directories have one name names of their own."""
+    taken = {one.name for one in experiments}
+    for listed in _by_name(experiments):
+        for number, one in enumerate(listed[1:], start=2):
+            place = one.directories[0].absolute()
+            name = f"{place.parent.name}-{place.name}"
+            while name in taken:
+                name, number = f"{place.name}-{number}", number + 1
+            one.title = name
+            taken.add(name)
+
+
+def _by_name(experiments: Sequence[Experiment]) -> list[list[Experiment]]:
+    found: dict[str, list[Experiment]] = {}
+    for one in experiments:
+        found.setdefault(one.name, []).append(one)
     return list(found.values())
 
 

@@ -86,12 +86,13 @@ def _row(one: System, tried: Mapping[str, Tokens], n: int, prices: Mapping[str, 
         role: _scaled(tokens, n * more, n * more * tokens["calls"] * limit)
         for role, tokens in tried.items()
     }
+    dollars = cost(least, prices), cost(most, prices)
     return Estimate(
         questions=n,
         calls=(n * low, n * high),
         input_tokens=(_total(least, "input_tokens"), _total(most, "input_tokens")),
         output_tokens=(_total(least, "output_tokens"), _total(most, "output_tokens")),
-        dollars=(cost(least, prices) or 0.0, cost(most, prices) or 0.0) if prices else None,
+        dollars=None if dollars[0] is None or dollars[1] is None else (dollars[0], dollars[1]),
     )
 
 

@@ -87,6 +87,8 @@ class CallBroker:
     """Calls and tokens of all questions that this process worked on."""
     paid: set[str] = field(default_factory=set)
     """Threads that received a reply since their last checkpoint."""
+    replayed: set[str] = field(default_factory=set)
+    """Threads whose replies of an earlier process are counted again."""
     _ledgers: dict[str, Ledger] = field(default_factory=dict)
     _replies: dict[str, dict[str, str]] = field(default_factory=dict)
     _pending: dict[str, PendingReply] = field(default_factory=dict)
@@ -106,6 +108,7 @@ class CallBroker:
             "WHERE thread = ?",
             (thread,),
         )
+        self.replayed.add(thread)
         replies = self._replies[thread] = {}
         for name, paid, role, given, made, message in rows:
             replies[name] = message
@@ -134,10 +137,14 @@ class CallBroker:
     async def close(self, pending: PendingCall, message: BaseMessage) -> None:
         """Take a call's reply: count it, keep it durably, pass it to those who wait for it."""
         text = dump(message)
-        await self._keep(pending.call, message, text, paid=True)
-        if self.cache is not None:
-            self.cache.put(pending.call.key, redacted(pending.call.spec), text)
-        self._resolve(pending, message)
+        try:
+            await self._keep(pending.call, message, text, paid=True)
+        finally:  # a caller that is cancelled meanwhile has paid, and others wait for the reply
+            try:
+                if self.cache is not None:
+                    self.cache.put(pending.call.key, redacted(pending.call.spec), text)
+            finally:
+                self._resolve(pending, message)
 
     def fail(self, pending: PendingCall) -> None:
         """Note that a call failed: one of those who wait for its reply then makes the call."""
@@ -167,8 +174,10 @@ class CallBroker:
         self.paid.add(call.thread)
 
     def _count(self, thread: str, role: str, tokens: Tokens, *, paid: bool) -> None:
-        for ledger in (self.total, self._ledgers[thread]):
-            (ledger.pay if paid else ledger.hit)(role, tokens)
+        """Count a call; a thread that a failed question left behind may reply after its end."""
+        ledger = self._ledgers.get(thread)
+        for one in (self.total,) if ledger is None else (self.total, ledger):
+            (one.pay if paid else one.hit)(role, tokens)
 
     def _resolve(self, pending: PendingCall, message: BaseMessage | None) -> None:
         if pending.shared_reply is not None:

@@ -86,8 +86,8 @@ def temperature_of(model: object) -> float:
 
 
 def dump(message: BaseMessage) -> str:
-    """Return a message as JSON."""
-    return json.dumps(messages_to_dict([message])[0], ensure_ascii=False, default=str)
+    """Return a message as JSON; half a character, which a reply cut short may end in, as "?"."""
+    return _json(messages_to_dict([message])[0]).decode()
 
 
 def load(text: str) -> BaseMessage:
@@ -117,8 +117,11 @@ def _plain(messages: Any) -> Any:
 
 
 def _digest(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_json(value)).hexdigest()
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace")
 
 
 def no_tokens() -> Tokens:
@@ -131,10 +134,6 @@ def _add(table: dict[str, Tokens], role: str, tokens: Mapping[str, Any], times: 
     entry["calls"] += times * tokens["calls"]
     entry["input_tokens"] += times * tokens["input_tokens"]
     entry["output_tokens"] += times * tokens["output_tokens"]
-
-
-JUDGE_ROLE = "evaluator"
-"""The role of the model that judges answers for the judged metrics; no method has it."""
 
 
 @dataclass(slots=True)

@@ -6,8 +6,9 @@ Records are read one at a time, so that a run of any size can be read.
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,24 +134,53 @@ class RunDirectory:
 def claim_directory(path: Path, settings: RunSettings) -> RunDirectory:
     """Return the directory of a run: a new or empty one, or one made with the same settings.
 
+    Settings of a run that has recorded nothing are replaced.
+
     Raises:
         UsageError: It holds something else, or a run with other settings (the text says which),
             or cannot be written.
     """
     directory = RunDirectory(path)
     if (path / SETTINGS).exists():
-        check_same(directory, settings)
+        try:
+            check_same(directory, settings)
+        except UsageError:
+            if not _is_untouched(directory):
+                raise
+            with hold(directory):  # such as after a misspelt model
+                _write_settings(path, settings)
         return directory
     try:
         path.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path / SETTINGS)
         if any(path.iterdir()):
             raise UsageError(f"{path}: holds other files; name a new or empty directory")
-        text = json.dumps(settings.plain(), ensure_ascii=False, indent=2)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error}") from error
+    _write_settings(path, settings)
+    return directory
+
+
+def _write_settings(path: Path, settings: RunSettings) -> None:
+    text = json.dumps(settings.plain(), ensure_ascii=False, indent=2)
+    try:
         write_atomic(path / SETTINGS, f"{text}\n")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error}") from error
-    return directory
+
+
+def _is_untouched(directory: RunDirectory) -> bool:
+    """Return whether a run has recorded nothing yet, so that its settings may change."""
+    if directory.results.exists() and directory.results.stat().st_size:
+        return False
+    if not directory.state.exists():
+        return True
+    try:
+        with closing(sqlite3.connect(directory.state)) as state:
+            queries = (f"SELECT 1 FROM {table} LIMIT 1" for table in ("checkpoints", "replies"))  # noqa: S608
+            return not any(state.execute(query).fetchone() for query in queries)
+    except sqlite3.Error:
+        return False
 
 
 def check_same(directory: RunDirectory, settings: RunSettings) -> None:

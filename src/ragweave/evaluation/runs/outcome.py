@@ -11,9 +11,16 @@ from langchain_core.documents import Document
 
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
-from ragweave.evaluation.metrics import Judgement, Metric, Prices, chosen_metrics, cost
+from ragweave.evaluation.metrics import (
+    JUDGE_ROLE,
+    Judgement,
+    Metric,
+    Prices,
+    chosen_metrics,
+    cost,
+)
 from ragweave.evaluation.metrics.retrieval import GoldPassages
-from ragweave.evaluation.runs.calls import JUDGE_ROLE, Ledger
+from ragweave.evaluation.runs.calls import Ledger
 from ragweave.evaluation.runs.settings import System
 from ragweave.tools.models import status_of
 from ragweave.tools.text.secrets import without_secrets
@@ -64,6 +71,11 @@ TRACED = (
 """Keys of the state that show what a method did; a record leaves out the empty ones."""
 
 Record = dict[str, Any]
+
+
+def thread_name(index: int, label: str) -> str:
+    """Return the name of the thread under which the state of a question and system is kept."""
+    return f"{index}/{label}"
 
 
 def answered(

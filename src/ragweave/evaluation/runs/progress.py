@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import METRICS, MetricInfo, Price, cost, primary_metric
 from ragweave.evaluation.runs.broker import CallBroker
 from ragweave.evaluation.runs.calls import Ledger
-from ragweave.evaluation.runs.outcome import Record
+from ragweave.evaluation.runs.outcome import Record, thread_name
 from ragweave.evaluation.runs.settings import RunSettings
 
 
@@ -32,17 +32,23 @@ class Progress:
     fresh: int = 0
     """Finished in this session."""
     started: float = field(default_factory=time.monotonic)
+    failures: dict[str, Record] = field(default_factory=dict)
+    """Records of the questions that failed, by their threads."""
     _sums: dict[str, tuple[str, float, int]] = field(default_factory=dict)
 
     def add(self, record: Record, *, fresh: bool = True) -> None:
-        """Count a record; `fresh` unless it was read back from an earlier session."""
+        """Count a record; `fresh` unless it was read back from an earlier session.
+
+        A question that failed and is asked again has the replies of both attempts in its second
+        record, so that the first counts no longer.
+        """
         self.fresh += fresh
-        for one in (record, record.get("judge")):
-            if one is not None:
-                self.spent.add(one["spent"])
-                self.cost += one["cost"] or 0.0
+        thread = thread_name(record["at"], record["system"])
+        self.drop(thread)
+        self._spend(record)
         if record["error"]:
             self.failed += 1
+            self.failures[thread] = record
             return
         self.answered += 1
         scores = record["scores"]
@@ -51,6 +57,17 @@ class Progress:
             value = scores[name]
             _, total, count = self._sums.get(record["system"], (name, 0.0, 0))
             self._sums[record["system"]] = (name, total + value, count + 1)
+
+    def drop(self, thread: str) -> None:
+        """Take off what a question that failed has cost, if it is one: it is counted anew."""
+        if (before := self.failures.pop(thread, None)) is not None:
+            self._spend(before, times=-1)
+
+    def _spend(self, record: Record, times: int = 1) -> None:
+        for one in (record, record.get("judge")):
+            if one is not None:
+                self.spent.add(one["spent"], times)
+                self.cost += times * (one["cost"] or 0.0)
 
     @property
     def finished(self) -> int:
@@ -117,18 +134,35 @@ class Budget:
     settings: RunSettings
     progress: Progress
     broker: CallBroker
-    _tokens: int = field(init=False)
-    _dollars: float = field(init=False)
+    _before: Progress = field(init=False)
+    """What was spent before the session, without what this session's replays count again."""
 
     def __post_init__(self) -> None:
-        self._tokens, self._dollars = self.progress.spent.paid_tokens, self.progress.cost
+        before = self.progress
+        spent = Ledger()
+        spent.add(before.spent.plain())
+        self._before = replace(before, spent=spent, failures=dict(before.failures))
 
     def has_room(self) -> bool:
-        """Return whether another question may begin; those in flight are always finished."""
+        """Return whether another question may begin; those in flight are always finished.
+
+        Raises:
+            UsageError: There is a budget in dollars, and a role that was paid has no price.
+        """
+        for thread in self.broker.replayed & self._before.failures.keys():
+            self._before.drop(thread)
         tokens, dollars = self.config.budget_tokens, self.config.budget_usd
-        if tokens is not None and self._tokens + self.broker.total.paid_tokens >= tokens:
+        now, before = self.broker.total, self._before
+        if tokens is not None and before.spent.paid_tokens + now.paid_tokens >= tokens:
             return False
         if dollars is None:
             return True
         prices = {role: Price(*pair) for role, pair in self.settings.prices.items()}
-        return self._dollars + (cost(self.broker.total.paid, prices) or 0.0) < dollars
+        spent = cost(now.paid, prices)
+        if spent is None:
+            roles = ", ".join(role for role in now.paid if role not in prices)
+            raise UsageError(
+                f"--budget-usd can't be kept: no price for {roles}; start a new run with prices for "
+                "all roles, or resume this one with --budget-tokens"
+            )
+        return before.cost + spent < dollars

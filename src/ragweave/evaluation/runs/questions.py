@@ -15,9 +15,8 @@ from typing import Any
 
 from ragweave.datasets import Dataset, Question
 from ragweave.errors import MissingExtraError, UsageError
-from ragweave.evaluation.metrics import Judgement, Metric, Price, Prices
+from ragweave.evaluation.metrics import JUDGE_ROLE, Judgement, Metric, Price, Prices
 from ragweave.evaluation.runs.broker import Broker, metered
-from ragweave.evaluation.runs.calls import JUDGE_ROLE
 from ragweave.evaluation.runs.judging import AnswerJudge
 from ragweave.evaluation.runs.models import models_of
 from ragweave.evaluation.runs.outcome import Record, answered, failed

@@ -142,6 +142,8 @@ class Recorder:
         self._jobs.put(_Job(thread, forget=True))
 
     async def _await(self, job: _Job) -> None:
+        if not self._thread.is_alive():  # a thread that a failed question left behind
+            raise RecordingError(f"{self._results.path.parent}: the session has ended meanwhile")
         self._jobs.put(job)
         try:
             if job.done is not None:
@@ -157,7 +159,7 @@ class Recorder:
             jobs = [job for job in batch if job is not None]
             try:
                 self._write(jobs)
-            except (OSError, sqlite3.Error) as error:
+            except Exception as error:  # noqa: BLE001 - who waits for the write raises it
                 self._error = error
             if any(job.done is not None for job in jobs):
                 self._loop.call_soon_threadsafe(_settle, jobs, self._error)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from ragweave.datasets import Dataset, open_dataset
 from ragweave.errors import UsageError
-from ragweave.evaluation.metrics import Metric, chosen_metrics, infos_of
+from ragweave.evaluation.metrics import JUDGE_ROLE, Metric, chosen_metrics, infos_of
 from ragweave.evaluation.runs.broker import CallBroker
 from ragweave.evaluation.runs.calls import ReplyCache
 from ragweave.evaluation.runs.directory import FinishedQuestions, RunDirectory, hold, lines_of
@@ -189,8 +189,8 @@ def checked(settings: RunSettings, config: RunConfig) -> Dataset:
     """
     settings.check_current()
     check_parts(settings)
-    if config.budget_usd is not None and not settings.prices:
-        raise UsageError("--budget-usd needs prices: start the run with --price INPUT,OUTPUT")
+    if config.budget_usd is not None:
+        _check_prices(settings)
     dataset = open_dataset(settings.dataset)
     if dataset.hash != settings.dataset_hash:
         raise UsageError(
@@ -198,6 +198,18 @@ def checked(settings: RunSettings, config: RunConfig) -> Dataset:
             "directory"
         )
     return dataset
+
+
+def _check_prices(settings: RunSettings) -> None:
+    if not settings.prices:
+        raise UsageError("--budget-usd needs prices: start the run with --price INPUT,OUTPUT")
+    asked = ["answer", *settings.models, *([JUDGE_ROLE] if settings.judge_model else [])]
+    missing = [role for role in dict.fromkeys(asked) if role not in settings.prices]
+    if missing and "*" not in settings.prices:
+        raise UsageError(
+            f"--budget-usd needs a price for each role: {', '.join(missing)} has none; start the "
+            "run with --price INPUT,OUTPUT, or with a file of prices by role, * for the rest"
+        )
 
 
 def so_far(

@@ -11,7 +11,7 @@ from typing import TypedDict
 
 from ragweave.datasets import Dataset, Question
 from ragweave.evaluation.runs.directory import FinishedQuestions
-from ragweave.evaluation.runs.outcome import Record
+from ragweave.evaluation.runs.outcome import Record, thread_name
 from ragweave.evaluation.runs.recorder import Recorder
 from ragweave.evaluation.runs.settings import RunSettings, System
 from ragweave.tools.journal import Slot, line_of, run_bounded
@@ -116,7 +116,7 @@ class Stream:
 
 def thread_of(index: int, system: System) -> str:
     """Return the name of a question's thread, under which its state is kept."""
-    return f"{index}/{system.label}"
+    return thread_name(index, system.label)
 
 
 def chosen(

@@ -215,6 +215,8 @@ def gate_threshold(
         raise UsageError("a gate's threshold takes one uncertainty and two labels a question")
     cuts = np.unique(values[np.isfinite(values)])[::-1]
     best, most = float(cuts[0]) if len(cuts) else 0.0, -1.0
+    if len(cuts):
+        cuts = np.append(cuts, min(-1.0, cuts[-1] - 1.0))  # below all: always retrieve
     for cut in cuts:
         taken = values > cut
         reached = float(np.where(taken, labels[:, 1], labels[:, 0]).mean())
