@@ -27,7 +27,7 @@ from ragweave.state import (
     unique,
 )
 from ragweave.state.passages import INPUT
-from ragweave.tools.retrieval import PassageRetriever
+from ragweave.tools.retrieval.base import takes_k
 from ragweave.tools.text.normalize import estimate_tokens
 
 Retriever: TypeAlias = Runnable[str, list[Document]]
@@ -42,8 +42,8 @@ def retrieve_step(
 ) -> Step[QueryBranch, OptionsT]:
     """Return a retrieval node: runs one query, writes `retrieved[query_key]`.
 
-    `k` reaches ragweave's own retrievers with each call; any other retriever's result is cut
-    to `k`.
+    `k` reaches ragweave's own retrievers with each call, through LangChain's bindings too; any
+    other retriever's result is cut to `k`.
 
     Args:
         retriever: Where passages come from; None: every input brings its own.
@@ -59,7 +59,7 @@ def retrieve_step(
                 "command line), or give passages with the question"
             )
         k, key = k_of(context.options), branch["query_key"]
-        settings = {"k": k} if isinstance(retriever, PassageRetriever) else {}
+        settings = {"k": k} if takes_k(retriever) else {}
         found = yield Call(retriever, branch["query"], settings)
         context.spend({**no_usage(), "retrievals": 1})
         return {"retrieved": {key: ranked(cast("list[Document]", found)[:k], key)}}
