@@ -317,6 +317,24 @@ def test_one_setting_of_the_clause_on_unknown(method: str, options: dict[str, An
     assert "Unknown." not in asked(method, "ours", unknown=False, **options)
 
 
+SAID_IN_A_VALUE = [
+    ("chain_of_note", {}, "answer from what you know."),
+    ("chain_of_note", {"own_knowledge": False}, ""),
+    ("astute", {}, "Propose an answer for each group"),
+    ("sure", {}, "candidates"),
+]
+
+
+@pytest.mark.parametrize(("method", "options", "kept"), SAID_IN_A_VALUE)
+@pytest.mark.parametrize("unknown", ["method", True, False])
+def test_a_clause_that_a_method_says_itself_is_said_once_or_not_at_all(
+    method: str, options: dict[str, Any], kept: str, unknown: Any
+) -> None:
+    said = asked(method, "ours", unknown=unknown, **options).split("\n=====\n")
+    answer = next(one for one in reversed(said) if kept in one)
+    assert answer.count("just say Unknown") == (unknown is not False)
+
+
 def test_what_is_asked_again_follows_the_setting() -> None:
     for unknown in (True, False):
         model = ScriptedChat(replies=["<passage 1>", "Ada"])
