@@ -35,6 +35,16 @@ def test_a_second_look_reads_all_that_it_finds() -> None:
     assert len(out["passages"]) == 20
 
 
+@pytest.mark.parametrize("samples", [1, 2])
+def test_a_second_look_keeps_the_first_answer_among_the_candidates(samples: int) -> None:
+    unsure = ["So the answer is Unknown."] * samples
+    out, _ = run([*unsure, ADA], strategy="none", samples=samples)
+    made = [(one["answer"], one["round"]) for one in out["candidates"].values()]
+    assert made == [("Unknown", 0)] * samples + [("Ada", 1)] * samples
+    assert out["usage"]["calls"] == len(made)
+    assert out["answer"] == "Ada"
+
+
 def test_many_rounds_keep_no_more_than_their_limit() -> None:
     out, _ = run(["It is a bridge.", ADA, ADA], strategy="many", max_passages=4)
     assert len(out["passages"]) == 4

@@ -209,7 +209,8 @@ def to_reading(state: RAGState, options: AdaptiveRagOptions) -> Goto:
 def to_reader(state: RAGState, options: AdaptiveRagOptions) -> Goto:
     """Route: the reader, who reads directly where many rounds would have none."""
     reader = READERS["direct" if options.read_by == "chain" else options.read_by]
-    return branches(state, reader.name, options, contexts=[state["passages"]])
+    again = 1 if state["known"] and state["retrieved"] else None
+    return branches(state, reader.name, options, contexts=[state["passages"]], round=again)
 
 
 def to_second_look(state: RAGState, options: AdaptiveRagOptions) -> Goto:
