@@ -32,6 +32,7 @@ from typing_extensions import TypedDict
 from ragweave.errors import StateError, UsageError
 from ragweave.graphs.typed_output import OutputT, TypedGraph
 from ragweave.nodes.answer import AnswerStep
+from ragweave.nodes.begin import OUTER_DEADLINE
 from ragweave.nodes.context_filter import Filters
 from ragweave.nodes.judge import scorer_of
 from ragweave.nodes.options import Options, OptionsT, specialised
@@ -265,7 +266,7 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
     """A compiled graph over the ragweave state: a LangChain Runnable from input to output.
 
     A key of the input that its state lacks is an error; as a node of another graph it is given all
-    of that graph's state, and takes what it knows.
+    of that graph's state, and takes what it knows; its run ends by that graph's deadline.
     """
 
     def stream(
@@ -276,7 +277,7 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
     ) -> Iterator[Any]:
         """Check the input's keys, then run."""
         self._check_keys(input, config)
-        return super().stream(input, config, **more)
+        return super().stream(input, _in_time(input, config), **more)
 
     def astream(
         self,
@@ -286,10 +287,10 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
     ) -> AsyncIterator[Any]:
         """Check the input's keys, then run."""
         self._check_keys(input, config)
-        return super().astream(input, config, **more)
+        return super().astream(input, _in_time(input, config), **more)
 
     def _check_keys(self, given: object, config: RunnableConfig | None) -> None:
-        if not isinstance(given, Mapping) or "langgraph_node" in ensure_config(config)["metadata"]:
+        if not isinstance(given, Mapping) or _is_nested(config):
             return
         known = _fields(cast("Hashable", self.builder.state_schema))
         for key in given:
@@ -326,6 +327,19 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
     def as_retriever(self) -> BaseRetriever:
         """Return a retriever of the passages that this graph keeps for a question."""
         return GraphRetriever(graph=self)
+
+
+def _is_nested(config: RunnableConfig | None) -> bool:
+    return "langgraph_node" in ensure_config(config)["metadata"]
+
+
+def _in_time(state: object, config: RunnableConfig | None) -> RunnableConfig | None:
+    """Return the configuration of a run with the deadline of the graph whose node it is."""
+    deadline = state.get("deadline") if isinstance(state, Mapping) else None
+    if not deadline or not config or not _is_nested(config):
+        return config
+    configurable = {**(config.get("configurable") or {}), OUTER_DEADLINE: deadline}
+    return {**config, "configurable": configurable}
 
 
 MAX_CONCURRENCY = 1024
