@@ -9,7 +9,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import ToolCall
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import END, START, StateGraph
-from tests.scripted import ListRetriever, ScriptedChat, documents
+from tests.scripted import ListRetriever, OwnListRetriever, ScriptedChat, documents
 from typing_extensions import TypedDict
 
 from ragweave import build_graph
@@ -95,3 +95,51 @@ def test_callbacks_see_the_model_call_inside_the_graph(graph: CompiledGraph) -> 
     log = Log()
     graph.invoke({"question": "Where?"}, {"callbacks": [log]})
     assert [one["ragweave_role"] for one in log.seen] == ["answer"]
+
+
+TEN = documents(*(f"text {index}" for index in range(10)))
+OUTER: list[tuple[str, dict[str, Any]]] = [
+    ("ircot", {"k": 7}),
+    ("adaptive_rag", {"k_one": 9}),
+    ("adaptive_rag", {"strategy": "one", "max_passages": 3}),
+]
+
+
+@pytest.mark.parametrize(("method", "context"), OUTER)
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_a_method_as_a_retriever_keeps_its_options_inside_another(
+    method: str, context: dict[str, Any], mode: str
+) -> None:
+    own, read = OwnListRetriever(documents=TEN), ScriptedChat(replies=["Ada."])
+    inner = build_graph("ircot", model=read, retriever=own, k=8, max_steps=1, read_by="direct")
+    model = ScriptedChat(replies=["So the answer is Ada."])
+    outer = build_graph(method, model=model, retriever=inner.as_retriever())
+    given: Any = {"question": "Who?"}
+    if mode == "sync":
+        outer.invoke(given, context=context)
+    else:
+        await outer.ainvoke(given, context=context)
+    assert {k for _, k in own.asked} == {8}
+    assert not any("Think step by step" in seen.text for seen in read.seen)
+
+
+async def test_a_method_as_a_tool_keeps_its_options_inside_another() -> None:
+    own = OwnListRetriever(documents=TEN)
+    tool = build_graph("concat", model=ScriptedChat(), retriever=own, k=8).as_tool()
+
+    def search(query: str) -> Any:
+        tool.invoke({"question": query})
+        return documents("It is here.")
+
+    outer = build_graph("concat", model=ScriptedChat(), retriever=RunnableLambda(search))
+    given: Any = {"question": "Who?"}
+    outer.invoke(given, context={"k": 3})
+    await outer.ainvoke(given, context={"k": 3})
+    assert {k for _, k in own.asked} == {8}
+
+
+def test_a_context_that_a_tools_method_is_bound_to_stands() -> None:
+    own = OwnListRetriever(documents=TEN)
+    graph = build_graph("concat", model=ScriptedChat(), retriever=own, k=8)
+    tool_of(graph.bind(context={"k": 2}), "ask", "Answers.").invoke({"question": "Who?"})
+    assert [k for _, k in own.asked] == [2]

@@ -10,12 +10,12 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
-from langgraph.types import Command
-from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
+from langgraph.types import Command, RetryPolicy
+from tests.scripted import ListRetriever, ScriptedChat, Seen, SyncScriptedChat, documents
 from typing_extensions import TypedDict
 
 from ragweave import METHODS, build_chat
-from ragweave.errors import UsageError
+from ragweave.errors import RunTimeoutError, UsageError
 from ragweave.tools.citations import check_citations
 
 TEXTS = (
@@ -203,3 +203,42 @@ def test_the_prompt_can_be_replaced() -> None:
     talk = chat(model=model, prompts={"restate": "{history} >> {question}"})
     talk.invoke({"messages": [("user", FIRST), ("ai", "Ada"), ("user", FOLLOW_UP)]})
     assert model.seen[0].text == f"User: {FIRST}\nAssistant: Ada >> {FOLLOW_UP}"
+
+
+FOLLOWED: Any = {"messages": [("user", FIRST), ("ai", "Ada Brenner"), ("user", FOLLOW_UP)]}
+
+
+@pytest.mark.parametrize("kind", [ScriptedChat, SyncScriptedChat])
+async def test_the_time_limit_ends_a_restating_that_hangs(kind: type[SyncScriptedChat]) -> None:
+    talk = chat(restater=kind(replies=[RESTATED], delay=5.0), timeout=0.05)
+    with pytest.raises(RunTimeoutError):
+        await talk.ainvoke(FOLLOWED)
+    if kind is SyncScriptedChat:
+        with pytest.raises(RunTimeoutError):
+            talk.invoke(FOLLOWED)
+
+
+@pytest.mark.parametrize("where", ["build", "context"])
+def test_the_method_ends_by_the_time_limit_of_its_turn(where: str) -> None:
+    limit = {"timeout": 60.0}
+    talk, context = (chat(**limit), None) if where == "build" else (chat(), limit)
+    stream = talk.stream(FOLLOWED, context=context, stream_mode="tasks", subgraphs=True)
+    made = {task["name"]: task["result"] for _, task in stream if "result" in task}
+    assert made["begin"]["deadline"] == made["turn"]["deadline"]
+
+
+def test_a_limited_turn_streams_its_answer_and_keeps_no_deadline() -> None:
+    talk = chat(timeout=60.0, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    shown = [chunk.text for chunk, _ in talk.stream(FOLLOWED, config, stream_mode="messages")]
+    assert "".join(shown) == "1932"
+    assert "deadline" not in talk.get_state(config).values
+
+
+@pytest.mark.parametrize(("attempts", "calls"), [(1, 1), (4, 4)])
+def test_the_retry_policy_holds_for_restating(attempts: int, calls: int) -> None:
+    restater = ScriptedChat(replies=[ValueError("down")])
+    policy = RetryPolicy(max_attempts=attempts, initial_interval=0.0, retry_on=ValueError)
+    with pytest.raises(ValueError, match="down"):
+        chat(restater=restater, retry_policy=policy).invoke(FOLLOWED)
+    assert len(restater.seen) == calls

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -273,6 +274,40 @@ def test_what_the_caller_sets_stays() -> None:
     assert (run.k, run.unknown) == (8, False)
 
 
+OVERRIDES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"profile": "paper"}, {"samples": 3}),
+    ({"profile": "paper"}, {"k": 5}),
+    ({"profile": "sure"}, {"profile": "ours"}),
+    ({"profile": "slimplm"}, {"profile": "blendfilter"}),
+    ({"profile": "slimplm", "k": 5}, {"profile": "sure"}),
+    ({"top_p": 0.5}, {"profile": "sure"}),
+    ({}, {"profile": "slimplm"}),
+]
+
+
+@pytest.mark.parametrize(("build", "override"), OVERRIDES)
+@pytest.mark.parametrize("method", ["concat", "slimplm", "blendfilter", "dos_rag"])
+def test_an_override_of_a_run_is_the_same_option_of_a_build(
+    method: str, build: dict[str, Any], override: dict[str, Any]
+) -> None:
+    built = method_options(METHODS[method], build)
+    wanted = dataclasses.asdict(method_options(METHODS[method], {**build, **override}))
+    schema = specialised(built)
+    assert dataclasses.asdict(schema()) == dataclasses.asdict(built)
+    assert dataclasses.asdict(schema(**override)) == wanted
+    shown = {one.name: one.default for one in dataclasses.fields(schema)}
+    listed = {name: list(one) if isinstance(one, tuple) else one for name, one in shown.items()}
+    if override != {"k": 5}:  # which a form that is sent back whole cannot tell from its default
+        assert dataclasses.asdict(schema(**{**listed, **override})) == wanted
+
+
+def test_a_run_draws_samples_at_their_temperature_under_a_papers_profile() -> None:
+    model = ScriptedChat(replies=scripted)
+    graph = build_graph("direct", model=model, profile="paper")
+    graph.invoke({"question": QUESTION}, context={"samples": 3})
+    assert [seen.settings["temperature"] for seen in model.seen] == [0.7] * 3
+
+
 def test_a_run_takes_another_profile() -> None:
     model = ScriptedChat(replies=scripted)
     build_graph("direct", model=model).invoke(
@@ -315,6 +350,24 @@ def test_one_setting_of_the_clause_on_unknown(method: str, options: dict[str, An
     said = asked(method, "ours", unknown=True, **options)
     assert "Unknown" in said.split("\n=====\n")[-1]
     assert "Unknown." not in asked(method, "ours", unknown=False, **options)
+
+
+SAID_IN_A_VALUE = [
+    ("chain_of_note", {}, "answer from what you know."),
+    ("chain_of_note", {"own_knowledge": False}, ""),
+    ("astute", {}, "Propose an answer for each group"),
+    ("sure", {}, "candidates"),
+]
+
+
+@pytest.mark.parametrize(("method", "options", "kept"), SAID_IN_A_VALUE)
+@pytest.mark.parametrize("unknown", ["method", True, False])
+def test_a_clause_that_a_method_says_itself_is_said_once_or_not_at_all(
+    method: str, options: dict[str, Any], kept: str, unknown: Any
+) -> None:
+    said = asked(method, "ours", unknown=unknown, **options).split("\n=====\n")
+    answer = next(one for one in reversed(said) if kept in one)
+    assert answer.count("just say Unknown") == (unknown is not False)
 
 
 def test_what_is_asked_again_follows_the_setting() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from ragweave.nodes.document_order import in_document_order, within_budget
+from ragweave.nodes.retrieve import arranged
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.tools.text.normalize import estimate_tokens
 
@@ -52,6 +53,13 @@ def test_titled_texts_of_one_file_are_documents_of_their_own() -> None:
 def test_passages_of_no_document_stay_as_ranked() -> None:
     bare = [Document(f"Text {n}.", id=f"p{n}", metadata={"rank": n}) for n in range(4)]
     assert in_document_order(bare) == bare
+
+
+def test_given_passages_stay_as_given_whatever_order_the_prompt_asks_for() -> None:
+    bare = [Document(f"Text {n}.", id=f"p{n}") for n in range(4)]
+    moved = arranged(bare, "reversed")
+    assert ids(in_document_order(moved)) == ids(bare)
+    assert ids(within_budget(moved, 2 * estimate_tokens("Text 0."))) == ["p1", "p0"]
 
 
 def test_the_knowledge_base_says_where_a_passage_stands(tmp_path: Any) -> None:

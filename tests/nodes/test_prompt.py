@@ -16,6 +16,8 @@ from tests.scripted import documents
 from ragweave.errors import UsageError
 from ragweave.nodes.answer import PROMPTS
 from ragweave.nodes.ask import Prompt, fit, with_overrides
+from ragweave.nodes.retrieve import arranged
+from ragweave.state import interleave, ranked
 from ragweave.tools.models.tasks import task_of
 
 TEMPLATE = ChatPromptTemplate([("system", "Read."), ("human", "{passages}\nQuestion: {question}")])
@@ -58,6 +60,16 @@ def test_passages_go_from_the_lowest_rank_up_and_keep_their_order() -> None:
     fitted = fit(prompt(passages), bare + 2 * 4, words)
     assert [doc.id for doc in fitted.passages] == ["r0", "r1"]
     assert [doc.id for doc in fitted.dropped] == ["r3", "r2"]
+
+
+@pytest.mark.parametrize("order", ["retrieved", "reversed", "gold_first", "gold_last"])
+def test_of_one_rank_the_last_querys_goes_first_in_every_order(order: str) -> None:
+    lists = [ranked([Document(f"{key}{n}") for n in range(2)], key) for key in ("q", "c")]
+    passages = arranged(interleave(lists), order)
+    one = words(prompt().messages([])) + 4
+    fitted = fit(prompt(passages), one, words)
+    assert [doc.page_content for doc in fitted.passages] == ["q0"]
+    assert [doc.page_content for doc in fitted.dropped] == ["c1", "q1", "c0"]
 
 
 @given(st.permutations(range(5)), st.integers(3, 60))

@@ -35,6 +35,23 @@ def test_k_reaches_an_own_retriever() -> None:
     assert [doc.id for doc in out["passages"]] == ["p0", "p1", "p2"]
 
 
+@pytest.mark.parametrize(
+    "bound",
+    [
+        lambda own: own.with_config(tags=["mine"]),
+        lambda own: own.with_retry(stop_after_attempt=2),
+        lambda own: own.bind().with_retry().with_config(run_name="search"),
+    ],
+    ids=["with_config", "with_retry", "several"],
+)
+@pytest.mark.parametrize(("method", "k"), [("concat", 8), ("dos_rag", 9)])
+def test_k_reaches_an_own_retriever_inside_bindings(method: str, k: int, bound: Any) -> None:
+    own = OwnListRetriever(documents=TEN)
+    graph = build_graph(method, model=ScriptedChat(), retriever=bound(own), k=k)
+    assert len(graph.invoke(QUESTION)["passages"]) == k
+    assert own.asked == [("Where?", k)]
+
+
 def test_a_foreign_retrievers_result_is_cut() -> None:
     foreign = ListRetriever(documents=TEN)
     out = asked(foreign, k=3)

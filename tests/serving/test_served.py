@@ -121,3 +121,15 @@ def test_every_setting_that_names_a_file_or_model_is_the_operators() -> None:
         if "enum" not in repr(one) and "const" not in repr(one) and "string" in repr(one)
     }
     assert free == {"lead"}
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["one setting", "the whole form"])
+def test_a_profile_that_a_run_chooses_brings_its_settings(whole: bool) -> None:
+    schema = studio_graph("concat").get_context_jsonschema()
+    assert schema is not None
+    shown = {name: one["default"] for name, one in schema["properties"].items()}
+    graph = studio_graph("concat", {**(shown if whole else {}), "profile": "sure"})
+    kind = graph.builder.context_schema
+    assert kind is not None
+    options = kind()
+    assert (options.profile, options.k, options.unknown) == ("sure", 10, False)

@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
 from ragweave.state import as_document, content_id, interleave, ranked, unique, with_id
-from ragweave.state.passages import GIVEN, INPUT, as_input
+from ragweave.state.passages import GIVEN, INPUT, as_input, with_merged_rank
 
 docs = st.builds(
     lambda text, name: Document(page_content=text, id=name),
@@ -35,6 +35,9 @@ def test_ranked_counts_from_zero_and_copies(listed: list[Document]) -> None:
     assert [doc.metadata["rank"] for doc in result] == list(range(len(listed)))
     assert all(doc.metadata["query"] == "q" and doc.id for doc in result)
     assert all(doc.metadata == {} for doc in listed)
+    moved = with_merged_rank(result)
+    assert [doc.metadata["merged_rank"] for doc in moved] == list(range(len(listed)))
+    assert as_input(moved) == result
 
 
 @given(st.lists(docs, max_size=8))

@@ -9,7 +9,7 @@ from collections.abc import Hashable
 
 from langgraph.graph import END
 
-from ragweave.graphs.fragments import add_begin, add_retrieval
+from ragweave.graphs.fragments import add_begin
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes import adaptive_rag, ircot
@@ -30,7 +30,8 @@ def build(parts: Parts[AdaptiveRagOptions]) -> CompiledGraph:
     add_begin(graph, parts)
     graph.add_node("classify", classify, retry_policy=retry)
     graph.add_node("search", one, retry_policy=retry)
-    add_retrieval(graph, parts, merge=ircot.found_so_far)
+    graph.add_node("retrieve", retrieve_step(parts.retriever, options), retry_policy=retry)
+    graph.add_node("collect", adaptive_rag.collect_routed_step(options))
     graph.add_node("reason", ircot.reason_step(models, prompts, options), retry_policy=retry)
     for reader in ircot.READERS.values():
         graph.add_node(reader.name, parts.answers(reader), retry_policy=retry)
@@ -48,6 +49,7 @@ def build(parts: Parts[AdaptiveRagOptions]) -> CompiledGraph:
         {"one": "search", "many": "retrieve", **readers},
     )
     graph.add_edge("search", "collect")
+    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges(
         "collect", Route(adaptive_rag.to_reading, options), {"many rounds": "reason", **readers}
     )

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END, START
-from langgraph.types import Checkpointer
+from langgraph.types import Checkpointer, RetryPolicy
 
 from ragweave.errors import UsageError
 from ragweave.graphs.build import build_graph
@@ -95,6 +95,7 @@ def build_chat(
         history_tokens=history_tokens,
         restate=with_overrides(PROMPTS, own)["restate"],
         checkpointer=checkpointer,
+        retry_policy=method.get("retry_policy"),
     )
 
 
@@ -105,6 +106,7 @@ def chat_over(
     history_tokens: int = HISTORY_TOKENS,
     restate: ChatPromptTemplate = RESTATE,
     checkpointer: Checkpointer = None,
+    retry_policy: RetryPolicy | None = None,
 ) -> ChatGraph:
     """Put a compiled method into a conversation; a run's context sets the method's options.
 
@@ -114,6 +116,7 @@ def chat_over(
         history_tokens: Most tokens of the conversation that it sees.
         restate: Its prompt.
         checkpointer: Where LangGraph keeps threads.
+        retry_policy: Which errors of restating are tried again; None: as `build_graph` has it.
 
     Raises:
         UsageError: `history_tokens` is no whole number above 0.
@@ -122,7 +125,7 @@ def chat_over(
     if graph.builder.context_schema is None:
         raise UsageError("a conversation needs a method's graph, as build_graph makes it")
     options = cast("Options", graph.builder.context_schema())
-    method, retry = str(graph.get_name()), Models(answer=restater).retry
+    method, retry = str(graph.get_name()), retry_policy or Models(answer=restater).retry
 
     chat = Draft(
         ChatState,

@@ -32,14 +32,16 @@ from typing_extensions import TypedDict
 from ragweave.errors import StateError, UsageError
 from ragweave.graphs.typed_output import OutputT, TypedGraph
 from ragweave.nodes.answer import AnswerStep
+from ragweave.nodes.begin import OUTER_DEADLINE
 from ragweave.nodes.context_filter import Filters
 from ragweave.nodes.judge import scorer_of
-from ragweave.nodes.options import OptionsT, specialised
+from ragweave.nodes.options import Options, OptionsT, specialised
 from ragweave.nodes.retrieve import Retriever
 from ragweave.nodes.step import Step, note
 from ragweave.nodes.sufficiency import answer_step
 from ragweave.state import Branch, RAGInput, RAGOutput, RAGState
 from ragweave.state.passages import heading_of
+from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.drawing import draw_svg, shape_of
 from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import Models
@@ -66,13 +68,15 @@ def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
 
     def run(question: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
         try:
-            return _content_and_artifact(graph.invoke({"question": question}, config))
+            output = graph.invoke({"question": question}, config, **_own_context(graph))
+            return _content_and_artifact(output)
         except UsageError as error:
             raise ToolException(str(error)) from error
 
     async def arun(question: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
         try:
-            return _content_and_artifact(await graph.ainvoke({"question": question}, config))
+            output = await graph.ainvoke({"question": question}, config, **_own_context(graph))
+            return _content_and_artifact(output)
         except UsageError as error:
             raise ToolException(str(error)) from error
 
@@ -85,6 +89,19 @@ def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
         response_format="content_and_artifact",
         handle_tool_error=True,
     )
+
+
+def _own_context(graph: Runnable[Any, Any]) -> dict[str, Options]:
+    """Return the context that runs a method as it was built, inside a run that has its own.
+
+    LangGraph hands a run's context down to the graphs that its nodes call. A context that the
+    method is bound to (`graph.bind(context=…)`) stands.
+    """
+    schema = getattr(getattr(unbound(graph), "builder", None), "context_schema", None)
+    is_bound = any("context" in settings for settings in bound_settings(graph))
+    if is_bound or not isinstance(schema, type) or not issubclass(schema, Options):
+        return {}
+    return {"context": schema()}
 
 
 def _content_and_artifact(output: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -113,14 +130,15 @@ class GraphRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
-        output = self.graph.invoke({"question": query}, {"callbacks": run_manager.get_child()})
+        config: RunnableConfig = {"callbacks": run_manager.get_child()}
+        output = self.graph.invoke({"question": query}, config, **_own_context(self.graph))
         return list(output["passages"])
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
     ) -> list[Document]:
         config: RunnableConfig = {"callbacks": run_manager.get_child()}
-        output = await self.graph.ainvoke({"question": query}, config)
+        output = await self.graph.ainvoke({"question": query}, config, **_own_context(self.graph))
         return list(output["passages"])
 
 
@@ -248,7 +266,7 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
     """A compiled graph over the ragweave state: a LangChain Runnable from input to output.
 
     A key of the input that its state lacks is an error; as a node of another graph it is given all
-    of that graph's state, and takes what it knows.
+    of that graph's state, and takes what it knows; its run ends by that graph's deadline.
     """
 
     def stream(
@@ -259,7 +277,7 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
     ) -> Iterator[Any]:
         """Check the input's keys, then run."""
         self._check_keys(input, config)
-        return super().stream(input, config, **more)
+        return super().stream(input, _in_time(input, config), **more)
 
     def astream(
         self,
@@ -269,10 +287,10 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
     ) -> AsyncIterator[Any]:
         """Check the input's keys, then run."""
         self._check_keys(input, config)
-        return super().astream(input, config, **more)
+        return super().astream(input, _in_time(input, config), **more)
 
     def _check_keys(self, given: object, config: RunnableConfig | None) -> None:
-        if not isinstance(given, Mapping) or "langgraph_node" in ensure_config(config)["metadata"]:
+        if not isinstance(given, Mapping) or _is_nested(config):
             return
         known = _fields(cast("Hashable", self.builder.state_schema))
         for key in given:
@@ -309,6 +327,19 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
     def as_retriever(self) -> BaseRetriever:
         """Return a retriever of the passages that this graph keeps for a question."""
         return GraphRetriever(graph=self)
+
+
+def _is_nested(config: RunnableConfig | None) -> bool:
+    return "langgraph_node" in ensure_config(config)["metadata"]
+
+
+def _in_time(state: object, config: RunnableConfig | None) -> RunnableConfig | None:
+    """Return the configuration of a run with the deadline of the graph whose node it is."""
+    deadline = state.get("deadline") if isinstance(state, Mapping) else None
+    if not deadline or not config or not _is_nested(config):
+        return config
+    configurable = {**(config.get("configurable") or {}), OUTER_DEADLINE: deadline}
+    return {**config, "configurable": configurable}
 
 
 MAX_CONCURRENCY = 1024

@@ -27,11 +27,11 @@ from langchain_core.prompts import ChatPromptTemplate
 from ragweave.errors import UsageError
 from ragweave.nodes.answer import branches
 from ragweave.nodes.ask import Prompt, Question, Templates, reply_to
-from ragweave.nodes.ircot import READERS, IrcotOptions, cut_short
+from ragweave.nodes.ircot import READERS, IrcotOptions, cut_short, found_so_far
 from ragweave.nodes.options import at_least
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
-from ragweave.nodes.retrieve import Retriever, searches
+from ragweave.nodes.retrieve import Retriever, collect_step, searches
 from ragweave.nodes.route import check_look, choose_route
 from ragweave.nodes.step import Context, Goto, Step, Work
 from ragweave.state import RAGState, Update
@@ -179,6 +179,16 @@ def _routed(route: RouteName) -> Update:
     return {"route": route, "known": route == "none"}
 
 
+def collect_routed_step(options: AdaptiveRagOptions) -> Step[RAGState, AdaptiveRagOptions]:
+    """Return the node `collect`: `max_passages` bounds what many rounds find, not what one does."""
+    one, many = collect_step(options), collect_step(options, found_so_far)
+
+    def body(state: RAGState, context: Context[AdaptiveRagOptions]) -> Work:
+        return (many if state["route"] == "many" else one).work(state, context)
+
+    return Step("collect", body, options)
+
+
 def to_classifier(state: RAGState, _options: AdaptiveRagOptions) -> str:
     """Route: passages that the caller gave need no classifier."""
     return "passages given" if state["passages"] else "classify"
@@ -199,7 +209,8 @@ def to_reading(state: RAGState, options: AdaptiveRagOptions) -> Goto:
 def to_reader(state: RAGState, options: AdaptiveRagOptions) -> Goto:
     """Route: the reader, who reads directly where many rounds would have none."""
     reader = READERS["direct" if options.read_by == "chain" else options.read_by]
-    return branches(state, reader.name, options, contexts=[state["passages"]])
+    again = 1 if state["known"] and state["retrieved"] else None
+    return branches(state, reader.name, options, contexts=[state["passages"]], round=again)
 
 
 def to_second_look(state: RAGState, options: AdaptiveRagOptions) -> Goto:

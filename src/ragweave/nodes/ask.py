@@ -31,6 +31,7 @@ from ragweave.nodes.reply_form import (
 from ragweave.nodes.step import Call, Context, StateT, Step, Work
 from ragweave.registry import closest
 from ragweave.state import Update, Usage
+from ragweave.state.passages import best_first
 from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.tasks import Task, attach, task_passages
@@ -111,10 +112,7 @@ def fit(
                 f"the prompt takes about {size} tokens without any passage, and {budget} fit: "
                 f"shorten the question or raise prompt_tokens"
             )
-        lowest = max(
-            range(len(kept)), key=lambda index: (kept[index].metadata.get("rank", index), index)
-        )
-        dropped.append(kept.pop(lowest))
+        dropped.append(kept.pop(best_first(kept)[-1]))
 
 
 def with_overrides(

@@ -283,7 +283,7 @@ def _last(consolidated: str) -> str:
 def _values(branch: Branch, options: AstuteOptions) -> dict[str, str]:
     return {
         "consolidated": _last(branch.get("draft", "")),
-        "otherwise": "" if options.unknown is False else f" {UNKNOWN_CLAUSE}",
+        "otherwise": f" {UNKNOWN_CLAUSE}" if options.unknown == "method" else "",
     }
 
 

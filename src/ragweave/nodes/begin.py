@@ -22,6 +22,7 @@ from typing import (
     get_type_hints,
 )
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.managed.base import ManagedValue
 from langgraph.types import Overwrite
@@ -138,9 +139,21 @@ def begin_step(
     fresh(state_type)
 
     def body(state: RAGState, context: Context[OptionsT]) -> Work:
-        return pure(begin(state, context.options, state_type))
+        return pure(_in_time(begin(state, context.options, state_type), context.config))
 
     return Step("begin", body, options)
+
+
+OUTER_DEADLINE = "__ragweave_deadline"
+"""The key of a run's `configurable` that says when the run around it must end."""
+
+
+def _in_time(update: Update, config: RunnableConfig) -> Update:
+    """Return an update whose deadline is no later than that of the run around this one."""
+    outer: float | None = (config.get("configurable") or {}).get(OUTER_DEADLINE)
+    if outer is not None:
+        update["deadline"] = min(outer, update.get("deadline", outer))
+    return update
 
 
 def begin(state: RAGState, options: Options, state_type: type[RAGState] = RAGState) -> Update:

@@ -60,7 +60,7 @@ _TASK = (
     'that it is irrelevant. Behind the notes write a line that begins with "Answer:".'
 )
 _BEGIN = 'Begin with "Note 1:".'
-_ASK = f"{_TASK} {{answer_form}} {{otherwise}} {_BEGIN}"
+_ASK = f"{_TASK} {{answer_form}}{{otherwise}} {_BEGIN}"
 
 PROMPTS = MappingProxyType(
     {
@@ -95,7 +95,7 @@ PROMPTS = MappingProxyType(
 )
 """The templates by name."""
 
-_OWN = "If no passage helps, answer from what you know. " + UNKNOWN_CLAUSE
+_OWN = "If no passage helps, answer from what you know."
 _ONLY = "If the passages don't answer the question, just say Unknown."
 
 
@@ -206,7 +206,11 @@ class NoteStep(AnswerStep):
 
 
 def _otherwise(_branch: Branch, options: ChainOfNoteOptions) -> dict[str, str]:
-    return {"otherwise": _OWN if options.own_knowledge else _ONLY}
+    """Say what to do where no passage helps; a clause on Unknown settled for all is the template's."""
+    clause = UNKNOWN_CLAUSE if options.own_knowledge else _ONLY
+    said = [_OWN] if options.own_knowledge else []
+    said += [clause] if options.unknown == "method" else []
+    return {"otherwise": "".join(f" {one}" for one in said)}
 
 
 NOTES = NoteStep(NAME, NAME, reasons=True, examples=("1891",), values=_otherwise)

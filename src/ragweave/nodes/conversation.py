@@ -8,6 +8,7 @@ rewritten where there is no earlier turn.
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -87,10 +88,13 @@ def history_of(state: ChatState, tokens: int) -> list[BaseMessage]:
 
 
 def turn_step(options: OptionsT) -> Step[ChatState, OptionsT]:
-    """Return the node `turn`, which takes the question and clears what the last turn left."""
+    """Return the node `turn`: takes the question, clears what the last turn left, sets the clock."""
 
-    def body(state: ChatState, _context: Context[OptionsT]) -> Work:
-        return pure(turn(state))
+    def body(state: ChatState, context: Context[OptionsT]) -> Work:
+        update = turn(state)
+        if context.options.timeout is not None:
+            update["deadline"] = time.time() + context.options.timeout
+        return pure(update)
 
     return Step("turn", body, options)
 

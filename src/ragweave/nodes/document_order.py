@@ -25,6 +25,7 @@ from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.profile import Paper
 from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.state import RAGState
+from ragweave.state.passages import best_first
 from ragweave.tools.text.normalize import estimate_tokens
 
 
@@ -82,7 +83,7 @@ def within_budget(passages: Sequence[Document], tokens: int | None) -> list[Docu
     if tokens is None:
         return list(passages)
     left, kept = tokens, set[int]()
-    for index in sorted(range(len(passages)), key=lambda index: (_rank(passages[index]), index)):
+    for index in best_first(passages):
         left -= estimate_tokens(passages[index].page_content)
         if left < 0 and kept:
             break
@@ -97,14 +98,9 @@ def in_document_order(passages: Sequence[Document]) -> list[Document]:
     stay behind those of their document that have one, as they were given.
     """
     documents: dict[object, list[Document]] = {}
-    for passage in sorted(passages, key=_rank):
+    for passage in (passages[index] for index in best_first(passages)):
         documents.setdefault(_document_of(passage), []).append(passage)
     return [passage for one in documents.values() for passage in sorted(one, key=_place)]
-
-
-def _rank(passage: Document) -> int:
-    rank = passage.metadata.get("rank")
-    return rank if isinstance(rank, int) else 0
 
 
 def _document_of(passage: Document) -> object:

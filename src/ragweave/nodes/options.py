@@ -116,8 +116,10 @@ _SAMPLES_TEMPERATURE = 0.7
 class _Named:
     """Base of dataclasses that name their fields where they are given another."""
 
+    stands_for_build = False
+    """Whether the class stands for a build's values: its defaults are theirs."""
     given_at_build = frozenset[str]()
-    """The options that the build was given, where the class stands for a build's values."""
+    """The options that the build was given, then."""
 
     @property
     def given(self) -> frozenset[str]:
@@ -136,8 +138,25 @@ class _Named:
             if name not in known:
                 raise UsageError(f"no option {name!r}; options: {', '.join(known)}")
         made = super().__new__(cls)
-        object.__setattr__(made, "given_names", frozenset((*cls.given_at_build, *values)))
+        object.__setattr__(made, "given_names", cls._given_names(values))
         return made
+
+    @classmethod
+    def _given_names(cls, values: Mapping[str, Any]) -> frozenset[str]:
+        """Return the names of the options that were set, by the build or by these values.
+
+        The agent server and Studio send back every option of a build's form: there, one that
+        stands as the form showed it is not set.
+        """
+        if not cls.stands_for_build:
+            return frozenset(values)
+        shown = {field.name: field.default for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        is_form = values.keys() >= {field.name for field in dataclasses.fields(Options)}
+        return cls.given_at_build | {
+            name
+            for name, value in values.items()
+            if not is_form or (tuple(value) if isinstance(value, list) else value) != shown[name]
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,6 +249,7 @@ class Options(_Named):
         names = [field.name for field in dataclasses.fields(self)]
         for name in names:
             object.__setattr__(self, name, typed(name, getattr(self, name), hints[name]))
+        object.__setattr__(self, "as_given", tuple(getattr(self, name) for name in names))
         settled = settings_of(self.paper, self.given) if self.paper else {}
         for name in settled.keys() & set(names):
             if _takes(hints[name], settled[name]):
@@ -284,9 +304,10 @@ def specialised(options: OptionsT) -> type[OptionsT]:
 
     LangGraph turns a partial override (`context={"k": 8}`) into the context schema with that
     schema's defaults for the rest, and the agent server fills in its defaults too. With the
-    build's values as the defaults, both mean: the build, but for what was overridden.
+    build's values as the defaults, both mean: the build, but for what was overridden. They are the
+    values before a paper's profile settled the rest, which it does anew for each run.
     """
-    values = [getattr(options, field.name) for field in dataclasses.fields(options)]
+    values: tuple[Hashable, ...] = options.__dict__["as_given"]
     return _specialised(cast("Hashable", type(options)), options.given, *values)
 
 
@@ -306,6 +327,7 @@ def _specialised(kind: type[Any], given: frozenset[str], *values: Hashable) -> t
         namespace={
             "__doc__": kind.__doc__,
             "__module__": kind.__module__,
+            "stands_for_build": True,
             "given_at_build": given,
         },
     )

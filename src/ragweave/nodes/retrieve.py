@@ -26,8 +26,8 @@ from ragweave.state import (
     ranked,
     unique,
 )
-from ragweave.state.passages import INPUT
-from ragweave.tools.retrieval import PassageRetriever
+from ragweave.state.passages import INPUT, best_first, with_merged_rank
+from ragweave.tools.retrieval.base import takes_k
 from ragweave.tools.text.normalize import estimate_tokens
 
 Retriever: TypeAlias = Runnable[str, list[Document]]
@@ -42,8 +42,8 @@ def retrieve_step(
 ) -> Step[QueryBranch, OptionsT]:
     """Return a retrieval node: runs one query, writes `retrieved[query_key]`.
 
-    `k` reaches ragweave's own retrievers with each call; any other retriever's result is cut
-    to `k`.
+    `k` reaches ragweave's own retrievers with each call, through LangChain's bindings too; any
+    other retriever's result is cut to `k`.
 
     Args:
         retriever: Where passages come from; None: every input brings its own.
@@ -59,7 +59,7 @@ def retrieve_step(
                 "command line), or give passages with the question"
             )
         k, key = k_of(context.options), branch["query_key"]
-        settings = {"k": k} if isinstance(retriever, PassageRetriever) else {}
+        settings = {"k": k} if takes_k(retriever) else {}
         found = yield Call(retriever, branch["query"], settings)
         context.spend({**no_usage(), "retrievals": 1})
         return {"retrieved": {key: ranked(cast("list[Document]", found)[:k], key)}}
@@ -127,6 +127,9 @@ def passage_sets(state: RAGState) -> dict[str, list[Document]]:
 def arranged(passages: Sequence[Document], order: str) -> list[Document]:
     """Order passages for the prompt (Liu et al. 2024, section 4.5).
 
+    Those that may move say where they stood (`metadata["merged_rank"]`), so that the best of one
+    rank are still known where the prompt has room for some alone.
+
     Args:
         passages: Passages, best first.
         order: `retrieved`, `reversed`, or `gold_first` / `gold_last`, which move the passages
@@ -134,10 +137,11 @@ def arranged(passages: Sequence[Document], order: str) -> list[Document]:
     """
     if order == "retrieved":
         return list(passages)
+    marked = with_merged_rank(passages)
     if order == "reversed":
-        return list(reversed(passages))
-    gold = [doc for doc in passages if doc.metadata.get("gold")]
-    rest = [doc for doc in passages if not doc.metadata.get("gold")]
+        return marked[::-1]
+    gold = [doc for doc in marked if doc.metadata.get("gold")]
+    rest = [doc for doc in marked if not doc.metadata.get("gold")]
     return gold + rest if order == "gold_first" else rest + gold
 
 
@@ -189,9 +193,7 @@ def trimmed(passages: Sequence[Document], most: int | None, tokens: int | None) 
 
     The lowest ranks go first, and of one rank the last: the end of an interleaved list.
     """
-    order = sorted(
-        range(len(passages)), key=lambda index: (passages[index].metadata.get("rank", index), index)
-    )[:most]
+    order = best_first(passages)[:most]
     while tokens is not None and len(order) > 1 and _tokens(passages, order) > tokens:
         order = order[: max(1, len(order) - 2)]
     return [passages[index] for index in sorted(order)]

@@ -26,7 +26,7 @@ from ragweave.graphs import METHODS, CompiledGraph, Parts, chat_over
 from ragweave.graphs.build import AnyModel, check_models, context_filter_of, role_models
 from ragweave.graphs.method import Method, read_option
 from ragweave.nodes.context_filter import ContextFilterOptions
-from ragweave.nodes.options import Options
+from ragweave.nodes.options import Options, specialised
 from ragweave.nodes.retrieve import Retriever
 from ragweave.tools.filters import ContextFilter
 from ragweave.tools.models import Models
@@ -284,7 +284,7 @@ def studio_graph(name: str, given: Any = None) -> CompiledGraph:
     if dataclasses.is_dataclass(given) and not isinstance(given, type):
         given = {field.name: getattr(given, field.name) for field in dataclasses.fields(given)}
     try:
-        chosen = dataclasses.replace(options, **(given or {}))
+        chosen = specialised(options)(**(given or {}))
     except TypeError as error:
         raise UsageError(f"{name} cannot take a setting of this run: {error}") from error
     return _with_sources(name, chosen)

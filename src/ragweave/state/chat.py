@@ -6,6 +6,7 @@ from typing import Annotated
 
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
+from langgraph.channels import UntrackedValue
 from langgraph.graph.message import add_messages
 from typing_extensions import TypedDict
 
@@ -48,3 +49,5 @@ class ChatState(ChatOutput):
     """What flows between the nodes of a conversation."""
 
     notes: Annotated[list[Note], merge_notes]
+    deadline: Annotated[float, UntrackedValue]
+    """Clock time (seconds since the epoch) by which this turn must end; not checkpointed."""

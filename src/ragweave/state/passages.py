@@ -16,6 +16,9 @@ GIVEN = "given"
 INPUT = "input"
 """`metadata["query"]` of the same passages once a run has taken them up."""
 
+MERGED_RANK = "merged_rank"
+"""`metadata["merged_rank"]`: where a passage stood among all, best first, before it was moved."""
+
 
 def content_id(text: str, title: str = "") -> str:
     """Return the id of a passage that has none: 16 hex digits of its title and text."""
@@ -45,6 +48,29 @@ def ranked(documents: Iterable[Document], query_key: str) -> list[Document]:
         )
         for rank, doc in enumerate(documents)
     ]
+
+
+def with_merged_rank(documents: Iterable[Document]) -> list[Document]:
+    """Return copies of passages, best first, that `best_first` tells apart wherever they move."""
+    return [
+        doc.model_copy(update={"metadata": {**doc.metadata, MERGED_RANK: place}})
+        for place, doc in enumerate(documents)
+    ]
+
+
+def best_first(passages: Sequence[Document]) -> list[int]:
+    """Return the indices of passages, best first: by rank, and of one rank as they were merged."""
+
+    def worth(index: int) -> tuple[int, int, int]:
+        place = _whole_number(passages[index], MERGED_RANK, index)
+        return _whole_number(passages[index], "rank", place), place, index
+
+    return sorted(range(len(passages)), key=worth)
+
+
+def _whole_number(document: Document, name: str, otherwise: int) -> int:
+    value = document.metadata.get(name)
+    return value if type(value) is int else otherwise
 
 
 def whole(text: str) -> str:
@@ -144,10 +170,19 @@ def by_query(lists: Sequence[Sequence[Document]]) -> list[Document]:
 
 
 def as_input(documents: Iterable[Document]) -> list[Document]:
-    """Return copies whose query mark says `input` where it said `given`: taken up by a run."""
-    return [
-        doc.model_copy(update={"metadata": {**doc.metadata, "query": INPUT}})
-        if doc.metadata.get("query") == GIVEN
-        else doc
-        for doc in documents
-    ]
+    """Return passages as a run takes them up and gives them back.
+
+    The query mark of copies says `input` where it said `given`, and where a prompt's order moved
+    them is of no account any more.
+    """
+    return [_taken_up(doc) for doc in documents]
+
+
+def _taken_up(document: Document) -> Document:
+    marks = dict(document.metadata)
+    marks.pop(MERGED_RANK, None)
+    if marks.get("query") == GIVEN:
+        marks["query"] = INPUT
+    return (
+        document if marks == document.metadata else document.model_copy(update={"metadata": marks})
+    )

@@ -27,6 +27,7 @@ from ragweave.tools.retrieval import (
     PassageRetriever,
     RerankRetriever,
 )
+from ragweave.tools.retrieval.base import lexical_of
 from ragweave.tools.retrieval.bm25 import Analyzer, full_text, languages, stop_words
 from ragweave.tools.retrieval.bm25_index import Bm25Index
 from ragweave.tools.retrieval.embedding import check_embedding_model, load_sentence_transformer
@@ -91,6 +92,11 @@ def test_k_below_one_or_no_number(k: object) -> None:
         retriever.invoke("France", k=k)
     with pytest.raises(UsageError, match="k must be"):
         Bm25Retriever.from_documents(CITIES, k=k)  # type: ignore[arg-type]
+
+
+def test_the_lexical_part_is_found_inside_bindings() -> None:
+    own = Bm25Retriever.from_documents(CITIES)
+    assert lexical_of(own.with_retry().with_config(tags=["a"])) is own
 
 
 def test_constructor_refuses_k_zero() -> None:

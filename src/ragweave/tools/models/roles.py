@@ -1,37 +1,22 @@
-"""The chat models of a graph by role, their bindings, and their reply limits.
+"""The chat models of a graph by role, and their reply limits.
 
-`unbound` and `bound_settings` look through bindings (`model.bind(…)`, `.with_config(…)`). A reply
-is limited to the lower of a step's own limit and the one that the model was made with.
+A reply is limited to the lower of a step's own limit and the one that the model was made with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
-from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.types import RetryPolicy
 
+from ragweave.tools.bindings import bound_settings as bound_settings
+from ragweave.tools.bindings import unbound as unbound
 from ragweave.tools.models.errors import is_transient
-
-
-def unbound(target: object) -> Any:
-    """Return the runnable inside bindings; anything else unchanged."""
-    while isinstance(target, RunnableBindingBase):
-        target = target.bound
-    return target
-
-
-def bound_settings(target: object) -> Iterator[dict[str, Any]]:
-    """Yield the settings of a runnable's bindings, the outermost first."""
-    while isinstance(target, RunnableBindingBase):
-        yield dict(target.kwargs)
-        target = target.bound
-
 
 ChatModel: TypeAlias = Runnable[LanguageModelInput, BaseMessage]
 """A LangChain chat model, or a binding of one."""
@@ -77,11 +62,8 @@ def reply_limit(model: ChatModel) -> int | None:
 
     A default of the model's class does not count.
     """
-    target: Any = model
-    limits: list[int] = []
-    while isinstance(target, RunnableBindingBase):
-        limits += _numbers(target.kwargs)
-        target = target.bound
+    target = unbound(model)
+    limits = [one for settings in bound_settings(model) for one in _numbers(settings)]
     given: set[str] = getattr(target, "model_fields_set", set())
     limits += _numbers({name: getattr(target, name, None) for name in _NAMES if name in given})
     return min(limits, default=None)

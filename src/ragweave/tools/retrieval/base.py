@@ -15,6 +15,7 @@ from pydantic import Field
 
 from ragweave.errors import UsageError
 from ragweave.state.passages import as_document, whole, with_id
+from ragweave.tools.bindings import unbound
 
 
 def check_k(k: int) -> int:
@@ -78,9 +79,15 @@ class PassageRetriever(BaseRetriever):
         return await run_in_executor(None, self.find, query, k)
 
 
+def takes_k(retriever: object) -> bool:
+    """Say whether a retriever takes `k` a call: one of ours, with bindings around it or without."""
+    return isinstance(unbound(retriever), PassageRetriever)
+
+
 def lexical_of(retriever: object) -> PassageRetriever | None:
     """Return what searches the passages of any retriever by their words alone, where it knows."""
-    return retriever.lexical() if isinstance(retriever, PassageRetriever) else None
+    own = unbound(retriever)
+    return own.lexical() if isinstance(own, PassageRetriever) else None
 
 
 def find_with(retriever: BaseRetriever, query: str, k: int) -> list[Document]:

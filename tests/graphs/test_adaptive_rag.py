@@ -1,0 +1,50 @@
+"""Adaptive-RAG: what a single round reads, and a second look behind an answer without retrieval."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.scripted import OwnListRetriever, ScriptedChat, documents
+
+from ragweave import build_graph
+
+QUESTION: Any = {"question": "Who built it?"}
+FOUND = documents(*(f"text {index}" for index in range(30)))
+ADA = "So the answer is Ada."
+
+
+def run(replies: list[str], **options: Any) -> tuple[dict[str, Any], OwnListRetriever]:
+    own = OwnListRetriever(documents=FOUND)
+    graph = build_graph(
+        "adaptive_rag", model=ScriptedChat(replies=replies), retriever=own, **options
+    )
+    return dict(graph.invoke(QUESTION)), own
+
+
+@pytest.mark.parametrize("options", [{"k_one": 20}, {"max_passages": 4}, {"order": "reversed"}])
+def test_a_single_round_reads_all_that_it_finds(options: dict[str, Any]) -> None:
+    out, own = run([ADA], strategy="one", **options)
+    k = options.get("k_one", 15)
+    assert own.asked == [("Who built it?", k)]
+    assert len(out["passages"]) == k
+
+
+def test_a_second_look_reads_all_that_it_finds() -> None:
+    out, _ = run(["So the answer is Unknown.", ADA], strategy="none", k_one=20)
+    assert len(out["passages"]) == 20
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_a_second_look_keeps_the_first_answer_among_the_candidates(samples: int) -> None:
+    unsure = ["So the answer is Unknown."] * samples
+    out, _ = run([*unsure, ADA], strategy="none", samples=samples)
+    made = [(one["answer"], one["round"]) for one in out["candidates"].values()]
+    assert made == [("Unknown", 0)] * samples + [("Ada", 1)] * samples
+    assert out["usage"]["calls"] == len(made)
+    assert out["answer"] == "Ada"
+
+
+def test_many_rounds_keep_no_more_than_their_limit() -> None:
+    out, _ = run(["It is a bridge.", ADA, ADA], strategy="many", max_passages=4)
+    assert len(out["passages"]) == 4
