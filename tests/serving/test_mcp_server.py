@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from mcp import Client
-from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
+from tests.scripted import ListRetriever, OwnListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
 from ragweave.serving.mcp_server import create_server, http_app
@@ -39,6 +39,16 @@ async def test_an_agent_asks_and_searches() -> None:
         assert "“Ada Brenner built the bridge at Alden.”" in text(answer)
         found = await client.call_tool("search", {"query": "bridge", "k": 1})
         assert text(found).count("bridge at Alden") == 1
+
+
+@pytest.mark.parametrize("kind", [ListRetriever, OwnListRetriever])
+async def test_a_search_returns_as_many_passages_as_it_asks_for(kind: Any) -> None:
+    found = kind(documents=documents(*(f"Note {n} on bridges." for n in range(30))))
+    graph = build_graph("concat", model=ScriptedChat(replies=["x"]), retriever=found)
+    async with Client(create_server(graph, found)) as client:
+        for k in (1, 5, 12, 20):
+            given = await client.call_tool("search", {"query": "bridge", "k": k})
+            assert text(given).count("on bridges") == k
 
 
 async def test_tools_are_few_described_and_slim() -> None:

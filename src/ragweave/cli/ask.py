@@ -77,7 +77,7 @@ def ask(
         models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
         texts += ["citations=true"] if citations else []
         again = options.second_retriever(second_retriever, kb, [method])
-        found = options.open_retriever(kb, retriever, rerank)
+        found = options.open_retriever(kb, retriever, rerank, k)
         graph = method_graph(method, {**models, **again}, k, texts, found)
         warm_up([found, *again.values()])
     watch = Watch(live=stream and not json)
@@ -164,7 +164,7 @@ def compare(
         models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
         texts += [f"k={k}"] if k is not None else []
         systems = parse_systems(methods, options.shared_options(texts, methods))
-        found = options.open_retriever(kb, retriever, rerank)
+        found = options.open_retriever(kb, retriever, rerank, k)
         again = options.second_retriever(second_retriever, kb, {one.method for one in systems})
         shared = {**again, **{name: chat_model(spec) for name, spec in models.items()}}
         graphs = [

@@ -55,7 +55,7 @@ def chat(
         from ragweave.tools.warm_up import warm_up
 
         named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
-        found = options.open_retriever(kb, retriever, rerank)
+        found = options.open_retriever(kb, retriever, rerank, k)
         again = options.second_retriever(second_retriever, kb, METHODS)
         models, texts = options.load_cited(*named)
 

@@ -65,7 +65,7 @@ def serve(
 
     _check_open(host, api_key, no_key)
     named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
-    found = options.open_retriever(kb, retriever, rerank)
+    found = options.open_retriever(kb, retriever, rerank, k)
     again = options.second_retriever(second_retriever, kb, methods)
     models, texts = options.load_cited(*named)
     limits = Limits(
@@ -111,7 +111,7 @@ def mcp(
     from ragweave.serving.mcp_server import create_server, http_app
 
     named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
-    found = options.open_retriever(kb, retriever, rerank)
+    found = options.open_retriever(kb, retriever, rerank, k)
     again = options.second_retriever(second_retriever, kb, [method])
     models, texts = options.load_cited(*named)
     server = create_server(method_graph(method, {**models, **again}, k, texts, found), found)
