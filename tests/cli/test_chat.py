@@ -66,6 +66,19 @@ def test_a_mistake_does_not_end_the_talk(talk: Talk) -> None:
     assert "1932" in out
 
 
+def test_bytes_that_are_not_utf_8_do_not_end_the_talk(
+    kb: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = b"/method caf\xe9\n\xff " + OPENED.encode() + b"\n/trace\n/method\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed), "utf-8"))
+    chat(kb=kb, model=LEXICAL)
+    out, err = capsys.readouterr()
+    assert "unknown method 'caf?'" in err
+    assert "1932 [1]" in out
+    assert out.rstrip().endswith("concat_pf")
+    assert read_conversation()[0].text == f"? {OPENED}"
+
+
 def test_the_conversation_is_kept(talk: Talk, history: Path) -> None:
     talk(OPENED)
     out, _ = talk(LENGTH, again=True)

@@ -57,7 +57,7 @@ def ask(
 
     from ragweave.cli.screen import loading, write_file
 
-    _check(question)
+    question = _readable(question)
     if trace_file is not None and not trace_file.parent.is_dir():
         raise UsageError(f"no such folder: {trace_file.parent}")
     with loading():
@@ -107,9 +107,17 @@ def ask(
         raise write_error
 
 
-def _check(question: str) -> None:
+def _readable(question: str) -> str:
+    """Return a question with `?` for each byte of it that was not UTF-8.
+
+    Raises:
+        UsageError: It is empty.
+    """
+    from ragweave.state.passages import whole
+
     if not question.strip():
         raise UsageError("the question is empty")
+    return whole(question)
 
 
 def method_graph(
@@ -154,7 +162,7 @@ def compare(
 
     from ragweave.cli.screen import loading
 
-    _check(question)
+    question = _readable(question)
     with loading():
         from ragweave.evaluation.runs import parse_systems
         from ragweave.graphs.build import build_graph
