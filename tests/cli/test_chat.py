@@ -8,14 +8,17 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.command import Run
+from tests.scripted import ScriptedChat
 
 from ragweave.cli.ask import ask
 from ragweave.cli.chat import chat
 from ragweave.cli.conversation import conversation_file, keep_conversation, read_conversation
 from ragweave.errors import UsageError
+from ragweave.tools.models import MODELS, ModelProvider
 
 LEXICAL = "extractive?similarity=lexical"
 OPENED, LENGTH = "When was the Old Bridge opened?", "How long is it?"
@@ -101,6 +104,26 @@ def test_ask_goes_on_where_the_last_question_ended(
     assert len(read_conversation()) == 6
     ask(OPENED, kb=kb, model=LEXICAL)
     assert len(read_conversation()) == 2
+
+
+def test_a_follow_up_opens_its_model_once(
+    kb: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[str] = []
+
+    def make(name: str, _settings: Any) -> ScriptedChat:
+        opened.append(name)
+        return ScriptedChat(replies=["1932"])
+
+    MODELS.register(
+        ModelProvider(name="counted", spec="counted:NAME", summary="Counts.", make=make)
+    )
+    try:
+        ask(OPENED, kb=str(kb), model="counted:one", method="concat")
+        ask(LENGTH, follow_up=True, kb=str(kb), model="counted:two", method="concat")
+    finally:
+        MODELS.unregister("counted")
+    assert opened == ["one", "two"]
 
 
 def test_nothing_to_go_on_with_is_said(history: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,10 +74,11 @@ def ask(
         from ragweave.cli.watch import Watch, follow
         from ragweave.tools.warm_up import warm_up
 
-        models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
+        specs, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
         texts += ["citations=true"] if citations else []
         again = options.second_retriever(second_retriever, kb, [method])
         found = options.open_retriever(kb, retriever, rerank, k)
+        models = _opened(specs)
         graph = method_graph(method, {**models, **again}, k, texts, found)
         warm_up([found, *again.values()])
     watch = Watch(live=stream and not json)
@@ -118,6 +119,20 @@ def _readable(question: str) -> str:
     if not question.strip():
         raise UsageError("the question is empty")
     return whole(question)
+
+
+def _opened(specs: Mapping[str, str]) -> dict[str, Any]:
+    """Return the models that specs name, each opened once for all that is built from them.
+
+    Raises:
+        UsageError: A model cannot be opened.
+    """
+    from ragweave.graphs.build import opened_models
+
+    try:
+        return dict(opened_models(specs))
+    except ModelError as error:
+        raise UsageError(str(error)) from error
 
 
 def method_graph(
