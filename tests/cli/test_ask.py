@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.command import LEXICAL, Run, started
 from tests.openai_server import BrokenJson, Hang, HttpFault, OpenAIServer, Reply
+from tests.scripted import ScriptedChat
+
+from ragweave.cli.ask import ask, compare
 
 
 def test_answers_with_its_sources(ragweave: Run, kb: Path) -> None:
@@ -17,6 +22,19 @@ def test_answers_with_its_sources(ragweave: Run, kb: Path) -> None:
     assert "Answer: 1932" in done.stdout
     assert "bridge.md" in done.stdout
     assert "1 call ·" in done.stdout
+
+
+def test_a_question_that_is_not_utf_8_is_answered(
+    kb: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAGWEAVE_HISTORY", "off")
+    question = os.fsdecode(b"When was the Old Bridge by the caf\xe9 opened?")
+    model: Any = ScriptedChat(replies=["1932"])
+    ask(question, kb=str(kb), method="concat", model=model, json=True)
+    assert json.loads(capsys.readouterr().out)["answer"] == "1932"
+    compare(question, "concat", kb=str(kb), model=model, json=True)
+    assert [one["answer"] for one in json.loads(capsys.readouterr().out)] == ["1932"]
+    assert ["by the caf? opened?" in call.text for call in model.seen] == [True, True]
 
 
 def test_citations_are_footnotes(ragweave: Run, kb: Path) -> None:

@@ -8,14 +8,17 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.command import Run
+from tests.scripted import ScriptedChat
 
 from ragweave.cli.ask import ask
 from ragweave.cli.chat import chat
 from ragweave.cli.conversation import conversation_file, keep_conversation, read_conversation
 from ragweave.errors import UsageError
+from ragweave.tools.models import MODELS, ModelProvider
 
 LEXICAL = "extractive?similarity=lexical"
 OPENED, LENGTH = "When was the Old Bridge opened?", "How long is it?"
@@ -66,6 +69,19 @@ def test_a_mistake_does_not_end_the_talk(talk: Talk) -> None:
     assert "1932" in out
 
 
+def test_bytes_that_are_not_utf_8_do_not_end_the_talk(
+    kb: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = b"/method caf\xe9\n\xff " + OPENED.encode() + b"\n/trace\n/method\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed), "utf-8"))
+    chat(kb=kb, model=LEXICAL)
+    out, err = capsys.readouterr()
+    assert "unknown method 'caf?'" in err
+    assert "1932 [1]" in out
+    assert out.rstrip().endswith("concat_pf")
+    assert read_conversation()[0].text == f"? {OPENED}"
+
+
 def test_the_conversation_is_kept(talk: Talk, history: Path) -> None:
     talk(OPENED)
     out, _ = talk(LENGTH, again=True)
@@ -88,6 +104,26 @@ def test_ask_goes_on_where_the_last_question_ended(
     assert len(read_conversation()) == 6
     ask(OPENED, kb=kb, model=LEXICAL)
     assert len(read_conversation()) == 2
+
+
+def test_a_follow_up_opens_its_model_once(
+    kb: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[str] = []
+
+    def make(name: str, _settings: Any) -> ScriptedChat:
+        opened.append(name)
+        return ScriptedChat(replies=["1932"])
+
+    MODELS.register(
+        ModelProvider(name="counted", spec="counted:NAME", summary="Counts.", make=make)
+    )
+    try:
+        ask(OPENED, kb=str(kb), model="counted:one", method="concat")
+        ask(LENGTH, follow_up=True, kb=str(kb), model="counted:two", method="concat")
+    finally:
+        MODELS.unregister("counted")
+    assert opened == ["one", "two"]
 
 
 def test_nothing_to_go_on_with_is_said(history: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,23 @@ def test_other_machines_need_a_key(kb: Path, http: bool) -> None:
             serve(["concat"], kb=kb, model=LEXICAL[1], host="0.0.0.0")
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"port": 99_999}, "--port must be from 0 to 65535, not 99999"),
+        ({"port": -1}, "--port must be from 0 to 65535, not -1"),
+        ({"request_bytes": -5}, "--request-bytes must be at least 1, not -5"),
+        ({"concurrency": 0}, "--concurrency must be at least 1, not 0"),
+    ],
+)
+def test_numbers_out_of_range_are_said(kb: Path, given: dict[str, int], said: str) -> None:
+    started: dict[str, Any] = {"kb": str(kb), "model": LEXICAL[1], **given}
+    with pytest.raises(UsageError, match=said):
+        serve(["concat"], **started)
+    with pytest.raises(UsageError, match=said):
+        mcp(http=True, **started)
+
+
 def test_a_method_that_is_not_there_is_said(kb: Path) -> None:
     with pytest.raises(UsageError, match="concatt"):
         serve(["concatt"], kb=kb, model=LEXICAL[1])

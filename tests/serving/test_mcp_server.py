@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import httpx
 import pytest
 from mcp import Client
-from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
+from starlette.responses import Response
+from tests.scripted import ListRetriever, OwnListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
-from ragweave.serving.mcp_server import create_server, http_app
+from ragweave.serving.mcp_server import AtOnce, create_server, http_app
 
 TEXTS = (
     "The bridge at Alden was opened in 1932. It was painted grey.",
@@ -39,6 +41,16 @@ async def test_an_agent_asks_and_searches() -> None:
         assert "“Ada Brenner built the bridge at Alden.”" in text(answer)
         found = await client.call_tool("search", {"query": "bridge", "k": 1})
         assert text(found).count("bridge at Alden") == 1
+
+
+@pytest.mark.parametrize("kind", [ListRetriever, OwnListRetriever])
+async def test_a_search_returns_as_many_passages_as_it_asks_for(kind: Any) -> None:
+    found = kind(documents=documents(*(f"Note {n} on bridges." for n in range(30))))
+    graph = build_graph("concat", model=ScriptedChat(replies=["x"]), retriever=found)
+    async with Client(create_server(graph, found)) as client:
+        for k in (1, 5, 12, 20):
+            given = await client.call_tool("search", {"query": "bridge", "k": k})
+            assert text(given).count("on bridges") == k
 
 
 async def test_tools_are_few_described_and_slim() -> None:
@@ -86,6 +98,29 @@ async def test_a_failure_tells_nothing_of_the_operators_machine(
     assert result.is_error
     assert "secret" not in str(result)
     assert "secret" in caplog.text
+
+
+async def test_over_http_so_many_requests_are_answered_at_once() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        begun.set()
+        await go_on.wait()
+        if scope["path"] == "/broken":
+            raise ValueError("broken")
+        await Response("done")(scope, receive, send)
+
+    transport = httpx.ASGITransport(AtOnce(slow, 1), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:80") as web:
+        for path in ("/whole", "/broken", "/whole"):
+            begun.clear()
+            go_on.clear()
+            first = asyncio.create_task(web.post(path))
+            await begun.wait()
+            refused = await web.post("/whole")
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+            go_on.set()
+            assert (await first).status_code == (500 if path == "/broken" else 200)
 
 
 async def test_over_http_a_key_is_asked_for() -> None:

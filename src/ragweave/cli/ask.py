@@ -57,7 +57,7 @@ def ask(
 
     from ragweave.cli.screen import loading, write_file
 
-    _check(question)
+    question = _readable(question)
     if trace_file is not None and not trace_file.parent.is_dir():
         raise UsageError(f"no such folder: {trace_file.parent}")
     with loading():
@@ -74,10 +74,11 @@ def ask(
         from ragweave.cli.watch import Watch, follow
         from ragweave.tools.warm_up import warm_up
 
-        models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
+        specs, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
         texts += ["citations=true"] if citations else []
         again = options.second_retriever(second_retriever, kb, [method])
-        found = options.open_retriever(kb, retriever, rerank)
+        found = options.open_retriever(kb, retriever, rerank, k)
+        models = _opened(specs)
         graph = method_graph(method, {**models, **again}, k, texts, found)
         warm_up([found, *again.values()])
     watch = Watch(live=stream and not json)
@@ -107,9 +108,31 @@ def ask(
         raise write_error
 
 
-def _check(question: str) -> None:
+def _readable(question: str) -> str:
+    """Return a question with `?` for each byte of it that was not UTF-8.
+
+    Raises:
+        UsageError: It is empty.
+    """
+    from ragweave.state.passages import whole
+
     if not question.strip():
         raise UsageError("the question is empty")
+    return whole(question)
+
+
+def _opened(specs: Mapping[str, str]) -> dict[str, Any]:
+    """Return the models that specs name, each opened once for all that is built from them.
+
+    Raises:
+        UsageError: A model cannot be opened.
+    """
+    from ragweave.graphs.build import opened_models
+
+    try:
+        return dict(opened_models(specs))
+    except ModelError as error:
+        raise UsageError(str(error)) from error
 
 
 def method_graph(
@@ -154,7 +177,7 @@ def compare(
 
     from ragweave.cli.screen import loading
 
-    _check(question)
+    question = _readable(question)
     with loading():
         from ragweave.evaluation.runs import parse_systems
         from ragweave.graphs.build import build_graph
@@ -164,7 +187,7 @@ def compare(
         models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
         texts += [f"k={k}"] if k is not None else []
         systems = parse_systems(methods, options.shared_options(texts, methods))
-        found = options.open_retriever(kb, retriever, rerank)
+        found = options.open_retriever(kb, retriever, rerank, k)
         again = options.second_retriever(second_retriever, kb, {one.method for one in systems})
         shared = {**again, **{name: chat_model(spec) for name, spec in models.items()}}
         graphs = [

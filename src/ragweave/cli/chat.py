@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -55,7 +56,7 @@ def chat(
         from ragweave.tools.warm_up import warm_up
 
         named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
-        found = options.open_retriever(kb, retriever, rerank)
+        found = options.open_retriever(kb, retriever, rerank, k)
         again = options.second_retriever(second_retriever, kb, METHODS)
         models, texts = options.load_cited(*named)
 
@@ -87,6 +88,8 @@ class Talk:
         """Read lines until the user leaves."""
         from ragweave.cli.screen import progress_console
 
+        if isinstance(sys.stdin, TextIOWrapper):
+            sys.stdin.reconfigure(errors="surrogateescape")  # else bytes that are not UTF-8 end it
         if sys.stdin.isatty():
             progress_console().print(f"{self.method}. /help lists the commands.", style="dim")
         while True:
@@ -102,7 +105,9 @@ class Talk:
     def take(self, line: str) -> None:
         """Do what a line asks for; a mistake or a failed call is one line, and the talk goes on."""
         from ragweave.cli.screen import explain, plain
+        from ragweave.state.passages import whole
 
+        line = whole(line)
         try:
             if line.startswith("/"):
                 self._command(*line[1:].split(maxsplit=1))

@@ -98,9 +98,13 @@ def message_of(result: Mapping[str, Any]) -> AIMessage:
     return cited_message(result["answer"], result["passages"], result.get("citations") or [])
 
 
-def conversation(graph: CompiledGraph, models: Mapping[str, str]) -> ChatGraph:
-    """Return a conversation over a method; the answering model restates follow-ups."""
-    from ragweave.graphs import chat_over
-    from ragweave.tools.models import chat_model
+def conversation(graph: CompiledGraph, models: Mapping[str, Any]) -> ChatGraph:
+    """Return a conversation over a method; the answering model restates follow-ups.
 
-    return chat_over(graph, chat_model(models["model"]))
+    Args:
+        graph: The method.
+        models: The models that it was built with, opened, by `build_graph`'s arguments.
+    """
+    from ragweave.graphs import chat_over
+
+    return chat_over(graph, models["model"])

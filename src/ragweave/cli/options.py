@@ -259,13 +259,19 @@ def _known(one: System, shared: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in shared.items() if name in fields}
 
 
-def open_retriever(kb: str | None, mode: str, rerank: str | None) -> Any:
-    """Return the retriever that the options name; None where a knowledge base is missing for it."""
+def open_retriever(kb: str | None, mode: str, rerank: str | None, k: int | None = None) -> Any:
+    """Return the retriever that the options name; None where a knowledge base is missing for it.
+
+    Raises:
+        UsageError: There is no such retriever, or `k` is below 1.
+        KnowledgeBaseError: The knowledge base cannot be opened.
+    """
     from ragweave.tools.knowledge import RETRIEVERS, KnowledgeBase, retriever_of
 
     if kb is None and RETRIEVERS.named(mode).needs_kb:
         return None
-    return retriever_of(mode, KnowledgeBase.open(kb) if kb else None, reranker=rerank or None)
+    base = KnowledgeBase.open(kb) if kb else None
+    return retriever_of(mode, base, 5 if k is None else k, rerank or None)
 
 
 def second_retriever(spec: str, kb: str | None, methods: Iterable[str]) -> dict[str, Any]:

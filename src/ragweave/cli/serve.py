@@ -29,6 +29,7 @@ Concurrency = Annotated[
     int, typer.Option(help="Requests in flight at once; more are answered with 429 (mcp: 503).")
 ]
 
+_LAST_PORT = 65_535
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -64,8 +65,9 @@ def serve(
     from ragweave.serving.openai_api import Limits, create_app
 
     _check_open(host, api_key, no_key)
+    _check_numbers(port, request_bytes, concurrency)
     named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
-    found = options.open_retriever(kb, retriever, rerank)
+    found = options.open_retriever(kb, retriever, rerank, k)
     again = options.second_retriever(second_retriever, kb, methods)
     models, texts = options.load_cited(*named)
     limits = Limits(
@@ -110,18 +112,26 @@ def mcp(
     from ragweave.cli.ask import method_graph
     from ragweave.serving.mcp_server import create_server, http_app
 
+    if http:
+        _check_open(host, api_key, no_key)
+        _check_numbers(port, request_bytes, concurrency)
     named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
-    found = options.open_retriever(kb, retriever, rerank)
+    found = options.open_retriever(kb, retriever, rerank, k)
     again = options.second_retriever(second_retriever, kb, [method])
     models, texts = options.load_cited(*named)
     server = create_server(method_graph(method, {**models, **again}, k, texts, found), found)
     if not http:
         server.run("stdio")
         return
-    _check_open(host, api_key, no_key)
-    app = http_app(server, host=host, keys=api_key or (), request_bytes=request_bytes)
+    app = http_app(
+        server,
+        host=host,
+        keys=api_key or (),
+        request_bytes=request_bytes,
+        concurrency=concurrency,
+    )
     typer.echo(f"serving ask and search at http://{host}:{port}/mcp", err=True)
-    _run(app, host, port, limit_concurrency=concurrency)
+    _run(app, host, port)
 
 
 def _check_open(host: str, keys: list[str] | None, no_key: bool) -> None:
@@ -137,6 +147,19 @@ def _check_open(host: str, keys: list[str] | None, no_key: bool) -> None:
         )
 
 
+def _check_numbers(port: int, request_bytes: int, concurrency: int) -> None:
+    """Check the numbers of a server.
+
+    Raises:
+        UsageError: The port is none, or a limit is below 1.
+    """
+    if not 0 <= port <= _LAST_PORT:
+        raise UsageError(f"--port must be from 0 to {_LAST_PORT}, not {port}")
+    for name, value in (("--request-bytes", request_bytes), ("--concurrency", concurrency)):
+        if value < 1:
+            raise UsageError(f"{name} must be at least 1, not {value}")
+
+
 def _needs(extra: str, *modules: str) -> None:
     """Check that an extra's packages are there.
 
@@ -148,7 +171,7 @@ def _needs(extra: str, *modules: str) -> None:
             raise MissingExtraError(f"ragweave {extra}", extra)
 
 
-def _run(app: Any, host: str, port: int, **settings: Any) -> None:
+def _run(app: Any, host: str, port: int) -> None:
     import uvicorn
 
-    uvicorn.run(app, host=host, port=port, log_level="warning", **settings)
+    uvicorn.run(app, host=host, port=port, log_level="warning")

@@ -62,15 +62,26 @@ def role_models(given: Mapping[str, str | ChatModel | None]) -> Models:
         UsageError: A spec is not understood, or a part was trained for another role.
         MissingExtraError: A model's packages are not installed.
     """
-    for name, one in given.items():
-        if isinstance(one, str) and is_part_spec(one):
-            part_for(name, one)
-    made = {name: chat_model(one) for name, one in given.items() if one is not None}
+    made = opened_models(given)
     parts = [part for name, one in made.items() if (part := _checked_part(name, one)) is not None]
     for part in parts:
         part.load()
     roles = {_ROLES[name]: one for name, one in made.items() if name != "model"}
     return Models(answer=made["model"], **roles)  # type: ignore[arg-type]
+
+
+def opened_models(given: Mapping[str, str | ChatModel | None]) -> dict[str, ChatModel]:
+    """Return the models that specs name, opened, by the names of `build_graph`'s arguments.
+
+    Raises:
+        UsageError: A spec is not understood, or a part was trained for another role.
+        MissingExtraError: A model's packages are not installed.
+        ModelError: A model cannot be opened.
+    """
+    for name, one in given.items():
+        if isinstance(one, str) and is_part_spec(one):
+            part_for(name, one)
+    return {name: chat_model(one) for name, one in given.items() if one is not None}
 
 
 def context_filter_of(given: object) -> ContextFilter | None:

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ragweave.graphs import CompiledGraph
 from ragweave.nodes.retrieve import Retriever
 from ragweave.tools.footnotes import footnotes, label, with_marks
+from ragweave.tools.retrieval import PassageRetriever
 from ragweave.tools.text.untrusted import one_line, render_passages
 
 _LOG = logging.getLogger("ragweave.serving")
@@ -51,7 +52,8 @@ def create_server(graph: CompiledGraph, retriever: Retriever | None) -> MCPServe
         @server.tool(structured_output=False)
         async def search(query: Query, k: Count = 5) -> str:
             """Return the passages of the knowledge base that match a query best."""
-            return passages_text((await _safely(retriever.ainvoke(query)))[:k])
+            settings: dict[str, Any] = {"k": k} if isinstance(retriever, PassageRetriever) else {}
+            return passages_text((await _safely(retriever.ainvoke(query, **settings)))[:k])
 
     return server
 
@@ -104,8 +106,40 @@ class NeedsKey:
         await refusal(scope, receive, send)
 
 
+class AtOnce:
+    """An ASGI app that answers so many requests at once.
+
+    Idle connections count for nothing, nor do streams that a client opens by GET to listen.
+    """
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        """Let `most` requests at once into `app`."""
+        self._app = app
+        self._free = most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a call through, or answer 503."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        if not self._free:
+            said = {"error": "too many requests at once: try again"}
+            await JSONResponse(said, 503, {"retry-after": "1"})(scope, receive, send)
+            return
+        self._free -= 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._free += 1
+
+
 def http_app(
-    server: MCPServer, *, host: str, keys: Sequence[str] = (), request_bytes: int = 1_000_000
+    server: MCPServer,
+    *,
+    host: str,
+    keys: Sequence[str] = (),
+    request_bytes: int = 1_000_000,
+    concurrency: int = 8,
 ) -> ASGIApp:
     """Return the server as an app of streamable HTTP, under `/mcp`, without sessions.
 
@@ -114,8 +148,9 @@ def http_app(
         host: The address that it listens on; on this machine's own, other host names are refused.
         keys: Keys, one of which every call must bring; none: anyone may call.
         request_bytes: Most bytes of a request.
+        concurrency: Requests in flight at once; what comes on top is answered with 503.
     """
     app = server.streamable_http_app(
         stateless_http=True, json_response=True, host=host, max_request_body_size=request_bytes
     )
-    return NeedsKey(app, keys)
+    return NeedsKey(AtOnce(app, concurrency), keys)

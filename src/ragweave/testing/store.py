@@ -120,6 +120,28 @@ class KnowledgeStoreTests:
             kb.add([Document("twice"), Document("twice", metadata={"source": "b"})])
             assert model.embedded.count("twice") == 1
 
+    def test_a_document_with_an_id_replaces_the_one_before(self) -> None:
+        """A shorter text, another order and new metadata replace; the same document does not."""
+        settings = Settings(embedding=None, size=3)
+        with KnowledgeBase.create(self.place(), settings=settings) as kb:
+            for text, ids in (
+                ("salt is white pepper is black sugar is sweet", ["d#0", "d#1", "d#2"]),
+                ("salt is white pepper is black", ["d#0", "d#1"]),
+                ("pepper is black salt is white", ["d#0", "d#1"]),
+                ("salt is white " * 3, ["d#0", "d#1", "d#2"]),
+            ):
+                for url in ("old", "new"):
+                    doc = Document(text, id="d", metadata={"url": url, "odd": float("nan")})
+                    assert kb.add([doc]) == ids
+                    generation = kb.manifest.generation
+                    assert kb.add([doc]) == ids
+                    assert kb.manifest.generation == generation, "the same document was replaced"
+                    assert len(kb) == len(ids)
+                    (first, *_) = sorted(_words(kb, "salt", 9), key=lambda one: str(one.id))
+                    assert first.metadata["url"] == url
+                    assert first.metadata["start"] == text.index("salt")
+            assert _words(kb, "pepper sugar", 9) == []
+
     def test_what_is_deleted_is_never_found(self) -> None:
         """Deletion by id and by source, and adding again."""
         with self.made() as kb:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from math import hypot
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.state.passages import heading_of
-from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge import KnowledgeBase, Settings, chunking
 from ragweave.tools.knowledge.chunking import CHUNKERS, ChunkerKind, located, pack, split
 from ragweave.tools.knowledge.loaders import load
 from ragweave.tools.knowledge.markdown import markdown
@@ -201,3 +203,26 @@ def test_semantic_chunks_end_where_the_subject_changes() -> None:
     text = f"{cats} {banks}"
     found = split(text, Settings(embedding="minilm", chunker="semantic"))
     assert [text[a:b] for a, b in found] == [cats, banks]
+
+
+class _Subjects(Embeddings):
+    """A text's vector: how often it names each of two subjects, at unit length."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        counts = [(one.count("alpha"), one.count("beta")) for one in texts]
+        return [[a / hypot(a, b), b / hypot(a, b)] for a, b in counts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+
+@pytest.mark.parametrize(("first", "then"), [(3, 3), (10, 10), (12, 12), (30, 8)])
+def test_semantic_chunks_end_at_the_change_and_nowhere_near_it(
+    first: int, then: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunking, "named_embeddings", lambda _name: _Subjects())
+    before = " ".join(["The alpha is here."] * first)
+    behind = " ".join(["The beta is here."] * then)
+    text = f"{before} {behind}"
+    found = split(text, Settings(embedding="minilm", chunker="semantic", size=1000))
+    assert [text[a:b] for a, b in found] == [before, behind]

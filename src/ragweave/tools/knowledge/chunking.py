@@ -211,9 +211,8 @@ def _semantic(settings: Settings, tokens: Tokens) -> Chunker:
             return pack_pieces(text, sentences, settings, tokens, settings.overlap)
         read = [text[one[0] : two[1]] for one, two in pairwise([*sentences, sentences[-1]])]
         rows = np.array(embeddings.embed_documents(read))
-        behind = np.concatenate([rows[2:], rows[-1:]])[: len(rows) - 1]
         before = np.concatenate([rows[:1], rows[:-2]])
-        distances = 1 - (before * behind).sum(axis=1)
+        distances = 1 - (before * rows[1:]).sum(axis=1)
         ends = np.flatnonzero(distances > np.percentile(distances, _BREAKS)) + 1
         edges = [0, *ends.tolist(), len(sentences)]
         return [

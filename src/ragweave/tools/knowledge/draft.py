@@ -9,7 +9,7 @@ import json
 import os
 import sqlite3
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -54,9 +54,21 @@ class Source:
 class Draft:
     """Rows that only `generation` sees; `changed` tells whether there are any."""
 
-    def __init__(self, database: sqlite3.Connection, generation: int) -> None:
-        """Undo what an unfinished write left, and begin a transaction."""
+    def __init__(
+        self,
+        database: sqlite3.Connection,
+        generation: int,
+        stored: Callable[[Sequence[int]], dict[int, str]] | None = None,
+    ) -> None:
+        """Undo what an unfinished write left, and begin a transaction.
+
+        Args:
+            database: The passages and their sources.
+            generation: The one to write.
+            stored: Gives the metadata of rows, as JSON, where the database holds their keys alone.
+        """
         self._database = database
+        self._stored = stored or (lambda _rows: {})
         self.generation = generation
         self.changed = False
         self._do("BEGIN IMMEDIATE")
@@ -122,10 +134,7 @@ class Draft:
                 "INSERT INTO passages (id, content, document, source, place, text, metadata, added) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 *(ids[-1], one.content, one.document, key, one.place, one.text),
-                *(
-                    whole(json.dumps(one.metadata, ensure_ascii=False, default=str)),
-                    self.generation,
-                ),
+                *(_json(one.metadata), self.generation),
             )
             self.changed = True
         return ids
@@ -151,6 +160,23 @@ class Draft:
             *(key, one.content, one.document, self.generation),
         ).fetchone()
         return None if found is None else str(found[0])
+
+    def same_document(
+        self, key: str, document: str, passages: Sequence[Passage]
+    ) -> list[str] | None:
+        """Return the ids of a document's passages in a source, if they are these, in this order."""
+        rows = self._do(
+            "SELECT row, id, content, metadata FROM passages "
+            "WHERE +source = ? AND document = ? AND removed > ? ORDER BY place, row",
+            *(key, document, self.generation),
+        ).fetchall()
+        if [row[2] for row in rows] != [one.content for one in passages]:
+            return None
+        metadata = {row[0]: row[3] for row in rows}
+        metadata |= self._stored(list(metadata))
+        given = [_json(one.metadata) for one in passages]
+        same = all(map(_same_values, metadata.values(), given))
+        return [row[1] for row in rows] if same else None
 
     def remove_named(self, name: str) -> int:
         """Remove the sources of this name, or path, with their passages; return how many."""
@@ -211,6 +237,16 @@ class Draft:
 
     def _do(self, statement: str, *values: object) -> sqlite3.Cursor:
         return self._database.execute(statement, values)
+
+
+def _json(metadata: dict[str, Any]) -> str:
+    return whole(json.dumps(metadata, ensure_ascii=False, default=str))
+
+
+def _same_values(one: str, other: str) -> bool:
+    """Return whether two JSON objects hold the same, in whatever order; NaN is NaN."""
+    first, second = (json.dumps(json.loads(text), sort_keys=True) for text in (one, other))
+    return first == second
 
 
 class Distinct:

@@ -254,8 +254,8 @@ def take_documents(
 ) -> list[str]:
     """Add documents and return the ids of their passages, in order.
 
-    A document with the id of one in the same source replaces it; one whose content the source
-    already has changes nothing.
+    A document with the id of one in the same source replaces it, and changes nothing where the two
+    are the same; one without an id changes nothing where the source already has its content.
 
     Raises:
         UsageError: A document has no text.
@@ -278,14 +278,24 @@ def take_documents(
             {key: value for key, value in doc.metadata.items() if key not in _OF_A_RUN},
         )
         passages = list(cut(loaded, name, draft.next_place(key), cutter))
-        held = [found for one in passages if (found := draft.held(key, one))]
-        if len(held) == len(passages):
+        held = _held(draft, key, doc.id, passages)
+        if held is not None:
             ids.extend(held)
             continue
         if doc.id:
             draft.remove_documents([doc.id], key)
         ids.extend(draft.add_passages(key, passages))
     return ids
+
+
+def _held(
+    draft: Draft, key: str, document: str | None, passages: Sequence[Passage]
+) -> list[str] | None:
+    """Return the ids of a document's passages, if a source already holds it as it is."""
+    if document:
+        return draft.same_document(key, document, passages)
+    held = [found for one in passages if (found := draft.held(key, one))]
+    return held if len(held) == len(passages) else None
 
 
 def _state(key: str, path: Path, before: Source | None) -> Source:

@@ -11,6 +11,7 @@ A package names it as an entry point of the group `ragweave.retrievers`; `--retr
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,11 +19,13 @@ from typing import TYPE_CHECKING
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
+from pydantic import PrivateAttr
 
 from ragweave.errors import UsageError
 from ragweave.registry import Registry
 from ragweave.tools.retrieval import PairScorer, PassageRetriever, RerankRetriever
 from ragweave.tools.retrieval.base import check_k, find_with
+from ragweave.tools.retrieval.reranking import DEPTH
 
 if TYPE_CHECKING:
     from ragweave.tools.knowledge.base import KnowledgeBase
@@ -37,7 +40,8 @@ class RetrieverKind:
     """One line about what it finds."""
     make: Callable[[KnowledgeBase | None, int], BaseRetriever]
     """Makes a retriever over a knowledge base that returns `k` passages per query. Any LangChain
-    retriever will do; a `PassageRetriever` accepts another `k` per call."""
+    retriever will do; a `PassageRetriever` accepts another `k` per call, and any other is made
+    again where a call asks for more."""
     needs_kb: bool = True
     """Whether it searches the knowledge base; if False, it gets None where none is given."""
 
@@ -69,9 +73,19 @@ class AnyRetriever(PassageRetriever):
     """A LangChain retriever, its results cut to `k` and given ids."""
 
     inner: BaseRetriever
+    make: Callable[[int], BaseRetriever] | None = None
+    """Makes another `inner`, which finds more: the number of an `inner` is its own."""
+    _most: int = PrivateAttr(default=0)
+    _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
 
     def _find(self, query: str, k: int) -> list[Document]:
-        return find_with(self.inner, query, k)
+        return find_with(self._for(k), query, k)
+
+    def _for(self, k: int) -> BaseRetriever:
+        with self._lock:
+            if self.make is not None and k > max(self.k, self._most):
+                self.inner, self._most = self.make(k), k
+            return self.inner
 
 
 def retriever_of(
@@ -99,13 +113,18 @@ def retriever_of(
         raise UsageError(
             f"the retriever {kind.name!r} searches a knowledge base: give one with --kb"
         )
-    made = kind.make(kb, k)
+    wanted = k if reranker is None else max(k, DEPTH)
+    made = kind.make(kb, wanted)
     if not isinstance(made, BaseRetriever):
         raise UsageError(
             f"the retriever {kind.name!r}{_package(kind)} must make a LangChain retriever, "
             f"not {type(made).__name__}"
         )
-    found = made if isinstance(made, PassageRetriever) else AnyRetriever(inner=made, k=k)
+    found = (
+        made
+        if isinstance(made, PassageRetriever)
+        else AnyRetriever(inner=made, k=wanted, make=partial(kind.make, kb))
+    )
     return found if reranker is None else RerankRetriever.over(found, reranker, k=k)
 
 

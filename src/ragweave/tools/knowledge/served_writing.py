@@ -79,7 +79,7 @@ class ServedWriter:
                 draft_store.make()
                 with draft_store.writing() as database:
                     rows = _Rows(database, self._store, manifest.generation)
-                    draft = Draft(database, manifest.generation + 1)
+                    draft = Draft(database, manifest.generation + 1, rows.metadata)
                     result = change(draft)
                     draft.commit()
                     if not (draft.changed or rebuild):
@@ -190,6 +190,7 @@ class _Rows:
     def __init__(self, database: sqlite3.Connection, store: PassageStore, generation: int) -> None:
         """Load the keys of the current generation; undo what an interrupted write removed."""
         self._database = database
+        self._store = store
         self.dead: list[str] = []
         """Keys of rows of an interrupted write."""
         self.past: list[str] = []
@@ -233,6 +234,16 @@ class _Rows:
             "VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
             (*(values[name] for name in fields), skips),
         )
+
+    def metadata(self, rows: Sequence[int]) -> dict[int, str]:
+        """Return the metadata, as JSON, of those rows that are in the store."""
+        query = "SELECT key FROM stored WHERE row = ?"
+        keys = {key: row for row in rows for (key,) in self._database.execute(query, (row,))}
+        return {
+            keys[key]: metadata
+            for part in chunks(iter(keys), _LOOKED_UP)
+            for key, metadata in self._store.metadata(part).items()
+        }
 
     def fresh(self, generation: int) -> Iterator[_Fresh]:
         """Return the rows that the draft added, in passage order."""

@@ -192,6 +192,10 @@ def _kind_of(spec: str) -> tuple[RerankerKind, str]:
     return RERANKERS.named(head), rest
 
 
+DEPTH = 20
+"""Passages that are reranked, unless said otherwise."""
+
+
 class RerankRetriever(PassageRetriever):
     """Asks another retriever for `depth` passages and orders them by a model's score.
 
@@ -204,14 +208,14 @@ class RerankRetriever(PassageRetriever):
     model: Any
     """Hub name or local path of a cross-encoder, another spec of `RERANKERS`, or any object with
     `predict(pairs)`."""
-    depth: int = Field(default=20, ge=1)
+    depth: int = Field(default=DEPTH, ge=1)
     """Passages asked of `base`, at least `k`."""
     _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
     _scorer: PairScorer | None = PrivateAttr(default=None)
 
     @classmethod
     def over(
-        cls, base: BaseRetriever, model: str | PairScorer, *, k: int = 5, depth: int = 20
+        cls, base: BaseRetriever, model: str | PairScorer, *, k: int = 5, depth: int = DEPTH
     ) -> RerankRetriever:
         """Rerank what `base` finds; a named model is loaded at the first query.
 

@@ -153,6 +153,15 @@ class PassageStore(ABC):
     def vectors(self, contents: Sequence[str]) -> dict[str, list[float]]:
         """Return the vectors of those contents that some row, of any generation, has one of."""
 
+    def metadata(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return the metadata, as JSON, of rows by their keys; unknown ones are left out.
+
+        A store that can look rows up should override this: here every row is read.
+        """
+        wanted = set(keys)
+        rows = self.held() if wanted else iter(())
+        return {row.key.key: row.metadata for row in rows if row.key.key in wanted}
+
     @abstractmethod
     def nearest(self, vector: Sequence[float], n: int, generation: int) -> list[Hit]:
         """Return up to `n` rows that a generation sees by cosine similarity, nearest first."""

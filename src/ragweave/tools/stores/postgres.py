@@ -228,6 +228,15 @@ class PostgresStore(PassageStore):
             found = do(query, (list(contents),)).fetchall()
         return {content: [float(x) for x in text[1:-1].split(",")] for content, text in found}
 
+    def metadata(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return the metadata of rows by their keys."""
+        if not keys:
+            return {}
+        query = f"SELECT key::text, metadata FROM {self._rows} WHERE key = ANY(%s::uuid[])"  # noqa: S608
+        with self._connections.one() as do:
+            found = do(query, (list(keys),)).fetchall()
+        return {row[0]: row[1] for row in map(_read, found)}
+
     def nearest(self, vector: Sequence[float], n: int, generation: int) -> list[Hit]:
         """Return up to `n` visible rows by cosine similarity.
 

@@ -290,6 +290,14 @@ class QdrantStore(PassageStore):
                     break
         return found
 
+    def metadata(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return the metadata of rows by their keys."""
+        if not keys:
+            return {}
+        with self._use() as client:
+            found = client.retrieve(self._rows, list(keys), with_payload=["metadata"])
+        return {str(one.id): one.payload["metadata"] for one in found}
+
     def nearest(self, vector: Sequence[float], n: int, generation: int) -> list[Hit]:
         """Return up to `n` visible rows by cosine similarity."""
         return self._search(list(vector), _DENSE, n, generation)

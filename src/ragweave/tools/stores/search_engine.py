@@ -208,6 +208,14 @@ class SearchEngineStore(PassageStore):
         found = {one["_source"]["content"]: _vector(one) for _, one in pages}
         return {content: vector for content, vector in found.items() if vector}
 
+    def metadata(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return the metadata of rows by their keys."""
+        if self._unseen:
+            self._refresh()
+        where = {"terms": {"key": list(keys)}}
+        pages = self._pages(self._rows, "key", ("key", "metadata"), where) if keys else ()
+        return {one["_source"]["key"]: one["_source"]["metadata"] for _, one in pages}
+
     def nearest(self, vector: Sequence[float], n: int, generation: int) -> list[Hit]:
         """Return up to `n` visible rows by cosine similarity."""
         body = self._engine.nearest(list(vector), min(n, _DEEPEST), _seen(generation))
