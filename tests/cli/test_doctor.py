@@ -10,6 +10,7 @@ import pytest
 from ragweave.cli import doctor
 from ragweave.cli.doctor import Finding, inspect_machine
 from ragweave.llamacpp import binding
+from ragweave.llamacpp.gguf import read_gguf
 
 
 @pytest.fixture
@@ -63,6 +64,27 @@ def test_too_little_memory_is_a_problem(model: Path, monkeypatch: pytest.MonkeyP
     assert inspect_machine(str(model))[-1].level == "problem"
     monkeypatch.setattr(binding, "free_memory", lambda: None)
     assert inspect_machine(str(model))[-1].level == "note"
+
+
+def test_the_settings_of_the_spec_count(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+    import tiny_gguf
+
+    def levels(path: Path, **settings: object) -> list[str]:
+        found = inspect_machine(str(path), settings)
+        return [one.level for one in found if one.topic == "model"]
+
+    base = tiny_gguf.write(tmp_path / "base.gguf", template=None)
+    assert "problem" in levels(base)
+    assert "problem" not in levels(base, chat_template="plain")
+    facts = read_gguf(str(model))
+    monkeypatch.setattr(binding, "free_memory", lambda: binding.needed_memory(facts, 1024))
+    assert levels(model)[-1] == "note"
+    assert "is opened" in lines(inspect_machine(str(model)), "model")
+    assert levels(model, n_ctx=2048)[-1] == "problem"
+    assert levels(model, n_ctx=512)[-1] == "ok"
 
 
 def test_a_missing_package_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ragweave.errors import MissingExtraError, ModelError, RagweaveError
+from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UnusableModelError
 
 if TYPE_CHECKING:
     from ragweave.llamacpp.gguf import GGUFFacts
@@ -63,7 +66,7 @@ def doctor(
     from ragweave.cli.screen import plain
 
     path, settings = _named(model) if model else (None, {})
-    findings = inspect_machine(path)
+    findings = inspect_machine(path, settings)
     usable = not any(one.level == "problem" for one in findings if one.topic == "model")
     if path is not None and speed and usable:
         findings += measure_model(path, settings)
@@ -99,11 +102,14 @@ class Finding:
     """One line to show."""
 
 
-def inspect_machine(model_path: str | None = None) -> list[Finding]:
+def inspect_machine(
+    model_path: str | None = None, settings: Mapping[str, Any] = MappingProxyType({})
+) -> list[Finding]:
     """Return what is installed and, given a model file, whether it can run here.
 
     Args:
         model_path: A GGUF file, or None.
+        settings: The spec's settings; `n_ctx` and `chat_template` matter here.
 
     Returns:
         Findings in the order to show them. A broken model file or a missing package is a finding,
@@ -111,7 +117,7 @@ def inspect_machine(model_path: str | None = None) -> list[Finding]:
     """
     found = [*_packages(), *_machine(), _gpu()]
     if model_path is not None:
-        found += _model(model_path)
+        found += _model(model_path, settings)
     return found
 
 
@@ -233,7 +239,7 @@ def _torch_gpu() -> Finding:
     return Finding("gpu", "ok", f"torch sees {torch.cuda.get_device_name(0)}")
 
 
-def _model(path: str) -> list[Finding]:
+def _model(path: str, settings: Mapping[str, Any]) -> list[Finding]:
     from ragweave.llamacpp.gguf import read_gguf
 
     try:
@@ -255,12 +261,17 @@ def _model(path: str) -> list[Finding]:
         found.append(Finding("model", "note", "the file states no context length"))
     else:
         found.append(Finding("model", "ok", f"context {facts.context} tokens"))
-    found += [_template(facts), *_family(facts)]
+    found += [_template(facts, settings.get("chat_template")), *_family(facts)]
+    requested = settings.get("n_ctx")
+    if isinstance(requested, int):
+        return [*found, _need(facts, requested, requested)]
     contexts = sorted({min(n, facts.context or n) for n in (_LONG, facts.context or _LONG)})
-    return found + [_need(facts, n_ctx) for n_ctx in contexts]
+    return found + [_need(facts, n_ctx, None) for n_ctx in contexts]
 
 
-def _template(facts: GGUFFacts) -> Finding:
+def _template(facts: GGUFFacts, given: str | None) -> Finding:
+    if given is not None:
+        return Finding("model", "ok", f"chat_template={given}")
     if facts.template is None:
         text = (
             "the file has no chat template: set chat_template=…, or chat_template=plain to let the "
@@ -286,8 +297,9 @@ def _family(facts: GGUFFacts) -> list[Finding]:
     return found
 
 
-def _need(facts: GGUFFacts, n_ctx: int) -> Finding:
-    from ragweave.llamacpp.binding import free_memory, needed_memory
+def _need(facts: GGUFFacts, n_ctx: int, requested: int | None) -> Finding:
+    """Say whether a context fits; unless it was requested, the engine opens what does."""
+    from ragweave.llamacpp.binding import context_length, free_memory, needed_memory
 
     need, free = needed_memory(facts, n_ctx), free_memory()
     text = f"about {_size(need)} of memory with n_ctx={n_ctx}"
@@ -295,6 +307,9 @@ def _need(facts: GGUFFacts, n_ctx: int) -> Finding:
         return Finding("model", "note", f"{text}; free memory unknown")
     if need <= free:
         return Finding("model", "ok", f"{text}, {_size(free)} free")
+    with suppress(UnusableModelError):
+        opened = context_length(facts, requested, in_memory=True)
+        return Finding("model", "note", f"{text}, {_size(free)} free: n_ctx={opened} is opened")
     return Finding(
         "model",
         "problem",
