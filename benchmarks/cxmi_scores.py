@@ -37,8 +37,11 @@ def prepare(count: int) -> None:
     fit = [row for row in rows if row["spans"] and len(sentences_of(row)) > 1]
     drawn = random.Random(0).sample(fit, min(count, len(fit)))
     CXMI_ROWS.write_text("".join(f"{json.dumps(row)}\n" for row in drawn), encoding="utf-8")
-    sentences = sum(len(sentences_of(row)) for row in drawn)
-    print(f"{CXMI_ROWS}: {len(drawn)} of {len(fit)} rows, {sentences} sentences; {counts}")
+    found = [one for row in drawn for one in sentences_of(row)]
+    print(
+        f"{CXMI_ROWS}: {len(drawn)} of {len(fit)} rows; {len(found)} sentences, of which "
+        f"{sum(one.keep for one in found)} hold an answer; {counts}"
+    )
 
 
 def scores_of(row: SilverRow, scorer: LogprobScorer) -> list[float | None]:

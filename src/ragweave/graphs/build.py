@@ -26,10 +26,10 @@ from ragweave.nodes.retrieve import Retriever
 from ragweave.nodes.uncertainty_gate import check_gate
 from ragweave.registry import closest
 from ragweave.state import RAGState
+from ragweave.tools.bindings import unbound
 from ragweave.tools.extractive import ExtractiveChat
 from ragweave.tools.filters import FILTERS, ContextFilter, RegisteredFilter
 from ragweave.tools.models import ChatModel, Models, chat_model
-from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.specs import is_part_spec
 from ragweave.tools.scorers.specs import LogprobScorer
 from ragweave.trained import PartRole

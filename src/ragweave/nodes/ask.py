@@ -32,8 +32,8 @@ from ragweave.nodes.step import Call, Context, StateT, Step, Work
 from ragweave.registry import closest
 from ragweave.state import Update, Usage
 from ragweave.state.passages import best_first
+from ragweave.tools.bindings import unbound
 from ragweave.tools.models import ChatModel, Models, Role
-from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.tasks import Task, attach, task_passages
 from ragweave.tools.prices import price_of
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens

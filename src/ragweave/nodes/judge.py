@@ -31,9 +31,9 @@ from ragweave.nodes.step import Call, Context, Goto, StateT, Step, Work
 from ragweave.nodes.uncertainty_gate import GateOptions
 from ragweave.nodes.wording import worded
 from ragweave.state import ClaimBranch, RAGState, Tokens, Update, Usage
+from ragweave.tools.bindings import unbound
 from ragweave.tools.claims import parse_judgement
 from ragweave.tools.models import ChatModel, Models, Role
-from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.tasks import Task
 from ragweave.tools.models.uncertainty import Gate
 from ragweave.tools.scorers.specs import LogprobScorer, ascore

@@ -23,8 +23,8 @@ from ragweave.llamacpp.gbnf import id_list, one_of
 from ragweave.nodes.options import Options
 from ragweave.nodes.replies import bare_text, cut_off
 from ragweave.nodes.step import Call
+from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models import ChatModel, aoffered_forms, offered_forms, reply_limit
-from ragweave.tools.models.roles import bound_settings, unbound
 
 SHORT_ANSWER_TOKENS = 64
 """A name, a date, a phrase; a model that says a sentence around it is not cut either."""

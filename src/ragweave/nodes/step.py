@@ -30,7 +30,7 @@ from langgraph.types import Send
 from ragweave.errors import RunTimeoutError
 from ragweave.nodes.options import OptionsT, current
 from ragweave.state import Note, Update, Usage, add_usage
-from ragweave.tools.models.roles import unbound
+from ragweave.tools.bindings import unbound
 from ragweave.tools.text.secrets import redacting
 
 _LOGGER = logging.getLogger("ragweave.nodes")

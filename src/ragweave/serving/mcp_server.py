@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ragweave.graphs import CompiledGraph
 from ragweave.nodes.retrieve import Retriever
 from ragweave.tools.footnotes import footnotes, label, with_marks
-from ragweave.tools.retrieval import PassageRetriever
+from ragweave.tools.retrieval.base import takes_k
 from ragweave.tools.text.untrusted import one_line, render_passages
 
 _LOG = logging.getLogger("ragweave.serving")
@@ -52,7 +52,7 @@ def create_server(graph: CompiledGraph, retriever: Retriever | None) -> MCPServe
         @server.tool(structured_output=False)
         async def search(query: Query, k: Count = 5) -> str:
             """Return the passages of the knowledge base that match a query best."""
-            settings: dict[str, Any] = {"k": k} if isinstance(retriever, PassageRetriever) else {}
+            settings: dict[str, Any] = {"k": k} if takes_k(retriever) else {}
             return passages_text((await _safely(retriever.ainvoke(query, **settings)))[:k])
 
     return server

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.scripted import ListRetriever, ScriptedChat
 
-from ragweave.tools.models.roles import bound_settings, unbound
+from ragweave.tools.bindings import bound_settings, unbound
 
 
 def test_what_stands_behind_several_bindings() -> None:

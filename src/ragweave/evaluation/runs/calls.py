@@ -21,7 +21,7 @@ from langchain_core.runnables import RunnableConfig
 from ragweave.errors import UsageError
 from ragweave.evaluation.runs.database import shared_database
 from ragweave.state import Tokens
-from ragweave.tools.models.roles import unbound
+from ragweave.tools.bindings import unbound
 from ragweave.tools.models.tasks import KEY
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
 from ragweave.tools.text.reply import reply_text, reported_tokens

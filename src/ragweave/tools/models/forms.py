@@ -21,8 +21,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.base import RunnableBindingBase
 
+from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models.errors import status_of
-from ragweave.tools.models.roles import ChatModel, bound_settings, unbound
+from ragweave.tools.models.roles import ChatModel
 
 _LOGGER = logging.getLogger("ragweave.models")
 

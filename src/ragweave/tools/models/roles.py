@@ -14,8 +14,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 from langgraph.types import RetryPolicy
 
-from ragweave.tools.bindings import bound_settings as bound_settings
-from ragweave.tools.bindings import unbound as unbound
+from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models.errors import is_transient
 
 ChatModel: TypeAlias = Runnable[LanguageModelInput, BaseMessage]
