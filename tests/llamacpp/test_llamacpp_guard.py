@@ -18,7 +18,13 @@ import tiny_gguf
 from ragweave.errors import UnusableModelError, UsageError
 from ragweave.llamacpp import LlamaCppChat, engine, guard
 from ragweave.llamacpp.gguf import GGUFFacts, read_gguf
-from ragweave.llamacpp.guard import Outcome, Speed, extra_buffers, run_trial
+from ragweave.llamacpp.guard import (
+    Outcome,
+    Speed,
+    extra_buffers,
+    measure_buffers,
+    run_trial,
+)
 
 AMX = "CPU : AVX512 = 1 | AMX_INT8 = 1 | REPACK = 1 | "
 PLAIN = "CPU : AVX2 = 1 | REPACK = 1 | "
@@ -140,6 +146,59 @@ def test_an_error_of_the_model_is_left_to_its_loading(facts: GGUFFacts, cache: P
 
 def test_numbers_that_only_come_without_extra_buffers_switch_them_off(facts: GGUFFacts) -> None:
     assert not extra_buffers(facts, "auto", trial=Trials(Outcome(error="NaN")), info=AMX)
+
+
+SLOW, FAST = Outcome(speed=Speed(40, 17)), Outcome(speed=Speed(55, 15))
+
+
+@pytest.mark.parametrize(
+    ("on", "off", "extra"),
+    [(SLOW, FAST, False), (FAST, SLOW, True), (FAST, FAST, True), (FAST, DEAD, True)],
+)
+def test_what_is_measured_to_be_faster_serves_later_loads(
+    facts: GGUFFacts, on: Outcome, off: Outcome, extra: bool
+) -> None:
+    measured = Trials(on, off)
+    chosen, found = measure_buffers(facts, "auto", {"prompt": 8}, trial=measured, info=PLAIN)
+    assert chosen is extra
+    assert found == {True: on, False: off}
+    later = Trials(DEAD)
+    assert extra_buffers(facts, "auto", trial=later, info=PLAIN) is extra
+    assert extra_buffers(facts, "on", trial=later, info=PLAIN)
+    assert later.tried == []
+
+
+def test_measuring_again_can_change_the_choice(facts: GGUFFacts) -> None:
+    measure_buffers(facts, "auto", {}, trial=Trials(SLOW, FAST), info=PLAIN)
+    chosen, _ = measure_buffers(facts, "auto", {}, trial=Trials(FAST, SLOW), info=PLAIN)
+    assert chosen
+    assert extra_buffers(facts, "auto", info=PLAIN)
+
+
+def test_a_crash_found_by_measuring_switches_extra_buffers_off_for_good(facts: GGUFFacts) -> None:
+    trial = Trials(DEAD)
+    assert not measure_buffers(facts, "auto", {}, trial=trial, info=PLAIN)[0]
+    assert not measure_buffers(facts, "auto", {}, trial=trial, info=PLAIN)[0]
+    assert trial.tried == [True, False, False]
+    assert not extra_buffers(facts, "auto", trial=trial, info=PLAIN)
+
+
+@pytest.mark.parametrize(("repack", "extra"), [("on", True), ("off", False)])
+def test_a_choice_by_name_is_measured_alone_and_not_kept(
+    facts: GGUFFacts, cache: Path, repack: guard.Repack, extra: bool
+) -> None:
+    trial = Trials(SLOW, FAST)
+    assert measure_buffers(facts, repack, {}, trial=trial, info=PLAIN)[0] is extra
+    assert trial.tried == [extra]
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("on", [Outcome(ending="SIGKILL"), Outcome(ending="a timeout after 1 s")])
+def test_a_measurement_that_was_broken_off_decides_nothing(
+    facts: GGUFFacts, cache: Path, on: Outcome
+) -> None:
+    assert measure_buffers(facts, "auto", {}, trial=Trials(on, FAST), info=PLAIN)[0]
+    assert not cache.exists()
 
 
 @needs_signals

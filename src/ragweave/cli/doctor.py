@@ -17,6 +17,7 @@ from ragweave.errors import MissingExtraError, ModelError, RagweaveError, Unusab
 
 if TYPE_CHECKING:
     from ragweave.llamacpp.gguf import GGUFFacts
+    from ragweave.llamacpp.guard import Outcome, Speed
 
 _MARKS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
 
@@ -124,6 +125,9 @@ def inspect_machine(
 def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
     """Run a model in a child process, as the engine would, and say how fast it is.
 
+    With `repack=auto` it runs with extra buffers and without them, and the faster choice is cached
+    for later loads.
+
     Args:
         path: A GGUF file.
         settings: The spec's settings; `repack`, `n_gpu_layers` and `n_threads` matter here.
@@ -132,7 +136,7 @@ def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
         Findings to show after those of `inspect_machine`; a model that cannot run is a problem.
     """
     from ragweave.llamacpp.gguf import read_gguf
-    from ragweave.llamacpp.guard import extra_buffers, run_trial
+    from ragweave.llamacpp.guard import measure_buffers
 
     repack = settings.get("repack", "auto")
     placed: dict[str, Any] = {
@@ -140,31 +144,38 @@ def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
     }
     try:
         facts = read_gguf(path)
-        extra = extra_buffers(facts, repack, n_gpu_layers=placed.get("n_gpu_layers", -1))
         read = min(_READ, (facts.context or _READ) // 2)
-        trial = run_trial(
-            facts, {"extra_buffers": extra, "prompt": read, "reply": _WRITTEN, **placed}
-        )
+        extra, found = measure_buffers(facts, repack, {"prompt": read, "reply": _WRITTEN, **placed})
     except RagweaveError as error:
         return [Finding("speed", "problem", str(error))]
-    if trial.speed is None:
-        return [Finding("speed", "problem", f"a trial run ended with {trial.cause}")]
-    speed = (
-        f"prefill {trial.speed.prefill:.1f} tokens a second, generation "
-        f"{trial.speed.generation:.1f} ({read} tokens read, {_WRITTEN} written)"
-    )
-    return [Finding("speed", "ok", speed), _buffers(repack, extra=extra), *_wheels()]
+    speed = found[extra].speed
+    if speed is None:
+        return [Finding("speed", "problem", f"a trial run ended with {found[extra].cause}")]
+    text = f"{_said(speed)} ({read} tokens read, {_WRITTEN} written)"
+    return [Finding("speed", "ok", text), _buffers(repack, found, extra=extra), *_wheels()]
 
 
-def _buffers(repack: str, *, extra: bool) -> Finding:
-    """Say whether weights are repacked for this processor, and if not, why."""
+def _said(speed: Speed) -> str:
+    return f"prefill {speed.prefill:.1f} tokens a second, generation {speed.generation:.1f}"
+
+
+def _buffers(repack: str, found: Mapping[bool, Outcome], *, extra: bool) -> Finding:
+    """Say whether weights are repacked for this processor, and why."""
     from ragweave.llamacpp.guard import system_info, uses_amx
 
     amx = "AMX seen" if uses_amx(system_info()) else "no AMX seen"
+    end = f"(repack={repack}, {amx})"
+    other = found.get(not extra)
+    if other is not None and other.speed is not None:
+        state, which = ("on", "without") if extra else ("off", "with")
+        text = (
+            f"extra buffers {state}, also in later loads; {which} them: {_said(other.speed)} {end}"
+        )
+        return Finding("speed", "ok", text)
     if extra:
-        return Finding("speed", "ok", f"extra buffers on (repack={repack}, {amx})")
+        return Finding("speed", "ok", f"extra buffers on {end}")
     why = "as requested" if repack == "off" else "this build crashed with them in a trial run"
-    return Finding("speed", "note", f"extra buffers off: {why} (repack={repack}, {amx})")
+    return Finding("speed", "note", f"extra buffers off: {why} {end}")
 
 
 def _wheels() -> list[Finding]:

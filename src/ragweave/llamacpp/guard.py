@@ -5,6 +5,9 @@ path ends the process with a segmentation fault at the first batch (llama.cpp#20
 would be used, a child process decodes a long and a short batch first. If it crashes, the model is
 loaded without extra buffers: slower, but safe. The verdict is cached, so that later starts need
 no trial.
+
+On other processors extra buffers can be the slower choice (Q4_K on a processor with AVX2 alone).
+`measure_buffers`, which `ragweave doctor` calls, measures both and caches the faster.
 """
 
 from __future__ import annotations
@@ -51,6 +54,9 @@ FAILED = 3
 """Exit code of a trial whose model could not be used, and which reported why."""
 _CRASHES = {"SIGSEGV", "SIGILL", "SIGBUS", "SIGFPE", "SIGABRT"}
 _SECONDS, _SECONDS_A_GB = 120.0, 60.0
+SLOWER = "slower"
+_GAIN = 1.05
+"""How much faster the model must be without extra buffers; less could be chance."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,11 @@ class Speed:
 
     prefill: float
     generation: float
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a call that reads 1,000 tokens and writes 30, as methods here often do."""
+        return 1000 / self.prefill + 30 / self.generation
 
 
 @dataclass(frozen=True)
@@ -80,6 +91,15 @@ class Outcome:
     def crashed(self) -> bool:
         """Whether the same would happen again; a child killed from outside does not count."""
         return self.ending in _CRASHES or self.ending.startswith("exit code")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether to use extra buffers, for one build, processor and kind of model."""
+
+    extra: bool
+    cause: str = ""
+    """Why not: how the process failed, or `slower`."""
 
 
 Trial = Callable[[GGUFFacts, dict[str, Any]], Outcome]
@@ -109,13 +129,68 @@ def extra_buffers(
     if repack != "auto":
         return repack == "on"
     info = system_info() if info is None else info
-    if not uses_amx(info) or _all_on_gpu(facts, n_gpu_layers):
+    if _all_on_gpu(facts, n_gpu_layers):
         return True
     path = _verdict_file(facts, info)
     known = _read_verdict(path)
     if known is not None:
-        return known
-    return _decide(facts, trial or run_trial, path)
+        return known.extra
+    return not uses_amx(info) or _decide(facts, trial or run_trial, path)
+
+
+def measure_buffers(
+    facts: GGUFFacts,
+    repack: Repack,
+    settings: dict[str, Any],
+    *,
+    trial: Trial | None = None,
+    info: str | None = None,
+) -> tuple[bool, dict[bool, Outcome]]:
+    """Measure a model in child processes; cache the faster choice, which `auto` uses from then on.
+
+    Args:
+        facts: The model.
+        repack: The caller's choice; unless it is `auto`, only that choice is measured, and nothing
+            is cached.
+        settings: Settings of `ragweave.llamacpp.trial.measure`, such as `prompt` and `reply`.
+        trial: As in `extra_buffers`.
+        info: As in `extra_buffers`.
+
+    Returns:
+        Whether a load with the same `repack` uses extra buffers, and the outcome of each choice
+        that was measured.
+
+    Raises:
+        UnusableModelError: The child crashes both with extra buffers and without them.
+    """
+    info, trial = system_info() if info is None else info, trial or run_trial
+    layers = settings.get("n_gpu_layers", -1)
+    extra = extra_buffers(facts, repack, n_gpu_layers=layers, trial=trial, info=info)
+    path = _verdict_file(facts, info)
+    known = _read_verdict(path)
+    crashed = known is not None and known.cause not in ("", SLOWER)
+    free = repack == "auto" and not crashed and not _all_on_gpu(facts, layers)
+    # With them first: it reads the file into memory, which llama.cpp maps without them.
+    found = {
+        one: trial(facts, {**settings, "extra_buffers": one})
+        for one in ((True, False) if free else (extra,))
+    }
+    if free and found[False].speed is not None:
+        verdict = _compared(found[True], found[False])
+        if verdict is not None:
+            extra = verdict.extra
+            _keep_verdict(path, facts, verdict)
+    return extra, found
+
+
+def _compared(with_them: Outcome, without: Outcome) -> Verdict | None:
+    """Return which of two outcomes to prefer; None where the first tells nothing."""
+    if with_them.speed is None:
+        failed = with_them.crashed or with_them.error
+        return Verdict(extra=False, cause=with_them.cause) if failed else None
+    if without.speed is None or with_them.speed.seconds <= _GAIN * without.speed.seconds:
+        return Verdict(extra=True)
+    return Verdict(extra=False, cause=SLOWER)
 
 
 def uses_amx(info: str) -> bool:
@@ -176,7 +251,7 @@ def _decide(facts: GGUFFacts, trial: Trial, path: Path) -> bool:
     """Try with extra buffers, then without; cache the verdict."""
     first = trial(facts, {"extra_buffers": True})
     if first.speed is not None:
-        _keep_verdict(path, facts, extra=True, cause="")
+        _keep_verdict(path, facts, Verdict(extra=True))
         return True
     second = trial(facts, {"extra_buffers": False})
     if second.ending:
@@ -189,7 +264,7 @@ def _decide(facts: GGUFFacts, trial: Trial, path: Path) -> bool:
         # The model itself is unusable: loading it will say why.
         return not first.ending
     if first.crashed or first.error:
-        _keep_verdict(path, facts, extra=False, cause=first.cause)
+        _keep_verdict(path, facts, Verdict(extra=False, cause=first.cause))
     _LOGGER.warning(
         "llama.cpp ended with %s when %s was tried with weights repacked for this processor; it "
         "now runs without repacking (extra buffers off), which is safe but slower. To make it "
@@ -256,21 +331,21 @@ def _build() -> str:
     return "|".join([str(module.__version__), *stamps])
 
 
-def _read_verdict(path: Path) -> bool | None:
+def _read_verdict(path: Path) -> Verdict | None:
     """Return the cached verdict; None where there is none that can be read."""
     try:
         found = parse_json(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
     extra = found.get("extra_buffers") if isinstance(found, dict) else None
-    return extra if isinstance(extra, bool) else None
+    return Verdict(extra, str(found.get("cause", ""))) if isinstance(extra, bool) else None
 
 
-def _keep_verdict(path: Path, facts: GGUFFacts, *, extra: bool, cause: str) -> None:
+def _keep_verdict(path: Path, facts: GGUFFacts, verdict: Verdict) -> None:
     """Write a verdict, whole or not at all; where that fails, the next start tries again."""
-    verdict = {
-        "extra_buffers": extra,
-        "cause": cause,
+    content = {
+        "extra_buffers": verdict.extra,
+        "cause": verdict.cause,
         "architecture": facts.architecture,
         "quantisation": facts.quantisation,
     }
@@ -278,7 +353,7 @@ def _keep_verdict(path: Path, facts: GGUFFacts, *, extra: bool, cause: str) -> N
         path.parent.mkdir(parents=True, exist_ok=True)
         number, name = tempfile.mkstemp(dir=path.parent, prefix=".verdict-")
         with os.fdopen(number, "w", encoding="utf-8") as file:
-            json.dump(verdict, file)
+            json.dump(content, file)
         Path(name).replace(path)
     except OSError as error:
         _LOGGER.info("can't cache the verdict on this build of llama.cpp: %s", error)

@@ -154,7 +154,8 @@ class LlamaCppFields(BaseChatModel):
     """None leaves it to llama.cpp."""
     repack: Repack = "auto"
     """Whether llama.cpp may repack weights for this processor: `on`, `off`, or `auto`, which tries
-    it in a child process where some builds are known to crash."""
+    it in a child process where some builds are known to crash, and uses what `ragweave doctor
+    --model` measured to be faster."""
     chat_template: str | None = None
     """Jinja text that replaces the file's own; `plain` joins the messages' texts, for a base model
     to continue."""
