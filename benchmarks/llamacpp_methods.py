@@ -2,18 +2,21 @@
 
     python benchmarks/llamacpp_methods.py --model PATH.gguf               # all physical cores
     python benchmarks/llamacpp_methods.py --model PATH.gguf --threads 1   # on one core
-    python benchmarks/llamacpp_methods.py --model PATH.gguf --server http://localhost:8000/v1
+    python benchmarks/llamacpp_methods.py --model PATH.gguf --server llama-server=http://localhost:8000/v1
 
 The same graphs answer the same questions of HotpotQA, over BM25 in their own passages, at
 temperature 0 (but for the ten samples), with
 
 * `ours`: `LlamaCppChat`, which decodes concurrent calls together, computes a common prefix once and
-  keeps it for later calls and questions;
+  keeps it for later calls and questions; with the layout of weights that `ragweave doctor --model`
+  measured to be the faster here, if it was run (`extra buffers` in the results);
 * `one by one`: llama-cpp-python's `Llama`, set well (batch 512, flash attention, a context that
   holds the prompts), one call at a time, each of which keeps what it shares with the one before;
-* `server`: a server of the same model that speaks OpenAI's protocol, where one is named, such as
-  `llama-server` or `python -m llama_cpp.server`.
+  it always takes llama.cpp's own layout;
+* servers of the same model that speak OpenAI's protocol, where they are named: `llama-server`
+  (`-c 8192 -np 8 --kv-unified -t 2`), llama-cpp-python's batched `examples/server/server.py`.
 
+The contestants take turns at each question, so that a slower spell of the machine meets all.
 Seconds on the clock for all questions; `read` is the share of prompt and reply tokens that our
 engine computed, the rest stood in its cache. Replies are held to no grammar, and a model's ties may
 fall differently in a batch, so that the calls of a method can differ by a few. Goal: 1.5 times as
@@ -40,7 +43,7 @@ from pydantic import PrivateAttr
 from rich.console import Console
 from rich.table import Table
 
-from ragweave.datasets import open_dataset
+from ragweave.datasets import Dataset, open_dataset
 from ragweave.graphs import METHODS, build_graph
 from ragweave.llamacpp import LlamaCppChat
 from ragweave.llamacpp.binding import physical_cores
@@ -120,10 +123,8 @@ class OneByOne(BaseChatModel):
         self._llama.close()
 
 
-def ask(
-    model: Any, row: str, questions: list[str], retriever: PassageRetriever
-) -> dict[str, float | int]:
-    """Answer the questions one after the other; return seconds, calls and tokens."""
+def ask(model: Any, row: str, question: str, retriever: PassageRetriever) -> dict[str, float]:
+    """Answer a question; return seconds, calls and tokens."""
     graph = build_graph(
         METHODS[row.partition(",")[0]],
         model=model,
@@ -133,76 +134,74 @@ def ask(
         **ROWS[row],
     )
     begun = time.perf_counter()
-    spent = [graph.invoke({"question": one})["usage"] for one in questions]
+    spent = graph.invoke({"question": question})["usage"]
     seconds = time.perf_counter() - begun
-    return {
-        "seconds": round(seconds, 2),
-        "calls": sum(one["calls"] for one in spent),
-        "tokens": sum(one["input_tokens"] + one["output_tokens"] for one in spent),
-    }
-
-
-def measure_ours(
-    options: argparse.Namespace, questions: list[str], retriever: PassageRetriever
-) -> dict[str, dict[str, Any]]:
-    """Return a row for each method with our engine, new for each, so that none is warmed by another."""
-    found: dict[str, dict[str, Any]] = {}
-    for row in options.rows.split(";"):
-        chat = LlamaCppChat(
-            path=options.model, n_ctx=8192, n_threads=options.threads, temperature=0.0
-        )
-        chat.invoke("warm up", max_tokens=2)
-        before = chat.engine.computed
-        found[row] = ask(chat, row, questions, retriever)
-        found[row]["read"] = round((chat.engine.computed - before) / found[row]["tokens"], 3)
-        chat.close()
-    return found
+    tokens = spent["input_tokens"] + spent["output_tokens"]
+    return {"seconds": seconds, "calls": spent["calls"], "tokens": tokens}
 
 
 def measure(
-    model: Any, options: argparse.Namespace, questions: list[str], retriever: PassageRetriever
+    row: str, others: dict[str, Any], options: argparse.Namespace, data: Dataset
 ) -> dict[str, dict[str, Any]]:
-    """Return a row for each method with another model."""
-    model.invoke("warm up")
-    return {row: ask(model, row, questions, retriever) for row in options.rows.split(";")}
+    """Return each contestant's sums over the questions.
+
+    Our engine is new for each row, so that no method is warmed by another.
+    """
+    questions = [one.question for one in islice(data, options.questions)]
+    retriever = Bm25Retriever.from_documents(data.corpus())
+    chat = LlamaCppChat(path=options.model, n_ctx=8192, n_threads=options.threads, temperature=0.0)
+    chat.invoke("warm up", max_tokens=2)
+    before = chat.engine.computed
+    models = {"ours": chat, **others}
+    found: dict[str, dict[str, Any]] = {name: {} for name in models}
+    for question in questions:
+        for name, model in models.items():
+            for key, value in ask(model, row, question, retriever).items():
+                found[name][key] = round(found[name].get(key, 0) + value, 2)
+    ours = found["ours"]
+    ours["read"] = round((chat.engine.computed - before) / ours["tokens"], 3)
+    ours["extra buffers"] = "extra buffers off" not in chat.engine.placement
+    chat.close()
+    return found
 
 
-def show(console: Console, contestants: dict[str, dict[str, dict[str, Any]]]) -> None:
+def show(console: Console, rows: dict[str, dict[str, dict[str, Any]]]) -> None:
     """Print seconds, and the others' as times ours."""
-    table = Table("method", "ours, s", "read", *list(contestants)[1:])
-    for row, ours in contestants["ours"].items():
-        others = (
-            f"{one[row]['seconds'] / ours['seconds']:.2f} times"
-            for name, one in contestants.items()
-            if name != "ours"
-        )
-        table.add_row(row, f"{ours['seconds']:.1f}", f"{ours['read']:.0%}", *others)
+    others = [name for name in next(iter(rows.values())) if name != "ours"]
+    table = Table("method", "ours, s", "read", *others)
+    for row, found in rows.items():
+        ours = found["ours"]
+        times = (f"{found[name]['seconds'] / ours['seconds']:.2f} times" for name in others)
+        table.add_row(row, f"{ours['seconds']:.1f}", f"{ours['read']:.0%}", *times)
     console.print(table)
 
 
 def main() -> None:
     """Measure all contestants in turn."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--model", type=Path, required=True, help="an instruct model, GGUF")
-    parser.add_argument("--threads", type=int, default=physical_cores())
-    parser.add_argument("--questions", type=int, default=4)
-    parser.add_argument("--rows", default=";".join(ROWS), help="separated by ;")
-    parser.add_argument("--server", help="base URL of a server of the same model")
+    add = parser.add_argument
+    add("--model", type=Path, required=True, help="an instruct model, GGUF")
+    add("--threads", type=int, default=physical_cores())
+    add("--questions", type=int, default=4)
+    add("--rows", default=";".join(ROWS), help="separated by ;")
+    add("--server", action="append", default=[], help="NAME=URL of a server of the same model")
     options = parser.parse_args()
-    dataset = open_dataset(f"hotpotqa:{DATA}")
-    questions = [one.question for one in islice(dataset, options.questions)]
-    retriever = Bm25Retriever.from_documents(dataset.corpus())
-    contestants = {"ours": measure_ours(options, questions, retriever)}
+    data = open_dataset(f"hotpotqa:{DATA}")
     alone = OneByOne(path=options.model, threads=options.threads)
-    contestants["one by one"] = measure(alone, options, questions, retriever)
-    alone.close()
-    if options.server:
-        served = chat_model(f"openai:{options.model.stem}?base_url={options.server}")
-        contestants["server"] = measure(served, options, questions, retriever)
-    show(Console(), contestants)
+    others: dict[str, Any] = {"one by one": alone}
+    for one in options.server:
+        name, _, url = one.partition("=")
+        others[name] = chat_model(f"openai:{options.model.stem}?base_url={url}")
+    for model in others.values():
+        model.invoke("warm up", max_tokens=2)
     known = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     key = f"{options.model.stem}, {options.threads} threads, {options.questions} questions"
-    RESULTS.write_text(json.dumps({**known, key: contestants}, indent=1) + "\n", encoding="utf-8")
+    rows: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in options.rows.split(";"):
+        rows[row] = measure(row, others, options, data)
+        RESULTS.write_text(json.dumps({**known, key: rows}, indent=1) + "\n", encoding="utf-8")
+        show(Console(), rows)
+    alone.close()
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ The large model is a 1.5B, the proxy a 0.5B, both 4-bit instruct models: so smal
 method gains with them says little of what it gains with a large model. What the tables can show is
 whether the graphs do with a real model what they say, and in which direction each step moves it.
 Passages are real: each question's own retrieved or distractor passages, searched with BM25. The
-tables `methods-…` put all methods side by side, with a plot of F1 against tokens; `skr_knn` learns
-from SlimPLM's training questions, and what the model can't serve is left out, with the reason.
+tables `methods-…` put all methods side by side at three passages (`dos_rag`: 1,500 tokens), with a
+plot of F1 against tokens; `skr_knn` learns from SlimPLM's training questions, and what the model
+can't serve is left out, with the reason.
 
 Every table is a durable run of `ragweave eval` under --runs; a killed one goes on, and shares the
 replies at temperature 0 with the other tables. Questions are a seeded sample; a table holds as many
@@ -89,8 +90,13 @@ def studied(name: str, *, first: str = "") -> Callable[[], list[System]]:
 
 
 def every_method() -> list[System]:
-    """Return a system for each method."""
-    return parse_systems(",".join(one.name for one in METHODS.ours()))
+    """Return a system for each method, with few passages: what they cost is read many times."""
+    found = parse_systems(",".join(one.name for one in METHODS.ours()))
+    return [replace(one, options={**FEW.get(one.method, {"k": 3}), **one.options}) for one in found]
+
+
+FEW: Mapping[str, Mapping[str, Any]] = {"dos_rag": {"token_budget": 1500}}
+"""Where three passages are not the measure: a budget of tokens, some twice those passages'."""
 
 
 SKR = "skr:fusion/skr-dev-10-passages.json.gz"
@@ -137,7 +143,7 @@ def served(systems: Sequence[System], options: argparse.Namespace) -> list[Syste
                 one, options={"training": str(training_questions(options)), **one.options}
             )
         try:
-            build_graph(one.method, model=model, **one.options)
+            build_graph(METHODS[one.method], model=model, **one.options)
         except RagweaveError as error:
             print(f"{one.method} is left out: {error}", file=sys.stderr)
         else:
