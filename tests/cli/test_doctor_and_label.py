@@ -80,6 +80,42 @@ def test_doctor_measures_a_model_and_names_faster_builds(ragweave: Run, tmp_path
     assert "generation" not in ragweave("doctor", "--model", "m.gguf", "--no-speed", cwd=tmp_path).stdout  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [("repack=fast", "repack"), ("n_thread=1", "n_thread"), ("n_threads=two", "n_threads")],
+)
+def test_doctor_refuses_settings_that_no_load_would_take(
+    ragweave: Run, tmp_path: Path, query: str, said: str
+) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+    import tiny_gguf
+
+    tiny_gguf.write(tmp_path / "m.gguf")
+    done = ragweave("doctor", "--model", f"m.gguf?{query}", cwd=tmp_path)
+    assert done.returncode == 2, done.stdout
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_doctor_compares_both_layouts(ragweave: Run, tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+    import tiny_gguf
+
+    tiny_gguf.write(tmp_path / "m.gguf")
+    done = ragweave(
+        *("doctor", "--model", "m.gguf?n_threads=1"),
+        cwd=tmp_path,
+        env={"RAGWEAVE_CACHE": str(tmp_path / "cache")},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("prefill") == 2
+    kept = "also in later loads" in done.stdout
+    assert kept is (tmp_path / "cache" / "llamacpp").is_dir()
+    assert kept is ("no clear difference" not in done.stdout)
+
+
 def test_a_model_file_that_cannot_be_used_exits_2(ragweave: Run, tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     pytest.importorskip("gguf", reason="writing a test model needs the gguf package")

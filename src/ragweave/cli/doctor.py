@@ -17,7 +17,8 @@ from ragweave.errors import MissingExtraError, ModelError, RagweaveError, Unusab
 
 if TYPE_CHECKING:
     from ragweave.llamacpp.gguf import GGUFFacts
-    from ragweave.llamacpp.guard import Outcome, Speed
+    from ragweave.llamacpp.guard import Speed
+    from ragweave.llamacpp.measuring import Measurement
 
 _MARKS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
 
@@ -64,13 +65,14 @@ def doctor(
     ] = True,
 ) -> None:
     """Check the installation, the machine and, with --model, a model file."""
-    from ragweave.cli.screen import plain
+    from ragweave.cli.screen import plain, progress_console
 
     path, settings = _named(model) if model else (None, {})
     findings = inspect_machine(path, settings)
     usable = not any(one.level == "problem" for one in findings if one.topic == "model")
     if path is not None and speed and usable:
-        findings += measure_model(path, settings)
+        with progress_console().status("running the model, up to six times"):
+            findings += measure_model(path, settings)
     topic = ""
     for finding in findings:
         if finding.topic != topic:
@@ -82,12 +84,20 @@ def doctor(
 
 
 def _named(model: str) -> tuple[str, dict[str, Any]]:
-    """Return the file that a spec or a path names, and the spec's settings."""
+    """Return the file that a spec or a path names, and the spec's settings.
+
+    Raises:
+        UsageError: A setting is unknown or out of range.
+    """
     from ragweave.llamacpp.provider import smollm2_file
+    from ragweave.tools.models import chat_model
     from ragweave.tools.models.specs import read_settings
 
     head, _, query = model.strip().partition("?")
     path = str(smollm2_file()) if head == "smollm2" else head.removeprefix("llamacpp:")
+    if query:
+        with suppress(ModelError, MissingExtraError):  # findings, like the file itself
+            chat_model(f"llamacpp:{path}?{query}")
     return path, read_settings(query)
 
 
@@ -125,8 +135,8 @@ def inspect_machine(
 def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
     """Run a model in a child process, as the engine would, and say how fast it is.
 
-    With `repack=auto` it runs with extra buffers and without them, and the faster choice is cached
-    for later loads.
+    With `repack=auto` it runs with extra buffers and without them, in turns, and what is clearly
+    faster is cached for later loads.
 
     Args:
         path: A GGUF file.
@@ -136,7 +146,7 @@ def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
         Findings to show after those of `inspect_machine`; a model that cannot run is a problem.
     """
     from ragweave.llamacpp.gguf import read_gguf
-    from ragweave.llamacpp.guard import measure_buffers
+    from ragweave.llamacpp.measuring import measure_buffers
 
     repack = settings.get("repack", "auto")
     placed: dict[str, Any] = {
@@ -145,37 +155,49 @@ def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
     try:
         facts = read_gguf(path)
         read = min(_READ, (facts.context or _READ) // 2)
-        extra, found = measure_buffers(facts, repack, {"prompt": read, "reply": _WRITTEN, **placed})
+        found = measure_buffers(facts, repack, {"prompt": read, "reply": _WRITTEN, **placed})
     except RagweaveError as error:
         return [Finding("speed", "problem", str(error))]
-    speed = found[extra].speed
-    if speed is None:
-        return [Finding("speed", "problem", f"a trial run ended with {found[extra].cause}")]
-    text = f"{_said(speed)} ({read} tokens read, {_WRITTEN} written)"
-    return [Finding("speed", "ok", text), _buffers(repack, found, extra=extra), *_wheels()]
+    outcome, other = found.outcomes[found.extra], found.outcomes.get(not found.extra)
+    if outcome.speed is None:
+        advice = "; without extra buffers it runs: set repack=off" if other and other.speed else ""
+        text = f"a trial run ended with {outcome.cause}{advice}"
+        return [Finding("speed", "problem", text)]
+    text = f"{_said(outcome.speed)} ({read} tokens read, {_WRITTEN} written)"
+    return [Finding("speed", "ok", text), _buffers(repack, found), *_wheels()]
 
 
 def _said(speed: Speed) -> str:
     return f"prefill {speed.prefill:.1f} tokens a second, generation {speed.generation:.1f}"
 
 
-def _buffers(repack: str, found: Mapping[bool, Outcome], *, extra: bool) -> Finding:
+def _buffers(repack: str, found: Measurement) -> Finding:
     """Say whether weights are repacked for this processor, and why."""
     from ragweave.llamacpp.guard import system_info, uses_amx
+    from ragweave.llamacpp.verdicts import cache_folder
 
-    amx = "AMX seen" if uses_amx(system_info()) else "no AMX seen"
-    end = f"(repack={repack}, {amx})"
-    other = found.get(not extra)
-    if other is not None and other.speed is not None:
-        state, which = ("on", "without") if extra else ("off", "with")
-        text = (
-            f"extra buffers {state}, also in later loads; {which} them: {_said(other.speed)} {end}"
+    state = "on" if found.extra else "off"
+    end = f"(repack={repack}, {'AMX' if uses_amx(system_info()) else 'no AMX'} seen)"
+    verdict, other = found.verdict, found.outcomes.get(not found.extra)
+    if other is None:
+        why = ": as requested" if repack == "off" else ""
+        why = f": {verdict.cause} with them in a trial run" if verdict else why
+        return Finding(
+            "speed", "ok" if found.extra else "note", f"extra buffers {state}{why} {end}"
         )
-        return Finding("speed", "ok", text)
-    if extra:
-        return Finding("speed", "ok", f"extra buffers on {end}")
-    why = "as requested" if repack == "off" else "this build crashed with them in a trial run"
-    return Finding("speed", "note", f"extra buffers off: {why} {end}")
+    which = "without" if found.extra else "with"
+    if other.speed is None:
+        text = f"extra buffers {state}; {which} them a trial run ended with {other.cause} {end}"
+        return Finding("speed", "note", text)
+    compared = f"{which} them: {_said(other.speed)} {end}"
+    if verdict is None:
+        return Finding("speed", "ok", f"extra buffers {state}, no clear difference; {compared}")
+    if found.kept:
+        return Finding("speed", "ok", f"extra buffers {state}, also in later loads; {compared}")
+    advice = (
+        f"this can't be kept in {cache_folder()}: set repack={'on' if verdict.extra else 'off'}"
+    )
+    return Finding("speed", "note", f"extra buffers {state}; {compared}; {advice}")
 
 
 def _wheels() -> list[Finding]:

@@ -6,20 +6,17 @@ would be used, a child process decodes a long and a short batch first. If it cra
 loaded without extra buffers: slower, but safe. The verdict is cached, so that later starts need
 no trial.
 
-On other processors extra buffers can be the slower choice (Q4_K on a processor with AVX2 alone).
-`measure_buffers`, which `ragweave doctor` calls, measures both and caches the faster.
+On other processors extra buffers can be the slower choice: `measuring.py` finds out.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,7 +27,7 @@ import ragweave
 from ragweave.errors import UnusableModelError
 from ragweave.llamacpp.binding import bind
 from ragweave.llamacpp.gguf import GGUFFacts
-from ragweave.tools.files import parse_json
+from ragweave.llamacpp.verdicts import Verdict, keep_verdict, read_verdict, verdict_file
 
 _LOGGER = logging.getLogger("ragweave.llamacpp")
 
@@ -50,13 +47,11 @@ REBUILD = (
 Inferred from llama.cpp#20824, which names gcc 11 and 12; not tried on a processor with AMX.
 """
 
+NAN = "the model computed NaN logits"
 FAILED = 3
 """Exit code of a trial whose model could not be used, and which reported why."""
 _CRASHES = {"SIGSEGV", "SIGILL", "SIGBUS", "SIGFPE", "SIGABRT"}
 _SECONDS, _SECONDS_A_GB = 120.0, 60.0
-SLOWER = "slower"
-_GAIN = 1.05
-"""How much faster the model must be without extra buffers; less could be chance."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +87,10 @@ class Outcome:
         """Whether the same would happen again; a child killed from outside does not count."""
         return self.ending in _CRASHES or self.ending.startswith("exit code")
 
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether to use extra buffers, for one build, processor and kind of model."""
-
-    extra: bool
-    cause: str = ""
-    """Why not: how the process failed, or `slower`."""
+    @property
+    def lasting(self) -> bool:
+        """Whether to remember the failure: a crash or wrong numbers, but not a lack of memory."""
+        return self.crashed or self.error == NAN
 
 
 Trial = Callable[[GGUFFacts, dict[str, Any]], Outcome]
@@ -129,68 +120,13 @@ def extra_buffers(
     if repack != "auto":
         return repack == "on"
     info = system_info() if info is None else info
-    if _all_on_gpu(facts, n_gpu_layers):
+    if all_on_gpu(facts, n_gpu_layers):
         return True
-    path = _verdict_file(facts, info)
-    known = _read_verdict(path)
+    path = verdict_file(facts, info)
+    known = read_verdict(path)
     if known is not None:
         return known.extra
     return not uses_amx(info) or _decide(facts, trial or run_trial, path)
-
-
-def measure_buffers(
-    facts: GGUFFacts,
-    repack: Repack,
-    settings: dict[str, Any],
-    *,
-    trial: Trial | None = None,
-    info: str | None = None,
-) -> tuple[bool, dict[bool, Outcome]]:
-    """Measure a model in child processes; cache the faster choice, which `auto` uses from then on.
-
-    Args:
-        facts: The model.
-        repack: The caller's choice; unless it is `auto`, only that choice is measured, and nothing
-            is cached.
-        settings: Settings of `ragweave.llamacpp.trial.measure`, such as `prompt` and `reply`.
-        trial: As in `extra_buffers`.
-        info: As in `extra_buffers`.
-
-    Returns:
-        Whether a load with the same `repack` uses extra buffers, and the outcome of each choice
-        that was measured.
-
-    Raises:
-        UnusableModelError: The child crashes both with extra buffers and without them.
-    """
-    info, trial = system_info() if info is None else info, trial or run_trial
-    layers = settings.get("n_gpu_layers", -1)
-    extra = extra_buffers(facts, repack, n_gpu_layers=layers, trial=trial, info=info)
-    path = _verdict_file(facts, info)
-    known = _read_verdict(path)
-    crashed = known is not None and known.cause not in ("", SLOWER)
-    free = repack == "auto" and not crashed and not _all_on_gpu(facts, layers)
-    # With them first: it reads the file into memory, which llama.cpp maps without them.
-    found = {
-        one: trial(facts, {**settings, "extra_buffers": one})
-        for one in ((True, False) if free else (extra,))
-    }
-    if free and found[False].speed is not None:
-        verdict = _compared(found[True], found[False])
-        if verdict is not None:
-            extra = verdict.extra
-            _keep_verdict(path, facts, verdict)
-    return extra, found
-
-
-def _compared(with_them: Outcome, without: Outcome) -> Verdict | None:
-    """Return which of two outcomes to prefer; None where the first tells nothing."""
-    if with_them.speed is None:
-        failed = with_them.crashed or with_them.error
-        return Verdict(extra=False, cause=with_them.cause) if failed else None
-    if without.speed is None or with_them.speed.seconds <= _GAIN * without.speed.seconds:
-        return Verdict(extra=True)
-    return Verdict(extra=False, cause=SLOWER)
 
 
 def uses_amx(info: str) -> bool:
@@ -225,33 +161,11 @@ def run_trial(facts: GGUFFacts, settings: dict[str, Any]) -> Outcome:
     return _outcome(done.returncode, done.stdout)
 
 
-def cache_folder() -> Path:
-    """Return the cache folder: `RAGWEAVE_CACHE`, else the platform's own; it need not exist."""
-    named = os.environ.get("RAGWEAVE_CACHE")
-    if named:
-        return Path(named).expanduser()
-    try:
-        return _users_cache()
-    except RuntimeError:  # a user without a home, as in many containers
-        return Path(tempfile.gettempdir()) / f"ragweave-{getattr(os, 'getuid', int)()}"
-
-
-def _users_cache() -> Path:
-    if sys.platform == "win32":
-        home = os.environ.get("LOCALAPPDATA")
-        base = Path(home) if home else Path.home() / "AppData" / "Local"
-        return base / "ragweave" / "Cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "ragweave"
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "ragweave"
-
-
 def _decide(facts: GGUFFacts, trial: Trial, path: Path) -> bool:
     """Try with extra buffers, then without; cache the verdict."""
     first = trial(facts, {"extra_buffers": True})
     if first.speed is not None:
-        _keep_verdict(path, facts, Verdict(extra=True))
+        keep_verdict(path, facts, Verdict(extra=True))
         return True
     second = trial(facts, {"extra_buffers": False})
     if second.ending:
@@ -263,8 +177,8 @@ def _decide(facts: GGUFFacts, trial: Trial, path: Path) -> bool:
     if second.speed is None:
         # The model itself is unusable: loading it will say why.
         return not first.ending
-    if first.crashed or first.error:
-        _keep_verdict(path, facts, Verdict(extra=False, cause=first.cause))
+    if first.lasting:
+        keep_verdict(path, facts, Verdict(extra=False, cause=first.cause))
     _LOGGER.warning(
         "llama.cpp ended with %s when %s was tried with weights repacked for this processor; it "
         "now runs without repacking (extra buffers off), which is safe but slower. To make it "
@@ -276,7 +190,8 @@ def _decide(facts: GGUFFacts, trial: Trial, path: Path) -> bool:
     return False
 
 
-def _all_on_gpu(facts: GGUFFacts, n_gpu_layers: int) -> bool:
+def all_on_gpu(facts: GGUFFacts, n_gpu_layers: int) -> bool:
+    """Return whether every layer goes to a GPU, where nothing is repacked."""
     if not bind().llama_supports_gpu_offload():
         return False
     return n_gpu_layers < 0 or n_gpu_layers > (facts.layers or n_gpu_layers)
@@ -313,47 +228,3 @@ def _outcome(code: int, output: str) -> Outcome:
     if code == 0 and isinstance(result, dict):
         return Outcome(speed=Speed(float(result["prefill"]), float(result["generation"])))
     return Outcome(ending=f"exit code {code}")
-
-
-def _verdict_file(facts: GGUFFacts, info: str) -> Path:
-    """Return the file that caches the verdict on this build, processor and kind of model."""
-    key = [_build(), info, facts.architecture, facts.quantisation]
-    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
-    return cache_folder() / "llamacpp" / f"{digest}.json"
-
-
-def _build() -> str:
-    """Identify the library by its version and its files, which a rebuild changes."""
-    module = bind()
-    home = Path(str(module.__file__)).parent / "lib"
-    files = sorted(home.glob("*ggml-cpu*")) if home.is_dir() else []
-    stamps = [f"{one.name}:{one.stat().st_size}:{one.stat().st_mtime_ns}" for one in files]
-    return "|".join([str(module.__version__), *stamps])
-
-
-def _read_verdict(path: Path) -> Verdict | None:
-    """Return the cached verdict; None where there is none that can be read."""
-    try:
-        found = parse_json(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    extra = found.get("extra_buffers") if isinstance(found, dict) else None
-    return Verdict(extra, str(found.get("cause", ""))) if isinstance(extra, bool) else None
-
-
-def _keep_verdict(path: Path, facts: GGUFFacts, verdict: Verdict) -> None:
-    """Write a verdict, whole or not at all; where that fails, the next start tries again."""
-    content = {
-        "extra_buffers": verdict.extra,
-        "cause": verdict.cause,
-        "architecture": facts.architecture,
-        "quantisation": facts.quantisation,
-    }
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(dir=path.parent, prefix=".verdict-")
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            json.dump(content, file)
-        Path(name).replace(path)
-    except OSError as error:
-        _LOGGER.info("can't cache the verdict on this build of llama.cpp: %s", error)

@@ -1,6 +1,6 @@
 """A child process that loads a model and decodes with it: if that crashes, only the child dies.
 
-Run by `ragweave.llamacpp.guard` and `ragweave doctor` with one JSON argument: `path`,
+Run by `ragweave.llamacpp.guard` and `ragweave.llamacpp.measuring` with one JSON argument: `path`,
 `extra_buffers`, and `prompt` and `reply`, the numbers of tokens to read and to generate. Its last
 line of output is JSON: tokens per second, or the error.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from ragweave.errors import ModelError, RagweaveError
 from ragweave.llamacpp.core import Core, CoreSettings, Run
 from ragweave.llamacpp.gguf import read_gguf
-from ragweave.llamacpp.guard import FAILED
+from ragweave.llamacpp.guard import FAILED, NAN
 
 _TEXT = "The measure keeps sentences that help the model to write the answer. "
 
@@ -74,7 +74,7 @@ def _next(core: Core, run: Run, row: int) -> int:
         raise ModelError(f"llama_decode returned {code}: {core.failure()}")
     logits = core.logits(row)
     if not np.isfinite(logits.max()):
-        raise ModelError("the model computed NaN logits")
+        raise ModelError(NAN)
     return int(logits.argmax())
 
 

@@ -1,0 +1,97 @@
+"""Verdicts on extra buffers, cached by library build, processor, architecture and quantisation."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ragweave.llamacpp.binding import bind
+from ragweave.llamacpp.gguf import GGUFFacts
+from ragweave.tools.files import parse_json
+
+_LOGGER = logging.getLogger("ragweave.llamacpp")
+
+SLOWER = "slower"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether to use extra buffers, for one build, processor and kind of model."""
+
+    extra: bool
+    cause: str = ""
+    """Why not: how the process failed, or `slower`."""
+
+
+def verdict_file(facts: GGUFFacts, info: str) -> Path:
+    """Return the file that caches the verdict on this build, processor and kind of model."""
+    key = [_build(), info, facts.architecture, facts.quantisation]
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
+    return cache_folder() / "llamacpp" / f"{digest}.json"
+
+
+def _build() -> str:
+    """Identify the library by its version and its files, which a rebuild changes."""
+    module = bind()
+    home = Path(str(module.__file__)).parent / "lib"
+    files = sorted(home.glob("*ggml-cpu*")) if home.is_dir() else []
+    stamps = [f"{one.name}:{one.stat().st_size}:{one.stat().st_mtime_ns}" for one in files]
+    return "|".join([str(module.__version__), *stamps])
+
+
+def read_verdict(path: Path) -> Verdict | None:
+    """Return the cached verdict; None where there is none that can be read."""
+    try:
+        found = parse_json(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    extra = found.get("extra_buffers") if isinstance(found, dict) else None
+    return Verdict(extra, str(found.get("cause", ""))) if isinstance(extra, bool) else None
+
+
+def keep_verdict(path: Path, facts: GGUFFacts, verdict: Verdict) -> bool:
+    """Write a verdict, whole or not at all, and return whether it was written."""
+    content = {
+        "extra_buffers": verdict.extra,
+        "cause": verdict.cause,
+        "architecture": facts.architecture,
+        "quantisation": facts.quantisation,
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number, name = tempfile.mkstemp(dir=path.parent, prefix=".verdict-")
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+        Path(name).replace(path)
+    except OSError as error:
+        _LOGGER.info("can't cache the verdict on this build of llama.cpp: %s", error)
+        return False
+    return True
+
+
+def cache_folder() -> Path:
+    """Return the cache folder: `RAGWEAVE_CACHE`, else the platform's own; it need not exist."""
+    named = os.environ.get("RAGWEAVE_CACHE")
+    if named:
+        return Path(named).expanduser()
+    try:
+        return _users_cache()
+    except RuntimeError:  # a user without a home, as in many containers
+        return Path(tempfile.gettempdir()) / f"ragweave-{getattr(os, 'getuid', int)()}"
+
+
+def _users_cache() -> Path:
+    if sys.platform == "win32":
+        home = os.environ.get("LOCALAPPDATA")
+        base = Path(home) if home else Path.home() / "AppData" / "Local"
+        return base / "ragweave" / "Cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "ragweave"
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "ragweave"
