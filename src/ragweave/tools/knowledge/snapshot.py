@@ -130,7 +130,8 @@ def bm25_search(folder: Path, snapshots: Snapshots, store: Store) -> Search:
         for _ in range(ATTEMPTS):
             snapshot = snapshots.current()
             terms = analyzer_for(snapshot.manifest.settings.language).terms(query)
-            found = _documents(snapshot, store, snapshot.index.search(terms, k))
+            hits = snapshot.index.search(terms, k)
+            found = _documents(snapshots, snapshot, store, hits)
             if found is not None:
                 return found
         raise _missing_passages(folder)
@@ -157,7 +158,7 @@ def dense_search(
             if snapshot.vectors is None:
                 return _approximate(snapshots, store, vectors, vector, k)
             hits = exact.nearest_rows(snapshot.vectors, vector, k)
-            found = _documents(snapshot, store, hits)
+            found = _documents(snapshots, snapshot, store, hits)
             if found is not None:
                 return found
         raise _missing_passages(folder)
@@ -166,12 +167,17 @@ def dense_search(
 
 
 def _documents(
-    snapshot: Snapshot, store: Store, hits: Sequence[tuple[int, float]]
+    snapshots: Snapshots, snapshot: Snapshot, store: Store, hits: Sequence[tuple[int, float]]
 ) -> list[Document] | None:
-    """Return the passages of (number in the index, score); None where a writer dropped some."""
+    """Return the passages of (number in the index, score).
+
+    None where a writer dropped some, or where the knowledge base was made anew meanwhile: the rows
+    may then be those of other passages.
+    """
     rows = [(int(snapshot.rows[number]), score) for number, score in hits]
     found = store.by_rows([row for row, _ in rows])
-    if len(found) < len(rows):
+    remade = snapshots.current().manifest.collection != snapshot.manifest.collection
+    if remade or len(found) < len(rows):
         return None
     return [with_score(found[row], score) for row, score in rows]
 
