@@ -15,6 +15,7 @@ from tests.tools.knowledge.kb_embeddings import BagEmbeddings
 from ragweave.errors import KnowledgeBaseError, MissingExtraError
 from ragweave.tools.knowledge import KnowledgeBase, Settings, exact
 from ragweave.tools.knowledge.checking import check, repair
+from ragweave.tools.knowledge.store import Store
 
 LINES = ["salt is white", "pepper is black", "sugar is sweet", "lemon is sour"]
 
@@ -169,6 +170,29 @@ def test_threads_ask_while_one_writes(kb: KnowledgeBase) -> None:
         for number in range(4):
             kb.add([Document(f"extra text {number}")])
         assert {answer.result() for answer in answers} == {"salt is white"}
+
+
+@pytest.mark.parametrize("most", [exact.MOST_NUMBERS, 0], ids=["compared", "chroma"])
+def test_a_write_between_the_two_rankings_of_a_hybrid_query_is_in_neither(
+    kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(exact, "MOST_NUMBERS", most)
+    prices, by_rows = tmp_path / "prices.txt", Store.by_rows
+
+    def write(text: str) -> None:
+        prices.write_text(text)
+        kb.index_paths([prices])
+
+    def read_and_write(store: Store, rows: list[int]) -> dict[int, Document]:
+        rows_read = by_rows(store, rows)
+        monkeypatch.setattr(Store, "by_rows", by_rows)
+        write("a ticket costs 19 euros")
+        return rows_read
+
+    write("a ticket costs 5 euros")
+    monkeypatch.setattr(Store, "by_rows", read_and_write)
+    for text in ("a ticket costs 5 euros", "a ticket costs 19 euros"):
+        assert sorted(found(kb, "ticket euros", 9, "hybrid")) == sorted([*LINES, text])
 
 
 def test_missing_chroma_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

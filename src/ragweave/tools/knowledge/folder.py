@@ -13,7 +13,7 @@ from langchain_core.embeddings import Embeddings
 from ragweave.errors import MissingExtraError
 from ragweave.tools.knowledge.draft import Draft
 from ragweave.tools.knowledge.manifest import NAME, Manifest, Progress, Settings, write_manifest
-from ragweave.tools.knowledge.snapshot import Search, Snapshots, bm25_search, dense_search
+from ragweave.tools.knowledge.snapshot import Rankings, Search, Searches, Snapshots
 from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.vectors import Vectors
 from ragweave.tools.knowledge.writing import (
@@ -95,6 +95,10 @@ class Home(Protocol):
         """Return a search by cosine similarity."""
         ...
 
+    def by_both(self, embeddings: Embeddings) -> Rankings:
+        """Return a search by BM25 and by cosine similarity, over one generation."""
+        ...
+
     def close(self) -> None:
         """Close files or connections; a later query opens them again."""
         ...
@@ -108,6 +112,7 @@ class Folder:
         self.place = place
         self._snapshots = Snapshots(place)
         self._store = Store(place)
+        self._searches = Searches(place, self._snapshots, self._store)
 
     @property
     def manifest(self) -> Manifest:
@@ -159,11 +164,15 @@ class Folder:
 
     def by_words(self) -> Search:
         """Return a search of the BM25 index."""
-        return bm25_search(self.place, self._snapshots, self._store)
+        return self._searches.by_words()
 
     def by_vectors(self, embeddings: Embeddings) -> Search:
         """Return a search of the vectors, by cosine similarity."""
-        return dense_search(self.place, self._snapshots, self._store, self.vectors, embeddings)
+        return self._searches.by_vectors(self.vectors, embeddings)
+
+    def by_both(self, embeddings: Embeddings) -> Rankings:
+        """Return a search of the BM25 index and of the vectors, over one generation."""
+        return self._searches.by_both(self.vectors, embeddings)
 
     @cached_property
     def vectors(self) -> Vectors:
