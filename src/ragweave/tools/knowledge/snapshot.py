@@ -131,11 +131,18 @@ _MARGIN = 32
 class Searches:
     """Searches of a knowledge base in a folder; each answer is of one generation, the newest."""
 
-    def __init__(self, folder: Path, snapshots: Snapshots, store: Store) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        snapshots: Snapshots,
+        store: Store,
+        vectors_of: Callable[[Manifest], Vectors],
+    ) -> None:
         """Take the parts of an open knowledge base."""
         self._folder = folder
         self._snapshots = snapshots
         self._store = store
+        self._vectors_of = vectors_of
 
     def by_words(self) -> Search:
         """Return a search of the BM25 index."""
@@ -145,7 +152,7 @@ class Searches:
 
         return search
 
-    def by_vectors(self, vectors: Vectors, embeddings: Embeddings) -> Search:
+    def by_vectors(self, embeddings: Embeddings) -> Search:
         """Return a search of the vectors, by cosine similarity.
 
         The vectors of a small generation are compared one by one; a large one asks Chroma.
@@ -155,11 +162,11 @@ class Searches:
             if self._empty():
                 return []
             vector = embeddings.embed_query(query)
-            return self._whole(lambda snapshot: self._nearest(snapshot, vectors, vector, k))
+            return self._whole(lambda snapshot: self._nearest(snapshot, vector, k))
 
         return search
 
-    def by_both(self, vectors: Vectors, embeddings: Embeddings) -> Rankings:
+    def by_both(self, embeddings: Embeddings) -> Rankings:
         """Return a search of both, which gives the ranking by words, then that by vectors."""
 
         def search(query: str, k: int) -> list[list[Document]]:
@@ -169,7 +176,7 @@ class Searches:
 
             def read(snapshot: Snapshot) -> list[list[Document]] | None:
                 words = self._matching(snapshot, query, k)
-                near = self._nearest(snapshot, vectors, vector, k)
+                near = self._nearest(snapshot, vector, k)
                 return None if words is None or near is None else [words, near]
 
             return self._whole(read)
@@ -194,14 +201,12 @@ class Searches:
         terms = analyzer_for(snapshot.manifest.settings.language).terms(query)
         return self._documents(snapshot, snapshot.index.search(terms, k))
 
-    def _nearest(
-        self, snapshot: Snapshot, vectors: Vectors, vector: list[float], k: int
-    ) -> list[Document] | None:
+    def _nearest(self, snapshot: Snapshot, vector: list[float], k: int) -> list[Document] | None:
         if not snapshot.manifest.passages:
             return []
         check_dimension(self._folder, snapshot.manifest, [vector])
         if snapshot.vectors is None:
-            return self._approximate(snapshot, vectors, vector, k)
+            return self._approximate(snapshot, vector, k)
         return self._documents(snapshot, exact.nearest_rows(snapshot.vectors, vector, k))
 
     def _documents(
@@ -215,10 +220,11 @@ class Searches:
         return [with_score(found[row], score) for row, score in rows]
 
     def _approximate(
-        self, snapshot: Snapshot, vectors: Vectors, vector: Sequence[float], k: int
+        self, snapshot: Snapshot, vector: Sequence[float], k: int
     ) -> list[Document] | None:
         """Return what Chroma finds, asking for more until the generation sees enough of it."""
         requested, seen = k + _MARGIN, -1
+        vectors = self._vectors_of(snapshot.manifest)
         generation = snapshot.manifest.generation
         while True:
             near, missed = vectors.nearest(vector, requested, generation)
