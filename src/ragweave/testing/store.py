@@ -31,15 +31,21 @@ class WordEmbeddings(Embeddings):
         self.embedded: list[str] = []
         self.before: Callable[[], None] = lambda: None
         """Called before each batch."""
+        self.before_query: Callable[[], None] = lambda: None
+        """Called before each query is embedded."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector a text."""
         self.before()
         self.embedded.extend(texts)
-        return [self.embed_query(text) for text in texts]
+        return [self._vector(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of a query."""
+        self.before_query()
+        return self._vector(text)
+
+    def _vector(self, text: str) -> list[float]:
         vector = [0.01] * self.size
         for word in text.lower().split():
             vector[zlib.crc32(word.encode()) % self.size] += 1.0
@@ -236,6 +242,22 @@ class KnowledgeStoreTests:
                 kb.add([Document(f"salt number {number}")])
                 assert len(hybrid.invoke("white salt")) == 5 + number
             assert reader.manifest.generation == 4
+
+    def test_a_hybrid_query_is_of_one_generation(self) -> None:
+        """What a writer replaces while the query is embedded is not found beside what replaced it."""
+        model = WordEmbeddings()
+        with self.made(model) as kb:
+            kb.add([Document("a ticket costs 5 euros", id="price")], "prices")
+
+            def write() -> None:
+                model.before_query = lambda: None
+                kb.add([Document("a ticket costs 9 euros", id="price")], "prices")
+
+            hybrid = kb.as_retriever(9, "hybrid")
+            model.before_query = write
+            for _ in range(2):
+                found = [doc.page_content for doc in hybrid.invoke("ticket euros")]
+                assert sorted(found) == sorted([*LINES, "a ticket costs 9 euros"])
 
     def test_a_broken_write_changes_nothing(self) -> None:
         """A write that ends in the middle is not seen; the next takes over what it had embedded."""

@@ -134,6 +134,23 @@ def test_front_matter_of_many_kinds(text: str, title: str, shown: str | None) ->
     assert shown is None or loaded.text.strip() == shown
 
 
+@pytest.mark.parametrize(
+    ("text", "headings"),
+    [
+        ("# A\n\n```inline code``` is nice\n\n## B\ntext\n", ["A", "B"]),
+        ("# A\n\n```rst\nTitle\n~~~~~\n```\n\n## B\ntext\n# C\n", ["A", "B", "C"]),
+        ("~~~ a `b`\n```\n# no\n~~~\n# A\n", ["A"]),
+        ("````md\n```\n# no\n```\n# no\n`````  \n# A\n", ["A"]),
+        ("```\n```python\n# no\n```\n# A\n", ["A"]),
+        ("   ```\r\n# no\r\n   ```\r\n# A\r\n", ["A"]),
+        ("~~~\ncode\n~~~\n---\n# A\n", ["A"]),
+        ("# A\n```\n# no, as the fence has no end\n", ["A"]),
+    ],
+)
+def test_headings_are_those_outside_code(text: str, headings: list[str]) -> None:
+    assert [one.text for one in markdown(text, "page").headings] == headings
+
+
 def test_sections_end_at_headings_and_say_their_path(tmp_path: Path) -> None:
     (tmp_path / "guide.md").write_text(GUIDE)
     settings = Settings(embedding=None, chunker="headings", size=9)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +17,7 @@ from tests.tools.knowledge.kb_embeddings import BagEmbeddings
 from ragweave.errors import KnowledgeBaseError, MissingExtraError
 from ragweave.tools.knowledge import KnowledgeBase, Settings, exact
 from ragweave.tools.knowledge.checking import check, repair
+from ragweave.tools.knowledge.store import Store
 
 LINES = ["salt is white", "pepper is black", "sugar is sweet", "lemon is sour"]
 
@@ -169,6 +172,56 @@ def test_threads_ask_while_one_writes(kb: KnowledgeBase) -> None:
         for number in range(4):
             kb.add([Document(f"extra text {number}")])
         assert {answer.result() for answer in answers} == {"salt is white"}
+
+
+@pytest.mark.parametrize("most", [exact.MOST_NUMBERS, 0], ids=["compared", "chroma"])
+def test_vectors_of_a_folder_that_was_made_anew_are_the_new_ones(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(exact, "MOST_NUMBERS", most)
+    kb.add([Document("the lamp was lit in 1891")])
+    reader = KnowledgeBase.open(kb.path, embeddings=BagEmbeddings())
+    retrievers = [reader.as_retriever(9, mode) for mode in ("dense", "hybrid")]
+    assert [len(one.invoke("lamp")) for one in retrievers] == [5, 5]
+    kb.close()
+    shutil.rmtree(kb.path)
+    code = (
+        "from langchain_core.documents import Document\n"
+        "from tests.tools.knowledge.kb_embeddings import BagEmbeddings\n"
+        "from ragweave.tools.knowledge import KnowledgeBase, exact\n"
+        f"exact.MOST_NUMBERS = {most}\n"
+        f"with KnowledgeBase.create({str(kb.path)!r}, embeddings=BagEmbeddings()) as kb:\n"
+        "    kb.add([Document('the lamp was lit in 2020')])\n"
+        "    kb.add([Document('bread is baked')])\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[3])
+    for retriever in retrievers:
+        texts = [doc.page_content for doc in retriever.invoke("lit lamp")]
+        assert texts == ["the lamp was lit in 2020", "bread is baked"]
+    reader.close()
+
+
+@pytest.mark.parametrize("most", [exact.MOST_NUMBERS, 0], ids=["compared", "chroma"])
+def test_a_write_between_the_two_rankings_of_a_hybrid_query_is_in_neither(
+    kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(exact, "MOST_NUMBERS", most)
+    prices, by_rows = tmp_path / "prices.txt", Store.by_rows
+
+    def write(text: str) -> None:
+        prices.write_text(text)
+        kb.index_paths([prices])
+
+    def read_and_write(store: Store, rows: list[int]) -> dict[int, Document]:
+        rows_read = by_rows(store, rows)
+        monkeypatch.setattr(Store, "by_rows", by_rows)
+        write("a ticket costs 19 euros")
+        return rows_read
+
+    write("a ticket costs 5 euros")
+    monkeypatch.setattr(Store, "by_rows", read_and_write)
+    for text in ("a ticket costs 5 euros", "a ticket costs 19 euros"):
+        assert sorted(found(kb, "ticket euros", 9, "hybrid")) == sorted([*LINES, text])
 
 
 def test_missing_chroma_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from langchain_core.documents import Document
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.tools.knowledge import IndexReport, KnowledgeBase, Settings, Skip
 from ragweave.tools.knowledge.store import Store
+from ragweave.tools.knowledge.writing import Writer
 
 LEXICAL = Settings(embedding=None)
 
@@ -251,6 +253,55 @@ def test_an_open_reader_sees_the_next_generation(kb: KnowledgeBase) -> None:
         kb.add([Document(f"Salt number {number}.")])
     assert len(retriever.invoke("salt")) == 5
     assert sorted(one.name for one in (kb.path / "bm25").iterdir()) == ["4", "5"]
+
+
+def test_a_reader_without_the_right_to_write_sees_each_generation(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access, tidy, answers = os.access, Writer._tidy, []
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK and access(path, mode))
+    reader = KnowledgeBase.open(kb.path).as_retriever(9)
+
+    def ask_and_tidy(*given: object) -> None:
+        answers.append({doc.page_content for doc in reader.invoke("harbour")})
+        tidy(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Writer, "_tidy", ask_and_tidy)
+    for cargo in ("ships", "trains", "zebras"):
+        texts = {f"Harbour {number}: {cargo}." for number in range(5)}
+        kb.add([Document(text, id=text[8]) for text in texts])
+        answers.append({doc.page_content for doc in reader.invoke("harbour")})
+        assert answers[-2:] == [texts, texts]
+
+
+def test_a_reader_of_a_folder_that_was_made_anew_reads_the_new_one(kb: KnowledgeBase) -> None:
+    reader = KnowledgeBase.open(kb.path).as_retriever()
+    kb.add([Document("The lamp was lit in 1891."), Document("The bakery sells bread.")])
+    assert len(reader.invoke("lamp")) == 1
+    kb.close()
+    shutil.rmtree(kb.path)
+    with KnowledgeBase.create(kb.path, settings=LEXICAL) as anew:
+        anew.add([Document(f"Lamp {number} was lit in 2020.") for number in range(3)])
+    assert {doc.page_content[-5:] for doc in reader.invoke("lamp")} == {"2020."}
+    assert len(reader.invoke("lamp")) == 3
+
+
+def test_a_folder_that_is_made_anew_during_a_query_is_asked_again(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = KnowledgeBase.open(kb.path).as_retriever()
+    kb.add([Document("The lamp was lit in 1891.")])
+    by_rows = Store.by_rows
+
+    def make_anew(store: Store, rows: list[int]) -> dict[int, Document]:
+        monkeypatch.undo()
+        shutil.rmtree(kb.path)
+        with KnowledgeBase.create(kb.path, settings=LEXICAL) as anew:
+            anew.add([Document("The bakery sells bread."), Document("The lamp was lit in 2020.")])
+        return by_rows(store, rows)
+
+    monkeypatch.setattr(Store, "by_rows", make_anew)
+    assert [doc.page_content for doc in reader.invoke("lamp")] == ["The lamp was lit in 2020."]
 
 
 words = st.lists(st.sampled_from(["sea", "sun", "oak", "elm", "ash"]), min_size=1, max_size=3)

@@ -121,12 +121,33 @@ def test_html_gives_what_is_seen(tmp_path: Path) -> None:
         ("5 &lt; 6 &amp; caf&eacute; &#xD800;", "5 < 6 & café \ufffd", "x"),
         ("<ul><li>a</li><li>b<ul><li>c</ul></ul>d", "a\nb\nc\nd", "x"),
         ("<x.txt", "<x.txt", "x"),
+        (
+            "<p>Back within\n14 <b>days\n</b>or\u2028never.</p>\n<p>Yes",
+            "Back within 14 days or never.\nYes",
+            "x",
+        ),
+        ("<pre>a = 1\n\nif  a:\n  <b>b\n</b>c</pre>d\ne", "a = 1\nif a:\nb\nc\nd e", "x"),
     ],
 )
 def test_html_as_people_write_it(tmp_path: Path, html: str, text: str, title: str) -> None:
     path = tmp_path / "x.html"
     path.write_text(html)
     assert (one(path).text, one(path).title) == (text, title)
+
+
+def test_a_heading_of_html_that_its_source_wraps_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "x.html"
+    path.write_text(
+        "<h1>Handbook</h1>\n<h2>Refunds and\n    <i>late\r\n</i> returns</h2>"
+        "<p>Goods come back within\n14 days.</p>"
+    )
+    loaded = one(path)
+    assert [(head.level, head.text) for head in loaded.headings] == [
+        (1, "Handbook"),
+        (2, "Refunds and late returns"),
+    ]
+    assert all(loaded.text[head.start : head.end] == head.text for head in loaded.headings)
+    assert loaded.heading_path(loaded.text.index("Goods")) == ["Refunds and late returns"]
 
 
 def test_a_broken_declaration_in_html_is_passed_over_or_told(tmp_path: Path) -> None:

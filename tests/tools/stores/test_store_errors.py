@@ -162,3 +162,21 @@ def test_a_writer_that_slept_does_not_commit(kb: KnowledgeBase, place: Address) 
     assert not store.switch(7, {"generation": 8}), "another generation was replaced"
     assert kb.manifest.generation == 1
     store.close()
+
+
+@needs_qdrant
+def test_a_write_between_the_two_rankings_of_a_hybrid_query_is_in_both(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kb.add([Document("a ticket costs 5 euros", id="price")])
+    store = kb._home.store  # type: ignore[attr-defined]
+    nearest = store.nearest
+
+    def write_and_ask(*asked: object) -> object:
+        monkeypatch.undo()
+        kb.add([Document("a ticket costs 9 euros", id="price")])
+        return nearest(*asked)
+
+    monkeypatch.setattr(store, "nearest", write_and_ask)
+    found = [doc.page_content for doc in kb.as_retriever(9, "hybrid").invoke("ticket euros")]
+    assert sorted(found) == ["a ticket costs 9 euros", *sorted(LINES)]

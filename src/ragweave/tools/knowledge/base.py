@@ -350,7 +350,10 @@ class KnowledgeBase:
         local = self.settings.embedding is not None  # an object that was given may call a server
         load = partial(self._embeddings.embed_query, "warm up") if local else None
         dense = DenseRetriever(search=search, load=load, k=k)
-        return dense if mode == "dense" else HybridRetriever(retrievers=[bm25, dense], k=k)
+        if mode == "dense":
+            return dense
+        both = self._home.by_both(self._embeddings)
+        return HybridRetriever(retrievers=[bm25, dense], search=both, k=k)
 
 
 def _report(intake: Intake, written: Written) -> IndexReport:

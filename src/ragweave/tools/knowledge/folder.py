@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -13,7 +13,7 @@ from langchain_core.embeddings import Embeddings
 from ragweave.errors import MissingExtraError
 from ragweave.tools.knowledge.draft import Draft
 from ragweave.tools.knowledge.manifest import NAME, Manifest, Progress, Settings, write_manifest
-from ragweave.tools.knowledge.snapshot import Search, Snapshots, bm25_search, dense_search
+from ragweave.tools.knowledge.snapshot import Rankings, Search, Searches, Snapshots
 from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.vectors import Vectors
 from ragweave.tools.knowledge.writing import (
@@ -95,6 +95,10 @@ class Home(Protocol):
         """Return a search by cosine similarity."""
         ...
 
+    def by_both(self, embeddings: Embeddings) -> Rankings:
+        """Return a search by BM25 and by cosine similarity, over one generation."""
+        ...
+
     def close(self) -> None:
         """Close files or connections; a later query opens them again."""
         ...
@@ -108,6 +112,9 @@ class Folder:
         self.place = place
         self._snapshots = Snapshots(place)
         self._store = Store(place)
+        self._lock = threading.Lock()
+        self._vectors: Vectors | None = None
+        self._searches = Searches(place, self._snapshots, self._store, self._vectors_of)
 
     @property
     def manifest(self) -> Manifest:
@@ -159,22 +166,40 @@ class Folder:
 
     def by_words(self) -> Search:
         """Return a search of the BM25 index."""
-        return bm25_search(self.place, self._snapshots, self._store)
+        return self._searches.by_words()
 
     def by_vectors(self, embeddings: Embeddings) -> Search:
         """Return a search of the vectors, by cosine similarity."""
-        return dense_search(self.place, self._snapshots, self._store, self.vectors, embeddings)
+        self.check_extras(self.manifest.embedding_name)
+        return self._searches.by_vectors(embeddings)
 
-    @cached_property
+    def by_both(self, embeddings: Embeddings) -> Rankings:
+        """Return a search of the BM25 index and of the vectors, over one generation."""
+        self.check_extras(self.manifest.embedding_name)
+        return self._searches.by_both(embeddings)
+
+    @property
     def vectors(self) -> Vectors:
         """The vectors, in Chroma."""
-        manifest = self.manifest
-        return Vectors(self.place, manifest.collection, manifest.settings.chroma_url)
+        return self._vectors_of(self.manifest)
+
+    def _vectors_of(self, manifest: Manifest) -> Vectors:
+        """Return the vectors of a manifest's collection: a folder that is made anew has another."""
+        with self._lock:
+            if self._vectors is None or self._vectors.collection != manifest.collection:
+                self._release()
+                url = manifest.settings.chroma_url
+                self._vectors = Vectors(self.place, manifest.collection, url)
+            return self._vectors
+
+    def _release(self) -> None:
+        if self._vectors is not None:
+            self._vectors.close()
+            self._vectors = None
 
     def close(self) -> None:
         """Close the files; a later query opens them again."""
         self._snapshots.close()
         self._store.close()
-        if "vectors" in self.__dict__:
-            self.vectors.close()
-            del self.vectors
+        with self._lock:
+            self._release()

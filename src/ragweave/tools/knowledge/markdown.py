@@ -15,7 +15,8 @@ RESERVED = frozenset(
 )
 """Metadata that ragweave itself gives a passage; a file's own fields of these names are left out."""
 
-_FENCE = re.compile(r"^ {0,3}(```|~~~)")
+_FENCE = re.compile(r"^ {0,3}(~{3,}|`{3,}(?=[^`]*$))")
+_FENCE_END = re.compile(r"^ {0,3}(~{3,}|`{3,})$")
 _HEADING = re.compile(r"^ {0,3}#{1,6}(?=\s)")
 _UNDERLINE = re.compile(r"^ {0,3}(=+|-+)\s*$")
 _OPENING = re.compile(r"(---|\+\+\+)[ \t]*\r?\n")
@@ -100,21 +101,39 @@ def _plain(value: Any) -> Any:
 def markdown_headings(text: str) -> tuple[Heading, ...]:
     """Return the headings outside code fences, in order."""
     found: list[Heading] = []
-    fenced, before, start, at = False, "", 0, 0
+    fence, before, start, at = "", "", 0, 0
     for line in text.splitlines(keepends=True):
+        above, fence = fence, _fence_after(line, fence)
+        code = above or fence
         first, end = at + len(line) - len(line.lstrip()), at + len(line.rstrip())
-        heading = "" if fenced else _heading(line)
-        under = None if fenced or not before else _UNDERLINE.match(line)
-        if _FENCE.match(line):
-            fenced = not fenced
-        elif heading:
+        heading = "" if code else _heading(line)
+        under = None if code or not before else _UNDERLINE.match(line)
+        if heading:
             found.append(Heading(first, end, _level(line), heading))
         elif under:
             found.append(Heading(start, end, 1 if under[1].startswith("=") else 2, before))
-        no_text = fenced or under or line.lstrip().startswith((">", "-", "*", "`", "#", "|"))
+        no_text = code or under or line.lstrip().startswith((">", "-", "*", "`", "#", "|"))
         before, start = "" if no_text else line.strip(), first
         at += len(line)
     return tuple(found)
+
+
+def _fence_after(line: str, fence: str) -> str:
+    """Return the marks of the code fence that is open after a line, if any.
+
+    Source: CommonMark 0.31.2, section 4.5: a fence ends at as many of its own marks or more, alone
+    on their line, and backticks with another after them are code within a line.
+
+    Args:
+        line: The line, its end included.
+        fence: The marks of the fence that is open before it; "" for none.
+    """
+    shown = line.rstrip()
+    if not fence:
+        opening = _FENCE.match(shown)
+        return opening[1] if opening else ""
+    closing = _FENCE_END.match(shown)
+    return "" if closing and closing[1].startswith(fence) else fence
 
 
 def _level(line: str) -> int:

@@ -261,6 +261,7 @@ _BLOCKS = frozenset(
     )
 )
 _LEVELS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+_SPACE = re.compile(r"\s+")
 _MARK = "\0"
 """Stands behind the level of a heading that begins, or 0 where one ends; text never holds it."""
 
@@ -306,7 +307,7 @@ def visible_html(source: str, name: str) -> Loaded:
 
 
 class _Page:
-    """Collects what is seen, with a new line at the edges of each block."""
+    """Collects what is seen, with a new line at the edges of each block and within `<pre>`."""
 
     def __init__(self, hidden: frozenset[str]) -> None:
         self._hidden = hidden
@@ -370,12 +371,15 @@ class _Page:
                 return
 
     def _data(self, data: str) -> None:
-        """Keep text that is seen, and that of the first title and heading."""
+        """Keep text that is seen, and that of the first title and heading.
+
+        Only `<pre>` keeps its lines: elsewhere a page wraps its source where it likes.
+        """
         for tag in ("title", "h1"):
             if self._count[tag] and tag not in self._done:
                 self._headings.setdefault(tag, []).append(data)
         if not any(self._count[tag] for tag in self._hidden):
-            self._pieces.append(data)
+            self._pieces.append(data if self._count["pre"] else _SPACE.sub(" ", data))
 
     def _edge(self, tag: str) -> None:
         if tag in _BLOCKS:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,7 +21,7 @@ from ragweave.tools.knowledge.draft import Draft
 from ragweave.tools.knowledge.embedding import check_dimension
 from ragweave.tools.knowledge.manifest import FORMAT, Manifest, Progress, Settings, manifest_of
 from ragweave.tools.knowledge.served_writing import ServedWriter
-from ragweave.tools.knowledge.snapshot import ATTEMPTS, Search
+from ragweave.tools.knowledge.snapshot import ATTEMPTS, Rankings, Search
 from ragweave.tools.knowledge.writing import Written, new_collection
 from ragweave.tools.retrieval.bm25 import analyzer_for, with_score
 from ragweave.tools.stores import Address, Hit, PassageStore, open_store
@@ -104,37 +103,58 @@ class Served:
     def by_words(self) -> Search:
         """Return a search by BM25, which the store carries out."""
 
-        def find(query: str, manifest: Manifest, n: int) -> list[Hit]:
-            terms = Counter(analyzer_for(manifest.settings.language).terms(query))
-            return self.store.matching(terms, n, manifest.generation)
+        def search(query: str, k: int) -> list[Document]:
+            return self._whole(lambda manifest: self._matching(query, manifest, k))
 
-        return self._search(lambda query: query, find)
+        return search
 
     def by_vectors(self, embeddings: Embeddings) -> Search:
         """Return a search by cosine similarity, which the store carries out."""
 
-        def find(vector: list[float], manifest: Manifest, n: int) -> list[Hit]:
+        def search(query: str, k: int) -> list[Document]:
+            vector = embeddings.embed_query(query)
+            return self._whole(lambda manifest: self._nearest(vector, manifest, k))
+
+        return search
+
+    def by_both(self, embeddings: Embeddings) -> Rankings:
+        """Return a search by BM25 and by cosine similarity, over one generation."""
+
+        def search(query: str, k: int) -> list[list[Document]]:
+            vector = embeddings.embed_query(query)
+            return self._whole(
+                lambda manifest: [
+                    self._matching(query, manifest, k),
+                    self._nearest(vector, manifest, k),
+                ]
+            )
+
+        return search
+
+    def _matching(self, query: str, manifest: Manifest, k: int) -> list[Document]:
+        terms = Counter(analyzer_for(manifest.settings.language).terms(query))
+
+        def find(n: int) -> list[Hit]:
+            return self.store.matching(terms, n, manifest.generation)
+
+        return _distinct_of(find, manifest, k)
+
+    def _nearest(self, vector: list[float], manifest: Manifest, k: int) -> list[Document]:
+        def find(n: int) -> list[Hit]:
             check_dimension(self.place, manifest, [vector])
             return self.store.nearest(vector, n, manifest.generation)
 
-        return self._search(embeddings.embed_query, find)
+        return _distinct_of(find, manifest, k)
 
-    def _search(
-        self,
-        read: Callable[[str], Result],
-        find: Callable[[Result, Manifest, int], list[Hit]],
-    ) -> Search:
-        def search(query: str, k: int) -> list[Document]:
-            asked = read(query)
-            manifest = self._seen or self.manifest
-            for _ in range(ATTEMPTS + 1):
-                found = _distinct_of(partial(find, asked, manifest), manifest, k)
-                before, manifest = manifest, self.manifest
-                if _same(before, manifest):
-                    return found
-            raise KnowledgeBaseError(f"{self.place} is written too often to be read; try again")
-
-        return search
+    def _whole(self, read: Callable[[Manifest], Result]) -> Result:
+        """Return what `read` finds in a generation that is still the newest afterwards."""
+        manifest = self._seen or self.manifest
+        for _ in range(ATTEMPTS + 1):
+            found = read(manifest)
+            before, manifest = manifest, self.manifest
+            if _same(before, manifest):
+                return found
+        raise KnowledgeBaseError(f"{self.place} is written too often to be read; try again")
 
     def close(self) -> None:
         """Close the connections; a later query opens them again."""

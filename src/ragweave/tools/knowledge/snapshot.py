@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from langchain_core.documents import Document
@@ -118,85 +119,132 @@ class Snapshots:
 
 
 Search = Callable[[str, int], list[Document]]
+Rankings = Callable[[str, int], list[list[Document]]]
+"""Query and k to several rankings, each as `Search` gives it, all of one generation."""
+
+Found = TypeVar("Found")
 
 _MARGIN = 32
 """How many extra vectors to request: some belong to other generations."""
 
 
-def bm25_search(folder: Path, snapshots: Snapshots, store: Store) -> Search:
-    """Return a search of the BM25 index."""
+class Searches:
+    """Searches of a knowledge base in a folder; each answer is of one generation, the newest."""
 
-    def search(query: str, k: int) -> list[Document]:
+    def __init__(
+        self,
+        folder: Path,
+        snapshots: Snapshots,
+        store: Store,
+        vectors_of: Callable[[Manifest], Vectors],
+    ) -> None:
+        """Take the parts of an open knowledge base."""
+        self._folder = folder
+        self._snapshots = snapshots
+        self._store = store
+        self._vectors_of = vectors_of
+
+    def by_words(self) -> Search:
+        """Return a search of the BM25 index."""
+
+        def search(query: str, k: int) -> list[Document]:
+            return self._whole(lambda snapshot: self._matching(snapshot, query, k))
+
+        return search
+
+    def by_vectors(self, embeddings: Embeddings) -> Search:
+        """Return a search of the vectors, by cosine similarity.
+
+        The vectors of a small generation are compared one by one; a large one asks Chroma.
+        """
+
+        def search(query: str, k: int) -> list[Document]:
+            if self._empty():
+                return []
+            vector = embeddings.embed_query(query)
+            return self._whole(lambda snapshot: self._nearest(snapshot, vector, k))
+
+        return search
+
+    def by_both(self, embeddings: Embeddings) -> Rankings:
+        """Return a search of both, which gives the ranking by words, then that by vectors."""
+
+        def search(query: str, k: int) -> list[list[Document]]:
+            if self._empty():
+                return [[], []]
+            vector = embeddings.embed_query(query)
+
+            def read(snapshot: Snapshot) -> list[list[Document]] | None:
+                words = self._matching(snapshot, query, k)
+                near = self._nearest(snapshot, vector, k)
+                return None if words is None or near is None else [words, near]
+
+            return self._whole(read)
+
+        return search
+
+    def _whole(self, read: Callable[[Snapshot], Found | None]) -> Found:
+        """Return what `read` finds in a generation; where that gives None, try a newer one."""
         for _ in range(ATTEMPTS):
-            snapshot = snapshots.current()
-            terms = analyzer_for(snapshot.manifest.settings.language).terms(query)
-            found = _documents(snapshot, store, snapshot.index.search(terms, k))
+            found = read(self._snapshots.current())
             if found is not None:
                 return found
-        raise _missing_passages(folder)
+        raise KnowledgeBaseError(
+            f"{self._folder}: passages of the index are missing from its database; delete the "
+            "knowledge base and index again"
+        )
 
-    return search
+    def _empty(self) -> bool:
+        return not self._snapshots.current().manifest.passages
 
+    def _matching(self, snapshot: Snapshot, query: str, k: int) -> list[Document] | None:
+        terms = analyzer_for(snapshot.manifest.settings.language).terms(query)
+        return self._documents(snapshot, snapshot.index.search(terms, k))
 
-def dense_search(
-    folder: Path, snapshots: Snapshots, store: Store, vectors: Vectors, embeddings: Embeddings
-) -> Search:
-    """Return a search of the vectors, by cosine similarity.
-
-    The vectors of a small generation are compared one by one; a large one asks Chroma.
-    """
-
-    def search(query: str, k: int) -> list[Document]:
-        snapshot = snapshots.current()
+    def _nearest(self, snapshot: Snapshot, vector: list[float], k: int) -> list[Document] | None:
         if not snapshot.manifest.passages:
             return []
-        vector = embeddings.embed_query(query)
-        check_dimension(folder, snapshot.manifest, [vector])
-        for _ in range(ATTEMPTS):
-            snapshot = snapshots.current()
-            if snapshot.vectors is None:
-                return _approximate(snapshots, store, vectors, vector, k)
-            hits = exact.nearest_rows(snapshot.vectors, vector, k)
-            found = _documents(snapshot, store, hits)
-            if found is not None:
-                return found
-        raise _missing_passages(folder)
+        check_dimension(self._folder, snapshot.manifest, [vector])
+        if snapshot.vectors is None:
+            return self._approximate(snapshot, vector, k)
+        return self._documents(snapshot, exact.nearest_rows(snapshot.vectors, vector, k))
 
-    return search
+    def _documents(
+        self, snapshot: Snapshot, hits: Sequence[tuple[int, float]]
+    ) -> list[Document] | None:
+        """Return the passages of (number in the index, score); None where rows may be missing."""
+        rows = [(int(snapshot.rows[number]), score) for number, score in hits]
+        found = self._store.by_rows([row for row, _ in rows])
+        if len(found) < len(rows) or not self._holds(snapshot):
+            return None
+        return [with_score(found[row], score) for row, score in rows]
 
+    def _approximate(
+        self, snapshot: Snapshot, vector: Sequence[float], k: int
+    ) -> list[Document] | None:
+        """Return what Chroma finds, asking for more until the generation sees enough of it."""
+        requested, seen = k + _MARGIN, -1
+        vectors = self._vectors_of(snapshot.manifest)
+        generation = snapshot.manifest.generation
+        while True:
+            near, missed = vectors.nearest(vector, requested, generation)
+            if missed:
+                contents = self._store.contents(generation)
+                near = vectors.nearest_of(contents, vector, k, generation)
+            found = _visible(self._store, near, generation)
+            if not self._holds(snapshot):
+                return None
+            if len(found) >= k or len(near) < requested or len(near) <= seen:
+                return found[:k]
+            requested, seen = requested * 2, len(near)
 
-def _documents(
-    snapshot: Snapshot, store: Store, hits: Sequence[tuple[int, float]]
-) -> list[Document] | None:
-    """Return the passages of (number in the index, score); None where a writer dropped some."""
-    rows = [(int(snapshot.rows[number]), score) for number, score in hits]
-    found = store.by_rows([row for row, _ in rows])
-    if len(found) < len(rows):
-        return None
-    return [with_score(found[row], score) for row, score in rows]
+    def _holds(self, snapshot: Snapshot) -> bool:
+        """Return whether the database still has all rows of a generation, and no others for them.
 
-
-def _missing_passages(folder: Path) -> KnowledgeBaseError:
-    return KnowledgeBaseError(
-        f"{folder}: passages of the index are missing from its database; delete the knowledge "
-        "base and index again"
-    )
-
-
-def _approximate(
-    snapshots: Snapshots, store: Store, vectors: Vectors, vector: Sequence[float], k: int
-) -> list[Document]:
-    """Return what Chroma finds, asking for more until the generation sees enough of it."""
-    requested, seen = k + _MARGIN, -1
-    while True:
-        generation = snapshots.current().manifest.generation
-        near, missed = vectors.nearest(vector, requested, generation)
-        if missed:
-            near = vectors.nearest_of(store.contents(generation), vector, k, generation)
-        found = _visible(store, near, generation)
-        if len(found) >= k or len(near) < requested or len(near) <= seen:
-            return found[:k]
-        requested, seen = requested * 2, len(near)
+        A writer keeps those of the generation before its own; a folder that was made anew has none.
+        """
+        now, then = self._snapshots.current().manifest, snapshot.manifest
+        return now.collection == then.collection and now.generation <= then.generation + 1
 
 
 def _visible(store: Store, near: dict[str, float], generation: int) -> list[Document]:

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.documents import Document
 
@@ -41,13 +41,21 @@ CREATE INDEX IF NOT EXISTS passage_source ON passages (source, place);
 """
 
 
+class _Open(NamedTuple):
+    """A connection, and the file that it reads."""
+
+    database: sqlite3.Connection
+    file: tuple[int, int] | None
+    """Device and inode; None where the connection does not see later changes of the file."""
+
+
 class Store:
     """Connections to one passage database, each used by one thread at a time."""
 
     def __init__(self, folder: Path) -> None:
         """Take the folder of the knowledge base; nothing is opened yet."""
         self.path = folder / NAME
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: list[_Open] = []
         self._lock = threading.Lock()
         weakref.finalize(self, _close, self._idle)  # a knowledge base need not be closed
 
@@ -78,19 +86,17 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection.
+        """Lend a connection that sees every change made so far.
 
         Raises:
             KnowledgeBaseError: The database is missing or damaged.
         """
         try:
-            with self._lock:
-                database = self._idle.pop() if self._idle else self._connect()
+            lent = self._lend()
             try:
-                yield database
+                yield lent.database
             finally:
-                with self._lock:
-                    self._idle.append(database)
+                self._take_back(lent)
         except sqlite3.Error as error:
             raise KnowledgeBaseError(
                 f"{self.path} cannot be read ({error}); delete the knowledge base and index again"
@@ -153,16 +159,43 @@ class Store:
         except ValueError:  # on Windows: files of two drives
             return ""
 
-    def _connect(self) -> sqlite3.Connection:
+    def _lend(self) -> _Open:
+        """Return an idle connection to the file that is there now, or a new one."""
+        with self._lock:
+            file = self._file()  # while a connection holds a deleted file, no other gets its inode
+            while self._idle:
+                idle = self._idle.pop()
+                if idle.file == file:
+                    return idle
+                idle.database.close()
+            return self._connect(file)
+
+    def _take_back(self, lent: _Open) -> None:
+        if lent.file is None:
+            lent.database.close()
+            return
+        with self._lock:
+            self._idle.append(lent)
+
+    def _file(self) -> tuple[int, int] | None:
+        try:
+            stat = self.path.stat()
+        except OSError:
+            return None  # SQLite says what is wrong
+        return stat.st_dev, stat.st_ino
+
+    def _connect(self, file: tuple[int, int] | None) -> _Open:
         # Without the right to write there is no shared memory file for WAL: read the file as it is.
-        mode = "mode=ro" if os.access(self.path.parent, os.W_OK) else "mode=ro&immutable=1"
+        shared = os.access(self.path.parent, os.W_OK)
+        mode = "mode=ro" if shared else "mode=ro&immutable=1"
         address = f"{self.path.absolute().as_uri()}?{mode}"
-        return sqlite3.connect(address, uri=True, timeout=30, check_same_thread=False)
+        database = sqlite3.connect(address, uri=True, timeout=30, check_same_thread=False)
+        return _Open(database, file if shared else None)
 
 
-def _close(connections: list[sqlite3.Connection]) -> None:
+def _close(connections: list[_Open]) -> None:
     while connections:
-        connections.pop().close()
+        connections.pop().database.close()
 
 
 def _document(key: str, text: str, metadata: str, place: int) -> Document:

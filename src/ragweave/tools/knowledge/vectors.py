@@ -35,7 +35,8 @@ class Client:
         self._make = make
         self._open: Any = None
         self._collections: dict[str, Any] = {}
-        self._generation: int | None = None
+        self._opened_for: tuple[str, int] | None = None
+        """The collection and its generation."""
 
     def collection(self, name: str, generation: int | None = None, *, make: bool) -> Any:
         """Return a collection as `generation` or a later one has it.
@@ -45,10 +46,10 @@ class Client:
             generation: The knowledge base's current generation; None takes what is open.
             make: Create it where there is none; otherwise Chroma raises NotFoundError.
         """
-        if generation is not None and generation != self._generation:
+        if generation is not None and (name, generation) != self._opened_for:
             # Embedded Chroma never looks again at files that another process changed.
             self.forget()
-            self._generation = generation
+            self._opened_for = (name, generation)
         if self._open is None:
             self._open = self._make()
         if name not in self._collections:
@@ -83,7 +84,7 @@ class Client:
             if self._open is not None:
                 self._open.close()
             self._open = None
-            self._generation = None
+            self._opened_for = None
 
     def release(self) -> None:
         """Release one user; closes after the last one."""
@@ -191,7 +192,7 @@ class Vectors:
         if find_spec("chromadb") is None:
             raise MissingExtraError("Dense retrieval", "chroma")
         self._folder = folder
-        self._name = collection
+        self.collection = collection
         self._client = server_client(url) if url else local_client(folder / FOLDER)
         self.embedded = url is None
         """Whether they are in the knowledge base's folder, not on a server."""
@@ -243,7 +244,7 @@ class Vectors:
             return []
         with self._use(write=True):
             names = self._client.names()
-        return [name for name in names if name.startswith(COLLECTION) and name != self._name]
+        return [name for name in names if name.startswith(COLLECTION) and name != self.collection]
 
     def collect(self, known: Container[str]) -> int:
         """Delete every content that is not in `known`, and unused collections.
@@ -361,12 +362,12 @@ class Vectors:
         try:
             with self._client.lock:
                 if not self.embedded:
-                    yield self._client.collection(self._name, make=write)
+                    yield self._client.collection(self.collection, make=write)
                     return
                 with vector_lock(self._folder, write=write):
                     if not write and not (self._folder / FOLDER / _DATABASE).exists():
                         raise self._lost()  # to open it would make an empty one
-                    yield self._client.collection(self._name, generation, make=write)
+                    yield self._client.collection(self.collection, generation, make=write)
         except NotFoundError:
             raise self._lost() from None
         except BaseException as error:

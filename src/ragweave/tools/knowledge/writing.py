@@ -108,6 +108,8 @@ class Writer:
                     return result, Written(manifest, repaired)
                 manifest, embedded = self._embed(draft, manifest)
                 manifest = self._index(database, draft, manifest)
+                # Who may not write here reads the database without its log (see `Store`).
+                database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 write_manifest(self._folder, manifest, alone=True)
                 with write_errors(self._folder, "the new index is in place, old files may be left"):
                     self._tidy(database, manifest.generation)

@@ -118,6 +118,8 @@ class HybridRetriever(PassageRetriever):
     """Passages asked of each retriever, at least `k`."""
     rrf_k: int = Field(default=60, ge=0)
     """The constant of `reciprocal_rank_fusion`."""
+    search: Callable[[str, int], list[list[Document]]] | None = None
+    """Gives the rankings of all `retrievers` at once, where their index may change in between."""
 
     def lexical(self) -> PassageRetriever | None:
         """Return the first of the retrievers that searches by words alone."""
@@ -129,7 +131,7 @@ class HybridRetriever(PassageRetriever):
         warm_up(self.retrievers)
 
     def _find(self, query: str, k: int) -> list[Document]:
-        lists = [find_with(one, query, max(self.depth, k)) for one in self.retrievers]
+        lists = self._rankings(query, max(self.depth, k))
         by_id: dict[str, Document] = {}
         for doc in (doc for one in lists for doc in one):
             by_id.setdefault(doc.id or "", doc)
@@ -137,3 +139,8 @@ class HybridRetriever(PassageRetriever):
             [[doc.id or "" for doc in one] for one in lists], k=self.rrf_k
         )
         return [with_score(by_id[key], score) for key, score in fused[:k]]
+
+    def _rankings(self, query: str, k: int) -> list[list[Document]]:
+        if self.search is not None:
+            return self.search(query, k)
+        return [find_with(one, query, k) for one in self.retrievers]
