@@ -106,6 +106,26 @@ def test_ask_goes_on_where_the_last_question_ended(
     assert len(read_conversation()) == 2
 
 
+NO_PASSAGE = "No passage of the knowledge base matches the question."
+UNMATCHED = "Which xylophone zebra?"
+
+
+def test_a_follow_up_warns_as_a_first_question_does(
+    kb: Path, talk: Talk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for follow_up in (False, True):
+        ask(UNMATCHED, follow_up=follow_up, kb=kb, model=LEXICAL, trace=True)
+        out = capsys.readouterr().out
+        assert out.count(NO_PASSAGE) == 1
+        assert out.count("no_passages_found") == 1
+    ask(UNMATCHED, follow_up=True, kb=kb, model=LEXICAL, trace=True, json=True)
+    said = json.loads(capsys.readouterr().out)
+    noted = {step["node"]: [note["event"] for note in step["notes"]] for step in said["trace"]}
+    assert noted["concat_pf"] == ["no_passages_found"]
+    assert [note["event"] for note in said["notes"]] == ["no_passages_found"]
+    assert talk(UNMATCHED, again=True)[0].count(NO_PASSAGE) == 1
+
+
 def test_a_follow_up_opens_its_model_once(
     kb: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,14 +14,18 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
+from langgraph.graph import START
 from tests.command import LEXICAL, Run
 from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
-from ragweave.cli.record import plain_output, read_run, run_record, taken_of, to_json
+from ragweave.cli.record import plain_output, read_run, run_record, run_steps, taken_of, to_json
 from ragweave.cli.trace import trace, trace_page
 from ragweave.cli.watch import Watch, follow
 from ragweave.errors import UsageError
+from ragweave.graphs import chat_over
+from ragweave.graphs.frame import Draft, DrawnGraph
+from ragweave.state import RAGState
 
 EVIL = "<script>document.title='taken over'</script><img src=x onerror=alert(1)>"
 QUESTION = "Where is the bridge?"
@@ -67,6 +71,33 @@ def recorded(tmp_path: Path) -> Record:
         return read_run(tmp_path / "run.json")
 
     return record
+
+
+async def test_a_conversation_shows_its_methods_notes_under_the_method() -> None:
+    echo = ScriptedChat(replies=[QUESTION])  # which is no answer
+    given = ListRetriever(documents=documents("A river.", "Varn has a bridge."))
+    first, later = Watch(live=False), Watch(live=False)
+    method = build_graph("post_fusion", model=echo, retriever=given)
+    await follow(method, {"question": QUESTION}, first)
+    await follow(chat_over(method, echo), {"messages": [("user", QUESTION)]}, later)
+    events = [(note["node"], note["event"]) for note in later.notes]
+    assert len(events) > 2
+    assert events == [(note["node"], note["event"]) for note in first.notes]
+    steps = {step["node"]: step["notes"] for step in run_steps(later)}
+    assert steps == {"turn": [], "post_fusion": later.notes, "reply": []}
+
+
+async def test_notes_that_a_graph_hands_up_count_once() -> None:
+    said: Any = {"step": 1, "node": "inner", "event": "search_repeated", "detail": {}}
+    inner = Draft(RAGState)
+    inner.add_node("inner", lambda _: {"notes": [said, said]})
+    inner.add_edge(START, "inner")
+    outer = Draft(RAGState)
+    outer.add_node("method", inner.compile())
+    outer.add_edge(START, "method")
+    watch = Watch(live=False)
+    await follow(DrawnGraph(**vars(outer.compile())), {"question": QUESTION}, watch)
+    assert watch.notes == [said, said]
 
 
 def test_each_step_has_its_prompts_replies_and_passages(recorded: Record) -> None:

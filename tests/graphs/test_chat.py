@@ -235,6 +235,17 @@ def test_a_limited_turn_streams_its_answer_and_keeps_no_deadline() -> None:
     assert "deadline" not in talk.get_state(config).values
 
 
+@pytest.mark.parametrize("slow", ["model", "restater"])
+async def test_a_resumed_turn_has_a_time_limit(slow: str) -> None:
+    models = {slow: ScriptedChat(replies=said, delay=5.0)}
+    others: Any = {"restater": ScriptedChat(replies=said), **models}
+    talk = chat(**others, timeout=0.1, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    for given in (FOLLOWED, None):
+        with pytest.raises(RunTimeoutError):
+            await talk.ainvoke(given, config)
+
+
 @pytest.mark.parametrize(("attempts", "calls"), [(1, 1), (4, 4)])
 def test_the_retry_policy_holds_for_restating(attempts: int, calls: int) -> None:
     restater = ScriptedChat(replies=[ValueError("down")])

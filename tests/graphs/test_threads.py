@@ -14,9 +14,13 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command
 from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
+from ragweave.errors import RunTimeoutError
+from ragweave.state import RAGState
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "t"}}
 PASSAGES = [
@@ -143,6 +147,39 @@ def test_a_pause_does_not_count_against_the_time_limit(disk: SqliteSaver) -> Non
     paused.invoke(QUESTION, THREAD, interrupt_before=["concat"])
     time.sleep(0.6)
     assert paused.invoke(None, THREAD)["answer"] == "Paris"
+
+
+@pytest.mark.parametrize("where", ["build", "context"])
+@pytest.mark.parametrize("goes_on", [None, Command(resume=True)])
+def test_a_resumed_run_has_a_time_limit(where: str, goes_on: Any, disk: SqliteSaver) -> None:
+    graph("concat", disk).invoke(QUESTION, THREAD, interrupt_before=["concat"])
+    limit = {"timeout": 0.05}
+    resumed = build_graph(
+        "concat",
+        model=ScriptedChat(replies=["Paris"], delay=5.0),
+        checkpointer=disk,
+        **limit if where == "build" else {},
+    )
+    with pytest.raises(RunTimeoutError):
+        resumed.invoke(goes_on, THREAD, context=limit if where == "context" else None)
+
+
+def test_a_graph_bound_to_its_thread_is_resumed_there(disk: SqliteSaver) -> None:
+    bound = graph("concat", disk, timeout=60.0).with_config(THREAD)
+    bound.invoke(QUESTION, interrupt_before=["concat"])
+    assert bound.invoke(None)["answer"] == "Paris"
+
+
+def test_a_resumed_subgraph_has_a_time_limit() -> None:
+    slow = ScriptedChat(replies=["Paris"], delay=5.0)
+    given = ListRetriever(documents=PASSAGES)
+    outer = StateGraph(RAGState)
+    outer.add_node("method", build_graph("concat", model=slow, retriever=given, timeout=0.05))
+    outer.add_edge(START, "method")
+    app = outer.compile(checkpointer=InMemorySaver())
+    for question in (QUESTION, None):
+        with pytest.raises(RunTimeoutError):
+            app.invoke(question, THREAD)
 
 
 def test_passages_edited_by_hand_do_not_count_for_the_next_question(disk: SqliteSaver) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -28,6 +29,12 @@ TEXTS = (
     "Ada Brenner built the bridge at Alden. She studied in Norhaven.",
 )
 QUESTION: Any = [{"role": "user", "content": "Who built the bridge at Alden?"}]
+FOLLOW_UP: Any = [
+    *QUESTION,
+    {"role": "assistant", "content": "Ada Brenner."},
+    {"role": "user", "content": [{"type": "text", "text": "And when was it opened?"}]},
+]
+RESTATED = "When was the bridge at Alden opened?"
 ANSWER = "Ada Brenner built the bridge. Elephants danced in Patagonia."
 
 
@@ -102,15 +109,10 @@ async def test_langchains_model_talks_to_it() -> None:
 async def test_a_conversation_is_restated() -> None:
     def said(seen: Seen) -> str:
         if seen.task["task"] == "restate":
-            return "When was the bridge at Alden opened?"
+            return RESTATED
         return "In 1932." if "opened?" in seen.text else ANSWER
 
-    more = [
-        {"role": "system", "content": "Be brief."},
-        *QUESTION,
-        {"role": "assistant", "content": "Ada Brenner."},
-        {"role": "user", "content": [{"type": "text", "text": "And when was it opened?"}]},
-    ]
+    more = [{"role": "system", "content": "Be brief."}, *FOLLOW_UP]
     done = await client(chat(said)).chat.completions.create(model="concat", messages=more)
     assert done.choices[0].message.content == "In 1932."
 
@@ -192,6 +194,51 @@ async def test_metrics_count() -> None:
     text = (await web.get("/metrics")).text
     assert 'ragweave_requests_total{model="concat",status="200"} 1.0' in text
     assert 'ragweave_tokens_total{kind="input",model="concat"} 10.0' in text
+    assert "ragweave_in_flight 0.0" in text
+
+
+async def leave(app: Any, asked: dict[str, Any], model: ScriptedChat, sent: int) -> None:
+    """Ask, and close the connection once the model was called and `sent` messages have come."""
+    body = json.dumps(asked).encode()
+    given = [{"type": "http.request", "body": body, "more_body": False}]
+    came: list[Any] = []
+
+    async def receive() -> Any:
+        if given:
+            return given.pop()
+        while not model.seen or len(came) < sent:
+            await asyncio.sleep(0)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        came.append(message)
+        if len(came) == sent:
+            await asyncio.Event().wait()
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "query_string": b"",
+        "headers": [],
+    }
+    await app(scope, receive, send)
+
+
+@pytest.mark.parametrize(("stream", "sent"), [(False, 0), (True, 0), (True, 2)])
+async def test_a_caller_who_leaves_ends_the_work(stream: bool, sent: int) -> None:
+    model = ScriptedChat(replies=[RESTATED, "In 1932."], delay=0.1)
+    retriever = ListRetriever(documents=documents(*TEXTS))
+    app = create_app({"concat": build_chat("concat", model=model, retriever=retriever)})
+    asked = {"model": "concat", "messages": FOLLOW_UP, "stream": stream}
+    await leave(app, asked, model, sent)
+    assert len(model.seen) == (2 if sent else 1)
+    web = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
+    text = (await web.get("/metrics")).text
+    assert 'ragweave_requests_total{model="concat",status="499"} 1.0' in text
+    assert 'status="200"' not in text
     assert "ragweave_in_flight 0.0" in text
 
 

@@ -140,7 +140,7 @@ class Talk:
 
         from ragweave.cli.conversation import keep_conversation
         from ragweave.cli.screen import console, plain, progress_console
-        from ragweave.cli.show import show_footnotes
+        from ragweave.cli.show import show_footnotes, show_warnings
         from ragweave.cli.watch import Watch, follow
         from ragweave.tools.footnotes import with_marks
 
@@ -155,6 +155,7 @@ class Talk:
         cited = result["citations"]
         screen.print(escape(plain(with_marks(result["answer"], cited))), soft_wrap=True)
         show_footnotes(screen, cited, result["passages"])
+        show_warnings(screen, result, watch)
         keep_conversation(self.messages)
 
     def _sources(self, _value: str) -> None:

@@ -204,7 +204,7 @@ def _step(visit: Visit) -> StepRecord:
         "asked": visit.asked,
         "searched": visit.searched,
         "passages": _passages(visit.update),
-        "notes": [dict(note) for note in visit.update.get("notes") or ()],
+        "notes": [dict(note) for note in visit.notes],
         "error": visit.error,
     }
 

@@ -52,6 +52,13 @@ def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None
     answer = with_marks(result["answer"], cited)
     screen.print(f"[bold]Answer:[/bold] {escape(plain(answer))}", soft_wrap=True)
     show_footnotes(screen, cited, result["passages"])
+    show_warnings(screen, result, watch)
+    show_sources(screen, result)
+    screen.print(_cost(result, watch), style="dim")
+
+
+def show_warnings(screen: Any, result: Mapping[str, Any], watch: Watch) -> None:
+    """Print what a reader of the answer should know of how it came about."""
     for event in dict.fromkeys(note["event"] for note in watch.notes):
         if event in _MESSAGES:
             screen.print(_MESSAGES[event], style="yellow")
@@ -61,8 +68,6 @@ def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None
             screen.print(f"Answered without your documents: {why}", style="yellow")
     if result["truncated"]:
         screen.print("A limit on rounds stopped the method before it was done.", style="yellow")
-    show_sources(screen, result)
-    screen.print(_cost(result, watch), style="dim")
 
 
 def show_footnotes(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
@@ -123,8 +123,25 @@ class Calls(BaseCallbackHandler):
 
 def _task(metadata: dict[str, Any]) -> str:
     """Return the id of the task that a call belongs to: the namespace is `node:id|…`."""
-    space = str(metadata.get("langgraph_checkpoint_ns") or "")
-    return space.partition("|")[0].rpartition(":")[2]
+    return _id(str(metadata.get("langgraph_checkpoint_ns") or "").partition("|")[0])
+
+
+def _id(space: str) -> str:
+    """Return the id of a task that is written `node:id`."""
+    return space.rpartition(":")[2]
+
+
+def _is_note(value: object) -> bool:
+    """Tell a note from what the state of another graph may hold by that name."""
+    return isinstance(value, Mapping) and {"event", "detail"} <= value.keys()
+
+
+def _written(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the end of a task says that it wrote."""
+    writes = dict(event.get("result") or ())
+    return {
+        key: value.value if isinstance(value, Overwrite) else value for key, value in writes.items()
+    }
 
 
 def _line(error: BaseException) -> str:
@@ -145,6 +162,8 @@ class Visit:
     """Its model calls."""
     searched: list[Searched] = field(default_factory=list)
     """Its retrievals."""
+    notes: list[Note] = field(default_factory=list)
+    """What it noted; where it ran a graph of its own, what the nodes of that graph noted."""
     error: str = ""
     """Why it ended without a result."""
 
@@ -179,6 +198,8 @@ class Watch:
         self.calls = Calls()
         self._step = -1
         self._open: dict[str, Visit] = {}
+        self._inner: dict[str, list[Note]] = {}
+        """Notes by the id of the task in which they were made, by the nodes of its own graph."""
         self._texts: dict[str, str] = {}
         self._ended: list[str] = []
         self._shown: str | None = None
@@ -188,14 +209,14 @@ class Watch:
     @property
     def notes(self) -> list[Note]:
         """The notes that nodes left, in order of the visits."""
-        lists = (visit.update.get("notes") for visit in self.visits)
-        return [note for notes in lists if isinstance(notes, list) for note in notes]
+        return [note for visit in self.visits for note in visit.notes]
 
     @property
     def all_visits(self) -> list[Visit]:
         """The visits in order of their ends, then those that never ended."""
         for key, visit in self._open.items():
             visit.error = "did not finish"
+            visit.notes = self._inner.get(key, [])
             self._called(key, visit)
         return [*self.visits, *self._open.values()]
 
@@ -207,6 +228,17 @@ class Watch:
         if not self._open:
             self._step += 1
         self._open[event["id"]] = Visit(event["name"], time.perf_counter(), self._step)
+
+    def inner_task(self, space: Sequence[str], event: Mapping[str, Any]) -> None:
+        """Take the start or end of a task in a graph that a node runs, for its notes.
+
+        Args:
+            space: The tasks that it runs in, as LangGraph names them, the outermost first.
+            event: The task's start or end.
+        """
+        if "result" in event or "error" in event:
+            outer = self._inner.setdefault(_id(space[-1]), [])
+            outer += self._notes(event["id"], _written(event))
 
     def token(self, chunk: Any, metadata: Mapping[str, Any]) -> None:
         """Take a token of a reply."""
@@ -237,13 +269,17 @@ class Watch:
         visit.seconds = time.perf_counter() - visit.started
         visit.error = without_secrets(str(event.get("error") or ""))
         self._called(event["id"], visit)
-        writes = dict(event.get("result") or ())
-        visit.update = {
-            key: value.value if isinstance(value, Overwrite) else value
-            for key, value in writes.items()
-        }
+        visit.update = _written(event)
+        visit.notes = self._notes(event["id"], visit.update)
         self.visits.append(visit)
         self._flush(f"{event['name']}:{event['id']}")
+
+    def _notes(self, task: str, update: Mapping[str, Any]) -> list[Note]:
+        """Return what was noted in a task; what its own graph hands up again counts once."""
+        inner, own = self._inner.pop(task, []), update.get("notes")
+        if not isinstance(own, list):
+            return inner
+        return [*inner, *(note for note in own if _is_note(note) and note not in inner)]
 
     def _called(self, task: str, visit: Visit) -> None:
         visit.asked = self.calls.asked.get(task, [])
@@ -274,9 +310,12 @@ async def follow(graph: DrawnGraph[Any], given: Mapping[str, Any], watch: Watch)
     if watch.live:
         modes.append("messages")
     config: RunnableConfig = {"callbacks": [watch.calls]}
-    events = cast("AsyncIterator[tuple[str, Any]]", graph.astream(given, config, stream_mode=modes))
-    async for mode, event in events:
-        if mode == "values":
+    stream = graph.astream(given, config, stream_mode=modes, subgraphs=True)
+    async for space, mode, event in cast("AsyncIterator[tuple[tuple[str, ...], str, Any]]", stream):
+        if space:
+            if mode == "tasks":
+                watch.inner_task(space, event)
+        elif mode == "values":
             watch.output = dict(event)
         elif mode == "tasks":
             watch.task(event)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import time
 from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, cast, get_type_hints
@@ -32,12 +33,11 @@ from typing_extensions import TypedDict
 from ragweave.errors import StateError, UsageError
 from ragweave.graphs.typed_output import OutputT, TypedGraph
 from ragweave.nodes.answer import AnswerStep
-from ragweave.nodes.begin import OUTER_DEADLINE
 from ragweave.nodes.context_filter import Filters
 from ragweave.nodes.judge import scorer_of
-from ragweave.nodes.options import Options, OptionsT, specialised
+from ragweave.nodes.options import Options, OptionsT, current, specialised
 from ragweave.nodes.retrieve import Retriever
-from ragweave.nodes.step import Step, note
+from ragweave.nodes.step import RUN_DEADLINE, Step, note
 from ragweave.nodes.sufficiency import answer_step
 from ragweave.state import Branch, RAGInput, RAGOutput, RAGState
 from ragweave.state.passages import heading_of
@@ -243,8 +243,61 @@ def _closest(key: str, fields: Iterable[str]) -> str:
 class DrawnGraph(TypedGraph[OutputT]):
     """A compiled graph whose picture leaves out the handlers of failed nodes.
 
-    LangGraph draws them unconnected.
+    LangGraph draws them unconnected. A run that is resumed gets its whole `timeout` anew.
     """
+
+    def stream(
+        self,
+        input: Any,  # noqa: A002 - LangGraph's signature
+        config: RunnableConfig | None = None,
+        **more: Any,
+    ) -> Iterator[Any]:
+        """Run the graph, within its time limit."""
+        return super().stream(input, self._in_time(input, config, more.get("context")), **more)
+
+    def astream(
+        self,
+        input: Any,  # noqa: A002 - LangGraph's signature
+        config: RunnableConfig | None = None,
+        **more: Any,
+    ) -> AsyncIterator[Any]:
+        """Run the graph, within its time limit."""
+        return super().astream(input, self._in_time(input, config, more.get("context")), **more)
+
+    def _in_time(
+        self, given: object, config: RunnableConfig | None, context: object
+    ) -> RunnableConfig | None:
+        """Return a run's configuration with its deadline, where no node of it may set one.
+
+        A resumed run goes on behind the node that does. Whether a subgraph is resumed shows
+        nowhere, so a run inside of another one is always told.
+        """
+        nested = _is_nested(config)
+        if not nested and not (given is None or isinstance(given, Command)):
+            return config
+        bound = cast("RunnableConfig", {**(self.config or {}), **(config or {})})
+        configurable = ensure_config(bound).get("configurable") or {}
+        timeout = self._timeout(context, nested)
+        limits = [
+            configurable.get(RUN_DEADLINE),
+            given.get("deadline") if nested and isinstance(given, Mapping) else None,
+            None if timeout is None else time.time() + timeout,
+        ]
+        deadlines = [one for one in limits if isinstance(one, int | float)]
+        if not deadlines:
+            return config
+        return {**(config or {}), "configurable": {**configurable, RUN_DEADLINE: min(deadlines)}}
+
+    def _timeout(self, context: object, nested: bool) -> float | None:
+        """Return the time limit of a run with this context; without one it has the outer run's."""
+        schema = self.builder.context_schema
+        if not isinstance(schema, type) or not issubclass(schema, Options):
+            return None
+        if isinstance(context, Mapping):
+            return schema(**context).timeout
+        if isinstance(context, Options):
+            return context.timeout
+        return (current(schema()) if nested else schema()).timeout
 
     def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
         """Return the graph to draw."""
@@ -277,7 +330,7 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
     ) -> Iterator[Any]:
         """Check the input's keys, then run."""
         self._check_keys(input, config)
-        return super().stream(input, _in_time(input, config), **more)
+        return super().stream(input, config, **more)
 
     def astream(
         self,
@@ -287,7 +340,7 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
     ) -> AsyncIterator[Any]:
         """Check the input's keys, then run."""
         self._check_keys(input, config)
-        return super().astream(input, _in_time(input, config), **more)
+        return super().astream(input, config, **more)
 
     def _check_keys(self, given: object, config: RunnableConfig | None) -> None:
         if not isinstance(given, Mapping) or _is_nested(config):
@@ -331,15 +384,6 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
 
 def _is_nested(config: RunnableConfig | None) -> bool:
     return "langgraph_node" in ensure_config(config)["metadata"]
-
-
-def _in_time(state: object, config: RunnableConfig | None) -> RunnableConfig | None:
-    """Return the configuration of a run with the deadline of the graph whose node it is."""
-    deadline = state.get("deadline") if isinstance(state, Mapping) else None
-    if not deadline or not config or not _is_nested(config):
-        return config
-    configurable = {**(config.get("configurable") or {}), OUTER_DEADLINE: deadline}
-    return {**config, "configurable": configurable}
 
 
 MAX_CONCURRENCY = 1024

@@ -30,7 +30,7 @@ from typing_extensions import is_typeddict
 
 from ragweave.errors import UsageError
 from ragweave.nodes.options import Options, OptionsT, typed
-from ragweave.nodes.step import Context, Step, Work, pure
+from ragweave.nodes.step import RUN_DEADLINE, Context, Step, Work, pure
 from ragweave.state import AnswerType, RAGState, Update
 from ragweave.state.passages import GIVEN, as_input
 
@@ -144,13 +144,9 @@ def begin_step(
     return Step("begin", body, options)
 
 
-OUTER_DEADLINE = "__ragweave_deadline"
-"""The key of a run's `configurable` that says when the run around it must end."""
-
-
 def _in_time(update: Update, config: RunnableConfig) -> Update:
-    """Return an update whose deadline is no later than that of the run around this one."""
-    outer: float | None = (config.get("configurable") or {}).get(OUTER_DEADLINE)
+    """Return an update whose deadline is no later than the run's."""
+    outer: float | None = (config.get("configurable") or {}).get(RUN_DEADLINE)
     if outer is not None:
         update["deadline"] = min(outer, update.get("deadline", outer))
     return update

@@ -190,9 +190,7 @@ def read_restated(text: str, question: str, said: Sequence[str] = ()) -> str:
     """
     lines = (line.strip() for line in bare_text(text).splitlines())
     first = _LABEL.sub("", next((line for line in lines if line), "")).strip("\"'“”` ")
-    answered = ("?" in question and "?" not in first) or first.endswith(".") > question.endswith(
-        "."
-    )
+    answered = _asks(question) > _asks(first) or first.endswith(".") > question.endswith(".")
     elsewhere = first != question and (
         first in said or (_EXAMPLE in first and not any(_EXAMPLE in one for one in said))
     )
@@ -200,6 +198,14 @@ def read_restated(text: str, question: str, said: Sequence[str] = ()) -> str:
     if not first or answered or elsewhere or too_long or is_unknown(first):
         return ""
     return first
+
+
+def _asks(text: str) -> bool:
+    """Say whether a text has a question mark, in its own script or another: models choose theirs.
+
+    The Greek one looks and, once normalised, is written like a semicolon: it counts at the end.
+    """
+    return any(mark in text for mark in "?\uff1f\u061f\u037e") or text.rstrip().endswith(";")
 
 
 _EXAMPLE = "Lake Orrin"

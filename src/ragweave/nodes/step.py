@@ -35,6 +35,10 @@ from ragweave.tools.text.secrets import redacting
 
 _LOGGER = logging.getLogger("ragweave.nodes")
 
+RUN_DEADLINE = "__ragweave_deadline"
+"""The key of a run's `configurable` that says by when it must end, where its state may not: a run
+inside of another one, and a resumed one. LangGraph keeps no such key in a checkpoint."""
+
 Clock = Callable[[str, float, float], None]
 """Takes a node's name, and when one of its executions began and ended (`time.perf_counter`)."""
 
@@ -177,7 +181,7 @@ class Step(Runnable[StateT, Update], Generic[StateT, OptionsT]):
                     call = work.send(result)
                 except StopIteration as end:
                     return context.complete(end.value)
-                result = _call(call, call.config or config, self._remaining(input))
+                result = _call(call, call.config or config, self._remaining(input, config))
 
     async def ainvoke(
         self,
@@ -195,10 +199,13 @@ class Step(Runnable[StateT, Update], Generic[StateT, OptionsT]):
                     call = work.send(result)
                 except StopIteration as end:
                     return context.complete(end.value)
-                result = await _acall(call, call.config or config, self._remaining(input))
+                result = await _acall(call, call.config or config, self._remaining(input, config))
 
-    def _remaining(self, state: Mapping[str, object]) -> float | None:
-        deadline = state.get("deadline")
+    def _remaining(
+        self, state: Mapping[str, object], config: RunnableConfig | None
+    ) -> float | None:
+        told = (config or {}).get("configurable") or {}
+        deadline = told.get(RUN_DEADLINE) or state.get("deadline")
         if not deadline:
             return None
         left = cast("float", deadline) - time.time()

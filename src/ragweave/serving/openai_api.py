@@ -18,10 +18,10 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
@@ -30,6 +30,7 @@ from langchain_core.messages import AIMessage
 from openai.types import CompletionUsage, Model
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic import ValidationError
+from starlette.types import Receive, Scope, Send
 
 from ragweave.errors import RunTimeoutError, UsageError
 from ragweave.graphs import ChatGraph
@@ -44,6 +45,8 @@ from ragweave.serving.openai_forms import (
 from ragweave.tools.models.errors import is_transient, status_of
 
 _LOG = logging.getLogger("ragweave.serving")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +154,7 @@ class Endpoint:
         except ApiError as error:
             status = str(error.status)
             raise
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):  # the caller has gone away
             status = "499"
             raise
         finally:
@@ -230,12 +233,8 @@ def _add_completions(app: FastAPI, endpoint: Endpoint) -> None:
         asked = await endpoint.read(request)
         given = {"messages": list(messages_of(asked.messages))}
         if asked.stream:
-            return await _streamed(endpoint, asked, given)
-        async with endpoint.slot(asked.model):
-            out = await _safely(chats[asked.model].ainvoke(given))
-        message = out["messages"][-1]
-        usage = endpoint.spent(asked.model, message)
-        return JSONResponse(completion(asked.model, message, usage))
+            return await _streamed(endpoint, request, asked, given)
+        return JSONResponse(await _while_there(request, _answered(endpoint, asked, given)))
 
 
 def _model(endpoint: Endpoint, name: str) -> dict[str, Any]:
@@ -267,28 +266,82 @@ def _told(error: Exception) -> ApiError:
     return ApiError(500, "the method failed: the operator's log says why")
 
 
-async def _streamed(
-    endpoint: Endpoint, asked: ChatRequest, given: Mapping[str, Any]
-) -> StreamingResponse:
-    """Return a stream whose first event is there, so that a failed run is an HTTP error."""
-    events = _events(endpoint, asked, given)
-    first = await anext(events)
+async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Await work, and cancel it where the caller goes away first.
 
-    async def body() -> AsyncIterator[str]:
-        yield first
-        async for event in events:
+    Servers do not cancel a request whose connection is closed: its model calls would go on.
+
+    Raises:
+        ApiError: The caller went away, so nobody reads this.
+    """
+    running, leaving = asyncio.create_task(work), asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            return running.result()
+        raise ApiError(499, "the caller went away")
+    finally:
+        running.cancel()
+        leaving.cancel()
+        await asyncio.gather(running, leaving, return_exceptions=True)
+
+
+async def _gone(request: Request) -> None:
+    """Return when the caller of a request that has been read closes the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _answered(
+    endpoint: Endpoint, asked: ChatRequest, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    async with endpoint.slot(asked.model):
+        out = await _safely(endpoint.chats[asked.model].ainvoke(given))
+    message = out["messages"][-1]
+    return completion(asked.model, message, endpoint.spent(asked.model, message))
+
+
+class _Stream(StreamingResponse):
+    """A stream of events that ends what writes them, also where the caller leaves midway."""
+
+    def __init__(self, first: str, events: AsyncGenerator[str, None]) -> None:
+        """Send `first`, then `events`."""
+        self._first, self._events = first, events
+        super().__init__(self._body(), media_type="text/event-stream")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        async with aclosing(self._events):
+            await super().__call__(scope, receive, send)
+
+    async def _body(self) -> AsyncIterator[str]:
+        yield self._first
+        async for event in self._events:
             yield event
 
-    return StreamingResponse(body(), media_type="text/event-stream")
+
+async def _streamed(
+    endpoint: Endpoint, request: Request, asked: ChatRequest, given: Mapping[str, Any]
+) -> StreamingResponse:
+    """Return a stream whose first event is there, so that a failed run is an HTTP error.
+
+    The method is done by then; from there on it is the response that notices a caller's leaving.
+    """
+    events = _events(endpoint, asked, given)
+
+    async def next_event() -> str:
+        return await anext(events)
+
+    return _Stream(await _while_there(request, next_event()), events)
 
 
 async def _events(
     endpoint: Endpoint, asked: ChatRequest, given: Mapping[str, Any]
-) -> AsyncIterator[str]:
+) -> AsyncGenerator[str, None]:
     stream = Chunks(asked.model)
     message: Any = None
-    async with endpoint.slot(asked.model):
-        chunks = endpoint.chats[asked.model].astream(given, stream_mode="messages")
+    chunks = endpoint.chats[asked.model].astream(given, stream_mode="messages")
+    async with endpoint.slot(asked.model), aclosing(cast("AsyncGenerator[Any, None]", chunks)):
         role: dict[str, str] = {"role": "assistant"}
         while True:
             try:
