@@ -34,6 +34,7 @@ from ragweave.state import Update, Usage
 from ragweave.state.passages import best_first
 from ragweave.tools.bindings import unbound
 from ragweave.tools.models import ChatModel, Models, Role
+from ragweave.tools.models.forms import cut_reply
 from ragweave.tools.models.tasks import Task, attach, task_passages
 from ragweave.tools.prices import price_of
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
@@ -254,7 +255,8 @@ def reply_to(
     nucleus = context.options.nucleus if question.role == "answer" else {}
     settings = {**nucleus, **prompt.settings, **held}
     settings |= length_settings(model, prompt.reply_tokens, settings, context.options)
-    call = Call(model, fitted.messages, settings, _labelled(question, state, context.config))
+    config = _labelled(question, state, context.config)
+    call = Call(model, fitted.messages, settings, config, rescue=cut_reply)
     message = cast("BaseMessage", (yield call))
     text = reply_text(message)
     if was_cut(model, message, text):
