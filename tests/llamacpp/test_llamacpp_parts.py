@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.exceptions import OutputParserException
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from pydantic import BaseModel
 
 from ragweave.errors import ModelError
 from ragweave.llamacpp.binding import _listed_cores, physical_cores
 from ragweave.llamacpp.cache import KVCells, PrefixCache, common_prefix
 from ragweave.llamacpp.decoder import Slot, portions
 from ragweave.llamacpp.job import ScoreJob
+from ragweave.llamacpp.prompt import structured
 from ragweave.llamacpp.sampling import Sampler, Sampling, best, log_normaliser, logprob_of
 from ragweave.llamacpp.vocabulary import TextFlow
 
@@ -163,3 +170,69 @@ def test_cores_are_counted_not_threads() -> None:
     )
     assert _listed_cores(listing) == 8
     assert physical_cores() >= 1
+
+
+class Year(BaseModel):
+    """A schema."""
+
+    year: int = 0
+
+
+YEAR = {"title": "Year", "type": "object", "properties": {"year": {"type": "integer"}}}
+
+
+class Said(BaseChatModel):
+    """A model that replies with one text, whole or cut."""
+
+    text: str
+    reason: str = "length"
+
+    @property
+    def _llm_type(self) -> str:
+        return "said"
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> ChatResult:  # fmt: skip
+        message = AIMessage(self.text, response_metadata={"finish_reason": self.reason})
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> Any:
+        for letter in self.text:
+            yield ChatGenerationChunk(message=AIMessageChunk(letter))
+        info = {"finish_reason": self.reason}
+        yield ChatGenerationChunk(message=AIMessageChunk(""), generation_info=info)
+
+
+def held(model: BaseChatModel, schema: Any, *, include_raw: bool = False) -> Any:
+    return structured(model, schema, "json_schema", include_raw=include_raw, options={})
+
+
+@pytest.mark.parametrize("schema", [YEAR, Year])
+@pytest.mark.parametrize("text", ['{ "year": 194', '{ "year": ', "{", ""])
+def test_a_structured_reply_that_was_cut_is_an_error(schema: Any, text: str) -> None:
+    model = Said(text=text)
+    with pytest.raises(OutputParserException, match="max_tokens"):
+        held(model, schema).invoke("x")
+    with pytest.raises(OutputParserException, match="max_tokens"):
+        list(held(model, schema).stream("x"))
+    raw = held(model, schema, include_raw=True).invoke("x")
+    assert raw["parsed"] is None
+    assert isinstance(raw["parsing_error"], OutputParserException)
+    with pytest.raises(OutputParserException, match="not JSON"):
+        held(Said(text=text, reason="stop"), schema).invoke("x")
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_a_whole_structured_reply_is_read_whatever_ended_it(reason: str) -> None:
+    model = Said(text='{"year": 1945}', reason=reason)
+    assert held(model, YEAR).invoke("x") == {"year": 1945}
+    assert held(model, Year).invoke("x") == Year(year=1945)
+    assert list(held(model, YEAR).stream("x"))[-1] == {"year": 1945}
+    tabbed = held(Said(text='{"year": 1945, "why": "\t"}', reason=reason), YEAR)
+    assert tabbed.invoke("x")["why"] == "\t"
+    number = Said(text="194", reason=reason)
+    schema = {"title": "Year", "type": "integer"}
+    if reason == "stop":
+        assert held(number, schema).invoke("x") == 194
+    else:
+        with pytest.raises(OutputParserException):
+            held(number, schema).invoke("x")

@@ -211,6 +211,11 @@ class LlamaCppChat(LlamaCppFields):
     ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
         """Return a runnable whose replies are JSON that matches `schema`, enforced by a grammar.
 
+        The grammar holds names, types, enums and lengths. It does not hold the bounds of numbers
+        (`minimum`, `maximum`, `multipleOf`) or `uniqueItems`: a pydantic class checks its own when
+        the reply is parsed, any other schema leaves that to the caller. A reply cut by
+        `max_tokens` raises LangChain's `OutputParserException`, or is a `parsing_error`.
+
         Args:
             schema: A pydantic class, a TypedDict, or a JSON schema. The model does not see it:
                 the prompt should say what the fields mean.
