@@ -106,6 +106,8 @@ class LlamaCppChat(LlamaCppFields):
 
     offers_grammar: ClassVar[bool] = True
     """Whether replies can be constrained to a GBNF grammar by `bind(grammar=…)`."""
+    takes_seed: ClassVar[bool] = True
+    """Whether a call may set the seed of its draw."""
 
     _loader: Loader = PrivateAttr()
     _template: tuple[str, ChatTemplate] | None = PrivateAttr(default=None)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
@@ -49,6 +49,9 @@ class HuggingFaceChat(BaseChatModel):
         >>> model = HuggingFaceChat("Qwen/Qwen2.5-0.5B-Instruct")  # doctest: +SKIP
         >>> model.invoke("Name a colour.", logprobs=True).response_metadata  # doctest: +SKIP
     """
+
+    takes_seed: ClassVar[bool] = True
+    """Whether a call may set the seed of its draw."""
 
     folder: str
     """The model's folder, or its hub name; nothing is downloaded."""
