@@ -10,8 +10,10 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel, ValidationError
 
@@ -111,6 +113,33 @@ def test_a_grammar_holds_the_reply(make_chat) -> None:
     assert verdicts == {"yes", "no"}
     ids = model.bind(grammar='root ::= "[" [0-4] ("," [0-4]){0,4} "]"').invoke("ids")
     assert set(json.loads(ids.content)) <= set(range(5))
+
+
+class Kept(InMemoryCache):
+    """A cache that says how many replies were made."""
+
+    made = 0
+
+    def update(self, prompt: str, llm_string: str, return_val: Any) -> None:
+        """Keep a reply."""
+        self.made += 1
+        super().update(prompt, llm_string, return_val)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({}, {"chat_template": "plain"}),
+        ({}, {"sampling": "card"}),
+        ({"sampling": "card"}, {"sampling": "card", "temperature": 0.0}),
+        ({}, {"n_ctx": 128}),
+    ],
+)
+def test_a_cache_tells_models_of_other_settings_apart(make_chat, one, other) -> None:
+    cache = Kept()
+    for settings in (one, other, one, other):
+        make_chat(**{"n_ctx": 256, "max_tokens": 4, "cache": cache, **settings}).invoke("the cat")
+    assert cache.made == 2
 
 
 def test_structured_output_follows_the_schema(make_chat, ending: Path) -> None:

@@ -148,7 +148,10 @@ async def test_a_thinking_block_is_bounded_and_no_part_of_the_reply(
     reply = model.invoke("hi")
     assert "</think>" not in reply.content
     assert reply.additional_kwargs["reasoning_content"]
-    assert len(reply.response_metadata["logprobs"]["content"]) <= 5
+    entries = reply.response_metadata["logprobs"]["content"]
+    assert len(entries) == 5
+    said = b"".join(bytes(one["bytes"]) for one in entries).decode("utf-8", "replace")
+    assert said.lstrip() == reply.content
     assert reply.usage_metadata["output_tokens"] > 6
     chunks = [one async for one in model.astream("hi")]
     whole = chunks[0]
@@ -156,6 +159,8 @@ async def test_a_thinking_block_is_bounded_and_no_part_of_the_reply(
         whole += one
     assert whole.content == reply.content
     assert whole.additional_kwargs == reply.additional_kwargs
+    streamed = whole.response_metadata["logprobs"]["content"]
+    assert [one["token"] for one in streamed] == [one["token"] for one in entries]
 
 
 def test_min_p_drops_what_is_unlikely() -> None:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.exceptions import OutputParserException
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from pydantic import BaseModel
 
 from ragweave.errors import ModelError
 from ragweave.llamacpp.binding import _listed_cores, physical_cores
 from ragweave.llamacpp.cache import KVCells, PrefixCache, common_prefix
 from ragweave.llamacpp.decoder import Slot, portions
-from ragweave.llamacpp.job import ScoreJob
+from ragweave.llamacpp.job import Finished, GenerationJob, Piece, Request, ScoreJob
+from ragweave.llamacpp.prompt import structured
 from ragweave.llamacpp.sampling import Sampler, Sampling, best, log_normaliser, logprob_of
 from ragweave.llamacpp.vocabulary import TextFlow
 
@@ -163,3 +170,152 @@ def test_cores_are_counted_not_threads() -> None:
     )
     assert _listed_cores(listing) == 8
     assert physical_cores() >= 1
+
+
+class Year(BaseModel):
+    """A schema."""
+
+    year: int = 0
+
+
+YEAR = {"title": "Year", "type": "object", "properties": {"year": {"type": "integer"}}}
+
+
+class Said(BaseChatModel):
+    """A model that replies with one text, whole or cut."""
+
+    text: str
+    reason: str = "length"
+
+    @property
+    def _llm_type(self) -> str:
+        return "said"
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> ChatResult:  # fmt: skip
+        message = AIMessage(self.text, response_metadata={"finish_reason": self.reason})
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> Any:
+        for letter in self.text:
+            yield ChatGenerationChunk(message=AIMessageChunk(letter))
+        info = {"finish_reason": self.reason}
+        yield ChatGenerationChunk(message=AIMessageChunk(""), generation_info=info)
+
+
+def held(model: BaseChatModel, schema: Any, *, include_raw: bool = False) -> Any:
+    return structured(model, schema, "json_schema", include_raw=include_raw, options={})
+
+
+@pytest.mark.parametrize("schema", [YEAR, Year])
+@pytest.mark.parametrize("text", ['{ "year": 194', '{ "year": ', "{", ""])
+def test_a_structured_reply_that_was_cut_is_an_error(schema: Any, text: str) -> None:
+    model = Said(text=text)
+    with pytest.raises(OutputParserException, match="max_tokens"):
+        held(model, schema).invoke("x")
+    with pytest.raises(OutputParserException, match="max_tokens"):
+        list(held(model, schema).stream("x"))
+    raw = held(model, schema, include_raw=True).invoke("x")
+    assert raw["parsed"] is None
+    assert isinstance(raw["parsing_error"], OutputParserException)
+    with pytest.raises(OutputParserException, match="not JSON"):
+        held(Said(text=text, reason="stop"), schema).invoke("x")
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_a_whole_structured_reply_is_read_whatever_ended_it(reason: str) -> None:
+    model = Said(text='{"year": 1945}', reason=reason)
+    assert held(model, YEAR).invoke("x") == {"year": 1945}
+    assert held(model, Year).invoke("x") == Year(year=1945)
+    assert list(held(model, YEAR).stream("x"))[-1] == {"year": 1945}
+    tabbed = held(Said(text='{"year": 1945, "why": "\t"}', reason=reason), YEAR)
+    assert tabbed.invoke("x")["why"] == "\t"
+    number = Said(text="194", reason=reason)
+    schema = {"title": "Year", "type": "integer"}
+    if reason == "stop":
+        assert held(number, schema).invoke("x") == 194
+    else:
+        with pytest.raises(OutputParserException):
+            held(number, schema).invoke("x")
+
+
+class Pieces:
+    """A vocabulary of these pieces; the first ends a reply."""
+
+    def __init__(self, *pieces: str | bytes) -> None:
+        self._pieces = [b"", *(p.encode() if isinstance(p, str) else p for p in pieces)]
+
+    def ends(self, token: int) -> bool:
+        return token == 0
+
+    def piece(self, token: int) -> bytes:
+        return self._pieces[token]
+
+    def text(self, token: int) -> str:
+        return self._pieces[token].decode("utf-8", "replace")
+
+    def encode(self, text: str, *, special: bool = False) -> list[int]:
+        """Return what is forced: a closing mark, and white space behind it."""
+        del special
+        return [self._pieces.index(b"</think>"), self._pieces.index(b"\n\n")]
+
+    def row(self, token: int) -> Any:
+        row = np.zeros(len(self._pieces), np.float32)
+        row[token] = 5.0
+        return row
+
+
+def replied(
+    *said: str | bytes, stream: bool, thinks: bool = False, **settings: Any
+) -> tuple[str, list[str], Finished]:
+    """Generate; return the reply's text, the tokens of its log-probabilities, and its end."""
+    words = Pieces(*dict.fromkeys((*said, "</think>", "\n\n")))
+    events: list[Any] = []
+    request = Request(logprobs=True, **settings)
+    marks = ("<think>", "</think>") if thinks else None
+    job = GenerationJob([1], request, words, events.append, stream=stream, marks=marks)  # type: ignore[arg-type]
+    tokens = [words._pieces.index(p.encode() if isinstance(p, str) else p) for p in said]
+    for token in [*tokens, *[0] * 9]:
+        if job.absorb(words.row(token)):
+            break
+    *pieces, end = events
+    pieces = pieces if stream else list(end.pieces)
+    assert all(isinstance(one, Piece) for one in pieces)
+    listed = [bytes(one.logprob["bytes"]).decode("latin-1") for one in pieces if one.logprob]
+    return "".join(one.text for one in pieces) + end.text, listed, end
+
+
+both_ways = pytest.mark.parametrize("stream", [False, True])
+
+
+@both_ways
+def test_no_log_probability_is_of_a_token_of_the_stop_sequence(stream: bool) -> None:
+    said = ("a", "b", "\n", "Q", ":", "c")
+    text, tokens, end = replied(*said, stream=stream, stops=("\nQ:",))
+    assert (text, tokens, end.reason) == ("ab", ["a", "b"], "stop")
+    text, tokens, _ = replied("a", "b.\n", "Q", ":", stream=stream, stops=("\nQ:",))
+    assert (text, tokens) == ("ab.", ["a", "b.\n"])
+    text, tokens, _ = replied("\n", "Q", ":", stream=stream, stops=("\nQ:",))
+    assert (text, tokens) == ("", [])
+    text, tokens, end = replied("a", "\n", "Q", stream=stream, stops=("\nQ:",), max_tokens=3)
+    assert (text, tokens, end.reason) == ("a\nQ", ["a", "\n", "Q"], "length")
+    text, tokens, _ = replied("a", b"\xc3", b"\xa9", "<", "b", stream=stream)
+    assert (text, tokens) == ("aé<b", ["a", "\xc3", "\xa9", "<", "b"])
+
+
+@both_ways
+def test_what_ends_a_thinking_block_is_no_part_of_the_reply(stream: bool) -> None:
+    settings: dict[str, Any] = {"stream": stream, "thinks": True, "max_tokens": 2}
+    # Two tokens of thought are all: the next two are forced, whatever the model would choose.
+    text, tokens, end = replied(*"hmxyabc", thinking_tokens=2, **settings)
+    assert (text, tokens, end.reason, end.thought) == ("ab", ["a", "b"], "length", "hm")
+    text, tokens, end = replied("h", "</think>", "\n\n", " ", "a", "b", "c", **settings)
+    assert (text, tokens, end.reason) == ("ab", ["a", "b"], "length")
+    assert end.reply_tokens == 6
+
+
+@both_ways
+def test_a_reply_of_nothing_but_space_behind_the_thoughts_ends(stream: bool) -> None:
+    said = ("h", "</think>", *[" "] * 40)
+    text, tokens, end = replied(*said, stream=stream, thinks=True, max_tokens=5)
+    assert (text, tokens, end.reason) == ("", [], "length")
+    assert end.reply_tokens < 30

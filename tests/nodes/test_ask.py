@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import openai
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_openai import ChatOpenAI
 from langgraph.types import RetryPolicy
+from pydantic import Field, SecretStr
 from tests.openai_server import Answer, BrokenJson, Drop, Hang, HttpFault, OpenAIServer, Reply
-from tests.scripted import ScriptedChat, Seen, SyncScriptedChat, documents
+from tests.scripted import ListRetriever, ScriptedChat, Seen, SyncScriptedChat, documents
 
 from ragweave import build_graph
 from ragweave.errors import UsageError
 from ragweave.graphs import CompiledGraph
+from ragweave.llamacpp import LlamaCppChat
 from ragweave.nodes.ask import context_of
 from ragweave.state import RAGInput
+from ragweave.tools.bindings import unbound
 from ragweave.tools.models import Models, is_transient
 from ragweave.tools.models.roles import Role
+from ragweave.trained.huggingface_chat import HuggingFaceChat
 
 QUESTION: RAGInput = {
     "question": "Where is the Louvre?",
@@ -96,6 +101,56 @@ def test_calls_are_labelled_with_role_and_node() -> None:
     assert {"role:answer", "mine"} <= set(tags)
     assert metadata["ragweave_node"] == "concat"
     assert metadata["ragweave_role"] == "answer"
+
+
+FOUND = ListRetriever(documents=documents("It is in Paris."))
+
+
+class Seeded(ScriptedChat):
+    """A model with a seed, which a call may replace."""
+
+    takes_seed: ClassVar[bool] = True
+    seed: int | None = None
+    temperature: float = 0.0
+
+
+def seeds(model: Any, method: Any = "concat", **options: Any) -> list[Any]:
+    """Return the seeds of a method's calls, as the model got them."""
+    target = unbound(model)
+    graph = build_graph(method, model=model, retriever=FOUND, **options)
+    graph.invoke({"question": "Where is the Louvre?"})
+    return sorted((one.settings.get("seed") for one in target.seen), key=str)
+
+
+@pytest.mark.parametrize("gate", ["variance", "dissimilarity"])
+def test_each_sample_of_a_seeded_model_has_a_seed_of_its_own(gate: str) -> None:
+    assert seeds(Seeded(seed=7), samples=3) == [8, 9, None]
+    assert seeds(Seeded().bind(seed=7), samples=3) == [7, 8, 9]
+    assert seeds(ScriptedChat().bind(seed=0), samples=2) == [0, 1]
+    assert seeds(Seeded(seed=7), "uncertainty_gate", gate=gate)[:2] == [8, 9]
+
+
+def test_no_seed_is_sent_where_nothing_is_drawn_or_none_was_set() -> None:
+    assert seeds(Seeded(seed=7)) == [None]
+    assert seeds(Seeded(seed=7), samples=2, sample_temperature=0.0) == [None, None]
+    assert seeds(Seeded(), samples=2) == [None, None]
+
+    class Other(ScriptedChat):
+        seed: int | None = None
+
+    assert seeds(Other(seed=7), samples=2) == [None, None]
+
+
+def test_the_models_that_take_a_seed_for_a_call_say_so() -> None:
+    class Hosted(ChatOpenAI):
+        seen: list[Any] = Field(default_factory=list)
+
+        def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:  # fmt: skip
+            self.seen.append(Seen(messages, None, kwargs))
+            return ChatResult(generations=[ChatGeneration(message=AIMessage("Paris"))])
+
+    assert seeds(Hosted(model="m", api_key=SecretStr("none"), seed=7), samples=2) == [8, None]
+    assert HuggingFaceChat.takes_seed and LlamaCppChat.takes_seed
 
 
 # -- the ledger --------------------------------------------------------------------------------

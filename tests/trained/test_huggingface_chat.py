@@ -144,3 +144,43 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path, model: Any) -> None
         model.invoke("x" * 2040)
     with pytest.raises(UsageError, match="no setting 'grammar'"):
         model.invoke("Who?", grammar="root ::= x")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("dtype=float33", "dtype must be auto, float32"),
+        ("dtype=int8", "dtype must be"),
+        ("dtype=nn", "dtype must be"),
+        ("device=gpu", "device must be auto, cpu"),
+        ("device=cuda:99", "CUDA devices on this machine"),
+        ("device=meta", "can't be used here"),
+    ],
+)
+def test_a_device_or_number_type_that_is_not_there_is_refused_at_once(
+    folder: Path, settings: str, said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        chat_model(f"hf:{folder}?{settings}")
+
+
+def test_a_device_without_cuda_is_refused_at_once(folder: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UsageError, match="torch sees 0 CUDA devices"):
+        chat_model(f"hf:{folder}?device=cuda")
+
+
+def test_settings_of_a_call_keep_the_bounds_of_the_models(model: Any) -> None:
+    plain = model.invoke("Who?").text
+    none = dict.fromkeys(("max_tokens", "temperature", "top_p", "seed", "top_logprobs"))
+    assert model.invoke("Who?", **none).text == plain
+    for wrong in (
+        {"max_tokens": 0},
+        {"temperature": -1},
+        {"temperature": "warm"},
+        {"top_p": 5},
+        {"top_logprobs": 100_000},
+    ):
+        (name,) = wrong
+        with pytest.raises(UsageError, match=name):
+            model.invoke("Who?", **wrong)

@@ -106,6 +106,8 @@ class LlamaCppChat(LlamaCppFields):
 
     offers_grammar: ClassVar[bool] = True
     """Whether replies can be constrained to a GBNF grammar by `bind(grammar=…)`."""
+    takes_seed: ClassVar[bool] = True
+    """Whether a call may set the seed of its draw."""
 
     _loader: Loader = PrivateAttr()
     _template: tuple[str, ChatTemplate] | None = PrivateAttr(default=None)
@@ -210,6 +212,11 @@ class LlamaCppChat(LlamaCppFields):
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
         """Return a runnable whose replies are JSON that matches `schema`, enforced by a grammar.
+
+        The grammar holds names, types, enums and lengths. It does not hold the bounds of numbers
+        (`minimum`, `maximum`, `multipleOf`) or `uniqueItems`: a pydantic class checks its own when
+        the reply is parsed, any other schema leaves that to the caller. A reply cut by
+        `max_tokens` raises LangChain's `OutputParserException`, or is a `parsing_error`.
 
         Args:
             schema: A pydantic class, a TypedDict, or a JSON schema. The model does not see it:

@@ -114,6 +114,10 @@ class ScoreJob(Job):
 
 Reason = Literal["stop", "length"]
 
+_MOST_UNSPOKEN = 16
+"""Tokens of white space behind a thinking block that do not count towards the reply's limit; more
+do, so that a model that writes nothing else comes to an end."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -128,12 +132,13 @@ class Request:
     logprobs: bool = False
     top_logprobs: int = 0
     thinking_tokens: int = 2048
-    """Most tokens of a thinking block; they do not count towards `max_tokens`."""
+    """Most tokens of a thinking block; they do not count towards `max_tokens`, nor does the white
+    space behind it."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of the reply; the text may be empty while a character is incomplete."""
+    """A piece of the reply; the text may be empty where several tokens' come together."""
 
     text: str
     logprob: dict[str, Any] | None = None
@@ -192,6 +197,10 @@ class GenerationJob(Job):
         """Tokens of the thinking block."""
         self._forced: deque[int] = deque()
         """Tokens that come next, whatever the model would choose."""
+        self._unspoken = 0
+        """Tokens that stand between the thinking block and the reply."""
+        self._entries: deque[tuple[int, dict[str, Any]]] = deque()
+        """Log-probabilities held back with their tokens' text: where it begins, and the entry."""
         self._stream = stream
         self._pieces: list[Piece] = []
 
@@ -202,23 +211,28 @@ class GenerationJob(Job):
 
     def absorb(self, logits: Row) -> bool:
         """Choose the next token."""
-        token = self._forced.popleft() if self._forced else self._sampler.pick(logits)
+        forced = bool(self._forced)
+        token = self._forced.popleft() if forced else self._sampler.pick(logits)
         self.tokens.append(token)
         self.logits_from += 1
         if self._vocabulary.ends(token):
             return self._finish("stop")
-        thought = self._flow.thinking.thinking
+        thought, start = self._flow.thinking.thinking, self._flow.position
         text = self._flow.push(self._vocabulary.piece(token))
         thought = thought or self._flow.thinking.thinking
         if thought:
             self._think()
-        entry = None if thought or not self._request.logprobs else self._logprob(logits, token)
-        if text or entry:
-            self._emit(Piece(text, entry))
+        elif forced or self._flow.dropping:
+            self._unspoken += forced or self._unspoken < _MOST_UNSPOKEN
+        elif self._request.logprobs:
+            self._entries.append((start, self._logprob(logits, token)))
+        if thought or self._flow.dropping:
+            self._entries.clear()  # parts of the mark, or of a space, that took several tokens
+        self._emit(text)
         if self._flow.stopped:
             return self._finish("stop")
         limit = self._request.max_tokens
-        counted = self.written - self._thought
+        counted = self.written - self._thought - self._unspoken
         return self._finish("length") if limit is not None and counted >= limit else False
 
     def _think(self) -> None:
@@ -241,14 +255,30 @@ class GenerationJob(Job):
         self._close()
         counts = len(self.prompt), self.written, self.reused
         text, thought = self._flow.flush(), self._flow.thinking.thought.strip()
+        self._emit(whole=not self._flow.stopped)
         self.report(Finished(text, reason, *counts, tuple(self._pieces), thought))
         return True
 
-    def _emit(self, piece: Piece) -> None:
-        if self._stream:
-            self.report(piece)
-        else:
-            self._pieces.append(piece)
+    def _emit(self, text: str = "", *, whole: bool = False) -> None:
+        """Pass on text, and the entries of tokens whose text has begun to be passed on.
+
+        The text of a stop sequence never is, so its tokens' entries stay behind.
+
+        Args:
+            text: What the flow has released.
+            whole: Whether to pass on all entries, the reply being whole.
+        """
+        ready: list[dict[str, Any] | None] = []
+        while self._entries and (whole or self._entries[0][0] < self._flow.released):
+            ready.append(self._entries.popleft()[1])
+        if text and not ready:
+            ready.append(None)
+        for number, entry in enumerate(ready, start=1):
+            piece = Piece(text if number == len(ready) else "", entry)
+            if self._stream:
+                self.report(piece)
+            else:
+                self._pieces.append(piece)
 
     def _close(self) -> None:
         if self._grammar is not None:

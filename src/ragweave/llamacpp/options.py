@@ -221,7 +221,10 @@ class LlamaCppFields(BaseChatModel):
     @property
     @override
     def _identifying_params(self) -> dict[str, Any]:
-        return {"path": self.path, **self.options()}
+        """Return what decides a reply: LangChain's caches take it as the key."""
+        named = sorted(self.model_fields_set & set(SAMPLING))  # `recommended` leaves these alone
+        more = {name: getattr(self, name) for name in ("chat_template", "sampling", "n_ctx")}
+        return {"path": self.path, **self.options(), **more, "named": named}
 
     def options(self) -> dict[str, Any]:
         """Return what a call may override, by name."""

@@ -6,18 +6,21 @@ LangChain messages become the tokens of a prompt that fits the context (`encode_
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from langchain_core.exceptions import ContextOverflowError
+from langchain_core.exceptions import ContextOverflowError, OutputParserException
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage, ChatMessage
 from langchain_core.output_parsers import BaseOutputParser, JsonOutputParser, PydanticOutputParser
+from langchain_core.outputs import Generation
 from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import BaseModel
+from typing_extensions import override
 
 from ragweave.errors import UsageError
 from ragweave.llamacpp.vocabulary import Vocabulary
@@ -140,6 +143,53 @@ def _text(message: BaseMessage) -> str:
     return "".join(parts)
 
 
+def _whole(result: Sequence[Generation]) -> Any:
+    """Return the value of a JSON reply; LangChain's own parsers complete one that was cut.
+
+    Raises:
+        OutputParserException: The reply is not JSON as a whole.
+    """
+    text, cut = result[0].text.strip(), _cut(result)
+    try:
+        value = json.loads(text, strict=False)  # the grammar lets control characters through
+    except (ValueError, RecursionError) as error:
+        raise _unusable(text, cut=cut) from error
+    if cut and not isinstance(value, dict | list):
+        raise _unusable(text, cut=cut)  # a number may go on
+    return value
+
+
+def _cut(result: Sequence[Generation]) -> bool:
+    message = getattr(result[0], "message", None)
+    metadata = message.response_metadata if isinstance(message, BaseMessage) else {}
+    return metadata.get("finish_reason") == "length"
+
+
+def _unusable(text: str, *, cut: bool) -> OutputParserException:
+    why = "was cut at its limit: raise max_tokens" if cut else "is not JSON"
+    return OutputParserException(f"the structured reply {why} ({text!r})", llm_output=text)
+
+
+class _JsonReply(JsonOutputParser):
+    """Parses replies as they stand; a stream still gives what has come so far."""
+
+    @override
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        if partial and not _cut(result):
+            return super().parse_result(result, partial=True)
+        return _whole(result)
+
+
+class _ModelReply(PydanticOutputParser[BaseModel]):
+    """Parses replies as they stand into a pydantic class."""
+
+    @override
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        if partial and not _cut(result):
+            return super().parse_result(result, partial=True)
+        return self._parse_obj(_whole(result))
+
+
 METHODS = ("json_schema", "function_calling", "json_mode")
 
 
@@ -153,6 +203,9 @@ def structured(
 ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
     """Return `model` bound to `options` and constrained to `schema`, by the same grammar always.
 
+    A reply that is no JSON as it stands, as when `max_tokens` cut it, raises LangChain's
+    `OutputParserException`, or is reported as `parsing_error` where `include_raw` is set.
+
     Raises:
         UsageError: The method is unknown.
     """
@@ -164,9 +217,9 @@ def structured(
         ls_structured_output_format={"kwargs": {"method": method}, "schema": plain},
         **options,
     )
-    parser: BaseOutputParser[Any] = JsonOutputParser()
+    parser: BaseOutputParser[Any] = _JsonReply()
     if isinstance(schema, type) and is_basemodel_subclass(schema):
-        parser = PydanticOutputParser(pydantic_object=schema)
+        parser = _ModelReply(pydantic_object=schema)
     if not include_raw:
         return constrained | parser
     parsed = RunnablePassthrough.assign(

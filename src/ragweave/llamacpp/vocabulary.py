@@ -149,8 +149,21 @@ class TextFlow:
         self._stops = [stop for stop in stops if stop]
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
+        self._spoken = 0
         self.stopped = False
         """Whether a stop sequence was found."""
+        self.released = 0
+        """Characters returned so far."""
+
+    @property
+    def position(self) -> int:
+        """Where in the reply's text the next token begins, text held back included."""
+        return self._spoken + self.thinking.undecided
+
+    @property
+    def dropping(self) -> bool:
+        """Whether all that has come behind a thinking block is white space, which is dropped."""
+        return self.thinking.behind and not self._decoder.getstate()[0]
 
     def push(self, piece: bytes) -> str:
         """Take the bytes of one token; return the text that is now certain."""
@@ -160,13 +173,21 @@ class TextFlow:
         """Return what is held back: no more bytes will come."""
         rest = self.thinking.push(self._decoder.decode(b"", final=True)) + self.thinking.flush()
         out = self._release(rest)
+        if self.stopped:
+            return out
         held, self._held = self._held, ""
-        return out if self.stopped else out + held
+        self.released += len(held)
+        return out + held
 
     def _release(self, text: str) -> str:
         if self.stopped:
             return ""
-        text = self._held + text
+        self._spoken += len(text)
+        certain = self._certain(self._held + text)
+        self.released += len(certain)
+        return certain
+
+    def _certain(self, text: str) -> str:
         found = [index for stop in self._stops if (index := text.find(stop)) >= 0]
         if found:
             self.stopped, self._held = True, ""

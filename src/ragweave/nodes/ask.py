@@ -32,8 +32,9 @@ from ragweave.nodes.step import Call, Context, StateT, Step, Work
 from ragweave.registry import closest
 from ragweave.state import Update, Usage
 from ragweave.state.passages import best_first
-from ragweave.tools.bindings import unbound
+from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models import ChatModel, Models, Role
+from ragweave.tools.models.forms import cut_reply
 from ragweave.tools.models.tasks import Task, attach, task_passages
 from ragweave.tools.prices import price_of
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
@@ -254,7 +255,9 @@ def reply_to(
     nucleus = context.options.nucleus if question.role == "answer" else {}
     settings = {**nucleus, **prompt.settings, **held}
     settings |= length_settings(model, prompt.reply_tokens, settings, context.options)
-    call = Call(model, fitted.messages, settings, _labelled(question, state, context.config))
+    settings |= _seed_settings(model, settings, state.get("sample", 0))
+    config = _labelled(question, state, context.config)
+    call = Call(model, fitted.messages, settings, config, rescue=cut_reply)
     message = cast("BaseMessage", (yield call))
     text = reply_text(message)
     if was_cut(model, message, text):
@@ -287,6 +290,33 @@ def _budget(model: ChatModel, options: Options) -> int | None:
         return options.prompt_tokens
     context = context_of(model)
     return None if context is None else max(context - options.reply_tokens, 1)
+
+
+def _seed_settings(model: ChatModel, settings: Mapping[str, Any], sample: object) -> dict[str, Any]:
+    """Return a seed of the sample's own: with one seed for all, all samples are the same draw.
+
+    The first sample keeps the seed that the model was given; without one, every draw is afresh.
+    """
+    if not isinstance(sample, int) or sample < 1:
+        return {}
+    target = unbound(model)
+    tables = [settings, *bound_settings(model)]
+    own = {name: getattr(target, name, None) for name in ("seed", "temperature")}
+    seed = _first(tables, "seed")
+    if seed is None and _takes_seed(target):
+        seed = own["seed"]
+    warm = _first([*tables, own], "temperature")
+    return {"seed": seed + sample} if isinstance(seed, int) and warm else {}
+
+
+def _first(tables: Sequence[Mapping[str, Any]], name: str) -> Any:
+    return next((one[name] for one in tables if one.get(name) is not None), None)
+
+
+def _takes_seed(target: object) -> bool:
+    """Say whether a call may set the seed: ragweave's models, and OpenAI's clients."""
+    named = any(kind.__name__ == "BaseChatOpenAI" for kind in type(target).__mro__)
+    return named or getattr(target, "takes_seed", False) is True
 
 
 def _labelled(

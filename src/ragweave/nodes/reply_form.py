@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -25,6 +23,7 @@ from ragweave.nodes.replies import bare_text, cut_off
 from ragweave.nodes.step import Call
 from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models import ChatModel, aoffered_forms, offered_forms, reply_limit
+from ragweave.tools.models.forms import THINKING_TOKENS, note_thinking, seen_thinking
 
 SHORT_ANSWER_TOKENS = 64
 """A name, a date, a phrase; a model that says a sentence around it is not cut either."""
@@ -38,8 +37,6 @@ REASONING_TOKENS = 384
 """A reasoning of several sentences with its conclusion."""
 _SCHEMA_TOKENS = 16
 """What the braces and names of a JSON reply take."""
-_THINKING_TOKENS = 2048
-"""Room for a thinking block, where a model's limit counts it."""
 
 
 def id_tokens(documents: Sequence[Document]) -> int:
@@ -157,8 +154,6 @@ def read_form(text: str, form: ReplyForm | None, settings: Mapping[str, Any]) ->
 _NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _REASONER = re.compile(r"(?:\A|/)(?:o\d|gpt-5)|\br1\b|qwq|reasoner|thinking", re.IGNORECASE)
 _OFF = ("none", "off", "disabled", False, None)
-_thinkers: set[int] = set()
-_lock = threading.Lock()
 
 
 def length_settings(
@@ -184,7 +179,7 @@ def length_settings(
     if "response_format" in settings:
         most += _SCHEMA_TOKENS
     if _counts_thinking(model):
-        most += _THINKING_TOKENS
+        most += THINKING_TOKENS
     own = reply_limit(model)
     return {name: most if own is None else min(most, own)}
 
@@ -203,7 +198,7 @@ def _counts_thinking(model: ChatModel) -> bool:
     target = unbound(model)
     if getattr(target, "offers_grammar", False) is True:
         return False  # llama.cpp here counts the thinking block by itself: `thinking_tokens`
-    if id(target) in _thinkers:
+    if seen_thinking(target):
         return True
     tables = [*bound_settings(model), _fields(target)]
     for name in ("reasoning_effort", "reasoning", "thinking"):
@@ -229,9 +224,5 @@ def was_cut(model: ChatModel, message: BaseMessage, text: str) -> bool:
         return False
     thought = bool(text) or "reasoning_content" in message.additional_kwargs
     if thought and not bare_text(text):
-        target = unbound(model)
-        with _lock:
-            if id(target) not in _thinkers:
-                weakref.finalize(target, _thinkers.discard, id(target))
-            _thinkers.add(id(target))
+        note_thinking(model)
     return True

@@ -101,6 +101,8 @@ class Call:
     settings: Mapping[str, Any] = field(default_factory=dict)
     config: RunnableConfig | None = None
     """Run configuration of this call; None: the node's own."""
+    rescue: Callable[[Exception], Any] = lambda _: None
+    """Returns the result that an error of the call stands for; None: the error is raised."""
 
 
 Work = Generator[Call, Any, Update]
@@ -235,7 +237,12 @@ class Route(Runnable[StateT, Goto], Generic[StateT, OptionsT]):
 
 def _call(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
     with redacting(unbound(call.target)):
-        return _called(call, config, seconds)
+        try:
+            return _called(call, config, seconds)
+        except Exception as error:
+            if (result := call.rescue(error)) is None:
+                raise
+            return result
 
 
 def _called(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
@@ -252,7 +259,12 @@ def _called(call: Call, config: RunnableConfig | None, seconds: float | None) ->
 
 async def _acall(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
     with redacting(unbound(call.target)):
-        return await _acalled(call, config, seconds)
+        try:
+            return await _acalled(call, config, seconds)
+        except Exception as error:
+            if (result := call.rescue(error)) is None:
+                raise
+            return result
 
 
 async def _acalled(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:

@@ -11,15 +11,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
 from ragweave.errors import ModelError, UsageError
 from ragweave.tools.files import parse_json
@@ -28,6 +29,8 @@ from ragweave.tools.models.specs import ModelProvider, check_settings, checked_m
 from ragweave.tools.scorers.huggingface import find_base_model
 from ragweave.trained.weights import (
     best_device,
+    check_device,
+    check_dtype,
     greedy,
     need_transformers,
     read_model,
@@ -49,6 +52,9 @@ class HuggingFaceChat(BaseChatModel):
         >>> model = HuggingFaceChat("Qwen/Qwen2.5-0.5B-Instruct")  # doctest: +SKIP
         >>> model.invoke("Name a colour.", logprobs=True).response_metadata  # doctest: +SKIP
     """
+
+    takes_seed: ClassVar[bool] = True
+    """Whether a call may set the seed of its draw."""
 
     folder: str
     """The model's folder, or its hub name; nothing is downloaded."""
@@ -80,10 +86,12 @@ class HuggingFaceChat(BaseChatModel):
         Raises:
             MissingExtraError: transformers or torch is not installed.
             ModelError: It is not on this machine.
-            UsageError: It is no causal model.
+            UsageError: It is no causal model, or there is no such device or number type.
         """
         super().__init__(**{"folder": folder, **settings})
         need_transformers("A Hugging Face model", "hf")
+        check_device(self.device)
+        check_dtype(self.dtype)
         self._path = find_base_model(folder)
         limit = _context(self._path)
         if self.profile is None and limit:
@@ -132,16 +140,29 @@ class HuggingFaceChat(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 - LangChain's signature
         **kwargs: Any,
     ) -> ChatResult:
-        for name in kwargs:
-            if name not in _CALL:
-                raise UsageError(f"{self.model_name} has no setting {name!r} for a call")
-        settings = {**{name: getattr(self, name) for name in _CALL}, **kwargs}
+        own = {name: getattr(self, name) for name in _CALL}
+        settings = {**own, **self._checked(kwargs)}
         with self._lock:
             self._load()
             ids = prompt_ids(self._tokenizer, messages)
             self._check_room(len(ids), settings["max_tokens"])
             written = _written(self._model, ids, settings)
             return self._result(len(ids), written, settings, stop or [])
+
+    def _checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a call's settings within the bounds of the fields; None keeps the model's own."""
+        if unknown := given.keys() - set(_CALL):
+            raise UsageError(f"{self.model_name} has no setting {min(unknown)!r} for a call")
+        checked = {}
+        for name, value in given.items():
+            if value is None:
+                continue
+            try:
+                checked[name] = _field(name).validate_python(value)
+            except ValidationError as error:
+                why = error.errors(include_url=False)[0]["msg"]
+                raise UsageError(f"{self.model_name}: {name}={value!r}: {why}") from error
+        return checked
 
     def _check_room(self, prompt: int, reply: int) -> None:
         limit = (self.profile or {}).get("max_input_tokens")
@@ -174,6 +195,14 @@ class HuggingFaceChat(BaseChatModel):
         usage = UsageMetadata(input_tokens=prompt, output_tokens=made, total_tokens=prompt + made)
         message = AIMessage(text[:cut], response_metadata=about, usage_metadata=usage)
         return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+@cache
+def _field(name: str) -> TypeAdapter[Any]:
+    """Return what checks a value as the field of this name."""
+    field = HuggingFaceChat.model_fields[name]
+    bounded: Any = Annotated[field.annotation, field]
+    return TypeAdapter(bounded)
 
 
 def _context(folder: Path) -> int | None:
@@ -270,7 +299,7 @@ def _written(model: Any, ids: Sequence[int], settings: Mapping[str, Any]) -> Wri
 def _place(decode: Any, token: int, logits: Any, candidates: int) -> dict[str, Any]:
     """Return a token's log-probability, and its place's likeliest candidates, in OpenAI's form."""
     chances = logits.float().log_softmax(dim=-1)
-    best = chances.topk(candidates)
+    best = chances.topk(min(candidates, len(chances)))
     pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return {
         "token": decode([token]),

@@ -149,6 +149,46 @@ def has_bfloat16(device: str) -> bool:
     return device.startswith("cuda") and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
+def check_device(name: str) -> None:
+    """Check that torch has a device of this name here; `auto` is not looked at.
+
+    Raises:
+        UsageError: It has not.
+    """
+    if name == "auto":
+        return
+    import torch
+
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"device must be auto, cpu, cuda or cuda:N, not {name!r}") from error
+    if device.type == "cuda":
+        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= found:
+            raise UsageError(f"device {name!r}: torch sees {found} CUDA devices on this machine")
+        return
+    try:
+        torch.empty(1, device=device).tolist()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UsageError(f"device {name!r} can't be used here ({_line(error)})") from error
+
+
+def check_dtype(name: str) -> None:
+    """Check that weights can be read as numbers of this type; `auto` is not looked at.
+
+    Raises:
+        UsageError: They can't.
+    """
+    if name == "auto":
+        return
+    import torch
+
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise UsageError(f"dtype must be auto, float32, bfloat16 or float16, not {name!r}")
+
+
 def _dtype(name: str) -> Any:
     import torch
 

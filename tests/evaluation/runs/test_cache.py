@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import AsyncMock
 
 import pytest
@@ -77,6 +78,25 @@ def test_a_failed_call_is_not_kept(tmp_path: Path) -> None:
     model = reader()
     run(planned(tmp_path / "b", "direct"), model, cache=cache)
     assert len(model.seen) == 6
+
+
+class LengthFinishReasonError(Exception):
+    """What OpenAI's client raises, by its name, where a held reply ends at its limit."""
+
+    completion = SimpleNamespace(
+        choices=[], usage=SimpleNamespace(prompt_tokens=9, completion_tokens=32)
+    )
+
+
+@pytest.mark.parametrize("kind", [ScriptedChat, SyncScriptedChat])
+def test_a_held_reply_that_was_cut_is_kept_and_paid_for(
+    tmp_path: Path, kind: type[SyncScriptedChat]
+) -> None:
+    cut = LengthFinishReasonError("the length limit was reached")
+    result = run(planned(tmp_path, "direct"), kind(replies=[cut]), cache=tmp_path / "replies")
+    assert (result.progress.failed, result.progress.spent.paid_tokens) == (0, 6 * 41)
+    with ReplyCache(tmp_path / "replies") as cache:
+        assert len(cache) == 6
 
 
 def test_who_waits_for_a_reply_gets_it_though_its_caller_was_cancelled(tmp_path: Path) -> None:

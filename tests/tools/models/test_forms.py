@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_openai import ChatOpenAI
+from openai import LengthFinishReasonError
+from openai.types.chat import ChatCompletion
 from pydantic import Field, SecretStr
-from tests.scripted import ScriptedChat
+from tests.scripted import ListRetriever, ScriptedChat
 
+from ragweave import build_graph
 from ragweave.tools.models import aoffered_forms, chat_model, offered_forms
+from ragweave.tools.models.forms import cut_reply
 
 
 class RefusedError(Exception):
@@ -86,3 +93,134 @@ def test_a_llama_cpp_model_offers_both_and_others_none(tmp_path: Path) -> None:
     scripted = ScriptedChat()
     assert offered_forms(scripted) == set()
     assert scripted.seen == []
+
+
+def cut(content: str = "", **message: Any) -> LengthFinishReasonError:
+    """Return what OpenAI's client raises where a reply held to a schema ends at its limit."""
+    said = {"role": "assistant", "content": content, **message}
+    head = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
+    raw = {
+        **head,
+        "choices": [{"index": 0, "message": said, "finish_reason": "length"}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 32, "total_tokens": 41},
+    }
+    return LengthFinishReasonError(completion=ChatCompletion.model_validate(raw))
+
+
+class Thinker(Server):
+    """A server whose model thinks within the limit of its reply, `needs` tokens long."""
+
+    needs: int = 1000
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:  # fmt: skip
+        self.asked.append(kwargs)
+        if (kwargs.get("max_tokens") or 10**6) < self.needs:
+            raise cut(reasoning_content="Okay, the user asks")
+        held = kwargs["response_format"]["json_schema"]["schema"]["properties"]["reply"]
+        said = f'{{"reply": "{held["enum"][0]}"}}'
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(said))])
+
+
+def thinker(needs: int) -> Thinker:
+    return Thinker(model="m", api_key=SecretStr("k"), needs=needs)
+
+
+@pytest.mark.parametrize(("needs", "forms"), [(1000, {"json_schema"}), (10**7, set())])
+def test_a_probe_cut_among_thoughts_is_made_again_with_room_for_them(
+    needs: int, forms: set[str]
+) -> None:
+    model, other = thinker(needs), thinker(needs)
+    assert offered_forms(model) == offered_forms(model) == forms
+    assert asyncio.run(aoffered_forms(other)) == forms
+    for one in (model, other):
+        assert [asked["max_tokens"] for asked in one.asked] == [32, 32 + 2048]
+
+
+class Unheld(Thinker):
+    """Its probe passes, and its later replies held to a schema are cut."""
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:  # fmt: skip
+        self.needs = 10 if "colour" in str(messages) else 1000
+        if "response_format" in kwargs:
+            return super()._generate(messages, stop, run_manager, **kwargs)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("Paris"))])
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_held_reply_that_is_cut_is_noted_and_the_next_has_room_for_thoughts(mode: str) -> None:
+    model = Unheld(model="m", api_key=SecretStr("k"))
+    found = ListRetriever(documents=[Document("Paris is the capital.", id="a")])
+    graph = build_graph("self_eval", model=model, retriever=found)
+    given: Any = {"question": "What is France's capital?"}
+
+    async def asked() -> list[Any]:
+        return [update async for update in graph.astream(given, stream_mode="updates")]
+
+    updates = list(graph.stream(given, stream_mode="updates")) if mode == "sync" else asyncio.run(asked())  # fmt: skip
+    written = [one for step in updates for one in step.values() if one]
+    notes = [one["notes"] for one in written if isinstance(one.get("notes"), list)]
+    assert "reply_limit_reached" in [note["event"] for listed in notes for note in listed]
+    spent = next(one["usage"] for one in written if isinstance(one.get("usage"), dict))
+    assert (spent["input_tokens"], spent["output_tokens"], spent["estimated"]) == (9, 32, False)
+    graph.invoke(given)
+    held = [one["max_tokens"] for one in model.asked if "response_format" in one][1:]
+    assert held == [32 + 16, 32 + 16 + 2048]
+
+
+def test_a_cut_reply_says_what_arrived() -> None:
+    reply = cut_reply(cut('{"reply": "vio'))
+    assert reply is not None
+    assert reply.text == '{"reply": "vio'
+    assert reply.response_metadata["finish_reason"] == "length"
+    assert "reasoning_content" not in reply.additional_kwargs
+    assert cut_reply(ValueError("length")) is None
+
+
+class Slow(Server):
+    """A server that replies once it has been let go."""
+
+    go: Any = Field(default_factory=threading.Event)
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:  # fmt: skip
+        result = super()._generate(messages, stop, run_manager, **kwargs)
+        self.go.wait(0.2)
+        return result
+
+    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:  # fmt: skip
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return Server._generate(self, messages, stop, run_manager, **kwargs)
+
+
+def slow(said: Any = '{"reply": "violet"}') -> Slow:
+    return Slow(model="m", api_key=SecretStr("k"), said=said)
+
+
+def test_callers_at_once_share_one_probe() -> None:
+    model = slow()
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda _: offered_forms(model), range(8))) == [{"json_schema"}] * 8
+    assert len(model.asked) == 1
+    other = slow()
+
+    async def all_ask() -> list[Any]:
+        return await asyncio.gather(*(aoffered_forms(other) for _ in range(8)))
+
+    assert asyncio.run(all_ask()) == [{"json_schema"}] * 8
+    assert len(other.asked) == 1
+
+
+async def test_those_who_wait_share_a_probes_error_but_not_its_cancellation() -> None:
+    failing = slow(RefusedError(503))
+    found = await asyncio.gather(
+        *(aoffered_forms(failing) for _ in range(3)), return_exceptions=True
+    )
+    assert [type(one) for one in found] == [RefusedError] * 3
+    assert len(failing.asked) == 1
+    model = slow()
+    first, second = (asyncio.ensure_future(aoffered_forms(model)) for _ in range(2))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == {"json_schema"}
+    assert first.cancelled()

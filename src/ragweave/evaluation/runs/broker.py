@@ -30,6 +30,7 @@ from ragweave.evaluation.runs.calls import (
 from ragweave.evaluation.runs.recorder import Recorder
 from ragweave.state import Tokens
 from ragweave.tools.models import ChatModel
+from ragweave.tools.models.forms import cut_reply
 from ragweave.tools.text.secrets import redacted
 
 _KEEP = "INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -213,9 +214,11 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
             return pending.reply
         try:
             message = await self.bound.ainvoke(input, config, **kwargs)
-        except BaseException:
-            self.broker.fail(pending)
-            raise
+        except BaseException as error:
+            if (cut := cut_reply(error)) is None:
+                self.broker.fail(pending)
+                raise
+            message = cut  # it was paid for
         await self.broker.close(pending, message)
         return message
 
@@ -231,9 +234,11 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
             return pending.reply
         try:
             message: BaseMessage = self.bound.invoke(input, config, **kwargs)
-        except BaseException:
-            self.loop.call_soon_threadsafe(self.broker.fail, pending)
-            raise
+        except BaseException as error:
+            if (cut := cut_reply(error)) is None:
+                self.loop.call_soon_threadsafe(self.broker.fail, pending)
+                raise
+            message = cut
         self._wait(self.broker.close(pending, message))
         return message
 

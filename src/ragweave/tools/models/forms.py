@@ -7,19 +7,22 @@ ragweave's llama.cpp model give: `{"content": [{"token": …, "logprob": …, "b
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import json
 import logging
 import math
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
-from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
 
 from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models.errors import status_of
@@ -32,6 +35,8 @@ Form = Literal["grammar", "json_schema"]
 OpenAI's `{"type": "json_schema", "json_schema": {"name": …, "schema": …, "strict": True}}`."""
 
 _NONE: frozenset[Form] = frozenset()
+THINKING_TOKENS = 2048
+"""Room for a thinking block, where a model's limit counts it."""
 _SCHEMA = {
     "type": "object",
     "properties": {"reply": {"type": "string", "enum": ["violet"]}},
@@ -43,10 +48,12 @@ _TRY: dict[str, Any] = {
         "type": "json_schema",
         "json_schema": {"name": "reply", "schema": _SCHEMA, "strict": True},
     },
-    "max_tokens": 32,
 }
+_TRY_TOKENS = 32
 _QUESTION = "Name a colour."
 _known: dict[int, frozenset[Form]] = {}
+_probes: dict[tuple[int, bool], Future[None]] = {}
+_thinkers: set[int] = set()
 _lock = threading.Lock()
 
 
@@ -55,40 +62,154 @@ def offered_forms(model: ChatModel) -> frozenset[Form]:
 
     A llama.cpp model offers both, at no cost. An OpenAI-compatible server is probed once, by a call
     of a few tokens that does not count in the run's usage, and the result is remembered for the
-    model object. No other model is known to offer any.
+    model object; callers that ask meanwhile wait for it. A model whose thoughts take up that reply
+    is probed again with room for them. No other model is known to offer any.
 
     Raises:
         Exception: The server failed for a reason unrelated to forms (no key, no connection).
     """
-    target = _unbound(model)
-    ready = _without_asking(target)
-    if ready is not None:
-        return ready
-    try:
-        reply = target.invoke(_QUESTION, **_TRY)
-    except Exception as error:  # noqa: BLE001 - raised again where it says nothing of forms
-        return _remember(target, _refused(error))
-    return _remember(target, _seen(reply))
+    target = unbound(model)
+    while (ready := _without_asking(target)) is None:
+        probe, ours = _join(target, is_async=False)
+        if not ours:
+            probe.result()
+            continue
+        with _probing(target, probe, is_async=False):
+            try:
+                reply = _invoke(target, _TRY_TOKENS)
+                if _was_cut(reply):
+                    note_thinking(target)
+                    reply = _invoke(target, _TRY_TOKENS + THINKING_TOKENS)
+                _remember(target, _seen(reply))
+            except Exception as error:  # noqa: BLE001 - raised again where it says nothing of forms
+                _remember(target, _refused(error))
+    return ready
 
 
 async def aoffered_forms(model: ChatModel) -> frozenset[Form]:
     """Return the forms to which a model can constrain a reply, as `offered_forms` does."""
-    target = _unbound(model)
-    ready = _without_asking(target)
-    if ready is not None:
-        return ready
+    target = unbound(model)
+    while (ready := _without_asking(target)) is None:
+        probe, ours = _join(target, is_async=True)
+        if not ours:
+            await asyncio.wrap_future(probe)
+            continue
+        with _probing(target, probe, is_async=True):
+            try:
+                reply = await _ainvoke(target, _TRY_TOKENS)
+                if _was_cut(reply):
+                    note_thinking(target)
+                    reply = await _ainvoke(target, _TRY_TOKENS + THINKING_TOKENS)
+                _remember(target, _seen(reply))
+            except Exception as error:  # noqa: BLE001 - raised again where it says nothing of forms
+                _remember(target, _refused(error))
+    return ready
+
+
+def _invoke(target: Any, max_tokens: int) -> BaseMessage:
     try:
-        reply = await target.ainvoke(_QUESTION, **_TRY)
-    except Exception as error:  # noqa: BLE001 - raised again where it says nothing of forms
-        return _remember(target, _refused(error))
-    return _remember(target, _seen(reply))
+        reply: BaseMessage = target.invoke(_QUESTION, **_TRY, max_tokens=max_tokens)
+    except Exception as error:
+        if (cut := cut_reply(error)) is None:
+            raise
+        return cut
+    return reply
 
 
-def _unbound(model: ChatModel) -> Any:
-    target: Any = model
-    while isinstance(target, RunnableBindingBase):
-        target = target.bound
-    return target
+async def _ainvoke(target: Any, max_tokens: int) -> BaseMessage:
+    try:
+        reply: BaseMessage = await target.ainvoke(_QUESTION, **_TRY, max_tokens=max_tokens)
+    except Exception as error:
+        if (cut := cut_reply(error)) is None:
+            raise
+        return cut
+    return reply
+
+
+def _was_cut(reply: BaseMessage) -> bool:
+    return reply.response_metadata.get("finish_reason") == "length"
+
+
+def _join(target: Any, *, is_async: bool) -> tuple[Future[None], bool]:
+    """Return the probe of `target` under way, and whether it is the caller's to make.
+
+    A thread does not wait for an event loop's probe: it may be the thread that runs the loop.
+    """
+    key = id(target), is_async
+    with _lock:
+        ours = key not in _probes
+        if ours:
+            _probes[key] = Future()
+            _probes[key].set_running_or_notify_cancel()
+        return _probes[key], ours
+
+
+@contextmanager
+def _probing(target: Any, probe: Future[None], *, is_async: bool) -> Iterator[None]:
+    """End `probe` with the block: those who wait share its error, but not its cancellation."""
+    failed: Exception | None = None
+    try:
+        yield
+    except Exception as error:
+        failed = error
+        raise
+    finally:
+        with _lock:
+            del _probes[id(target), is_async]
+        if failed is None:
+            probe.set_result(None)
+        else:
+            probe.set_exception(failed)
+
+
+def cut_reply(error: BaseException) -> AIMessage | None:
+    """Return the reply behind an error that says that it was cut; None behind any other.
+
+    The client of OpenAI raises where a reply held to a schema ends at its limit. The message has
+    what arrived, the finish reason `length`, the tokens, and as `reasoning_content` any thoughts.
+    """
+    if not any(kind.__name__ == "LengthFinishReasonError" for kind in type(error).__mro__):
+        return None
+    completion = getattr(error, "completion", None)
+    choices = getattr(completion, "choices", None) or [None]
+    said = getattr(choices[0], "message", None)
+    usage = getattr(completion, "usage", None)
+    spent = None
+    if usage is not None:
+        given, made = usage.prompt_tokens, usage.completion_tokens
+        spent = UsageMetadata(input_tokens=given, output_tokens=made, total_tokens=given + made)
+    return AIMessage(
+        getattr(said, "content", None) or "",
+        additional_kwargs=_thoughts(said, usage),
+        response_metadata={
+            "finish_reason": "length",
+            "model_name": getattr(completion, "model", None) or "",
+        },
+        usage_metadata=spent,
+    )
+
+
+def _thoughts(said: Any, usage: Any) -> dict[str, Any]:
+    """Return the thoughts of a completion, by whichever name; "" where only their tokens show."""
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(thought := getattr(said, name, None), str):
+            return {"reasoning_content": thought}
+    details = getattr(usage, "completion_tokens_details", None)
+    return {"reasoning_content": ""} if getattr(details, "reasoning_tokens", None) else {}
+
+
+def note_thinking(model: object) -> None:
+    """Remember that a model's thoughts count within the limit of its reply."""
+    target = unbound(model)
+    with _lock:
+        if id(target) not in _thinkers:
+            weakref.finalize(target, _thinkers.discard, id(target))
+        _thinkers.add(id(target))
+
+
+def seen_thinking(model: object) -> bool:
+    """Return whether a reply of the model was cut before anything but thoughts arrived."""
+    return id(unbound(model)) in _thinkers
 
 
 def _without_asking(target: Any) -> frozenset[Form] | None:
@@ -101,7 +222,7 @@ def _without_asking(target: Any) -> frozenset[Form] | None:
         return _known.get(id(target))
 
 
-def _remember(target: Any, forms: frozenset[Form]) -> frozenset[Form]:
+def _remember(target: Any, forms: frozenset[Form]) -> None:
     with _lock:
         first = id(target) not in _known
         if first:
@@ -113,7 +234,6 @@ def _remember(target: Any, forms: frozenset[Form]) -> frozenset[Form]:
             "are read from free text (constrain=False skips this test)",
             getattr(target, "model_name", None) or type(target).__name__,
         )
-    return forms
 
 
 def _refused(error: Exception) -> frozenset[Form]:

@@ -103,6 +103,16 @@ class ThinkingFlow:
         return self._state == "thinking"
 
     @property
+    def behind(self) -> bool:
+        """Whether nothing but white space, which is dropped, has come behind the block."""
+        return self._state == "behind"
+
+    @property
+    def undecided(self) -> int:
+        """Characters held back because they may begin a block."""
+        return len(self._held) if self._state == "start" else 0
+
+    @property
     def end(self) -> str:
         """The mark that ends the open block."""
         return self._end
