@@ -134,6 +134,23 @@ def test_write_and_read_again(tmp_path: Path) -> None:
     ]
 
 
+def test_no_file_is_replaced(tmp_path: Path) -> None:
+    source = write(tmp_path / "s.jsonl", {"question": "a", "known": True, "draft": "It is Paris."})
+    before = source.read_bytes()
+    for target in (source, write(tmp_path / "t.jsonl", {"question": "b", "needed": True})):
+        with pytest.raises(UsageError, match="already exists; name another --out, or delete it"):
+            write_training(source, target)
+    assert source.read_bytes() == before
+    assert read_training(tmp_path / "t.jsonl") == [{"question": "b", "needed": True}]
+
+
+def test_a_packed_file_is_packed(tmp_path: Path) -> None:
+    source = write(tmp_path / "s.jsonl", {"question": "où?", "known": True})
+    done = write_training(source, tmp_path / "t.jsonl.gz")
+    assert gzip.decompress(done.path.read_bytes()).startswith(b"{")
+    assert read_training(done.path) == [{"question": "où?", "needed": False}]
+
+
 def test_nothing_is_written_before_every_row_is_labelled(tmp_path: Path) -> None:
     source = write(tmp_path / "s.jsonl", {"question": "a", "known": True}, {"question": "b"})
     with pytest.raises(UsageError, match=r"s\.jsonl: row 2: has neither"):

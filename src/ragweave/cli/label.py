@@ -219,7 +219,7 @@ def needed(
         Path,
         typer.Argument(help="JSON lines (also .gz) with question, and needed, known or a draft."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="File for the training rows.")],
+    out: Out,
     draft: Annotated[
         str | None,
         typer.Option(

@@ -8,6 +8,7 @@ needed retrieval:
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import zlib
@@ -101,11 +102,15 @@ def write_training(
 ) -> Written:
     """Label the questions of a JSONL file and write the training file for SKR-KNN.
 
-    The file is written only once every row is labelled. Arguments as `label_training`.
+    The file is written only once every row is labelled, and packed where its name ends in `.gz`.
+    Arguments as `label_training`.
 
     Raises:
-        UsageError: The source cannot be read, or a row has no usable label.
+        UsageError: The target already exists or cannot be written, the source cannot be read, or a
+            row has no usable label.
     """
+    if Path(target).is_file():
+        raise UsageError(f"{target}: already exists; name another --out, or delete it")
     read = (row for _, row in _rows(Path(source)))
     try:
         labelled = list(label_training(read, draft=draft, gold=gold, theta=theta))
@@ -113,9 +118,10 @@ def write_training(
         raise UsageError(f"{source}: {error}") from error
     if not labelled:
         raise UsageError(f"{source}: contains no questions")
-    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in labelled]
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in labelled)
+    packed = Path(target).suffix.lower() == ".gz"
     try:
-        write_atomic(Path(target), "".join(lines))
+        write_atomic(Path(target), gzip.compress(lines.encode(), mtime=0) if packed else lines)
     except OSError as error:
         raise UsageError(f"{target}: cannot be written ({error.strerror})") from error
     return Written(Path(target), len(labelled), sum(row["needed"] for row in labelled))
