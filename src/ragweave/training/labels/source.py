@@ -230,6 +230,10 @@ Order = Literal["gold-first", "given", "retrieved"]
 score that the file's retriever gave them, best first (FILCO trains on DPR's first)."""
 
 
+KB = "knowledge_base"
+"""Key of what tells a knowledge base from all others: a folder's name and generation do not."""
+
+
 class Passages:
     """Where a silver row's passages come from, best first."""
 
@@ -259,6 +263,7 @@ class Passages:
             self._retriever = base.as_retriever(k)
             self.described = {
                 "passages": f"knowledge base {base.path.name}, generation {base.manifest.generation}",
+                KB: base.manifest.collection,
                 "k": k,
             }
 
