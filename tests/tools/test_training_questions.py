@@ -75,9 +75,13 @@ def test_labels_from_needed_known_or_answers() -> None:
         {"question": "d", "draft": "Paris", "answers": ["Paris", "Rome"]},
     ]
     needed = [one["needed"] for one in label_training(rows, draft="draft")]
-    assert needed == [False, True, True, True]
-    lenient = [one["needed"] for one in label_training(rows, draft="draft", theta=0.4)]
-    assert lenient == [False, True, True, False]
+    assert needed == [False, True, True, False]
+    apart = list(label_training(rows, draft="draft", aliases="apart"))
+    assert [one["needed"] for one in apart] == [False, True, True, True]
+    lenient = list(label_training(rows, draft="draft", aliases="apart", theta=0.4))
+    assert [one["needed"] for one in lenient] == [False, True, True, False]
+    with pytest.raises(UsageError, match="--aliases must be one of auto, together, apart"):
+        list(label_training(rows, draft="draft", aliases="some"))
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,13 @@ from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from ragweave.errors import MissingExtraError, UsageError
-from ragweave.tools.claims import check_theta, known_label
+from ragweave.tools.claims import (
+    check_aliases,
+    check_theta,
+    gold_groups,
+    known_label,
+    names_apart,
+)
 from ragweave.tools.files import parse_json, write_atomic
 from ragweave.tools.packed import UnpackedSizeError, open_packed
 
@@ -67,6 +73,7 @@ def label_training(
     draft: str | None = None,
     gold: str = "answers",
     theta: float = 0.5,
+    aliases: str = "auto",
 ) -> Iterator[TrainingQuestion]:
     """Label questions of any data as needing retrieval or not.
 
@@ -80,16 +87,18 @@ def label_training(
         gold: Name of the field with the gold answers: a text or number, or a list of these or of
             lists of aliases.
         theta: Share of gold answers that a draft must exceed to count as known.
+        aliases: How the names of a list count (`ragweave.tools.claims.Aliases`).
 
     Raises:
         UsageError: A row has no usable label; the text names the row, from 1. Or `theta` is not a
-            number in [0, 1].
+            number in [0, 1], or `aliases` none of its values.
     """
     check_theta(theta)
+    check_aliases(aliases)
     for number, row in enumerate(rows, start=1):
         where = f"row {number}"
         question = _text(row, "question", where)
-        yield {"question": question, "needed": _needed(row, where, draft, gold, theta)}
+        yield {"question": question, "needed": _needed(row, where, draft, gold, theta, aliases)}
 
 
 def write_training(
@@ -99,6 +108,7 @@ def write_training(
     draft: str | None = None,
     gold: str = "answers",
     theta: float = 0.5,
+    aliases: str = "auto",
 ) -> Written:
     """Label the questions of a JSONL file and write the training file for SKR-KNN.
 
@@ -113,7 +123,7 @@ def write_training(
         raise UsageError(f"{target}: already exists; name another --out, or delete it")
     read = (row for _, row in _rows(Path(source)))
     try:
-        labelled = list(label_training(read, draft=draft, gold=gold, theta=theta))
+        labelled = list(label_training(read, draft=draft, gold=gold, theta=theta, aliases=aliases))
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from error
     if not labelled:
@@ -127,14 +137,18 @@ def write_training(
     return Written(Path(target), len(labelled), sum(row["needed"] for row in labelled))
 
 
-def _needed(row: Mapping[str, Any], where: str, draft: str | None, gold: str, theta: float) -> bool:
+def _needed(
+    row: Mapping[str, Any], where: str, draft: str | None, gold: str, theta: float, aliases: str
+) -> bool:
     if draft is not None:
-        answers = row.get(gold)
-        if answers is None or answers in ("", []):
+        groups = gold_groups(row.get(gold))
+        if not groups:
             raise UsageError(f"{where}: no gold answers in {gold!r}")
         answer = _text(row, draft, where, blank=True)
+        apart = names_apart(row, aliases)
+        counted = [name for group in groups for name in group] if apart else groups
         try:
-            return not known_label(answer, answers, theta)
+            return not known_label(answer, counted, theta)
         except UsageError as error:
             raise UsageError(f"{where}: {gold!r}: {error}") from error
     if "needed" in row:
