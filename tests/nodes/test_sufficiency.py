@@ -27,13 +27,73 @@ PASSAGES = documents("Ada Brenner built the light.", "The light is grey.")
         ("<think>No?</think>Yes", True),
         ("Ada Brenner", None),
         ("", None),
+        ("The passages do not hold enough to answer.", False),
+        ("There isn't enough information", False),
+        ("not really enough", False),
+        ("The context is not at all sufficient.", False),
+        ("The passages lack sufficient detail.", False),
+        ("I doubt that there is enough.", False),
+        ("There is no date, making the context insufficient.", False),
+        ("The passages give no year, but they hold enough to answer.", True),
+        ("There is no doubt that the passages hold enough.", True),
+        ("The passages hold enough to say who did not build it.", True),
+        ("Enough information is not provided.", None),
+        ("The passages do not, in my view, hold enough.", None),
+        ("The context is sufficient. It is not sufficient for the year.", None),
+        ("The context is not insufficient.", None),
+        ("I cannot tell whether there is enough.", None),
+        ("Is the context sufficient? The light is grey.", None),
     ],
 )
 def test_a_rating_is_read_in_many_words(reply: str, enough: bool | None) -> None:
     assert parse_sufficiency(reply) is enough
 
 
+@pytest.mark.parametrize(
+    ("reply", "enough"),
+    [
+        ("Sufficient Context: 0", False),
+        ("**Sufficient Context: 0**", False),
+        ("**Sufficient Context:** 1", True),
+        ("The year is given.\n{Sufficient Context: 0}", False),
+        ('{"sufficient_context": true}', True),
+        ("Sufficient Context: 1 IF the CONTEXT is sufficient and 0 IF it is not", None),
+        ("Sufficient Context: ?", None),
+    ],
+)
+def test_a_label_is_read_with_and_without_quotes(reply: str, enough: bool | None) -> None:
+    assert parse_sufficiency(reply) is enough
+
+
+POSITIVE = ["The passages hold enough to answer", "The context is sufficient", "This is enough"]
+NEGATIVE = [
+    "The passages do not hold enough",
+    "There isn’t enough here",
+    "The passages lack sufficient detail",
+    "The context is insufficient",
+    "It is never enough",
+]
+SENTENCES = st.lists(st.sampled_from(POSITIVE + NEGATIVE), min_size=1, max_size=6)
+
+
+@given(SENTENCES, st.sampled_from([". ", "; ", " but ", "\n", ", so "]))
+def test_what_is_said_counts_where_all_of_it_agrees(said: list[str], between: str) -> None:
+    ways = {one in POSITIVE for one in said}
+    expected = ways.pop() if len(ways) == 1 else None
+    assert parse_sufficiency(between.join(said)) is expected
+
+
+NEGATIONS = ["not", "no", "never", "hardly", "cannot", "doesn't", "without", "lacks"]
+FILLERS = st.lists(st.sampled_from(["really", "at", "all", "seem", "to", "be", "the"]), max_size=5)
+
+
+@given(st.sampled_from(NEGATIONS), FILLERS, st.sampled_from(["enough", "sufficient"]))
+def test_a_negated_clause_never_means_enough(negation: str, filler: list[str], word: str) -> None:
+    assert parse_sufficiency(" ".join(["It", negation, *filler, word, "detail"])) is False
+
+
 PIECES = ["Yes", "No", "not ", "enough", "insufficient", " ", "\n", "<think>", "</think>"]
+PIECES += ["sufficient context", ": ", "0", '"', "*", ", ", "?", "whether "]
 
 
 @given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join)))

@@ -75,9 +75,13 @@ def test_labels_from_needed_known_or_answers() -> None:
         {"question": "d", "draft": "Paris", "answers": ["Paris", "Rome"]},
     ]
     needed = [one["needed"] for one in label_training(rows, draft="draft")]
-    assert needed == [False, True, True, True]
-    lenient = [one["needed"] for one in label_training(rows, draft="draft", theta=0.4)]
-    assert lenient == [False, True, True, False]
+    assert needed == [False, True, True, False]
+    apart = list(label_training(rows, draft="draft", aliases="apart"))
+    assert [one["needed"] for one in apart] == [False, True, True, True]
+    lenient = list(label_training(rows, draft="draft", aliases="apart", theta=0.4))
+    assert [one["needed"] for one in lenient] == [False, True, True, False]
+    with pytest.raises(UsageError, match="--aliases must be one of auto, together, apart"):
+        list(label_training(rows, draft="draft", aliases="some"))
 
 
 @pytest.mark.parametrize(
@@ -132,6 +136,23 @@ def test_write_and_read_again(tmp_path: Path) -> None:
         {"question": "où?", "needed": False},
         {"question": "b", "needed": True},
     ]
+
+
+def test_no_file_is_replaced(tmp_path: Path) -> None:
+    source = write(tmp_path / "s.jsonl", {"question": "a", "known": True, "draft": "It is Paris."})
+    before = source.read_bytes()
+    for target in (source, write(tmp_path / "t.jsonl", {"question": "b", "needed": True})):
+        with pytest.raises(UsageError, match="already exists; name another --out, or delete it"):
+            write_training(source, target)
+    assert source.read_bytes() == before
+    assert read_training(tmp_path / "t.jsonl") == [{"question": "b", "needed": True}]
+
+
+def test_a_packed_file_is_packed(tmp_path: Path) -> None:
+    source = write(tmp_path / "s.jsonl", {"question": "où?", "known": True})
+    done = write_training(source, tmp_path / "t.jsonl.gz")
+    assert gzip.decompress(done.path.read_bytes()).startswith(b"{")
+    assert read_training(done.path) == [{"question": "où?", "needed": False}]
 
 
 def test_nothing_is_written_before_every_row_is_labelled(tmp_path: Path) -> None:

@@ -85,6 +85,8 @@ def test_recall_precision_and_size_of_what_is_kept():
     assert precision([False], [True]) is None
     assert size_kept(keeps, [10, 20, 30, 40]) == pytest.approx(0.4)
     assert size_kept([False, False], [10, 20]) == 1.0
+    assert size_kept([False, False], [10, 20], may_be_none=True) == 0.0
+    assert size_kept([False, True], [10, 30], may_be_none=True) == 0.75
 
 
 def test_judge_measures_stand_beside_the_majority():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragweave.errors import UsageError
-from ragweave.trained import ModelCard, write_card
+from ragweave.trained import ModelCard, PartRole, write_card
 from ragweave.training.rows import (
     QUESTIONS,
     SilverRow,
@@ -65,6 +65,43 @@ def test_only_unseen_questions_are_held_out(tmp_path: Path, base: Path) -> None:
         held = {one["id"] for one in plan.rows.held_out}
         assert len(held) == 2
         assert held < {"r1905", "r1906", "r1907"}
+
+
+def judge_row(number: int) -> dict[str, object]:
+    """Return a judge's row on the question of `row(number)`."""
+    question = row(number)["question"]
+    return {"id": f"r{number}", "question": question, "draft": "1900", "known": number % 2 == 0}
+
+
+@pytest.mark.parametrize(("role", "kind"), [("judge", "linear"), ("filter", "causal-lora")])
+def test_a_base_that_is_kept_by_its_path_has_seen_its_questions_too(
+    role: PartRole, kind: str, tmp_path: Path, base: Path
+) -> None:
+    made = judge_row if role == "judge" else row
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n".join(json.dumps(made(year)) for year in range(1900, 1910)), "utf-8")
+    for seed in range(6):
+        settings = {"base": str(base), "held_out": 0.2, "seed": seed}
+        plan = plan_training(role, file, tmp_path / "out", kind=kind, settings=settings)
+        assert plan.rows.held_out
+        assert all(one["id"] >= "r1905" for one in plan.rows.held_out)
+        assert plan.seen == read_question_hashes(base)
+    with pytest.raises(UsageError, match="first: has learnt from 5 of the held-out questions"):
+        other = tmp_path / "other.jsonl"
+        other.write_text("\n".join(json.dumps(made(year)) for year in (1950, 1951)), "utf-8")
+        settings = {"base": str(base)}
+        plan_training(role, other, tmp_path / "o", kind=kind, held_out=file, settings=settings)
+
+
+def test_a_merged_model_has_seen_its_parts_questions(tmp_path: Path) -> None:
+    merged = tmp_path / "merged"
+    merged.mkdir()
+    (merged / "config.json").write_text("{}", "utf-8")
+    write_question_hashes(merged, [row(1900)], [])
+    rows = write(tmp_path / "rows.jsonl", row(1900), row(1901))
+    settings = {"base": str(merged), "held_out": 0.5}
+    plan = plan_training("filter", rows, tmp_path / "o", kind="causal-lora", settings=settings)
+    assert [one["id"] for one in plan.rows.held_out] == ["r1901"]
 
 
 def test_rows_that_the_base_has_all_seen_are_refused(tmp_path: Path, base: Path) -> None:

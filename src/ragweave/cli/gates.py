@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -69,18 +70,34 @@ def _rows(measured: list[Measured]) -> list[list[str]]:
     from ragweave.training.encoders.router import gate_threshold
 
     rows = []
+    uncertainties = [one.uncertainty for one in measured]
     for share in SHARES if measured else ():
-        cut = gate_threshold(
-            [one.uncertainty for one in measured], [one.right for one in measured], share
-        )
-        taken = [one.uncertainty > cut for one in measured]
+        cut = gate_threshold(uncertainties, [one.right for one in measured], share)
+        shown = _as_given(cut, uncertainties)
+        taken = [one > float(shown) for one in uncertainties]
         reached = [one.right[which] for one, which in zip(measured, taken, strict=True)]
         rows.append(
             [
                 f"{share:.0%}",
-                f"{cut:.3f}",
+                shown,
                 f"{100 * sum(reached) / len(reached):.1f}",
                 f"{sum(taken) / len(taken):.0%}",
             ]
         )
     return rows
+
+
+def _as_given(cut: float, uncertainties: Sequence[float]) -> str:
+    """Return a threshold in the fewest digits, three at least, that divide the questions alike.
+
+    The cut is itself a measured value, and a gate retrieves above it: rounded down it would retrieve
+    for that question too.
+    """
+    following = min((one for one in uncertainties if one > cut), default=math.inf)
+    for digits in range(3, 17):
+        nearest = f"{cut:.{digits}f}"
+        above = Decimal(cut).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING)
+        for shown in (nearest, f"{above:f}"):
+            if cut <= float(shown) < following:
+                return shown
+    return repr(cut)

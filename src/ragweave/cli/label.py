@@ -45,6 +45,13 @@ Proxy = Annotated[
 Draft = Annotated[
     str | None, typer.Option(help="Field that holds drafts; the proxy is then not asked.")
 ]
+Aliases = Annotated[
+    str,
+    typer.Option(
+        help="How aliases count: together (any one will do), apart (each is an answer), or auto "
+        "(as a row's labels counted them, and apart in SlimPLM's released files)."
+    ),
+]
 Limit = Annotated[int | None, typer.Option(help="Use only the first N questions.")]
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out rows that cannot be labelled, and count them.")
@@ -74,13 +81,7 @@ def judge(
         float,
         typer.Option(help="Share of the gold answers above which a draft counts as known (θ)."),
     ] = 0.5,
-    aliases: Annotated[
-        str,
-        typer.Option(
-            help="How aliases count: together (any one will do), apart (each is an answer), or auto "
-            "(apart in SlimPLM's released files)."
-        ),
-    ] = "auto",
+    aliases: Aliases = "auto",
     gold: Annotated[
         str | None,
         typer.Option(help="Field that holds the gold answers (default: the data set's own)."),
@@ -219,7 +220,7 @@ def needed(
         Path,
         typer.Argument(help="JSON lines (also .gz) with question, and needed, known or a draft."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="File for the training rows.")],
+    out: Out,
     draft: Annotated[
         str | None,
         typer.Option(
@@ -230,11 +231,12 @@ def needed(
     theta: Annotated[
         float, typer.Option(help="Share of the gold answers above which a draft counts as known.")
     ] = 0.5,
+    aliases: Aliases = "auto",
 ) -> None:
     """Label questions as needing retrieval or not, for skr_knn."""
     from ragweave.tools.neighbours import write_training
 
-    done = write_training(source, out, draft=draft, gold=gold, theta=theta)
+    done = write_training(source, out, draft=draft, gold=gold, theta=theta, aliases=aliases)
     typer.echo(f"{done.path}: {done.questions} questions, of which {done.needed} need retrieval")
     typer.echo(f"use it: ragweave ask … --method skr_knn --option training={done.path}", err=True)
 

@@ -97,25 +97,69 @@ PRINTED = ChatPromptTemplate(
 PROMPTS = MappingProxyType({"sufficient": SUFFICIENT, "sufficient_printed": PRINTED})
 """The templates by name: every method's, so that a caller may replace them."""
 
-_LABEL = re.compile(r"[\"“']sufficient context[\"”']\s{0,3}:\s{0,3}[\"“']?([01])\b", re.I)
-"""The printed prompt's label; a small model may go on behind it to an example of its own."""
-
-_WORDS = re.compile(
-    r"\b(?:(?P<no>insufficient|not (?:sufficient|enough))|sufficient|enough)\b", re.I
+_NAME = r"\bsufficient[ _]context[\"”'’*_`]{0,4}\s{0,3}[:=]"
+_LABEL = re.compile(
+    _NAME + r"[\"“'‘*_`\s]{0,6}(?P<said>[01]|true|false|yes|no)\b(?!\s{0,3}(?:if\b|or\b|/))",
+    re.I,
 )
+"""The printed prompt's label, not its criteria ("1 IF the CONTEXT is sufficient"). The first counts:
+a small model may go on behind it to an example of its own."""
+
+_SENTENCE = re.compile(
+    r"[.;:!?\n]|\b(?:but|however|yet|so|thus|therefore|hence|because|since|although|though)\b", re.I
+)
+_CLAUSE = re.compile(r",|\b(?:and|which|who)\b", re.I)
+_SAYS_NOTHING = re.compile(
+    rf"{_NAME}|[^.;:!?\n]*\?|\b(?:no|without(?: an?y?)?|not (?:in|a)) doubt\b|\bnot only\b", re.I
+)
+"""A label's name alone, a question, and what negates nothing."""
+_ENOUGH = re.compile(r"\b(?:(?P<no>insufficient|too little)|sufficient|enough)\b", re.I)
+_NEGATED = re.compile(
+    r"\b(?:not|no|never|cannot|nothing|none|neither|nor|hardly|scarcely|without|lack\w*|missing"
+    r"|fail\w*|unable|doubt\w*|far from|less than|short of)\b|n['’]t\b",
+    re.I,
+)
+_UNDONE = re.compile(r"(?:\b(?:not|never|hardly)|n['’]t)(?: \w+)?\s+\Z", re.I)
+"""What stands before "insufficient" where that is denied."""
+_DOUBTFUL = re.compile(r"\b(?:if|whether|unless)\b", re.I)
 _LOOKED_AT = 400
 """Characters of a reply in which a rating is looked for."""
 
 
 def parse_sufficiency(reply: str) -> bool | None:
-    """Return whether a reply says that the passages hold enough; None where it can't be read."""
-    if label := _LABEL.search(bare_text(reply)):
-        return label[1] == "1"
+    """Return whether a reply says that the passages hold enough; None where it can't be read.
+
+    In this order: the printed prompt's label, with or without its quotes; Yes or No; what its
+    sentences say of "enough", "sufficient" or "insufficient", where all of them agree. A negation
+    earlier in the clause turns it round ("do not hold enough", "lack sufficient detail"); one that
+    stands elsewhere in the sentence leaves it unread.
+    """
+    text = bare_text(reply)
+    if label := _LABEL.search(text):
+        return label["said"].lower() in ("1", "true", "yes")
     said = parse_answer(reply, "yes_no")
     if said != UNKNOWN:
         return said == "Yes"
-    found = _WORDS.search(bare_text(reply)[:_LOOKED_AT])
-    return None if found is None else found["no"] is None
+    looked_at = _SAYS_NOTHING.sub("\n", text[:_LOOKED_AT])
+    found = {
+        enough
+        for sentence in _SENTENCE.split(looked_at)
+        for word in _ENOUGH.finditer(sentence)
+        if (enough := _said(sentence, word)) is not None
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _said(sentence: str, word: re.Match[str]) -> bool | None:
+    """Return what one word of a sentence says; None where that is unsure."""
+    before, behind = sentence[: word.start()], sentence[word.end() :]
+    if _DOUBTFUL.search(before):
+        return None
+    if word["no"]:
+        return None if _UNDONE.search(before) else False
+    if _NEGATED.search(_CLAUSE.split(before)[-1]):
+        return False
+    return None if _NEGATED.search(before) or _NEGATED.search(_CLAUSE.split(behind)[0]) else True
 
 
 def answer_step(

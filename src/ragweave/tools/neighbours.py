@@ -8,6 +8,7 @@ needed retrieval:
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import zlib
@@ -23,7 +24,13 @@ from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from ragweave.errors import MissingExtraError, UsageError
-from ragweave.tools.claims import check_theta, known_label
+from ragweave.tools.claims import (
+    check_aliases,
+    check_theta,
+    gold_groups,
+    known_label,
+    names_apart,
+)
 from ragweave.tools.files import parse_json, write_atomic
 from ragweave.tools.packed import UnpackedSizeError, open_packed
 
@@ -66,6 +73,7 @@ def label_training(
     draft: str | None = None,
     gold: str = "answers",
     theta: float = 0.5,
+    aliases: str = "auto",
 ) -> Iterator[TrainingQuestion]:
     """Label questions of any data as needing retrieval or not.
 
@@ -79,16 +87,18 @@ def label_training(
         gold: Name of the field with the gold answers: a text or number, or a list of these or of
             lists of aliases.
         theta: Share of gold answers that a draft must exceed to count as known.
+        aliases: How the names of a list count (`ragweave.tools.claims.Aliases`).
 
     Raises:
         UsageError: A row has no usable label; the text names the row, from 1. Or `theta` is not a
-            number in [0, 1].
+            number in [0, 1], or `aliases` none of its values.
     """
     check_theta(theta)
+    check_aliases(aliases)
     for number, row in enumerate(rows, start=1):
         where = f"row {number}"
         question = _text(row, "question", where)
-        yield {"question": question, "needed": _needed(row, where, draft, gold, theta)}
+        yield {"question": question, "needed": _needed(row, where, draft, gold, theta, aliases)}
 
 
 def write_training(
@@ -98,37 +108,47 @@ def write_training(
     draft: str | None = None,
     gold: str = "answers",
     theta: float = 0.5,
+    aliases: str = "auto",
 ) -> Written:
     """Label the questions of a JSONL file and write the training file for SKR-KNN.
 
-    The file is written only once every row is labelled. Arguments as `label_training`.
+    The file is written only once every row is labelled, and packed where its name ends in `.gz`.
+    Arguments as `label_training`.
 
     Raises:
-        UsageError: The source cannot be read, or a row has no usable label.
+        UsageError: The target already exists or cannot be written, the source cannot be read, or a
+            row has no usable label.
     """
+    if Path(target).is_file():
+        raise UsageError(f"{target}: already exists; name another --out, or delete it")
     read = (row for _, row in _rows(Path(source)))
     try:
-        labelled = list(label_training(read, draft=draft, gold=gold, theta=theta))
+        labelled = list(label_training(read, draft=draft, gold=gold, theta=theta, aliases=aliases))
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from error
     if not labelled:
         raise UsageError(f"{source}: contains no questions")
-    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in labelled]
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in labelled)
+    packed = Path(target).suffix.lower() == ".gz"
     try:
-        write_atomic(Path(target), "".join(lines))
+        write_atomic(Path(target), gzip.compress(lines.encode(), mtime=0) if packed else lines)
     except OSError as error:
         raise UsageError(f"{target}: cannot be written ({error.strerror})") from error
     return Written(Path(target), len(labelled), sum(row["needed"] for row in labelled))
 
 
-def _needed(row: Mapping[str, Any], where: str, draft: str | None, gold: str, theta: float) -> bool:
+def _needed(
+    row: Mapping[str, Any], where: str, draft: str | None, gold: str, theta: float, aliases: str
+) -> bool:
     if draft is not None:
-        answers = row.get(gold)
-        if answers is None or answers in ("", []):
+        groups = gold_groups(row.get(gold))
+        if not groups:
             raise UsageError(f"{where}: no gold answers in {gold!r}")
         answer = _text(row, draft, where, blank=True)
+        apart = names_apart(row, aliases)
+        counted = [name for group in groups for name in group] if apart else groups
         try:
-            return not known_label(answer, answers, theta)
+            return not known_label(answer, counted, theta)
         except UsageError as error:
             raise UsageError(f"{where}: {gold!r}: {error}") from error
     if "needed" in row:

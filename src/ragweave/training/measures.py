@@ -187,6 +187,8 @@ class Marked(NamedTuple):
     """Whether the sentence is one to keep."""
     sizes: Sequence[int]
     """Length of each sentence, in any one unit."""
+    may_be_none: bool = False
+    """Whether nothing is passed on where nothing is kept; False: everything is (the fallback)."""
 
 
 def auc(scores: Sequence[float], labels: Sequence[bool]) -> float:
@@ -255,11 +257,14 @@ def precision(keeps: Sequence[bool], gold: Sequence[bool]) -> float | None:
     return sum(k and g for k, g in zip(keeps, gold, strict=True)) / kept if kept else None
 
 
-def size_kept(keeps: Sequence[bool], sizes: Sequence[int]) -> float:
-    """Return the share of the text that is kept; all of it where no sentence is (the fallback)."""
+def size_kept(keeps: Sequence[bool], sizes: Sequence[int], *, may_be_none: bool = False) -> float:
+    """Return the share of the text that is passed on.
+
+    Where nothing is kept that is all of it (the fallback), or nothing where that may be.
+    """
     total = sum(sizes)
     if not any(keeps) or not total:
-        return 1.0
+        return 0.0 if may_be_none else 1.0
     return sum(size for keep, size in zip(keeps, sizes, strict=True) if keep) / total
 
 
@@ -285,7 +290,8 @@ def filter_measures(
 
     `first` and `in_two`: a sentence to keep is the best, or among the best two (over questions
     that have one). `recall` and `precision`: of the sentences that are kept. `tokens_kept`:
-    share of the text passed on, all of it where nothing is kept; `empty`: how often that is so.
+    share of the text passed on, all of it where nothing is kept, unless none may be left (whole
+    passages); `empty`: how often nothing is kept.
 
     Args:
         questions: Their sentences.
@@ -300,7 +306,9 @@ def filter_measures(
         "in_two": [hit(one.scores, one.gold, 2) for one in answerable],
         "recall": [recall(kept, one.gold) for one, kept in both if any(one.gold)],
         "precision": [p for one, kept in both if (p := precision(kept, one.gold)) is not None],
-        "tokens_kept": [size_kept(kept, one.sizes) for one, kept in both],
+        "tokens_kept": [
+            size_kept(kept, one.sizes, may_be_none=one.may_be_none) for one, kept in both
+        ],
         "empty": [float(not any(kept)) for kept in keeps],
     }
     return {name: bootstrap(found) for name, found in values.items() if found}

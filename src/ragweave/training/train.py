@@ -191,12 +191,14 @@ def _resolve_base(kind: str, settings: Settings) -> tuple[Settings, frozenset[st
     """Return the settings, and the hashes of the questions that the base has learnt from.
 
     Adapters and linear judges need their base wherever they are used, so a folder's path is kept
-    whole.
+    whole. A model that adapters were merged into is no part, and keeps its part's hashes.
     """
     folder = Path(settings.base).expanduser()
+    learnt = is_part(folder) or (folder / "config.json").is_file()
+    seen = read_question_hashes(folder) if learnt else frozenset()
     if kind in ("causal-lora", "linear", "linear-router") and folder.is_dir():
-        return changed(settings, {"base": str(folder.resolve())}), frozenset()
-    return settings, read_question_hashes(folder) if is_part(folder) else frozenset()
+        return changed(settings, {"base": str(folder.resolve())}), seen
+    return settings, seen
 
 
 def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) -> ModelCard:

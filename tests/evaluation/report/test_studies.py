@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from tests.scripted import ScriptedChat, Seen
 from ragweave.cli.gates import gate_tables
 from ragweave.cli.study import NAMES
 from ragweave.errors import UsageError
-from ragweave.evaluation.report import read_runs, tables_of
+from ragweave.evaluation.report import Table, read_runs, tables_of
 from ragweave.evaluation.report.tables import best_of_table
 from ragweave.evaluation.runs import claim_directory, parse_systems, plan
 from ragweave.evaluation.studies import STUDIES, plot_study, runs_of, values_of
@@ -142,23 +143,49 @@ def _of_gate(
     }
 
 
-def test_a_gates_threshold_is_the_best_within_each_share(tmp_path: Path) -> None:
-    asked = [(0.1, 1, 0), (0.2, 1, 1), (0.6, 0, 1), (0.9, 0, 1), (None, 0, 1)]
+Asked = tuple[float | None, float, float]
+"""A question's uncertainty, and its score without retrieval and with it."""
+
+
+def _gate_table(asked: list[Asked], folder: Path) -> Table:
     lines = [
         _of_gate(at, end, em, uncertainty)
         for at, (uncertainty, *scores) in enumerate(asked)
         for end, em in zip(("never", "always"), scores, strict=True)
     ]
-    lines.append(_of_gate(5, "never", 1.0, 0.3))  # its other end failed
-    file = tmp_path / "results.jsonl"
+    lines.append(_of_gate(len(asked), "never", 1.0, 0.3))  # its other end failed
+    file = folder / "results.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)), "utf-8")
     found: Any = SimpleNamespace(results=file)
     (table,) = gate_tables(found, {}, "em")
+    return table
+
+
+def test_a_gates_threshold_is_the_best_within_each_share(tmp_path: Path) -> None:
+    asked: list[Asked] = [(0.1, 1, 0), (0.2, 1, 1), (0.6, 0, 1), (0.9, 0, 1), (None, 0, 1)]
+    table = _gate_table(asked, tmp_path)
     assert table.rows[1:4] == [
         ["40%", "0.600", "80.0", "40%"],
         ["60%", "0.200", "100.0", "60%"],
         ["80%", "0.200", "100.0", "60%"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ([1 - 2 / 3, 1 - 2 / 3, 1 - 2 / 3, 2 / 3, 0.0], "0.334"),
+        ([0.33341, 0.33341, 0.33341, 0.33344, 0.0], "0.33341"),
+        ([1 / 3, 1 / 3, 1 / 3, math.nextafter(1 / 3, 1), 0.0], repr(1 / 3)),
+    ],
+)
+def test_a_printed_threshold_does_what_its_row_says(
+    values: list[float], shown: str, tmp_path: Path
+) -> None:
+    asked: list[Asked] = [(one, int(at < 3), int(at == 3)) for at, one in enumerate(values)]
+    row = _gate_table(asked, tmp_path).rows[0]
+    assert row == ["20%", shown, "80.0", "20%"]
+    assert [at for at, one in enumerate(values) if one > float(row[1])] == [3]
 
 
 def test_gates_of_other_methods_are_routes() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,30 @@ def test_a_knowledge_base_is_searched_and_may_not_change_between_sittings(tmp_pa
         base.add([Document(page_content="More.")])
     with pytest.raises(UsageError, match="has changed since the run began"):
         run(later, reader())
+
+
+def test_a_knowledge_base_made_anew_is_another_one(tmp_path: Path) -> None:
+    kb = towns_kb(tmp_path / "kb", "The bridge of Varn opened in 1900.")
+    run(planned(tmp_path, "concat[k=1]", kb=kb, limit=1), reader())
+    later = planned(tmp_path / "later", "concat[k=1]", kb=kb)
+    shutil.rmtree(kb)
+    towns_kb(kb, "The bridge of Varn opened in 1901.")
+    with pytest.raises(UsageError, match="has been made anew since the run began"):
+        run(later, reader())
+    with pytest.raises(UsageError, match="kb_collection was"):
+        planned(tmp_path, "concat[k=1]", kb=kb, limit=1)
+
+
+def test_a_run_that_does_not_say_which_knowledge_base_goes_on(tmp_path: Path) -> None:
+    kb = towns_kb(tmp_path / "kb", "The bridge of Varn opened in 1900.")
+    directory = planned(tmp_path, "concat[k=1]", kb=kb, limit=1)
+    file = directory.path / "run.json"
+    values = json.loads(file.read_text("utf-8"))
+    del values["kb_collection"], values["second_collection"]  # as earlier versions wrote it
+    file.write_text(json.dumps(values), "utf-8")
+    again = planned(tmp_path, "concat[k=1]", kb=kb, limit=1)
+    run(again, reader())
+    assert records(again)[0]["answer"] == "1900"
 
 
 def test_a_file_without_passages_needs_a_knowledge_base(tmp_path: Path) -> None:

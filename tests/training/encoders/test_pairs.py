@@ -19,6 +19,7 @@ from ragweave.training.encoders.pairs import (
     pairs_of,
     sentences_of,
 )
+from ragweave.training.measures import Marked
 
 TEXT = "Ada wrote the notes. Bernoulli numbers are in them. Byron wrote poems about notes."
 
@@ -151,9 +152,23 @@ def test_held_out_rows_that_say_nothing_leave_the_threshold_in_the_middle():
 def test_a_question_gathers_its_sentences():
     pairs = [pair(True), pair(False), pair(False, row=3)]
     assert marked(pairs, [0.3, 0.2, 0.1]) == [
-        ([0.3, 0.2], [True, False], [1, 1]),
-        ([0.1], [False], [1]),
+        Marked([0.3, 0.2], [True, False], [1, 1]),
+        Marked([0.1], [False], [1]),
     ]
+
+
+@pytest.mark.parametrize(("unit", "passed_on"), [("passage", 0.0), ("sentence", 1.0)])
+def test_a_filter_of_whole_passages_may_pass_on_nothing(unit, passed_on):
+    kept, empty = silver([("p", 0, len(TEXT))]), silver([])
+    rows = [{**row, "source": {"unit": unit}} for row in (kept, empty)]
+    form = SentenceForm(words, 60)
+    pairs = list(pairs_of("filter", rows, form, SmallSettings()))
+    chances = [0.9 if pair.label else 0.1 for pair in pairs]
+    found = measure("filter", pairs, chances).metrics
+    assert found["empty"]["mean"] == 0.5
+    share = len(TEXT) / len(TEXT + "Snow fell.")
+    expected = pytest.approx((share + passed_on) / 2, abs=0.01)
+    assert found["tokens_kept_above_threshold"]["mean"] == expected
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tests.scripted import ScriptedChat
 from tests.training.labels.rows import SLIMPLM, label, made, read, write
 
 from ragweave.errors import UsageError
+from ragweave.tools.neighbours import label_training
 from ragweave.training.labels import JudgeLabeler
 from ragweave.training.labels.labeler import RowLabel, down_sample
 from ragweave.training.rows import read_rows
@@ -68,6 +69,57 @@ def test_labels_can_be_made_again_from_the_rows_with_another_theta(tmp_path: Pat
     assert again[0]["match_ratio"] == first[0]["match_ratio"] == 0.5
 
 
+NAMES = ["Ann Lee", "Ann B. Lee", "Annie L."]
+
+
+@pytest.mark.parametrize(
+    ("row", "draft", "aliases"),
+    [
+        ({"answer": NAMES, DRAFT: "It was Ann Lee."}, DRAFT, "auto"),
+        ({"answer": ["no"], DRAFT: "Nobody knows."}, DRAFT, "auto"),
+        ({"answers": NAMES, "d": "It was Ann Lee."}, "d", "auto"),
+        ({"answers": NAMES, "d": "It was Ann Lee."}, "d", "apart"),
+    ],
+)
+def test_a_draft_has_one_label_however_it_is_labelled(
+    row: dict[str, Any], draft: str, aliases: str, tmp_path: Path
+) -> None:
+    row = {"id": "a", "question": "Who?", **row}
+    file = write(tmp_path / "qa.jsonl", [row])
+    first = made(file, JudgeLabeler(draft=draft, aliases=aliases, balance=False))
+    judged = write(tmp_path / "judge.jsonl", first)
+    for gold in ("answers", None):
+        again = made(judged, JudgeLabeler(draft="draft", gold=gold, balance=False))
+        for name in ("known", "match_ratio", "answers"):
+            assert again[0][name] == first[0][name]
+    del first[0]["source"]["aliases"]  # as earlier versions wrote it
+    if aliases == "auto":
+        (again,) = made(write(judged, first), JudgeLabeler(draft="draft", balance=False))
+        assert again["known"] is first[0]["known"]
+    gold = "answer" if "answer" in row else "answers"
+    (needed,) = label_training([row], draft=draft, gold=gold, aliases=aliases)
+    assert needed["needed"] is not first[0]["known"]
+
+
+def test_rows_that_are_labelled_again_are_balanced_by_their_data_sets(tmp_path: Path) -> None:
+    rows = [
+        {
+            "id": f"{data}{number}",
+            "question": f"{data} {number}?",
+            "draft": "x" if number < known else "none",
+            "answers": ["x"],
+            "source": {"data": data, "row": str(number)},
+        }
+        for data, known in (("hotpotqa", 3), ("nq", 1))
+        for number in range(4)
+    ]
+    labeler = JudgeLabeler(draft="draft", gold="answers")
+    done = label(write(tmp_path / "judge.jsonl", rows), labeler, tmp_path / "out.jsonl")
+    assert {row["source"]["data"] for row in read(done.path)} == {"hotpotqa", "nq"}
+    for counted in done.counts.values():
+        assert (counted["known"], counted["unknown"], counted["dropped"]) == (1, 1, 2)
+
+
 def test_an_empty_draft_is_not_known_and_counted(tmp_path: Path) -> None:
     done = label(
         write(tmp_path / "qa.jsonl", [{**CITY, "d": "  "}]), by_field(), tmp_path / "out.jsonl"
@@ -91,6 +143,7 @@ def test_a_proxy_drafts_with_the_papers_settings(tmp_path: Path) -> None:
         "draft": "openai:m?api_key=***",
         "label": "match ratio",
         "theta": 0.5,
+        "aliases": "together",
     }
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from tests.training.labels.rows import FILTER, HOTPOT, label, made, read, write
 
-from ragweave.errors import UsageError
+from ragweave.errors import ModelError, UsageError
 from ragweave.tools.filters import strinc
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.tools.text.normalize import words
@@ -140,6 +141,48 @@ def test_a_knowledge_base_is_searched(tmp_path: Path) -> None:
     (row,) = made(write(tmp_path / "qa.jsonl", rows), labeler)
     assert len(row["passages"]) == len(row["spans"]) == 2
     assert row["source"]["passages"] == "knowledge base kb, generation 1"
+
+
+def test_another_knowledge_base_of_the_same_name_is_other_settings(tmp_path: Path) -> None:
+    file = write(tmp_path / "qa.jsonl", [{key: ROW[key] for key in ("id", "question", "answers")}])
+    for folder, text in (("one", OPENED), ("two", MUSEUM)):
+        with KnowledgeBase.create(
+            tmp_path / folder / "kb", settings=Settings(embedding=None)
+        ) as kb:
+            kb.add([text])
+
+    def labeler(folder: str) -> SilverLabeler:
+        return SilverLabeler("strinc", Passages(tmp_path / folder / "kb", 1))
+
+    out = tmp_path / "out.jsonl"
+    done = label(file, labeler("one"), out)
+    assert label(file, labeler("one"), out).before
+    with pytest.raises(UsageError, match="made with other settings: knowledge_base was"):
+        label(file, labeler("two"), out)
+    report = json.loads(done.report.read_text("utf-8"))
+    del report["settings"]["knowledge_base"]  # as earlier versions wrote it
+    done.report.write_text(json.dumps(report), "utf-8")
+    assert label(file, labeler("one"), out).before
+
+
+def test_a_labelling_does_not_go_on_with_another_knowledge_base(tmp_path: Path) -> None:
+    rows = [{"id": one, "question": ROW["question"], "answers": ["1932"]} for one in "ab"]
+    file, kb = write(tmp_path / "qa.jsonl", rows), tmp_path / "kb"
+
+    class Broken(Overlap):
+        def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+            raise ModelError("down")
+
+    for text in (OPENED, MUSEUM):
+        with KnowledgeBase.create(kb, settings=Settings(embedding=None)) as base:
+            base.add([text])
+        labeler = SilverLabeler("cxmi", Passages(kb, 1), scorer=Broken(), scorer_spec="m")
+        refused, said = (
+            (ModelError, "rows failed") if text == OPENED else (UsageError, "started with other")
+        )
+        with pytest.raises(refused, match=said):
+            label(file, labeler, tmp_path / "out.jsonl")
+        shutil.rmtree(kb)
 
 
 @pytest.mark.parametrize(

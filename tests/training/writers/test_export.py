@@ -17,6 +17,7 @@ from ragweave.errors import UsageError
 from ragweave.trained import ModelCard, write_card
 from ragweave.trained.weights import greedy, read_model, read_tokenizer
 from ragweave.trained.writers import TextWriter, load_writer
+from ragweave.training.rows import read_question_hashes, write_question_hashes
 from ragweave.training.writers.causal import RECIPE
 from ragweave.training.writers.examples import example
 from ragweave.training.writers.export import gguf_commands, merge
@@ -40,6 +41,7 @@ def part(bases, tmp_path_factory):
         settings=dataclasses.asdict(job.settings),
     )
     write_card(folder, card)
+    write_question_hashes(folder, ROWS, ["ffff"])
     return folder
 
 
@@ -62,6 +64,11 @@ def test_the_merged_model_writes_what_the_part_writes(part, merged):
     plain = transformers.AutoModelForCausalLM.from_pretrained(merged)
     assert plain.num_parameters() == model.num_parameters()
     assert not (merged / "adapter_config.json").exists()
+
+
+def test_what_the_part_has_learnt_stays_known(part, merged):
+    assert "ffff" in read_question_hashes(merged)
+    assert read_question_hashes(merged) == read_question_hashes(part)
 
 
 def test_the_chat_template_gives_the_form_of_the_training(merged):

@@ -194,6 +194,8 @@ def check_same(directory: RunDirectory, settings: RunSettings) -> None:
     for name in ours:
         if name == "versions":
             _check_versions(directory, theirs[name], ours[name])
+        elif name in ("kb_collection", "second_collection") and not theirs[name]:
+            continue  # earlier versions did not write it down
         elif ours[name] != theirs[name]:
             raise UsageError(
                 f"{directory.path}: holds a run with other settings: {name} was "

@@ -201,7 +201,7 @@ def _of_file(settings: RunSettings, dataset: Dataset | None) -> PassageRetriever
 
 
 def _of_knowledge_base(settings: RunSettings) -> PassageRetriever:
-    base = _unchanged(settings.kb, settings.kb_generation)
+    base = _unchanged(settings.kb, settings.kb_generation, settings.kb_collection)
     return retriever_of(settings.retriever, base, reranker=settings.rerank or None)
 
 
@@ -215,12 +215,17 @@ def second_retriever_for(settings: RunSettings) -> PassageRetriever | None:
     if not settings.second_retriever:
         return None
     spec = RetrieverSpec.read(settings.second_retriever)
-    return spec.open(_unchanged(spec.kb, settings.second_generation) if spec.kb else None)
+    if not spec.kb:
+        return spec.open(None)
+    began = settings.second_generation, settings.second_collection
+    return spec.open(_unchanged(spec.kb, *began))
 
 
-def _unchanged(kb: str, began: int) -> KnowledgeBase:
+def _unchanged(kb: str, began: int, collection: str) -> KnowledgeBase:
     base = KnowledgeBase.open(kb)
     generation = base.manifest.generation
+    if collection not in ("", base.manifest.collection):
+        raise UsageError(f"{kb}: has been made anew since the run began; start a new run")
     if generation != began:
         raise UsageError(
             f"{kb}: has changed since the run began (generation {began}, now {generation}); "

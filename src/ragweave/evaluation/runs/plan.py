@@ -146,6 +146,8 @@ def plan(
         systems = tuple(replace(one, label=f"{one.label} (passages given)") for one in systems)
     where = _corpus(corpus, kb, dataset)
     again = _second(second_retriever, kb, systems, given=passages == "given")
+    generation, collection = _version(kb)
+    second_generation, second_collection = _version(again.kb if again is not None else None)
     made = RunSettings(
         dataset=_absolute(spec),
         dataset_name=dataset.name,
@@ -164,9 +166,11 @@ def plan(
         only=None if drop_answered is None else not_answered_in(drop_answered, dataset),
         gold_questions=None if gold == "as_found" else sum(bool(one.gold) for one in dataset),
         kb=_lasting(kb) if kb else "",
-        kb_generation=_generation(kb) if kb else 0,
+        kb_generation=generation,
+        kb_collection=collection,
         second_retriever=str(again or ""),
-        second_generation=_generation(again.kb) if again is not None and again.kb else 0,
+        second_generation=second_generation,
+        second_collection=second_collection,
         **settings,
     )
     _check_passages(made, dataset)
@@ -273,9 +277,12 @@ def _corpus(corpus: str, kb: str | Path | None, dataset: Dataset) -> Any:
     return "file" if first is not None and first.passages else "none"
 
 
-def _generation(kb: str | Path) -> int:
+def _version(kb: str | Path | None) -> tuple[int, str]:
+    """Return a knowledge base's generation, and what tells it from one made anew."""
+    if not kb:
+        return 0, ""
     with KnowledgeBase.open(kb) as base:
-        return base.manifest.generation
+        return base.manifest.generation, base.manifest.collection
 
 
 def _lasting(kb: str | Path) -> str:

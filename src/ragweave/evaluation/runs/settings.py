@@ -170,6 +170,8 @@ class RunSettings:
     passages: Passages = "searched"
     kb: str = ""
     kb_generation: int = 0
+    kb_collection: str = ""
+    """What tells it from one made anew in the same place; "": a run of an earlier version."""
     retriever: str = "auto"
     rerank: str = ""
     second_retriever: str = ""
@@ -177,6 +179,8 @@ class RunSettings:
     first."""
     second_generation: int = 0
     """Generation of its knowledge base."""
+    second_collection: str = ""
+    """What tells that from one made anew, as `kb_collection`."""
     gold: Gold = "as_found"
     gold_questions: int | None = None
     """Questions in the file that have a gold passage; None: not counted (gold as found)."""

@@ -1,7 +1,19 @@
 """Claims (SlimPLM): reading judges' and rewriters' replies, ids of filters, judge labels."""
 
 from ragweave.tools.claims.ids import parse_ids
-from ragweave.tools.claims.judgement import check_theta, known_label, match_ratio, parse_judgement
+from ragweave.tools.claims.judgement import (
+    RELEASED,
+    Aliases,
+    check_aliases,
+    check_theta,
+    gold_groups,
+    is_released,
+    known_label,
+    made_from,
+    match_ratio,
+    names_apart,
+    parse_judgement,
+)
 from ragweave.tools.claims.rewrite import (
     MAX_RECORDS,
     ClaimQuery,
@@ -30,4 +42,12 @@ __all__ = [
     "match_ratio",
     "known_label",
     "check_theta",
+    # gold answers of rows
+    "Aliases",
+    "check_aliases",
+    "names_apart",
+    "gold_groups",
+    "made_from",
+    "is_released",
+    "RELEASED",
 ]

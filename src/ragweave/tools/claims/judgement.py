@@ -7,8 +7,9 @@ answers.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
+from typing import Any, Literal, get_args
 
 from ragweave.errors import UsageError
 from ragweave.tools.claims.values import reply_text
@@ -64,6 +65,62 @@ Name = str | int | float
 """An answer as text; data sets also write years and counts as numbers."""
 Gold = Name | Sequence[Name] | Sequence[Sequence[Name]]
 """Gold short answers: one, or several; each a text, or the list of its aliases."""
+
+
+RELEASED = "_without_search_answer"
+"""How the fields of drafts end in SlimPLM's released files."""
+
+Aliases = Literal["auto", "together", "apart"]
+"""How names of one answer count.
+
+* `together`: an answer is found if any of its names is.
+* `apart`: each name is an answer of its own, as in the authors' labels.
+* `auto`: as a row's own labels counted them, where it has some; else apart in rows of the authors'
+  released files (they hold a draft of theirs), and together in others.
+"""
+
+
+def check_aliases(value: str) -> None:
+    """Raise `UsageError` unless `value` is one of `Aliases`."""
+    if value not in get_args(Aliases):
+        listed = ", ".join(get_args(Aliases))
+        raise UsageError(f"--aliases must be one of {listed}, not {value!r}")
+
+
+def made_from(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a row that `ragweave label` made says of its origin; empty of any other row."""
+    source = row.get("source")
+    known = isinstance(source, Mapping) and all(
+        isinstance(source.get(name), str) for name in ("data", "row")
+    )
+    return source if isinstance(source, Mapping) and known else {}
+
+
+def is_released(row: Mapping[str, Any]) -> bool:
+    """Tell whether a row is of SlimPLM's released files, or was made from one."""
+    draft = str(made_from(row).get("draft"))
+    return draft.endswith(RELEASED) or any(str(name).endswith(RELEASED) for name in row)
+
+
+def names_apart(row: Mapping[str, Any], aliases: str) -> bool:
+    """Tell whether each name counts as an answer of its own in a row, by `Aliases`."""
+    if aliases == "auto":
+        counted = made_from(row).get("aliases")
+        return counted == "apart" if counted else is_released(row)
+    return aliases == "apart"
+
+
+def gold_groups(value: Any) -> list[list[Any]]:
+    """Return lists of names: of one name, of a list of names of one answer, or of such lists."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        value = [value]
+    if not any(isinstance(one, list) for one in value):
+        value = [value]
+    groups = [one if isinstance(one, list) else [one] for one in value]
+    filled = [[name for name in group if str(name).strip()] for group in groups]
+    return [group for group in filled if group]
 
 
 def match_ratio(draft: str, gold: Gold) -> float:

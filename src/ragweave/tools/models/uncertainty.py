@@ -56,6 +56,10 @@ numbers of ours."""
 CANDIDATES = 5
 """Candidates a place that `entropy` and `margin` ask for: as many as OpenAI's form gives."""
 
+_CERTAIN = math.log(0.99)
+"""Log-probability from which on a token without a rival may have none: all others together are
+hardly likelier than what a server leaves out."""
+
 
 def gate_settings(gate: Gate) -> dict[str, Any]:
     """Return the settings of a call whose uncertainty is to be measured."""
@@ -73,7 +77,8 @@ def uncertainty(message: BaseMessage, gate: Gate) -> float | None:
         gate: What is measured.
 
     Raises:
-        ModelError: The reply reports no log-probabilities, or no candidates where they are needed.
+        ModelError: The reply reports no log-probabilities, or no candidates where they are needed (of
+            no place more than the chosen token counts as none).
         ValueError: The gate measures samples (`disagreement`).
     """
     if gate in SAMPLED:
@@ -105,7 +110,11 @@ def _measured(content: Sequence[Any], gate: Gate) -> float:
     if gate == "least":
         return max(surprises)
     places = [_candidates(entry, gate) for entry in content]
-    measured = [_entropy(one) if gate == "entropy" else _margin(one) for one in places]
+    if all(len(one) == 1 for one in places) and min(one[0] for one in places) < _CERTAIN:
+        raise _no_candidates(gate, "names the chosen token alone")
+    measured = [
+        _entropy(one) if gate == "entropy" else _margin(one) for one in map(_with_rival, places)
+    ]
     return sum(measured) / len(measured)
 
 
@@ -118,11 +127,26 @@ def _candidates(entry: Mapping[str, Any], gate: Gate) -> list[float]:
     """Return the log-probabilities of a place's candidates, the likeliest first."""
     found = [_log(one["logprob"]) for one in entry.get("top_logprobs") or ()]
     if not found:
-        raise ModelError(
-            f"gate={gate} needs the candidates of each place, and the reply has none: the server "
-            "ignores top_logprobs; use gate=mean or gate=least"
-        )
+        raise _no_candidates(gate, "has none")
     return sorted(found, reverse=True)
+
+
+def _no_candidates(gate: Gate, found: str) -> ModelError:
+    return ModelError(
+        f"gate={gate} needs the candidates of each place, and the reply {found}: the server "
+        "ignores top_logprobs; use gate=mean or gate=least"
+    )
+
+
+def _with_rival(candidates: list[float]) -> list[float]:
+    """Return a place's candidates; beside one alone stands the probability that it leaves.
+
+    That is all of it, as if one other had it, but never more than the likeliest has.
+    """
+    if len(candidates) > 1 or candidates[0] == 0.0:
+        return candidates
+    (likeliest,) = candidates
+    return [likeliest, min(likeliest, math.log(-math.expm1(likeliest)))]
 
 
 def _entropy(candidates: Sequence[float]) -> float:

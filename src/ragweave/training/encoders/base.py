@@ -135,6 +135,7 @@ def marked(pairs: Sequence[Pair], probabilities: Sequence[float]) -> list[Marked
             [chance for _, chance in group],
             [pair.label for pair, _ in group],
             [pair.size for pair, _ in group],
+            may_be_none=group[0][0].whole,
         )
         for group in groups
     ]

@@ -123,6 +123,8 @@ class Pair(NamedTuple):
     """Position of its row: a filter's pairs of one row are one question's sentences."""
     size: int
     """Length of the draft or sentence in characters."""
+    whole: bool = False
+    """Whether the sentence is a whole passage, and all of a question's may be dropped."""
 
 
 def pairs_of(
@@ -176,4 +178,5 @@ def _sentences(
     weights = iter(negative_weights(row["question"], negatives, settings.hard_negatives))
     for one, (first, second) in zip(found, texts, strict=True):
         weight = 1.0 if one.keep else next(weights)
-        yield Pair(first, second, one.keep, weight, number, len(one.span["text"]))
+        size = len(one.span["text"])
+        yield Pair(first, second, one.keep, weight, number, size, by_passage(row))

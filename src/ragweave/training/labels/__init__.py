@@ -1,5 +1,6 @@
 """Labels (SlimPLM, FILCO): training rows out of labelled questions."""
 
+from ragweave.tools.claims import Aliases
 from ragweave.tools.scorers.specs import scorer_of_spec
 from ragweave.tools.text.secrets import redacted
 from ragweave.training.labels.cluster import LabelerSpec
@@ -10,7 +11,6 @@ from ragweave.training.labels.rewrite import RewriteLabeler, canonical, target_t
 from ragweave.training.labels.run import make_labels
 from ragweave.training.labels.silver import MEASURES, SilverLabeler
 from ragweave.training.labels.source import (
-    Aliases,
     InvalidRow,
     Item,
     Passages,

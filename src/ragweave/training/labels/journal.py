@@ -22,6 +22,7 @@ from ragweave.tools.files import parse_json, replacing
 from ragweave.tools.journal import DamagedLineError, Journal, line_of
 from ragweave.training.job import TrainingStoppedError
 from ragweave.training.labels.labeler import Labeler, RowLabel
+from ragweave.training.labels.source import KB
 
 FORMAT = 1
 _ADVICE = "delete the file to start again"
@@ -170,8 +171,13 @@ class LabelJournal:
 
 
 def difference(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """Return in what settings differ, in a few words; "" where they are the same."""
+    """Return in what settings differ, in a few words; "" where they are the same.
+
+    Files of earlier versions do not say which knowledge base it was, only its name and generation.
+    """
     for name in {**theirs, **ours}:
+        if name == KB and name not in theirs:
+            continue
         if theirs.get(name) != ours.get(name):
             was, now = (
                 json.dumps(one.get(name), ensure_ascii=False)[:80] for one in (theirs, ours)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragweave.tools.claims import check_theta, match_ratio
+from ragweave.tools.claims import (
+    check_aliases,
+    check_theta,
+    is_released,
+    match_ratio,
+    names_apart,
+)
 from ragweave.tools.models import ChatModel, within_limit
 from ragweave.trained import PartRole
 from ragweave.training.labels.labeler import (
@@ -20,8 +26,6 @@ from ragweave.training.labels.source import (
     Gold,
     InvalidRow,
     Item,
-    check_aliases,
-    is_released,
     only_yes_or_no,
     short_gold,
 )
@@ -54,7 +58,7 @@ class JudgeLabeler:
             proxy_spec: What is written down of it.
             draft: The field of drafts that the file has; then no model is asked.
             theta: θ, the share of gold answers that a draft must exceed to be known.
-            aliases: How names of one answer count, see `gold.Aliases`.
+            aliases: How names of one answer count, see `Aliases`.
             gold: The field of the gold answers; None: as the data set's format has them.
             known: The field of a label that the file has; then nothing is compared.
             balance: Whether the larger class is down-sampled.
@@ -100,7 +104,7 @@ class JudgeLabeler:
     async def make(self, item: Item, call: CachedCall) -> LabelledRow | DroppedRow:
         """Make the row."""
         gold = short_gold(item, self._aliases, self._gold)
-        if not self._known and not is_released(item) and only_yes_or_no(gold):
+        if not self._known and not is_released(item.row.fields) and only_yes_or_no(gold):
             return DroppedRow(YES_NO)
         draft = await self._drafts.of(item, call)
         return self._labelled(item, draft, gold)
@@ -127,6 +131,8 @@ class JudgeLabeler:
             how |= {"label": "match ratio", "theta": self._theta}
         if gold:
             row["answers"] = gold
+            apart = names_apart(item.row.fields, self._aliases)
+            how["aliases"] = "apart" if apart else "together"
         return LabelledRow(row, how)
 
     def _why(self, item: Item) -> str:

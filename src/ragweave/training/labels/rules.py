@@ -14,10 +14,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ragweave.tools.claims import ClaimQuery, QuestionQuery, Rewrite
+from ragweave.tools.claims import RELEASED, ClaimQuery, QuestionQuery, Rewrite
 from ragweave.tools.text.normalize import normalize_answer, words
 from ragweave.tools.text.unknown import is_unknown
-from ragweave.training.labels.source import RELEASED
 
 MAX_CLAIM_WORDS = 40
 """Words of a claim that is still brief."""

@@ -31,6 +31,7 @@ from ragweave.datasets.rows import NO_GOLD, Row, Rows, file_hash, rows_of
 from ragweave.errors import UsageError
 from ragweave.state import unique
 from ragweave.state.passages import with_id
+from ragweave.tools.claims import gold_groups, is_released, made_from, names_apart
 
 HUB_SPLIT = "validation"
 """The split that `hub_rows` reads where none is named."""
@@ -110,7 +111,7 @@ class Source:
 
     def _row(self, row: Row, index: int, *, gold: bool) -> Iterator[Item | InvalidRow]:
         form = next((one for one in self.forms if one.fits(row.fields)), None)
-        name = self.name or _name_of(form)
+        name = self.name or made_from(row.fields).get("data") or _name_of(form)
         if form is None:
             yield self._bare(row, index, name) or InvalidRow(
                 index, name, "no question", self._unread(row)
@@ -230,6 +231,10 @@ Order = Literal["gold-first", "given", "retrieved"]
 score that the file's retriever gave them, best first (FILCO trains on DPR's first)."""
 
 
+KB = "knowledge_base"
+"""Key of what tells a knowledge base from all others: a folder's name and generation do not."""
+
+
 class Passages:
     """Where a silver row's passages come from, best first."""
 
@@ -259,6 +264,7 @@ class Passages:
             self._retriever = base.as_retriever(k)
             self.described = {
                 "passages": f"knowledge base {base.path.name}, generation {base.manifest.generation}",
+                KB: base.manifest.collection,
                 "k": k,
             }
 
@@ -296,31 +302,7 @@ def _by_score(item: Item, passages: list[Document]) -> list[Document]:
         ) from error
 
 
-Aliases = Literal["auto", "together", "apart"]
-"""How names of one answer count.
-
-* `together`: an answer is found if any of its names is.
-* `apart`: each name is an answer of its own, as in the authors' labels.
-* `auto`: apart in rows of the authors' released files (they hold a draft of theirs), else
-  together.
-"""
-
-RELEASED = "_without_search_answer"
-"""How the fields of drafts end in SlimPLM's released files."""
-
 Gold = list[list[Any]] | list[Any]
-
-
-def check_aliases(value: str) -> None:
-    """Raise `UsageError` unless `value` is one of `Aliases`."""
-    if value not in get_args(Aliases):
-        listed = ", ".join(get_args(Aliases))
-        raise UsageError(f"--aliases must be one of {listed}, not {value!r}")
-
-
-def is_released(item: Item) -> bool:
-    """Tell whether a row is one of SlimPLM's released files."""
-    return any(str(name).endswith(RELEASED) for name in item.row.fields)
 
 
 def short_gold(item: Item, aliases: str = "auto", field: str | None = None) -> Gold:
@@ -336,11 +318,13 @@ def short_gold(item: Item, aliases: str = "auto", field: str | None = None) -> G
     Raises:
         UsageError: A gold answer is neither text nor number; the text names file and line.
     """
-    released = is_released(item)
-    groups = _of_field(item, field) if field or released else _of_question(item)
-    apart = released if aliases == "auto" else aliases == "apart"
+    fields = item.row.fields
+    by_field = field or (is_released(fields) and not made_from(fields))
+    groups = _of_field(item, field) if by_field else _of_question(item)
     _check(item, groups)
-    return [name for group in groups for name in group] if apart else groups
+    if not names_apart(fields, aliases):
+        return groups
+    return [name for group in groups for name in group]
 
 
 def only_yes_or_no(gold: Gold) -> bool:
@@ -353,7 +337,7 @@ def _of_field(item: Item, field: str | None) -> list[list[Any]]:
     """Read a field as it stands; SlimPLM's files have `short_answers` (ASQA) or `answer`."""
     fields = item.row.fields
     value = fields.get(field) if field else fields.get("short_answers") or fields.get("answer")
-    return _groups(value)
+    return gold_groups(value)
 
 
 def _of_question(item: Item) -> list[list[Any]]:
@@ -367,21 +351,8 @@ def _of_question(item: Item) -> list[list[Any]]:
     for name in ("answers", "answer"):  # plain rows may hold lists of names
         value = item.row.fields.get(name)
         if isinstance(value, list) and any(isinstance(one, list) for one in value):
-            return _groups(value)
+            return gold_groups(value)
     return [list(question.answers)]
-
-
-def _groups(value: Any) -> list[list[Any]]:
-    """Return lists of names: of one name, of a list of names of one answer, or of such lists."""
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        value = [value]
-    if not any(isinstance(one, list) for one in value):
-        value = [value]
-    groups = [one if isinstance(one, list) else [one] for one in value]
-    filled = [[name for name in group if str(name).strip()] for group in groups]
-    return [group for group in filled if group]
 
 
 def _check(item: Item, groups: Sequence[Sequence[Any]]) -> None:

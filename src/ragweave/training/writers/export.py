@@ -17,6 +17,7 @@ from ragweave.trained.weights import (
     read_tokenizer,
     with_adapter,
 )
+from ragweave.training.rows import read_question_hashes, write_question_hashes
 
 _LLAMA_CPP = "llama.cpp"
 _QUANT = "Q4_K_M"
@@ -27,7 +28,8 @@ def merge(folder: str | Path, out: str | Path) -> Path:
 
     The merged model's chat template writes messages as they stand, then what the part expects
     before its output: an engine that applies it (llama.cpp does) feeds the model what it learnt
-    to read, once the prompt has the part's form (`ragweave.trained.forms`).
+    to read, once the prompt has the part's form (`ragweave.trained.forms`). The hashes of the
+    questions that the part has learnt go with it, for a part that is trained from it.
 
     Args:
         folder: The part's folder.
@@ -37,7 +39,8 @@ def merge(folder: str | Path, out: str | Path) -> Path:
         `out`.
 
     Raises:
-        UsageError: The folder is not a causal-lora part, or `out` has something in it.
+        UsageError: The folder is not a causal-lora part, `out` has something in it, or the part's
+            question hashes are damaged.
         ModelError: The base model is not on this machine, or the adapters do not fit it.
     """
     path, target = Path(folder), Path(out)
@@ -47,6 +50,7 @@ def merge(folder: str | Path, out: str | Path) -> Path:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"{target}: already exists; name another folder")
     check_safe(path)
+    seen = read_question_hashes(path)
     need_transformers("Merging", "train", "peft")
     from safetensors import SafetensorError
 
@@ -59,6 +63,8 @@ def merge(folder: str | Path, out: str | Path) -> Path:
         with quiet():
             greedy(merged, tokenizer).save_pretrained(target)
         tokenizer.save_pretrained(target)
+        if seen:
+            write_question_hashes(target, [], seen)
     except (OSError, RuntimeError, SafetensorError) as error:
         if not is_full_disk(error):
             raise
