@@ -13,7 +13,8 @@ from tests.scripted import ListRetriever, OwnListRetriever, ScriptedChat, docume
 from typing_extensions import TypedDict
 
 from ragweave import build_graph
-from ragweave.graphs.frame import CompiledGraph, GraphRetriever, tool_of
+from ragweave.graphs.adapters import GraphRetriever, tool_of
+from ragweave.graphs.frame import CompiledGraph
 
 
 @pytest.fixture

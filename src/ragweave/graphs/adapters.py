@@ -1,0 +1,115 @@
+"""A compiled method in a LangChain app: a tool of an agent, or a retriever of a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForRetrieverRun,
+)
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from pydantic import BaseModel, Field
+
+from ragweave.errors import UsageError
+from ragweave.nodes.options import Options
+from ragweave.state.passages import heading_of
+from ragweave.tools.bindings import bound_settings, unbound
+
+
+class Question(BaseModel):
+    """What an agent gives the tool."""
+
+    question: str = Field(description="The question to answer from the knowledge base.")
+
+
+def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
+    """Return a tool that answers a question by `graph`.
+
+    The agent reads the answer and its sources; the graph's whole output is the artifact. A blank
+    question comes back to the agent as the tool's error text and ends nothing.
+
+    Args:
+        graph: A compiled method.
+        name: The tool's name, as the agent's model sees it.
+        description: When to use it, as the agent's model sees it.
+    """
+
+    def run(question: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
+        try:
+            output = graph.invoke({"question": question}, config, **_own_context(graph))
+            return _content_and_artifact(output)
+        except UsageError as error:
+            raise ToolException(str(error)) from error
+
+    async def arun(question: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
+        try:
+            output = await graph.ainvoke({"question": question}, config, **_own_context(graph))
+            return _content_and_artifact(output)
+        except UsageError as error:
+            raise ToolException(str(error)) from error
+
+    return StructuredTool.from_function(
+        run,
+        arun,
+        name=name,
+        description=description,
+        args_schema=Question,
+        response_format="content_and_artifact",
+        handle_tool_error=True,
+    )
+
+
+def _own_context(graph: Runnable[Any, Any]) -> dict[str, Options]:
+    """Return the context that runs a method as it was built, inside a run that has its own.
+
+    LangGraph hands a run's context down to the graphs that its nodes call. A context that the
+    method is bound to (`graph.bind(context=…)`) stands.
+    """
+    schema = getattr(getattr(unbound(graph), "builder", None), "context_schema", None)
+    is_bound = any("context" in settings for settings in bound_settings(graph))
+    if is_bound or not isinstance(schema, type) or not issubclass(schema, Options):
+        return {}
+    return {"context": schema()}
+
+
+def _content_and_artifact(output: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    lines = [str(output["answer"])]
+    places = [_place(doc) for doc in output["passages"]]
+    if output["status"] == "answered" and places:
+        lines += ["", "Sources:", *dict.fromkeys(places)]
+    return "\n".join(lines), dict(output)
+
+
+def _place(doc: Document) -> str:
+    title, source = heading_of(doc.metadata), str(doc.metadata.get("source") or "")
+    return "- " + (" — ".join(part for part in (title, source) if part) or str(doc.id))
+
+
+class GraphRetriever(BaseRetriever):
+    """A retriever that returns the passages a method kept for the question.
+
+    The method runs whole, its answer included: filters such as BlendFilter's and FILCO's are part
+    of it. Documents carry `rank`, `query` and the method's other marks in `metadata`.
+    """
+
+    graph: Any
+    """The compiled method."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        config: RunnableConfig = {"callbacks": run_manager.get_child()}
+        output = self.graph.invoke({"question": query}, config, **_own_context(self.graph))
+        return list(output["passages"])
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        config: RunnableConfig = {"callbacks": run_manager.get_child()}
+        output = await self.graph.ainvoke({"question": query}, config, **_own_context(self.graph))
+        return list(output["passages"])
