@@ -1,6 +1,7 @@
 """CXMI of silver sentences under a language model, for the filter to be distilled from.
 
     python benchmarks/cxmi_scores.py prepare [--rows 2000]
+    python benchmarks/cxmi_scores.py prepare --published         # with the 1.5B's scores; or score
     python benchmarks/cxmi_scores.py score --scorer llamacpp:MODEL.gguf?n_gpu_layers=-1
     python benchmarks/trained_filter.py --only silver,further,distilled,distilled-further
 
@@ -17,9 +18,12 @@ sentences can't be kept, so that they need no score: of 10,343 in 2,000 passages
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import random
+import shutil
 import sys
+from pathlib import Path
 from typing import cast
 
 from ragweave.tools.filters.oracles import CAUSAL_LEAD, cxmi
@@ -27,6 +31,9 @@ from ragweave.tools.scorers.specs import LogprobScorer, scorer_of_spec
 from ragweave.training.encoders.pairs import sentences_of
 from ragweave.training.rows import SilverRow, read_rows
 from trained_filter import CXMI_ROWS, CXMI_SCORES, KEPT, passages, silver
+
+PUBLISHED = Path(__file__).parent / "results" / "cxmi_scores.jsonl.gz"
+"""The scores of the 2,000 rows by Qwen2.5-Coder-1.5B (Q4_K_M, llama.cpp on a CPU)."""
 
 
 def prepare(count: int) -> None:
@@ -42,6 +49,13 @@ def prepare(count: int) -> None:
         f"{CXMI_ROWS}: {len(drawn)} of {len(fit)} rows; {len(found)} sentences, of which "
         f"{sum(one.keep for one in found)} hold an answer; {counts}"
     )
+
+
+def unpack() -> None:
+    """Put the published scores where `trained_filter.py` reads them."""
+    with gzip.open(PUBLISHED) as packed, CXMI_SCORES.open("wb") as file:
+        shutil.copyfileobj(packed, file)
+    print(f"{CXMI_SCORES}: as published")
 
 
 def scores_of(row: SilverRow, scorer: LogprobScorer) -> list[float | None]:
@@ -70,11 +84,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("step", nargs="?", default="prepare", choices=("prepare", "score"))
     parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument(
+        "--published", action="store_true", help="prepare with the scores in results/"
+    )
     parser.add_argument("--scorer", help="what scores: hf:FOLDER, llamacpp:FILE, openai:NAME")
     parser.add_argument("--limit", type=int, help="score the first rows alone")
     options = parser.parse_args()
     if options.step == "prepare":
         prepare(options.rows)
+        if options.published:
+            unpack()
     elif options.scorer is None:
         print("name a --scorer", file=sys.stderr)
         return 2
