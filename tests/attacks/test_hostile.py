@@ -117,10 +117,11 @@ class HostileChat(ScriptedChat):
 
     def _result(self, said: Said) -> ChatResult:
         other = {"token": "\x00", "logprob": -2.5, "bytes": None}
-        content: list[dict[str, Any]] = [
-            {"token": one, "logprob": -1.5, "bytes": None, "top_logprobs": [other]}
+        chosen: list[dict[str, Any]] = [
+            {"token": one, "logprob": -1.5, "bytes": None}
             for one in pieces(self.message.text)[:3_000]
         ]
+        content = [{**one, "top_logprobs": [one, other]} for one in chosen]
         known = {**self.message.response_metadata, "logprobs": {"content": content}}
         message = self.message.model_copy(update={"response_metadata": known})
         return ChatResult(generations=[ChatGeneration(message=message)])

@@ -78,7 +78,7 @@ def uncertainty(message: BaseMessage, gate: Gate) -> float | None:
 
     Raises:
         ModelError: The reply reports no log-probabilities, or no candidates where they are needed (of
-            no place more than the chosen token counts as none).
+            none of several places more than the chosen token counts as none).
         ValueError: The gate measures samples (`disagreement`).
     """
     if gate in SAMPLED:
@@ -110,7 +110,8 @@ def _measured(content: Sequence[Any], gate: Gate) -> float:
     if gate == "least":
         return max(surprises)
     places = [_candidates(entry, gate) for entry in content]
-    if all(len(one) == 1 for one in places) and min(one[0] for one in places) < _CERTAIN:
+    alone = len(places) > 1 and all(len(one) == 1 for one in places)  # one place shows no habit
+    if alone and min(one[0] for one in places) < _CERTAIN:
         raise _no_candidates(gate, "names the chosen token alone")
     measured = [
         _entropy(one) if gate == "entropy" else _margin(one) for one in map(_with_rival, places)
