@@ -16,7 +16,8 @@ temperature 0 (but for the ten samples), with
 * servers of the same model that speak OpenAI's protocol, where they are named: `llama-server`
   (`-c 8192 -np 8 --kv-unified -t 2`), llama-cpp-python's batched `examples/server/server.py`.
 
-The contestants take turns at each question, so that a slower spell of the machine meets all.
+The contestants take turns at each question, so that a slower spell of the machine meets all. Each
+method has questions of its own: a server keeps what it read for the method before.
 Seconds on the clock for all questions; `read` is the share of prompt and reply tokens that our
 engine computed, the rest stood in its cache. Replies are held to no grammar, and a model's ties may
 fall differently in a batch, so that the calls of a method can differ by a few. Goal: 1.5 times as
@@ -147,7 +148,8 @@ def measure(
 
     Our engine is new for each row, so that no method is warmed by another.
     """
-    questions = [one.question for one in islice(data, options.questions)]
+    first = list(ROWS).index(row) * options.questions
+    questions = [one.question for one in islice(data, first, first + options.questions)]
     retriever = Bm25Retriever.from_documents(data.corpus())
     chat = LlamaCppChat(path=options.model, n_ctx=8192, n_threads=options.threads, temperature=0.0)
     chat.invoke("warm up", max_tokens=2)

@@ -170,6 +170,18 @@ def test_what_is_measured_to_be_faster_serves_later_loads(
     assert later.tried == []
 
 
+def test_what_is_faster_for_one_model_says_nothing_of_another(
+    facts: GGUFFacts, tmp_path: Path
+) -> None:
+    measure_buffers(facts, "auto", {}, trial=Trials(SLOW, FAST), info=PLAIN)
+    larger = read_gguf(tiny_gguf.write(tmp_path / "larger.gguf", tiny_gguf.Shape(layers=3)))
+    assert (larger.architecture, larger.quantisation) == (facts.architecture, facts.quantisation)
+    assert not extra_buffers(facts, "auto", info=PLAIN)
+    assert extra_buffers(larger, "auto", info=PLAIN)
+    measure_buffers(facts, "auto", {}, trial=Trials(DEAD), info=PLAIN)
+    assert not extra_buffers(larger, "auto", info=PLAIN)
+
+
 def test_measuring_again_can_change_the_choice(facts: GGUFFacts) -> None:
     measure_buffers(facts, "auto", {}, trial=Trials(SLOW, FAST), info=PLAIN)
     assert measure_buffers(facts, "auto", {}, trial=Trials(FAST, SLOW), info=PLAIN).extra
@@ -178,7 +190,7 @@ def test_measuring_again_can_change_the_choice(facts: GGUFFacts) -> None:
 
 @given(speeds=st.lists(st.floats(20, 60), min_size=6, max_size=6))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_only_a_choice_that_wins_every_turn_is_kept(
+def test_only_a_choice_that_wins_most_turns_clearly_is_kept(
     facts: GGUFFacts, cache: Path, speeds: list[float]
 ) -> None:
     shutil.rmtree(cache, ignore_errors=True)
@@ -193,7 +205,7 @@ def test_only_a_choice_that_wins_every_turn_is_kept(
     assert cache.exists() is found.kept is (found.verdict is not None)
     if found.verdict is not None:
         won, lost = tried[found.extra], tried[not found.extra]
-        assert min(won) > max(lost)
+        assert sorted(won)[1] > max(lost)
     else:
         assert found.extra
 

@@ -27,7 +27,13 @@ import ragweave
 from ragweave.errors import UnusableModelError
 from ragweave.llamacpp.binding import bind
 from ragweave.llamacpp.gguf import GGUFFacts
-from ragweave.llamacpp.verdicts import Verdict, keep_verdict, read_verdict, verdict_file
+from ragweave.llamacpp.verdicts import (
+    Verdict,
+    keep_verdict,
+    read_verdict,
+    speed_file,
+    verdict_file,
+)
 
 _LOGGER = logging.getLogger("ragweave.llamacpp")
 
@@ -124,9 +130,12 @@ def extra_buffers(
         return True
     path = verdict_file(facts, info)
     known = read_verdict(path)
-    if known is not None:
-        return known.extra
-    return not uses_amx(info) or _decide(facts, trial or run_trial, path)
+    if known is None and uses_amx(info):
+        return _decide(facts, trial or run_trial, path)
+    if known is not None and not known.extra:
+        return False
+    faster = read_verdict(speed_file(facts, info))
+    return faster is None or faster.extra
 
 
 def uses_amx(info: str) -> bool:

@@ -1,8 +1,8 @@
 """Whether extra buffers make a model faster here: tried with them and without, in turns.
 
-llama.cpp's layout for the processor reads prompts faster with some quantisations and more slowly
-with others (Q4_K on a processor with AVX2 alone). The clearly faster choice is cached, and `auto`
-uses it from then on.
+llama.cpp's layout for the processor reads prompts of some models faster and of others more slowly
+(one of 1.5B weights in Q4_K on a processor with AVX2 alone). The clearly faster choice is cached for
+the model, and `auto` uses it from then on.
 """
 
 from __future__ import annotations
@@ -22,12 +22,19 @@ from ragweave.llamacpp.guard import (
     run_trial,
     system_info,
 )
-from ragweave.llamacpp.verdicts import SLOWER, Verdict, keep_verdict, read_verdict, verdict_file
+from ragweave.llamacpp.verdicts import (
+    SLOWER,
+    Verdict,
+    keep_verdict,
+    read_verdict,
+    speed_file,
+    verdict_file,
+)
 
 _TURNS, _ENOUGH = 3, 60.0
 """Most turns, and seconds after which two turns must do."""
 _GAIN = 1.05
-"""By how much every turn of the one choice must be faster than every turn of the other."""
+"""By how much most turns of the one choice must be faster than every turn of the other."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +81,16 @@ def measure_buffers(
 
     if repack != "auto" or all_on_gpu(facts, layers):
         return Measurement(extra, {extra: tried(extra)})
-    path = verdict_file(facts, info)
-    known = read_verdict(path)
-    if known is not None and known.cause not in ("", SLOWER):
+    known = read_verdict(verdict_file(facts, info))
+    if known is not None and not known.extra:
         return Measurement(extra, {extra: tried(extra)}, known, kept=True)
     turns = _in_turns(tried)
     best = {choice: min(found, key=_seconds) for choice, found in turns.items()}
     verdict = _compared(turns[True], turns[False])
     if verdict is None:
         return Measurement(extra, best)
-    kept = keep_verdict(path, facts, verdict)
+    file = speed_file if verdict.cause in ("", SLOWER) else verdict_file
+    kept = keep_verdict(file(facts, info), facts, verdict)
     return Measurement(verdict.extra if kept else extra, best, verdict, kept=kept)
 
 
@@ -111,11 +118,14 @@ def _compared(on: list[Outcome], off: list[Outcome]) -> Verdict | None:
         return Verdict(extra=False, cause=failed.cause) if usable else None
     if any(one.speed is None for one in off):
         return None
-    if max(map(_seconds, off)) * _GAIN < min(map(_seconds, on)):
+    if _clearly_faster(off, on):
         return Verdict(extra=False, cause=SLOWER)
-    if max(map(_seconds, on)) * _GAIN < min(map(_seconds, off)):
-        return Verdict(extra=True)
-    return None
+    return Verdict(extra=True) if _clearly_faster(on, off) else None
+
+
+def _clearly_faster(one: list[Outcome], other: list[Outcome]) -> bool:
+    """Return whether most turns of the one beat all of the other; of two turns, both must."""
+    return sorted(map(_seconds, one))[len(one) // 2] * _GAIN < min(map(_seconds, other))
 
 
 def _seconds(outcome: Outcome) -> float:

@@ -1,4 +1,8 @@
-"""Verdicts on extra buffers, cached by library build, processor, architecture and quantisation."""
+"""Verdicts on extra buffers, cached by library build, processor, architecture and quantisation.
+
+That they crash holds for all models of a kind. Which choice is faster is a matter of one model: the
+rows of a smaller one may not fit the blocks of its quantisation, and are then stored otherwise.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ SLOWER = "slower"
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether to use extra buffers, for one build, processor and kind of model."""
+    """Whether to use extra buffers, on one build and processor."""
 
     extra: bool
     cause: str = ""
@@ -31,7 +35,16 @@ class Verdict:
 
 def verdict_file(facts: GGUFFacts, info: str) -> Path:
     """Return the file that caches the verdict on this build, processor and kind of model."""
-    key = [_build(), info, facts.architecture, facts.quantisation]
+    return _file([_build(), info, facts.architecture, facts.quantisation])
+
+
+def speed_file(facts: GGUFFacts, info: str) -> Path:
+    """Return the file that caches which choice is faster for this model."""
+    kind = [_build(), info, facts.architecture, facts.quantisation]
+    return _file([*kind, facts.name, facts.layers, facts.size])
+
+
+def _file(key: list[object]) -> Path:
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
     return cache_folder() / "llamacpp" / f"{digest}.json"
 
