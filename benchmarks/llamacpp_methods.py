@@ -198,7 +198,7 @@ def main() -> None:
         model.invoke("warm up", max_tokens=2)
     known = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     key = f"{options.model.stem}, {options.threads} threads, {options.questions} questions"
-    rows: dict[str, dict[str, dict[str, Any]]] = {}
+    rows: dict[str, dict[str, dict[str, Any]]] = dict(known.get(key, {}))
     for row in options.rows.split(";"):
         rows[row] = measure(row, others, options, data)
         RESULTS.write_text(json.dumps({**known, key: rows}, indent=1) + "\n", encoding="utf-8")
