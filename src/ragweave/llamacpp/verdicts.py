@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ragweave.llamacpp.binding import bind
 from ragweave.llamacpp.gguf import GGUFFacts
-from ragweave.tools.files import parse_json
+from ragweave.tools.files import parse_json, write_atomic
 
 _LOGGER = logging.getLogger("ragweave.llamacpp")
 
@@ -78,10 +78,7 @@ def keep_verdict(path: Path, facts: GGUFFacts, verdict: Verdict) -> bool:
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(dir=path.parent, prefix=".verdict-")
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            json.dump(content, file)
-        Path(name).replace(path)
+        write_atomic(path, json.dumps(content), sync=False)
     except OSError as error:
         _LOGGER.info("can't cache the verdict on this build of llama.cpp: %s", error)
         return False
