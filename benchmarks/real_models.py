@@ -18,6 +18,8 @@ replies at temperature 0 with the other tables. Questions are a seeded sample; a
 as there was time for, and says how many: for each system the same ones, those that all finished.
 Writes `benchmarks/results/real_models.json`, a plot a table, and every question's answer to
 `benchmarks/results/real_models/TABLE.jsonl` (ids and answers; the questions are the data sets').
+`--published` begins a table's run with the answers that stand there, so that another machine goes
+on where one stopped; the seconds are then those of several machines.
 """
 
 from __future__ import annotations
@@ -191,6 +193,27 @@ def shared_records(directory: RunDirectory) -> dict[str, list[Record]]:
     return {label: [found[label][at] for at in shared] for label in labels}
 
 
+def restore(name: str, directory: RunDirectory, results: Path) -> int:
+    """Begin a new run with the published answers of its table; return how many there are."""
+    published = results / "real_models" / f"{name}.jsonl"
+    if not published.exists() or next(records_of([directory.results]), None) is not None:
+        return 0
+    labels = {one.label for one in directory.settings.systems}
+    rows = [json.loads(line) for line in published.read_text(encoding="utf-8").splitlines()]
+    found = [restored(one) for one in rows if one["system"] in labels]
+    text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in found)
+    directory.results.write_text(text, encoding="utf-8")
+    return len(found)
+
+
+def restored(row: Record) -> Record:
+    """Return a published answer as a run's record: what a table is made of, and no more."""
+    usage = {name: row[name] for name in USAGE}
+    kept = {key: value for key, value in row.items() if key not in USAGE}
+    nothing = {"error": None, "scoring": "short", "spent": {}, "cost": None}
+    return {**nothing, **kept, "usage": usage}
+
+
 def row(label: str, records: Sequence[Record]) -> dict[str, Any]:
     """Return a system's line of the table: means with 95 % bootstrap intervals, and costs."""
     names = sorted({name for one in records for name in one["scores"]})
@@ -200,15 +223,16 @@ def row(label: str, records: Sequence[Record]) -> dict[str, Any]:
         found = bootstrap(values)
         scores[name] = [round(100 * x, 1) for x in (found.mean, found.low, found.high)]
     costs = {name: round(fmean(one["usage"][name] for one in records), 1) for name in USAGE}
-    costs["seconds"] = round(fmean(one["seconds"] for one in records), 2)
+    if timed := [one["seconds"] for one in records if "seconds" in one]:
+        costs["seconds"] = round(fmean(timed), 2)
     return {"system": label, "questions": len(records), **scores, **costs}
 
 
 def output(record: Record) -> dict[str, Any]:
     """Return what is published of a question's record."""
-    kept = ("at", "id", "system", "answer", "status", "truncated", "scores", "notes")
+    kept = ("at", "id", "system", "scoring", "answer", "status", "truncated", "scores", "notes")
     spent = {name: record["usage"][name] for name in USAGE}
-    return {key: record[key] for key in kept} | spent
+    return {key: record[key] for key in (*kept, "seconds") if key in record} | spent
 
 
 def write(name: str, directory: RunDirectory, results: Path) -> dict[str, Any] | None:
@@ -216,11 +240,8 @@ def write(name: str, directory: RunDirectory, results: Path) -> dict[str, Any] |
     found = shared_records(directory)
     if not next(iter(found.values())):
         return None
-    lines = [
-        json.dumps(output(record), ensure_ascii=False)
-        for records in found.values()
-        for record in records
-    ]
+    answered = [one for one in records_of([directory.results]) if not one["error"]]
+    lines = [json.dumps(output(record), ensure_ascii=False) for record in answered]
     folder = results / "real_models"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.jsonl").write_text("\n".join(sorted(lines)) + "\n", encoding="utf-8")
@@ -277,12 +298,15 @@ def main() -> None:
     add("--minutes", type=float, default=60, help="begin no question after this time")
     add("--concurrency", type=int, default=4, help="questions times methods in flight")
     add("--report", action="store_true", help="only write what the runs hold")
+    add("--published", action="store_true", help="begin with the answers in --results")
     options = parser.parse_args()
     console, until = Console(), time.monotonic() + 60 * options.minutes
     path = options.results / "real_models.json"
     tables = json.loads(path.read_text(encoding="utf-8"))["tables"] if path.exists() else {}
     for name in options.tables.split(","):
         directory = directory_of(name, options)
+        if options.published and (count := restore(name, directory, options.results)):
+            console.print(f"{name}: {count} published answers")
         if not options.report and time.monotonic() < until:
             complete = asyncio.run(work(directory, options, until))
             console.print(f"{name}: {'complete' if complete else 'time is up'}")
