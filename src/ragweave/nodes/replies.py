@@ -16,6 +16,7 @@ from ragweave.tools.text.reply import (
     PromptParts,
     bounded,
     echo_of,
+    restates,
     without_thinking,
 )
 from ragweave.tools.text.sentences import split_sentences
@@ -144,6 +145,8 @@ def read_answer(
 
 def _unless_echo(said: str, answer: str, parts: PromptParts) -> ReadAnswer:
     kind = "" if answer == UNKNOWN else echo_of(said, parts)
+    if answer != UNKNOWN and not kind and restates(answer, parts.question):
+        kind = "question"
     return ReadAnswer(UNKNOWN, kind) if kind else ReadAnswer(answer)
 
 

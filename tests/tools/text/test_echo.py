@@ -39,6 +39,41 @@ def test_what_is_observed_supports_an_example() -> None:
     assert echo_of("no", PARTS._replace(question="Is it faster?")) == ""
 
 
+BAND = "Which coastal band released the album Low Water and had a drummer who was born in Tarn?"
+
+
+@pytest.mark.parametrize(
+    ("said", "question", "kind"),
+    [
+        (
+            "The coastal band released Low Water and had a drummer who was born in Tarn.",
+            BAND,
+            "question",
+        ),
+        ("The Gulls released the album Low Water and had a drummer born in Tarn.", BAND, ""),
+        ("Low Water", BAND, ""),
+        ("Mara Lund was older", "Who was older, Mara Lund and Ida Voss of Tarn?", ""),
+        (
+            "Ida Voss wrote the long poem Ebb",
+            "Who wrote the long poem Ebb, Ida Voss or Mara Lund?",
+            "",
+        ),
+        ("Ida Voss wrote the long poem Ebb", "Did Ida Voss write or print the long poem Ebb?", ""),
+        (
+            "Ida Voss printed the long poem Ebb",
+            "Was it Ida Voss who printed the long poem Ebb?",
+            "",
+        ),
+    ],
+)
+def test_an_answer_that_states_its_question_again_is_none(
+    said: str, question: str, kind: str
+) -> None:
+    read = read_answer(said, "short", PromptParts(question))
+    assert read.rejected == kind
+    assert (read.answer == "Unknown") == bool(kind)
+
+
 def test_a_reasoning_without_its_conclusion_is_no_answer() -> None:
     said = "Passage 1 is about ice. Passage 2 is about ferries."
     assert read_answer(said, "short", reasons=True) == ("Unknown", "no_conclusion")

@@ -39,6 +39,9 @@ UNKNOWNS = [
     "I don't know the answer to this question based on the given passages.",
     "I'm not sure.",
     "I am unable to answer the question from the passages.",
+    "As an AI developed by Northwind Labs, I am unable to give real-time information about films.",
+    "As an AI made by Northwind Labs, I'm committed to accuracy. I cannot predict the date of any "
+    "film, as it depends on many factors. It is best to look at the latest news.",
     "I'm sorry, but I don't have enough information to answer that.",
     "Sorry, I can't answer the question based on the given passages.",
     "I cannot answer this question.",
@@ -103,6 +106,8 @@ ANSWERS = [
     "I couldn't find much on Osk. So, to answer your question directly, Grey Gull came first.",
     "The director of Verra is not named in the list. However, the director of Verra is Ada Brenner.",
     "There is no ferry today. The last one sailed in 1931.",
+    "As an AI, I would say Paris. I cannot access the web.",
+    "As an AI, I am here to help: it is Paris. I cannot say when.",
     "The Unknown Soldier",
     "Unknown Pleasures",
     "The Tomb of the Unknown Warrior",

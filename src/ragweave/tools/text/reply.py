@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from ragweave.tools.text.normalize import normalize_answer
+from ragweave.tools.text.normalize import normalize_answer, words
 
 MAX_REPLY = 20_000
 """Characters of a reply that are read; of a longer one half at its start and half at its end."""
@@ -208,6 +208,16 @@ _POLAR = re.compile(
     re.IGNORECASE,
 )
 
+_ASKS = re.compile(r"\b(?:who|whom|whose|which|what|when|where|how|why)\b", re.IGNORECASE)
+_FUNCTION_WORDS = frozenset(
+    words(
+        "who whom whose which what when where how why that this it its is are was were be been do"
+        " does did has have had of in on at to by for from with and as"
+    )
+)
+_RESTATED_WORDS = 5
+"""Words that tell something, in an answer that restates its question; a shorter one may name."""
+
 
 def is_echo(said: str, parts: PromptParts = NO_PARTS) -> bool:
     """Return whether an answer, a query or a claim is an echo of the prompt; see `echo_of`."""
@@ -242,6 +252,21 @@ def echo_of(said: str, parts: PromptParts = NO_PARTS) -> EchoKind:
     if plain == asked:
         return "question"
     return "example" if _of_example(plain, asked, parts) else ""
+
+
+def restates(answer: str, question: str) -> bool:
+    """Return whether an answer only states the question again, as if that answered it.
+
+    "The band made the song and had a drummer from Toronto", where just that band is asked for:
+    no word is new, and most of the question's are there. A question that is answered by its own
+    words, with Yes or No or with one of two things that it names, is never restated.
+    """
+    asked, said = (normalize_answer(one[:_LONGEST]) for one in (question, answer))
+    if not _ASKS.search(question) or _POLAR.match(question.lstrip()) or " or " in f" {asked} ":
+        return False
+    known = set(asked.split()) - _FUNCTION_WORDS
+    found = set(said.split()) - _FUNCTION_WORDS
+    return found <= known and len(found) >= _RESTATED_WORDS and 4 * len(found) >= 3 * len(known)
 
 
 def examples_in(

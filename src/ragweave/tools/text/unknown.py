@@ -41,7 +41,7 @@ _CONCLUSION = re.compile(
 _FILLER = re.compile(
     r"(?:(?:so|therefore|thus|hence|consequently|overall|well|hmm|unfortunately|sadly|regrettably|"
     r"that|currently|(?:i'm |i am |we're )?(?:very |so )?sorry|i(?:'m| am) afraid(?: that)?|i apologi[sz]e|apologies|as such|"
-    r"in conclusion|as an ai(?: \w+){0,3}|as a (?:\w+ ){0,4}(?:ai|language model)(?: \w+){0,2}"
+    r"in conclusion|as an ai\b[^,.;:\n]{0,60}(?=,)|as an ai(?: \w+){0,3}|as a (?:\w+ ){0,4}(?:ai|language model)(?: \w+){0,2}"
     r"|i(?:'m| am) (?:just |only )?(?:an? )?(?:large )?(?:ai|language model)(?: \w+){0,2}"
     r"|i must inform you that|(?:based on|according to|given|from|in)"
     r"(?: \w+){0,6}? (?:passages?|context|text|information|documents?|input)(?: \w+){0,2}?)"
@@ -94,7 +94,8 @@ _REFUSALS = re.compile(
             rf"(?:$|\W*$|[,;:.(–—]| (?:the|this|that|based|from|about|any|enough|for|{_ASK})\b)"
             r"|have (?:\w+ ){0,3}(?:information|knowledge|answer|context|access|details|data)"
             r"|see (?:\w+ ){0,3}(?:information|mention|answer))",
-            r"(?:i|we) (?:cannot|could not) (?:\w+ly )?(?:find|see|locate|identify)\b",
+            r"(?:i|we) (?:cannot|could not) (?:\w+ly )?(?:find|see|locate|identify|predict|browse"
+            r"|access)\b",
             r"(?:i|we) (?:would )?(?:need|require) (?:more|further|additional|another) ",
             r"(?:more|further|additional) (?:information|context|details?) (?:is|are|would be) "
             r"(?:needed|required|necessary)",
@@ -216,6 +217,11 @@ _ASKS_BACK = re.compile(
     r"|\bplease (?:provide|clarify|specify)\b|\bif you (?:can|could|have|meant)\b"
 )
 """A request for a better question: no answer was given."""
+_OF_ITSELF = re.compile(
+    r"as an? (?:\w+ )?(?:ai|language model|assistant)\b[^.]{0,60}\bi(?: am|'m) (?:only |just )?"
+    r"(?:committed|designed|programmed|trained|built|made|here)\b[^:]*\Z"
+)
+"""A first sentence in which a model speaks of itself; why it declines may be in the next one."""
 _WEIGHTY = re.compile(
     r"^(?:so|therefore|thus|hence|consequently|overall|as such|in conclusion)\b"
     r"|\b(?:answer|question|unknown|determined?|enough)\b"
@@ -250,7 +256,8 @@ def is_unknown(text: str) -> bool:
         return True
     if (_bare(first) or _declines(first)) and not _recovers(sentences[1:], first):
         return not (_ONE_OF_THEM.match(first) and _another_says(sentences[1:]))
-    if _DENIES.match(first) and any(map(_ASKS_BACK.search, sentences[-2:])):
+    evades = _OF_ITSELF.match(first) and any(map(_declines, sentences[1:3]))
+    if evades or (_DENIES.match(first) and any(map(_ASKS_BACK.search, sentences[-2:]))):
         return not _recovers(sentences[1:], first)
     return bool(_WEIGHTY.search(last)) and _declines(last)
 
