@@ -51,10 +51,19 @@ def test_a_doubtful_sentence_is_looked_up_and_written_anew() -> None:
     assert [doc.id for doc in state["passages"]] == ["p0", "p1"]
 
 
-def test_a_repeated_beginning_is_not_written_twice() -> None:
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "The light is old. ",
+        "The answer begins with these words. Go on right behind them, in the same manner, and do "
+        "not repeat them: The light is old. ",
+        "The answer begins with these words. Go on right behind them, in the same manner, and do "
+        "not repeat them: ",
+    ],
+)
+def test_what_a_reply_repeats_of_its_prompt_is_not_written_twice(lead: str) -> None:
     graph, _, _ = built(
-        "The light is old. Bob~0.1 built it.",
-        "The light is old. Ada built it. So the answer is Ada.",
+        "The light is old. Bob~0.1 built it.", f"{lead}Ada built it. So the answer is Ada."
     )
     state = final_state(graph, "Who?")
     assert state["written"] == "The light is old. Ada built it. So the answer is Ada."

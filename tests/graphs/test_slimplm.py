@@ -320,9 +320,21 @@ def test_claim_equal_to_the_question_is_not_searched_twice() -> None:
 
 def test_a_draft_that_does_not_know_makes_no_query() -> None:
     reply = "<Claim> I don't know the answer <Query> I don't know the answer"
-    state = run(proxy=small(recall="I don't know the answer.", rewrite=reply))
-    assert "claim_unknown" in events(state)
+    proxy = small(recall="I don't know the answer.", rewrite=reply)
+    state = run(proxy=proxy)
+    assert {"draft_unknown", "claim_unknown"} <= set(events(state))
     assert list(state["retrieved"]) == ["question"]
+    assert tasks(proxy) == {"recall": 1, "rewrite": 1}
+
+
+def test_a_draft_that_does_not_know_is_judged_as_the_paper_says_without_a_second_look() -> None:
+    reply = "<Claim> Ada built it <Query> Ada's bridge"
+    draft = "As an AI made by Northwind Labs, I am unable to answer questions about bridges."
+    proxy = small(recall=draft, rewrite=reply)
+    state = run(proxy=proxy, second_look=False)
+    assert tasks(proxy)["judge"] == 2
+    assert len(state["claims"]) == 1
+    assert not run(proxy=small(recall=draft, rewrite=reply))["claims"]
 
 
 def test_all_claims_known_leaves_the_question() -> None:

@@ -206,6 +206,23 @@ def test_more_shapes_that_models_give(reply: str, answer: str) -> None:
     assert parse_answer(reply, "short") == answer
 
 
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        (
+            "Several people built it, including:\n1. Ada: a mason.\n2. **Karl** - her son",
+            "Ada, Karl",
+        ),
+        ("They were:\n\n- **Ada Brenner** (1820)\n* Karl Oster.", "Ada Brenner (1820), Karl Oster"),
+        ("Here is the answer:\nParis", "Paris"),
+        ("It was built by:", "It was built by:"),
+        ("Paris\n- the capital", "Paris"),
+    ],
+)
+def test_what_a_first_line_announces_is_the_answer(reply: str, answer: str) -> None:
+    assert parse_answer(reply, "short") == answer
+
+
 def test_a_flood_is_cut_to_what_a_screen_holds() -> None:
     assert parse_answer("It is Paris. " + "And so on it goes. " * 600, "short") == "It is Paris."
     assert len(parse_answer("a" * 10_000, "short")) == 400

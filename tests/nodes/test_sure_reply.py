@@ -13,7 +13,13 @@ from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 from ragweave import build_graph
 from ragweave.errors import UsageError
 from ragweave.nodes.sure_prompts import EXAMPLES
-from ragweave.nodes.sure_reply import parse_candidates, parse_preference, parse_validity, scores
+from ragweave.nodes.sure_reply import (
+    knows_no_candidate,
+    parse_candidates,
+    parse_preference,
+    parse_validity,
+    scores,
+)
 from ragweave.tools.text.reply import PromptParts
 
 PARTS = PromptParts("Who built it?", EXAMPLES, "Ada Brenner and Karl Oster built it.")
@@ -38,6 +44,20 @@ PARTS = PromptParts("Who built it?", EXAMPLES, "Ada Brenner and Karl Oster built
 )
 def test_candidates_are_read_behind_their_letters(reply: str, answers: list[str]) -> None:
     assert parse_candidates(reply, "short", 2, PARTS) == answers
+
+
+@pytest.mark.parametrize(
+    ("reply", "none"),
+    [
+        ("Unknown", True),
+        ("(a) Unknown\n(b) Unknown", True),
+        ("1. I don't know.\n2. Unknown", True),
+        ("(a) 1891\n(b) Unknown", False),
+        ("The lighthouse stands on a lake.", False),
+    ],
+)
+def test_a_reply_may_know_no_candidate(reply: str, none: bool) -> None:
+    assert knows_no_candidate(reply) is none
 
 
 @pytest.mark.parametrize(

@@ -104,10 +104,11 @@ _OURS = {
     "concat": _open_book("Answer the question from the passages."),
     "post_fusion": _open_book("Answer the question from the passage."),
     "pruning": _one_shot(
-        "First say which passages cannot answer the question, then answer it from the others.",
-        "Passage 1 is about the height and the ice of Lake Orrin and cannot answer. Passage 3 "
-        "is about ferries and cannot answer. Passage 2 says that the lighthouse was lit in "
-        "1891. So the answer is 1891.",
+        "Say of each passage in turn what it is about and whether it can answer the question, "
+        "then answer from those that can.",
+        "Passage 1 is about the height and the ice of Lake Orrin and cannot answer. Passage 2 "
+        "says that the lighthouse was lit in 1891 and can answer. Passage 3 is about ferries and "
+        "cannot answer. So the answer is 1891.",
     ),
     "summary": _one_shot(
         "First sum up what the passages say that helps with the question, then answer it.",

@@ -80,14 +80,15 @@ PROMPTS = MappingProxyType(
 """The templates by name."""
 
 
+_GO_ON = (
+    "The answer begins with these words. Go on right behind them, in the same manner, and do not "
+    "repeat them:"
+)
+
+
 def go_on(written: str) -> str:
     """Return what `written` stands for: nothing, or the answer so far."""
-    if not written:
-        return ""
-    return (
-        "\n\nThe answer begins with these words. Go on right behind them, in the same manner, and "
-        f"do not repeat them:\n{untrusted(written)}"
-    )
+    return f"\n\n{_GO_ON}\n{untrusted(written)}" if written else ""
 
 
 _CONCLUSION = re.compile(r"\b(?:so,? )?the (?:final )?answer is\b:?\s*", re.IGNORECASE)
@@ -310,9 +311,13 @@ def ended(
 def _begin(text: str, written: str) -> int:
     """Return where the new part of a reply begins: behind thoughts and what it says again."""
     thought = text.rfind(_THOUGHT) + len(_THOUGHT) if _THOUGHT in text else 0
-    spoken = text[thought:]
-    again = spoken.lstrip().startswith(written)
-    return thought + (len(spoken) - len(spoken.lstrip()) + len(written) if again else 0)
+    return _behind(text, _behind(text, thought, _GO_ON), written)
+
+
+def _behind(text: str, begin: int, said: str) -> int:
+    """Return the place behind `said` where the text goes on with it, else `begin`."""
+    start = begin + len(text[begin:]) - len(text[begin:].lstrip())
+    return start + len(said) if said and text.startswith(said, start) else begin
 
 
 def _tokens(reply: Reply) -> list[Token]:

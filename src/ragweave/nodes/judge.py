@@ -38,6 +38,7 @@ from ragweave.tools.models.tasks import Task
 from ragweave.tools.models.uncertainty import Gate
 from ragweave.tools.scorers.specs import LogprobScorer, ascore
 from ragweave.tools.text.normalize import estimate_tokens
+from ragweave.tools.text.unknown import is_unknown
 from ragweave.tools.text.untrusted import untrusted
 from ragweave.trained.card import check_router
 
@@ -73,8 +74,8 @@ class NecessityOptions(GateOptions):
     claim_filter: bool = True
     """Whether the judge drops the queries of claims that are known."""
     second_look: bool = True
-    """Whether what was judged known, and then answered Unknown, is searched for after all; the
-    paper stops there."""
+    """Whether what was judged known, and then answered Unknown, is searched for after all, and a
+    draft that says it does not know is neither judged nor read for claims; the paper stops there."""
     max_claims: int = 20
     """Most claims of one draft that are judged and searched; the paper sets no limit."""
     max_rewrites: int = 20
@@ -155,10 +156,22 @@ def to_draft(state: RAGState, options: NecessityOptions) -> str:
 
 
 def to_judge(state: RAGState, options: NecessityOptions) -> str:
-    """Route: the draft is judged, else rewritten; without one the question alone is searched."""
-    if not state["heuristic_answer"]:
+    """Route: the draft is judged, else rewritten; without one the question alone is searched.
+
+    A draft that says that the proxy does not know needs no judge, unless a router decides; the
+    paper judges it too (`second_look=False`).
+    """
+    draft = state["heuristic_answer"]
+    if not draft:
         return "no draft"
+    if declines(draft, options) and options.route != "classifier":
+        return "rewrite" if options.rewrite else "no draft"
     return "judge" if options.question_judge else "rewrite"
+
+
+def declines(draft: str, options: NecessityOptions) -> bool:
+    """Say whether a draft is taken at its word that the proxy does not know."""
+    return options.second_look and is_unknown(draft)
 
 
 def to_rewrite(state: RAGState, options: NecessityOptions) -> Goto:

@@ -81,6 +81,8 @@ _CONCLUDES = re.compile(
 )
 _EXPLAINS = re.compile(r"(?:this|that|it) is (?:because|since|as|why)\b|because\b", re.IGNORECASE)
 """How a sentence begins that gives the reason of the one before."""
+_ITEM = re.compile(r"^[ \t]*(?:\d{1,2}[.)]|[-•*])[ \t]+(\S.*)$", re.MULTILINE)
+_EXPLAINED = re.compile(r":\s|\s[–—-]\s")
 _TEX = re.compile(r"\\(?:text|mathrm|textbf)\{([^{}]*)\}")
 _TAG = re.compile(r"</?(?:b|i|u|em|strong|p|span|code|br)\s*/?>", re.IGNORECASE)
 _YES_NO = re.compile(r"(?i)^\W*(yes|no|true|false)\b")
@@ -243,11 +245,25 @@ def _behind_marker(text: str) -> str | None:
 
 
 def _first_line(text: str) -> str:
-    for line in text.splitlines():
+    """Return the first line that says anything; behind one that announces a list, its items."""
+    announced = ""
+    for number, line in enumerate(lines := text.splitlines()):
         bare = line.strip(_WRAPPING)
-        if bare.strip(".:-—"):
-            return _without_full_stop(bare).strip(_WRAPPING)
-    return ""
+        if not bare.strip(".:-—"):
+            continue
+        if bare.endswith((":", "：")) and not announced:
+            announced = bare
+            continue
+        items = _ITEM.findall("\n".join(lines[number:])) if announced else []
+        bare = ", ".join(map(_head, items)) or bare
+        return _without_full_stop(bare).strip(_WRAPPING)
+    return announced
+
+
+def _head(item: str) -> str:
+    """Return what a list's item names, without what is said of it behind a colon or a dash."""
+    named = _EXPLAINED.split(item.replace("**", ""), maxsplit=1)[0]
+    return named.strip(_WRAPPING + ".,;:")
 
 
 def _without_full_stop(line: str) -> str:

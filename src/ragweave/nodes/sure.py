@@ -36,6 +36,7 @@ from ragweave.nodes.rounds import ids_of, refuse_samples
 from ragweave.nodes.step import Context, Goto, Step, Work, pure
 from ragweave.nodes.sure_prompts import EXAMPLES
 from ragweave.nodes.sure_reply import (
+    knows_no_candidate,
     parse_candidates,
     parse_preference,
     parse_validity,
@@ -46,7 +47,7 @@ from ragweave.nodes.wording import UNKNOWN_CLAUSE, Style, style_of, worded
 from ragweave.state import AnswerType, Candidate, RAGState, Update, merge_by_key
 from ragweave.tools.models import Models
 from ragweave.tools.text.reply import PromptParts
-from ragweave.tools.text.unknown import UNKNOWN, is_unknown
+from ragweave.tools.text.unknown import UNKNOWN
 from ragweave.tools.text.untrusted import one_line, untrusted
 
 _FORMS: Mapping[AnswerType, str] = {
@@ -165,7 +166,7 @@ def _proposed(state: SureState, reply: Reply, context: Context[SureOptions]) -> 
     parts = PromptParts(state["question"], EXAMPLES, seen)
     kind, most = state["resolved_answer_type"], context.options.candidates
     answers = parse_candidates(reply.text, kind, most, parts)
-    if not answers and not is_unknown(reply.text):
+    if not answers and not knows_no_candidate(reply.text):
         context.note("candidates_unparsed")
     made: SureUpdate = {
         "proposed": answers,

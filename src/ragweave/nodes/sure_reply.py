@@ -9,7 +9,7 @@ from ragweave.nodes.replies import bare_text, read_answer
 from ragweave.state import AnswerType
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.reply import NO_PARTS, PromptParts
-from ragweave.tools.text.unknown import UNKNOWN
+from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
 _MARKED = re.compile(
     r"(?<![^\s,;])[*_]{0,2}(?:\(?[a-h]\)|\(?\d{1,2}\)|\d{1,2}\.(?=\s))[*_]{0,2}:?\s*"
@@ -31,17 +31,27 @@ def parse_candidates(
         most: How many were asked for; more are left out.
         parts: What the prompt said.
     """
+    answers: dict[str, str] = {}
+    for piece in _pieces(reply):
+        answer = read_answer(piece, answer_type, parts).answer
+        if answer != UNKNOWN:
+            answers.setdefault(normalize_answer(answer) or answer, answer)
+    return list(answers.values())[:most]
+
+
+def knows_no_candidate(reply: str) -> bool:
+    """Return whether a reply says Unknown, in one word or for each candidate."""
+    return is_unknown(reply) or all(map(is_unknown, _pieces(reply)))
+
+
+def _pieces(reply: str) -> list[str]:
+    """Return what stands behind each mark, or else on each line."""
     text = bare_text(reply)
     marks = list(_MARKED.finditer(text))
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
     pieces = [text[mark.end() : end] for mark, end in zip(marks, ends, strict=False)]
-    answers: dict[str, str] = {}
-    for piece in pieces or text.splitlines():
-        bare = _BULLET.sub("", piece).strip().rstrip(",;")
-        answer = read_answer(bare, answer_type, parts).answer if bare else UNKNOWN
-        if answer != UNKNOWN:
-            answers.setdefault(normalize_answer(answer) or answer, answer)
-    return list(answers.values())[:most]
+    bare = (_BULLET.sub("", one).strip().rstrip(",;") for one in pieces or text.splitlines())
+    return [one for one in bare if one]
 
 
 _TRUTH = re.compile(

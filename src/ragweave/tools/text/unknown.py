@@ -95,7 +95,7 @@ _REFUSALS = re.compile(
             r"|have (?:\w+ ){0,3}(?:information|knowledge|answer|context|access|details|data)"
             r"|see (?:\w+ ){0,3}(?:information|mention|answer))",
             r"(?:i|we) (?:cannot|could not) (?:\w+ly )?(?:find|see|locate|identify|predict|browse"
-            r"|access)\b",
+            r"|access|assist|help with (?:that|this|it)|make (?:any )?(?:judge?ments?|predictions?|opinions?))\b",
             r"(?:i|we) (?:would )?(?:need|require) (?:more|further|additional|another) ",
             r"(?:more|further|additional) (?:information|context|details?) (?:is|are|would be) "
             r"(?:needed|required|necessary)",
@@ -256,7 +256,8 @@ def is_unknown(text: str) -> bool:
         return True
     if (_bare(first) or _declines(first)) and not _recovers(sentences[1:], first):
         return not (_ONE_OF_THEM.match(first) and _another_says(sentences[1:]))
-    evades = _OF_ITSELF.match(first) and any(map(_declines, sentences[1:3]))
+    then = [one[turn.end() if (turn := _CONTRAST.match(one)) else 0 :] for one in sentences[1:3]]
+    evades = _OF_ITSELF.match(first) and any(map(_declines, then))
     if evades or (_DENIES.match(first) and any(map(_ASKS_BACK.search, sentences[-2:]))):
         return not _recovers(sentences[1:], first)
     return bool(_WEIGHTY.search(last)) and _declines(last)
