@@ -69,6 +69,17 @@ def test_what_a_reply_repeats_of_its_prompt_is_not_written_twice(lead: str) -> N
     assert state["written"] == "The light is old. Ada built it. So the answer is Ada."
 
 
+def test_what_stands_behind_the_conclusion_is_not_looked_up() -> None:
+    said = "It is old. So the answer is Dr. Ada Brenner. Bob~0.1 was her son. So he was~0.1 there."
+    graph, _, retriever = built(said)
+    state = final_state(graph, "Who?")
+    assert (state["answer"], retriever.queries) == ("Dr. Ada Brenner", [])
+    assert state["written"] == "It is old. So the answer is Dr. Ada Brenner."
+    graph, _, retriever = built(said, "Bob was her son.")
+    final_state(graph, {"question": "Who?", "answer_type": "long"})
+    assert retriever.queries
+
+
 def test_thoughts_are_neither_doubted_nor_kept() -> None:
     graph, _, retriever = built(
         "<think> Hm~0.1 , Bob~0.1 ? </think> It is old. Bob~0.1 built it.",

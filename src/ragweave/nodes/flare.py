@@ -91,6 +91,7 @@ def go_on(written: str) -> str:
     return f"\n\n{_GO_ON}\n{untrusted(written)}" if written else ""
 
 
+_CONCLUDES = re.compile(r"\W*so,? the (?:final )?answer is\b", re.IGNORECASE)
 _CONCLUSION = re.compile(r"\b(?:so,? )?the (?:final )?answer is\b:?\s*", re.IGNORECASE)
 
 
@@ -263,10 +264,11 @@ class Written(NamedTuple):
 
 def written_on(state: RAGState, reply: Reply, context: Context[FlareOptions]) -> Written:
     """Keep what is sure and start the search for the first doubt; else the text is at its end."""
-    options, number, text = context.options, state["round"], reply.text
+    options, number = context.options, state["round"]
     read = [*state["read"], *ids_of(reply.passages)]
     tokens = _tokens(reply)
-    begin = _begin(text, state["written"])
+    begin = _begin(reply.text, state["written"])
+    text = _until_conclusion(reply.text, begin, state, options)
     doubt = first_doubtful(text, tokens, options.threshold, begin=begin, trusted=1 if number else 0)
     if doubt is None or LOOP.is_last(state, done=number, most=options.rounds):
         return Written(_joined(state["written"], text[begin:]), read, doubt is not None)
@@ -312,6 +314,19 @@ def _begin(text: str, written: str) -> int:
     """Return where the new part of a reply begins: behind thoughts and what it says again."""
     thought = text.rfind(_THOUGHT) + len(_THOUGHT) if _THOUGHT in text else 0
     return _behind(text, _behind(text, thought, _GO_ON), written)
+
+
+def _until_conclusion(text: str, begin: int, state: RAGState, options: FlareOptions) -> str:
+    """Return a text up to the sentence that gives the answer: nothing behind it is looked up.
+
+    The papers' examples end there and stop the model; a small one goes on, and doubts what it adds.
+    """
+    if options.paper or state["resolved_answer_type"] == "long":
+        return text
+    for one in split_sentences(text[begin:]):
+        if _CONCLUDES.match(one.text):
+            return text[: begin + one.end]
+    return text
 
 
 def _behind(text: str, begin: int, said: str) -> int:
