@@ -13,6 +13,13 @@ from ragweave.state.records import ROUTES
 @pytest.mark.parametrize(
     ("reply", "route"),
     [
+        ("none", "none"),
+        ("One.", "one"),
+        ("**several**", "many"),
+        ("Searches: several", "many"),
+        ("One search finds it.", "one"),
+        ("none, one or several", None),
+        ("one to find the town, and several more", None),
         ("A", "none"),
         ("b", "one"),
         ("C.", "many"),
@@ -28,7 +35,7 @@ from ragweave.state.records import ROUTES
         ("", None),
     ],
 )
-def test_the_letter_is_read(reply: str, route: str | None) -> None:
+def test_the_word_or_the_letter_is_read(reply: str, route: str | None) -> None:
     assert parse_complexity(reply) == route
 
 

@@ -11,13 +11,15 @@ One round finds 15 passages and each of many 6, answered with chain of thought b
 Where we differ: the trained classifier is a linear one over MiniLM's vectors and some features of
 the question (`ragweave train router … --set drafts=false`); it gives each route's probability of a
 right answer, and a dearer route must add enough. Questions that no route got right train it too,
-as such. Without one, a model is asked for the letter, by our prompt; the paper has no such thing.
+as such. Without one, a model is asked how many searches it takes, by our prompt: the paper has no
+such thing.
 What was to take no retrieval and is answered Unknown is searched for once (`second_look`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -39,7 +41,18 @@ from ragweave.state.records import RouteName
 from ragweave.tools.models import Models
 from ragweave.trained.card import check_router
 
-_ASK = "Question: {question}\nSay A, B or C."
+_ASK = "Question: {question}\nHow many searches: none, one or several?"
+
+_SHOWN: Sequence[tuple[str, str]] = (
+    ("What is the capital of Italy?", "none"),
+    ("When was the lighthouse on Lake Orrin lit?", "one"),
+    ("How many legs has a spider?", "none"),
+    ("On which river lies the birthplace of the author of The Salt Road?", "several"),
+    ("who plays the ferryman in the film Low Water", "one"),
+    ("Were the directors of Grey Gull and of Low Water born in the same town?", "several"),
+    ("Who painted the Mona Lisa?", "none"),
+)
+"""Words and not the paper's letters: small instruct models say A to nearly any question."""
 
 PROMPTS = MappingProxyType(
     {
@@ -47,21 +60,15 @@ PROMPTS = MappingProxyType(
             [
                 (
                     "system",
-                    "You say how much has to be looked up to answer a question. You do not answer "
-                    "it. A: nothing, it is common knowledge. B: one search finds the answer. C: "
-                    "several searches, each for what the one before has found.",
+                    "You say how many searches it takes to answer a question. You do not answer "
+                    "it. none: everybody knows the answer. one: one search finds it. several: each "
+                    "search looks for what the one before has found.",
                 ),
-                ("human", _ASK.format(question="What is the capital of Italy?")),
-                ("ai", "A"),
-                ("human", _ASK.format(question="When was the lighthouse on Lake Orrin lit?")),
-                ("ai", "B"),
-                (
-                    "human",
-                    _ASK.format(
-                        question="On which river lies the birthplace of the author of The Salt Road?"
-                    ),
+                *(
+                    message
+                    for question, said in _SHOWN
+                    for message in (("human", _ASK.format(question=question)), ("ai", said))
                 ),
-                ("ai", "C"),
                 ("human", _ASK),
             ]
         )
@@ -75,6 +82,8 @@ ONE = "search"
 
 LETTERS: dict[str, RouteName] = {"A": "none", "B": "one", "C": "many"}
 """The classes of the paper (section 3.2), and the routes that they stand for."""
+WORDS: dict[str, RouteName] = {"none": "none", "one": "one", "several": "many"}
+"""What the prompt asks for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,15 +118,21 @@ class AdaptiveRagOptions(IrcotOptions):
             raise UsageError("route_threshold needs a trained router: router=FOLDER")
 
 
+_WORD = re.compile(r"\b(none|one|several)\b", re.IGNORECASE)
 _LETTER = re.compile(r"\A\W*(?:(?:class|answer|level)\W+(?:is\W+)?)?([abc])\b", re.IGNORECASE)
 _ALONE = re.compile(r"(?<![\w'])([ABC])(?![\w'])")
 _LOOKED_AT = 400
-"""Characters of a reply in which a letter is looked for."""
+"""Characters of a reply in which a word or a letter is looked for."""
 
 
 def parse_complexity(reply: str) -> RouteName | None:
-    """Return the route that a reply names by its letter; None where it names none, or several."""
+    """Return the route that a reply names, by its word or by the paper's letter.
+
+    None where it names none, or several.
+    """
     text = bare_text(reply)[:_LOOKED_AT]
+    if words := {found.lower() for found in _WORD.findall(text)}:
+        return WORDS[words.pop()] if len(words) == 1 else None
     if first := _LETTER.match(text):
         rest = set(_ALONE.findall(text[first.end() :])) - {first[1].upper()}
         article = first[1] in "Aa" and text[first.end() :][:1] == " " and len(text.split()) > 3
@@ -152,7 +167,7 @@ def classify_step(
             templates["complexity"],
             {"task": "route", "question": state["question"]},
             {"question": state["question"]},
-            form=lambda _shown: Choice(tuple(LETTERS)),
+            form=lambda _shown: Choice(tuple(WORDS)),
             reply_tokens=VERDICT_TOKENS,
         )
 

@@ -48,7 +48,7 @@ TaskName = Literal[
   so that it stands alone.
 * `step`: the next step of a multi-step agent (Self-Ask, ReAct).
 * `sufficient`: do the `passages` hold enough to answer `question`? Yes or No.
-* `route`: does `question` take no search, one or several? A, B or C.
+* `route`: does `question` take no search, one or several? none, one or several.
 """
 
 
