@@ -15,7 +15,12 @@ from ragweave.nodes.rewrite import plan, rewritten
 from ragweave.nodes.step import Context
 from ragweave.tools.claims import parse_rewrite
 
-STATE: dict[str, Any] = {"question": "Who?", "queries": {"question": "Who?"}, "verdicts": {}}
+STATE: dict[str, Any] = {
+    "question": "Who?",
+    "heuristic_answer": "It is long.",
+    "queries": {"question": "Who?"},
+    "verdicts": {},
+}
 
 
 def planned(state: dict[str, Any], **options: Any) -> tuple[dict[str, str], list[str]]:

@@ -144,6 +144,19 @@ def test_a_claim_equal_to_the_question_is_dropped_and_so_is_an_echoed_question()
     assert rewrite.claims == [ClaimQuery("Bradfield built the bridge", True, "bridge builder")]
 
 
+def test_a_question_that_is_called_a_claim_is_a_question_and_stands_once():
+    reply = (
+        "<Questions> <Question(How old is it?)> <NeedSearch(True)> <Query(bridge age)> </Questions>"
+        "\n<Claims> <Claim(How old is it?)> <Search(True)> <Query(bridge age)>"
+        " <Claim(Who paid for it?)> <Search(True)> <Query(bridge cost)>"
+        " <Claim(It is old.)> <Search(True)> <Query(bridge)> </Claims>"
+    )
+    rewrite = parse_rewrite(reply, "Who built the bridge?")
+    assert [one.query for one in rewrite.questions] == ["bridge age", "bridge cost"]
+    assert [one.claim for one in rewrite.claims] == ["It is old."]
+    assert rewrite.dropped == 1
+
+
 def test_a_rewrite_of_the_question_keeps_its_query():
     reply = "<Question(who built it)> <NeedSearch(True)> <Query(harbour bridge builder)>"
     assert parse_rewrite(reply, "Who built it?").questions == [

@@ -79,8 +79,8 @@ def parse_rewrite(text: str, question: str = "", examples: Collection[str] = ())
     """Read a rewriter's reply; only text that is in it is returned.
 
     It takes the paper's `<Claim> … <Query> …`, the released models' `<Question(…)>
-    <NeedSearch(…)> <Query(…)>` and `<Claim(…)> …`, JSON, labelled lines and plain lists (an item
-    is a claim, or a question where it ends in "?"). Left out: duplicates, a claim equal to the
+    <NeedSearch(…)> <Query(…)>` and `<Claim(…)> …`, JSON, labelled lines and plain lists. What ends
+    in "?" is a question, whatever it is called. Left out: duplicates, a claim equal to the
     question, a question whose text and query both equal it, placeholders of the format, copies of
     the prompt's example, and records beyond `MAX_RECORDS`; long texts are cut (see `values`). A
     record without a query is its own query, unless it is flagged as needing no search. What was
@@ -103,7 +103,8 @@ def parse_rewrite(text: str, question: str = "", examples: Collection[str] = ())
         own, sought = normalize_answer(record.text), normalize_answer(query)
         echo = own == asked if record.is_claim else {own, sought} <= {asked, ""}
         if not echo and own not in copied and sought not in copied:
-            kept.setdefault((record.is_claim, own, sought), record._replace(query=query))
+            made = _asking(record)._replace(query=query)
+            kept.setdefault((made.is_claim, own, sought), made)
     taken = [
         *[one for one in kept.values() if not one.is_claim][:MAX_RECORDS],
         *[one for one in kept.values() if one.is_claim][:MAX_RECORDS],
@@ -127,6 +128,12 @@ def parse_claims(text: str, question: str = "") -> list[ClaimQuery]:
 def _plain(record: _Record) -> tuple[str, bool, str]:
     """Return a record's text, whether it needs a search, and its query."""
     return record.text, record.need_search is not False, record.query
+
+
+def _asking(record: _Record) -> _Record:
+    """Return a "claim" that is a question as a question: there is nothing in it to judge."""
+    asks = record.is_claim and record.text.rstrip().endswith(("?", "？"))
+    return record._replace(is_claim=False) if asks else record
 
 
 def _lacks_query(records: Sequence[_Record]) -> bool:
