@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweave.nodes.replies import parse_answer, read_answer
+from ragweave.tools.text.reply import PromptParts
 from ragweave.tools.text.unknown import UNKNOWN
 
 LONG = "The passages describe many things about the city. " * 200
@@ -223,8 +224,24 @@ def test_what_a_first_line_announces_is_the_answer(reply: str, answer: str) -> N
     assert parse_answer(reply, "short") == answer
 
 
+@pytest.mark.parametrize(
+    ("reply", "question", "answer"),
+    [
+        ("No, they were not. Both sailed.", "Were Ada and Karl from one town?", "No"),
+        ("Yes - both were.", "Were Ada and Karl from one town?", "Yes"),
+        ("No, Karl", "Was it Ada or Karl?", "No, Karl"),
+        ("No, thanks", "Which song is the oldest?", "No, thanks"),
+        ("No Country for Old Men", "Is there a film after it?", "No Country for Old Men"),
+    ],
+)
+def test_a_question_for_yes_or_no_takes_the_reason_off_its_answer(
+    reply: str, question: str, answer: str
+) -> None:
+    assert read_answer(reply, "short", PromptParts(question)).answer == answer
+
+
 def test_a_flood_is_cut_to_what_a_screen_holds() -> None:
-    assert parse_answer("It is Paris. " + "And so on it goes. " * 600, "short") == "It is Paris."
+    assert parse_answer("It is Paris. " + "And so on it goes. " * 600, "short") == "It is Paris"
     assert len(parse_answer("a" * 10_000, "short")) == 400
     assert len(parse_answer("a" * 10_000, "long")) == 10_000
 

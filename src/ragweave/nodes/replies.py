@@ -14,6 +14,7 @@ from ragweave.tools.text.reply import (
     NO_PARTS,
     EchoKind,
     PromptParts,
+    asks_yes_or_no,
     bounded,
     echo_of,
     restates,
@@ -86,6 +87,8 @@ _EXPLAINED = re.compile(r":\s|\s[–—-]\s")
 _TEX = re.compile(r"\\(?:text|mathrm|textbf)\{([^{}]*)\}")
 _TAG = re.compile(r"</?(?:b|i|u|em|strong|p|span|code|br)\s*/?>", re.IGNORECASE)
 _YES_NO = re.compile(r"(?i)^\W*(yes|no|true|false)\b")
+_SAYS_SO = re.compile(r"(?i)(?:yes|no)(?:[,.;:!]|$| ?[-–—])")
+"""A reply to a question that asks for Yes or No; what follows is the reason."""
 _LONGEST = 400
 """Most characters of a short answer; of a longer one the first sentence is shown."""
 _ALONE = 4
@@ -141,7 +144,10 @@ def read_answer(
     answer = _plain_answer(said, marked)
     if is_unknown(answer) or (marked is None and not _stands_alone(answer) and is_unknown(said)):
         return ReadAnswer(UNKNOWN, echo_of(_first_line(said)) if marked is None else "")
-    shown = _yes_or_no(answer) if answer_type == "yes_no" else _shown(answer)
+    if answer_type == "yes_no" or (asks_yes_or_no(parts.question) and _SAYS_SO.match(answer)):
+        shown = _yes_or_no(answer)
+    else:
+        shown = _shown(answer)
     return _unless_echo(answer, shown, parts)
 
 
@@ -187,7 +193,7 @@ def _shown(answer: str) -> str:
     """Return a short answer that fits a screen: the whole reply stands in the candidate."""
     if len(answer) <= _LONGEST:
         return answer
-    first = split_sentences(answer[: _LONGEST + 1])[0].text
+    first = _without_full_stop(split_sentences(answer[: _LONGEST + 1])[0].text)
     return first if len(first) <= _LONGEST else first[: _LONGEST - 1] + "…"
 
 

@@ -18,8 +18,10 @@ THOUGHT = 200
 """Characters of a thought: what a model needs for two sentences."""
 QUERY = 160
 ANSWER = 160
+QUESTIONS = 4
+"""Most ways that a rewriter asks the question; a small model repeats one until it is stopped."""
 RECORDS = 8
-"""Questions, and claims, of one rewrite: a model that repeats itself is stopped there."""
+"""Most claims of one rewrite."""
 
 _FIRST = "[0-9A-Za-z\\u00C0-\\u024F\\u0370-\\u1FFF\\u3040-\\u9FFF\\uAC00-\\uD7A3]"
 """A letter or digit: no text begins with, or is, punctuation alone."""
@@ -97,7 +99,7 @@ def rewrite_form() -> Written:
     return Written(
         "\n".join(
             [
-                f"root ::= {literal('<Questions> ')} question{{1,{RECORDS}}} "
+                f"root ::= {literal('<Questions> ')} question{{1,{QUESTIONS}}} "
                 f'{literal("</Questions>" + _BREAK + "<Claims> ")} claim{{0,{RECORDS}}} "</Claims>"',
                 _record("question", "Question", "NeedSearch"),
                 _record("claim", "Claim", "Search"),

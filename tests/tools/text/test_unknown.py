@@ -41,6 +41,7 @@ UNKNOWNS = [
     "I am unable to answer the question from the passages.",
     "As an AI developed by Northwind Labs, I am unable to give real-time information about films.",
     "I'm sorry, but I cannot assist with that.",
+    "As an AI language model, I cannot discuss topics related to politics, religion and the like.",
     "As an AI made by Northwind Labs, I am here to be helpful. However, I cannot provide "
     "information on rivers. If you have other questions, feel free to ask.",
     "As an AI made by Northwind Labs, I'm committed to accuracy. I cannot predict the date of any "

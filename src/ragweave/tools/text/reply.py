@@ -254,6 +254,12 @@ def echo_of(said: str, parts: PromptParts = NO_PARTS) -> EchoKind:
     return "example" if _of_example(plain, asked, parts) else ""
 
 
+def asks_yes_or_no(question: str) -> bool:
+    """Return whether a question begins as one that Yes or No answers, and names no choice."""
+    asked = question[:_LONGEST].lstrip()
+    return bool(_POLAR.match(asked)) and not re.search(r"\bor\b", asked, re.IGNORECASE)
+
+
 def restates(answer: str, question: str) -> bool:
     """Return whether an answer only states the question again, as if that answered it.
 

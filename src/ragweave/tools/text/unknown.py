@@ -95,7 +95,7 @@ _REFUSALS = re.compile(
             r"|have (?:\w+ ){0,3}(?:information|knowledge|answer|context|access|details|data)"
             r"|see (?:\w+ ){0,3}(?:information|mention|answer))",
             r"(?:i|we) (?:cannot|could not) (?:\w+ly )?(?:find|see|locate|identify|predict|browse"
-            r"|access|assist|help with (?:that|this|it)|make (?:any )?(?:judge?ments?|predictions?|opinions?))\b",
+            r"|access|assist|discuss|help with (?:that|this|it)|make (?:any )?(?:judge?ments?|predictions?|opinions?))\b",
             r"(?:i|we) (?:would )?(?:need|require) (?:more|further|additional|another) ",
             r"(?:more|further|additional) (?:information|context|details?) (?:is|are|would be) "
             r"(?:needed|required|necessary)",
