@@ -19,7 +19,7 @@ as there was time for, and says how many: for each system the same ones, those t
 Writes `benchmarks/results/real_models.json`, a plot a table, and every question's answer to
 `benchmarks/results/real_models/TABLE.jsonl` (ids and answers; the questions are the data sets').
 `--published` begins a table's run with the answers that stand there, so that another machine goes
-on where one stopped; the seconds are then those of several machines.
+on where one stopped, with the same models; the seconds are then those of several machines.
 """
 
 from __future__ import annotations
@@ -302,7 +302,11 @@ def main() -> None:
     options = parser.parse_args()
     console, until = Console(), time.monotonic() + 60 * options.minutes
     path = options.results / "real_models.json"
-    tables = json.loads(path.read_text(encoding="utf-8"))["tables"] if path.exists() else {}
+    models = {"model": Path(options.model).stem, "proxy": Path(options.proxy).stem}
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if options.published and before.get("models", models) != models:
+        parser.error(f"--published: {path} holds answers of {before['models']}")
+    tables = before.get("tables", {})
     for name in options.tables.split(","):
         directory = directory_of(name, options)
         if options.published and (count := restore(name, directory, options.results)):
@@ -314,7 +318,6 @@ def main() -> None:
         if table is not None:
             tables[name] = table
             show(name, table, console)
-    models = {"model": Path(options.model).stem, "proxy": Path(options.proxy).stem}
     result = {"models": models, "sample_seed": 0, "tables": tables}
     path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -93,7 +93,10 @@ def read_as_meant() -> list[dict[str, Any]]:
 
 
 def write(path: Path, recordings: Iterable[Path]) -> None:
-    """Write the table of recordings, what they rest on, and the annotated replies' table."""
+    """Write the table of recordings, what they rest on, and the annotated replies' table.
+
+    What stands there of models that were not recorded again is kept.
+    """
     calls, runs = [], []
     for one in recordings:
         calls += list(read_lines(one))
@@ -102,15 +105,22 @@ def write(path: Path, recordings: Iterable[Path]) -> None:
     for question in {(one["model"], one["dataset"], one["id"]) for one in runs}:
         asked[question[0]][question[1]] += 1
     finished = Counter(one["model"] for one in runs if "error" not in one)
+    before = json.loads(path.read_text("utf-8"))["recorded"] if path.exists() else {}
+    questions = before.get("questions", {}) | {model: dict(found) for model, found in asked.items()}
+    steps = [one for one in before.get("steps", ()) if one["model"] not in asked]
     table = {
         "recorded": {
-            "questions": {model: dict(found) for model, found in sorted(asked.items())},
-            "runs finished": dict(sorted(finished.items())),
-            "steps": rows_of(counts(calls)),
+            "questions": dict(sorted(questions.items())),
+            "runs finished": dict(sorted((before.get("runs finished", {}) | finished).items())),
+            "steps": sorted(steps + rows_of(counts(calls)), key=_place),
         },
         "annotated": read_as_meant(),
     }
     path.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _place(row: dict[str, Any]) -> Key:
+    return row["model"], row["step"], row["form"]
 
 
 def step_of(call: dict[str, Any]) -> str:

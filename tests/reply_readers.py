@@ -66,7 +66,7 @@ def read_record(record: dict[str, Any]) -> Any:
         "recall": lambda said: parse_memory(said, 1),
         "gate": lambda said: UNKNOWN if is_unknown(said) else "text" if said.strip() else "",
         "keywords": lambda said: parse_keywords(said, record["question"]),
-        "refine": lambda said: parse_ids(said, len(re.findall(r"^strip \d+ :", seen, re.M))),
+        "refine": lambda said: _ids(said, re.findall(r"^strip (\d+) :", seen, re.M)),
     }
     if node in plain:
         return plain[node](reply)
@@ -75,13 +75,19 @@ def read_record(record: dict[str, Any]) -> Any:
         asked = [[one.question, one.query] for one in read.questions]
         return asked + [[one.claim, one.query] for one in read.claims]
     if node == "filter_context":
-        return parse_ids(reply, len(record["titles"]))
+        shown = re.findall(r"^sentence (\d+) :", seen, re.M)
+        return _ids(reply, shown or [str(one) for one in range(len(record["titles"]))])
     names_ids = "ONLY the ids" in record["prompt"][-1][1]
     if node == "knowledge_filter" and names_ids:
         return parse_ids(reply, len(record["titles"]), record["titles"])
     if node in FREE:
         return "text" if bare_text(reply) else ""
     return _read_step(record)
+
+
+def _ids(reply: str, numbers: list[str]) -> list[int] | None:
+    """Return the positions that a reply names; earlier prompts number from 0."""
+    return parse_ids(reply, len(numbers), first=int(numbers[0]) if numbers else 0)
 
 
 def _read_step(record: dict[str, Any]) -> Any:

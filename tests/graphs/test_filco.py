@@ -115,13 +115,17 @@ def test_top_and_threshold() -> None:
 
 @pytest.mark.parametrize(
     ("reply", "kept"),
-    [("1", [DESIGNED]), ("sentence 1, sentence 3", [DESIGNED, "The river Osk is wide."])],
+    [
+        ("2", [DESIGNED]),
+        ("sentence 2, sentence 4", [DESIGNED, "The river Osk is wide."]),
+        ("0, 1", [f"Cedar Bridge opened in 1934. {DESIGNED}"]),
+    ],
 )
 def test_model_names_sentences(reply: str, kept: list[str]) -> None:
     small, big = ScriptedChat(replies=[reply]), ScriptedChat(replies=["Ada Moreno"])
     state = run(model=big, filter_model=small, filter="llm")
     assert texts(state) == kept
-    assert "sentence 0 : Cedar Bridge opened in 1934." in small.seen[0].text
+    assert "sentence 1 : Cedar Bridge opened in 1934." in small.seen[0].text
     assert state["usage"]["by_role"]["filter"]["calls"] == 1
 
 
@@ -133,7 +137,7 @@ def test_unreadable_sentence_ids_keep_everything(reply: str) -> None:
 
 
 def test_sentence_ids_out_of_range_are_not_invented() -> None:
-    state = run(filter="llm", filter_model=ScriptedChat(replies=["1, 1, 44"]))
+    state = run(filter="llm", filter_model=ScriptedChat(replies=["2, 2, 44"]))
     assert texts(state) == [DESIGNED]
 
 

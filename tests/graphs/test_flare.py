@@ -74,10 +74,25 @@ def test_what_stands_behind_the_conclusion_is_not_looked_up() -> None:
     graph, _, retriever = built(said)
     state = final_state(graph, "Who?")
     assert (state["answer"], retriever.queries) == ("Dr. Ada Brenner", [])
-    assert state["written"] == "It is old. So the answer is Dr. Ada Brenner."
     graph, _, retriever = built(said, "Bob was her son.")
     final_state(graph, {"question": "Who?", "answer_type": "long"})
     assert retriever.queries
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("It is old. So the answer is:\n\nParis. It is~0.1 large.", "Paris"),
+        (
+            "So the answer is not in passage 1. Ada built it. So the answer is Ada. Bob~0.1 sailed there at night.",
+            "Ada",
+        ),
+    ],
+)
+def test_the_whole_text_is_read_for_the_answer(said: str, answer: str) -> None:
+    graph, _, retriever = built(said)
+    assert final_state(graph, "Who?")["answer"] == answer
+    assert retriever.queries == []
 
 
 def test_thoughts_are_neither_doubted_nor_kept() -> None:

@@ -58,6 +58,7 @@ def grammars(model: ScriptedChat, method: str, **options: Any) -> list[tuple[str
 
 
 IDS = id_list(["0", "1", "2"])
+FROM_ONE = id_list(["1", "2", "3"])
 VERDICT = one_of(VERDICTS)
 ANSWER = one_of(("Yes", "No", "Unknown"))
 
@@ -68,7 +69,7 @@ ANSWER = one_of(("Yes", "No", "Unknown"))
         ("self_eval", {}, {("need", one_of(("Yes", "No")))}),
         ("slimplm", {}, {("judge", VERDICT), ("rewrite", rewrite_form().grammar)}),
         ("blendfilter", {}, {("filter", IDS)}),
-        ("filco", {"filter": "llm"}, {("filter", IDS)}),
+        ("filco", {"filter": "llm"}, {("filter", FROM_ONE)}),
         ("concat", {"answer_type": "yes_no"}, {("answer", ANSWER)}),
         ("cot", {"answer_type": "yes_no"}, set()),
         ("blendfilter", {"answer_type": "yes_no"}, {("filter", IDS), ("extract", ANSWER)}),
@@ -142,7 +143,7 @@ def test_ids_are_those_of_the_sentences_that_are_shown() -> None:
     first = model.seen[0]
     assert 0 < len(first.passages) < 4
     assert first.settings["grammar"] == id_list(
-        [str(index) for index in range(len(first.passages))]
+        [str(number) for number in range(1, len(first.passages) + 1)]
     )
 
 
@@ -160,7 +161,7 @@ def test_a_prompt_of_ones_own_keeps_the_form() -> None:
 def spoken(body: dict[str, Any]) -> str:
     """Reply as a server with structured output does: in the schema that the request names."""
     schema = body["response_format"]["json_schema"]["schema"]["properties"]["reply"]
-    said = [0, 2] if schema["type"] == "array" else schema["enum"][0]
+    said = [1, 3] if schema["type"] == "array" else schema["enum"][0]
     return json.dumps({"reply": said})
 
 
@@ -183,7 +184,7 @@ def test_a_server_with_structured_output_is_tried_once_and_held_to_schemas() -> 
         out = ask_for_ids(client(server))
     forms = [one.body["response_format"]["json_schema"] for one in server.requests]
     values = [form["schema"]["properties"]["reply"] for form in forms]
-    ids = {"type": "array", "items": {"type": "integer", "enum": [0, 1, 2]}}
+    ids = {"type": "array", "items": {"type": "integer", "enum": [1, 2, 3]}}
     choice = {"type": "string", "enum": ["Yes", "No", "Unknown"]}
     assert values[1:] == [ids, choice] * 2
     assert values[0]["enum"] == ["violet"]
@@ -204,7 +205,7 @@ def test_a_server_without_it_is_asked_in_free_text_and_that_is_said_once(
     def script(body: dict[str, Any]) -> Any:
         if "response_format" in body:
             return refusal
-        return "0" if "ids" in body["messages"][-1]["content"] else "Yes"
+        return "1" if "ids" in body["messages"][-1]["content"] else "Yes"
 
     with OpenAIServer(script) as server:
         out = ask_for_ids(client(server))

@@ -211,8 +211,21 @@ def test_more_shapes_that_models_give(reply: str, answer: str) -> None:
     ("reply", "answer"),
     [
         (
-            "Several people built it, including:\n1. Ada: a mason.\n2. **Karl** - her son",
+            "Several people built it, including:\n1. Ada: a mason who came from the south.\n"
+            "2. **Karl** - her son, who was a sailor first",
             "Ada, Karl",
+        ),
+        (
+            "They were:\n- Star Wars: A New Hope\n- 2001: A Space Odyssey",
+            "Star Wars: A New Hope, 2001: A Space Odyssey",
+        ),
+        ("The answer is:\n1. Ada\n2. Karl", "Ada, Karl"),
+        ("So the answer is 1891:\n- Passage 2 says so.\n- It is old.", "1891:"),
+        ("They were:\n1. Ada\n2. Karl\nNone of the passages says who.", "Unknown"),
+        ("Unknown. The passages are:\n- ice\n- ferries", "Unknown"),
+        (
+            "The capital is Paris. Here is why:\n- It is large.\n- It is old.",
+            "The capital is Paris. Here is why:",
         ),
         ("They were:\n\n- **Ada Brenner** (1820)\n* Karl Oster.", "Ada Brenner (1820), Karl Oster"),
         ("Here is the answer:\nParis", "Paris"),
@@ -225,6 +238,18 @@ def test_what_a_first_line_announces_is_the_answer(reply: str, answer: str) -> N
 
 
 @pytest.mark.parametrize(
+    "reply",
+    [
+        "Yes, for these reasons:\n1. Both are old.\n2. Both are large.",
+        "So the answer is Yes:\n- Both are old",
+        "**Yes:**\nBoth are old.",
+    ],
+)
+def test_a_verdict_before_its_reasons_is_read(reply: str) -> None:
+    assert parse_answer(reply, "yes_no") == "Yes"
+
+
+@pytest.mark.parametrize(
     ("reply", "question", "answer"),
     [
         ("No, they were not. Both sailed.", "Were Ada and Karl from one town?", "No"),
@@ -232,6 +257,8 @@ def test_what_a_first_line_announces_is_the_answer(reply: str, answer: str) -> N
         ("No, Karl", "Was it Ada or Karl?", "No, Karl"),
         ("No, thanks", "Which song is the oldest?", "No, thanks"),
         ("No Country for Old Men", "Is there a film after it?", "No Country for Old Men"),
+        ("Yes, Ada wrote it.", "Can you tell me who wrote it?", "Yes, Ada wrote it"),
+        ("No. 1", "Did the song reach the top of the charts?", "No. 1"),
     ],
 )
 def test_a_question_for_yes_or_no_takes_the_reason_off_its_answer(

@@ -118,8 +118,13 @@ class AdaptiveRagOptions(IrcotOptions):
             raise UsageError("route_threshold needs a trained router: router=FOLDER")
 
 
+_OPTION = r"(?:none|one|several|[abc])"
+_FIRST = re.compile(
+    rf"\A\W*(?:(?:class|answer|level|searches|the)\W+)*(?:is\W+)?(?P<said>{_OPTION})\b"
+    rf"(?P<more>(?:\W*(?:,|/|\bor\b)\W*{_OPTION}\b)*)",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"\b(none|one|several)\b", re.IGNORECASE)
-_LETTER = re.compile(r"\A\W*(?:(?:class|answer|level)\W+(?:is\W+)?)?([abc])\b", re.IGNORECASE)
 _ALONE = re.compile(r"(?<![\w'])([ABC])(?![\w'])")
 _LOOKED_AT = 400
 """Characters of a reply in which a word or a letter is looked for."""
@@ -128,18 +133,27 @@ _LOOKED_AT = 400
 def parse_complexity(reply: str) -> RouteName | None:
     """Return the route that a reply names, by its word or by the paper's letter.
 
-    None where it names none, or several.
+    What it begins with decides, then the only letter B or C, then the only word; None where it
+    names none, or repeats the choice.
     """
     text = bare_text(reply)[:_LOOKED_AT]
-    if words := {found.lower() for found in _WORD.findall(text)}:
-        return WORDS[words.pop()] if len(words) == 1 else None
-    if first := _LETTER.match(text):
-        rest = set(_ALONE.findall(text[first.end() :])) - {first[1].upper()}
-        article = first[1] in "Aa" and text[first.end() :][:1] == " " and len(text.split()) > 3
-        if not rest and not article:
-            return LETTERS[first[1].upper()]
+    first = _FIRST.match(text)
+    article = first is not None and first["said"] in "aA" and _is_article(text, first.end())
+    if first and not article:
+        return None if first["more"] else _route(first["said"])
     named = set(_ALONE.findall(text))
-    return LETTERS[named.pop()] if len(named) == 1 and named != {"A"} else None
+    if len(named) == 1 and named != {"A"}:
+        return _route(named.pop())
+    words = {found.lower() for found in _WORD.findall(text)}
+    return _route(words.pop()) if len(words) == 1 and not named else None
+
+
+def _is_article(text: str, end: int) -> bool:
+    return text[end : end + 1] == " " and len(text.split()) > 3
+
+
+def _route(said: str) -> RouteName:
+    return LETTERS[said.upper()] if len(said) == 1 else WORDS[said.lower()]
 
 
 def classify_step(

@@ -162,9 +162,10 @@ def _template(name: str, text: str) -> ChatPromptTemplate:
         raise UsageError(f"prompt {name!r}: {error} (write {{{{ and }}}} for braces)") from error
 
 
-def numbered(label: str) -> Callable[[Sequence[Document]], str]:
-    """Return a renderer: `LABEL 0 : title | text`, a line each, numbers from 0.
+def numbered(label: str, first: int = 0) -> Callable[[Sequence[Document]], str]:
+    """Return a renderer: `LABEL 0 : title | text`, a line each, numbers from `first`.
 
+    Small models count from 1, whatever the prompt shows: only the papers' prompts begin with 0.
     A text stands on one line and cannot write a numbered label of its own, so no passage can
     take another one's number.
     """
@@ -176,7 +177,7 @@ def numbered(label: str) -> Callable[[Sequence[Document]], str]:
         plain = forged.sub(r"\1 \2 -", f"{title} | {text}" if title else text)
         return f"{label} {number} : {plain}"
 
-    return lambda documents: "\n".join(line(index, doc) for index, doc in enumerate(documents))
+    return lambda documents: "\n".join(line(one, doc) for one, doc in enumerate(documents, first))
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.ask import Prompt, Question, Templates, numbered, reply_to
 from ragweave.nodes.options import Options, OptionsT, at_least
 from ragweave.nodes.profile import Paper
-from ragweave.nodes.reply_form import id_tokens, numbers_form
+from ragweave.nodes.reply_form import id_tokens, numbers_from_one
 from ragweave.nodes.step import Call, Context, Step, Work, pure
 from ragweave.nodes.vote import pool_of
 from ragweave.nodes.wording import UNKNOWN_CLAUSE
@@ -103,21 +103,21 @@ def sentence_ids(
     ]
 
     def prompt(state: RAGState, _options: OptionsT) -> Prompt:
-        task: Task = {"task": "filter", "question": state["question"]}
+        task: Task = {"task": "filter", "question": state["question"], "first": 1}
         values = {"question": state["question"]}
         return Prompt(
             templates["sentences"],
             task,
             values,
             sentences,
-            render=numbered("sentence"),
-            form=numbers_form,
+            render=numbered("sentence", 1),
+            form=numbers_from_one,
             reply_tokens=id_tokens(sentences),
         )
 
     question = Question[RAGState, OptionsT](name="filter_context", role="filter", prompt=prompt)
     reply = yield from reply_to(question, models, state, context)
-    ids = parse_ids(reply.text, len(reply.passages))
+    ids = parse_ids(reply.text, len(reply.passages), first=1)
     if ids is None:
         context.note("filter_unparsed")
         return spans

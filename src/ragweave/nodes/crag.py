@@ -38,7 +38,7 @@ from ragweave.nodes.ask import Ask, Prompt, Question, Reply, Templates, numbered
 from ragweave.nodes.context_filter import kept_update
 from ragweave.nodes.options import UnprintedOptions, at_least
 from ragweave.nodes.replies import bare_text
-from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice, id_tokens, numbers_form
+from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice, id_tokens, numbers_from_one
 from ragweave.nodes.retrieve import arranged, searches
 from ragweave.nodes.step import Context, Goto, Step, Work, pure
 from ragweave.state import RAGState, Update, by_query, merge_by_key
@@ -364,7 +364,7 @@ def refine_step(
             name="refine", role="filter", prompt=_refining(shown, templates)
         )
         reply = yield from reply_to(question, models, state, context)
-        ids = parse_ids(reply.text, len(reply.passages))
+        ids = parse_ids(reply.text, len(reply.passages), first=1)
         if ids is None:
             context.note("filter_unparsed")
             return {}
@@ -380,11 +380,11 @@ def _refining(
     def prompt(state: CragState, _options: CragOptions) -> Prompt:
         return Prompt(
             templates["refine"],
-            {"task": "filter", "question": state["question"]},
+            {"task": "filter", "question": state["question"], "first": 1},
             {"question": state["question"]},
             shown,
-            render=numbered("strip"),
-            form=numbers_form,
+            render=numbered("strip", 1),
+            form=numbers_from_one,
             reply_tokens=id_tokens(shown),
         )
 

@@ -268,8 +268,10 @@ def written_on(state: RAGState, reply: Reply, context: Context[FlareOptions]) ->
     read = [*state["read"], *ids_of(reply.passages)]
     tokens = _tokens(reply)
     begin = _begin(reply.text, state["written"])
-    text = _until_conclusion(reply.text, begin, state, options)
-    doubt = first_doubtful(text, tokens, options.threshold, begin=begin, trusted=1 if number else 0)
+    text, end = reply.text, _end_of_answer(reply.text, begin, state, options)
+    doubt = first_doubtful(
+        text[:end], tokens, options.threshold, begin=begin, trusted=1 if number else 0
+    )
     if doubt is None or LOOP.is_last(state, done=number, most=options.rounds):
         return Written(_joined(state["written"], text[begin:]), read, doubt is not None)
     query = masked(doubt, tokens, options.mask_below)
@@ -316,17 +318,19 @@ def _begin(text: str, written: str) -> int:
     return _behind(text, _behind(text, thought, _GO_ON), written)
 
 
-def _until_conclusion(text: str, begin: int, state: RAGState, options: FlareOptions) -> str:
-    """Return a text up to the sentence that gives the answer: nothing behind it is looked up.
+def _end_of_answer(text: str, begin: int, state: RAGState, options: FlareOptions) -> int:
+    """Return where the last sentence ends that gives the answer: nothing behind it is looked up.
 
     The papers' examples end there and stop the model; a small one goes on, and doubts what it adds.
     """
-    if options.paper or state["resolved_answer_type"] == "long":
-        return text
-    for one in split_sentences(text[begin:]):
-        if _CONCLUDES.match(one.text):
-            return text[: begin + one.end]
-    return text
+    end = 0
+    if not options.paper and state["resolved_answer_type"] != "long":
+        open_end = False
+        for one in split_sentences(text[begin:]):
+            if open_end or _CONCLUDES.match(one.text):
+                end = begin + one.end
+                open_end = one.text.rstrip().endswith((":", " is"))
+    return end or len(text)
 
 
 def _behind(text: str, begin: int, said: str) -> int:

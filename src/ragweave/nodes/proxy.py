@@ -37,7 +37,7 @@ from ragweave.state import AnswerType, RAGState, Update
 from ragweave.tools.models import Models
 from ragweave.tools.models.tasks import Task
 from ragweave.tools.text.secrets import without_secrets
-from ragweave.tools.text.unknown import is_unknown
+from ragweave.tools.text.unknown import knows_nothing
 
 _JUDGE = """\
 You judge whether a question can be answered well without looking anything up. You are given the \
@@ -164,7 +164,7 @@ def draft_step(
         draft = cut(bare_text(reply.text), LONGEST)
         if not draft:
             context.note("draft_empty")
-        elif is_unknown(draft):
+        elif knows_nothing(draft):
             context.note("draft_unknown")
         return {"heuristic_answer": draft}
 

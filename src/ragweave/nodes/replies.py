@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from contextlib import suppress
@@ -82,12 +83,20 @@ _CONCLUDES = re.compile(
 )
 _EXPLAINS = re.compile(r"(?:this|that|it) is (?:because|since|as|why)\b|because\b", re.IGNORECASE)
 """How a sentence begins that gives the reason of the one before."""
-_ITEM = re.compile(r"^[ \t]*(?:\d{1,2}[.)]|[-•*])[ \t]+(\S.*)$", re.MULTILINE)
+_ANNOUNCES = re.compile(
+    r"\b(?:includ(?:ing|es?|ed)|were|was|are|is|as follows|following(?: \w+){0,3}|such as|these"
+    r"|answers?):\Z",
+    re.IGNORECASE,
+)
+_HERE = re.compile(r"\A\W*here(?: is| are|['’]s)\b[^\n]{0,80}:[*_ ]*\n+(?=.*\w)", re.IGNORECASE)
+_ITEM = re.compile(r"(?:\d{1,2}[.)]|[-•*])[ \t]+(\S.*)\Z")
 _EXPLAINED = re.compile(r":\s|\s[–—-]\s")
+_EXPLAINS_FROM = 6
+"""Words behind a colon that explain an item; fewer may be a part of its name."""
 _TEX = re.compile(r"\\(?:text|mathrm|textbf)\{([^{}]*)\}")
 _TAG = re.compile(r"</?(?:b|i|u|em|strong|p|span|code|br)\s*/?>", re.IGNORECASE)
 _YES_NO = re.compile(r"(?i)^\W*(yes|no|true|false)\b")
-_SAYS_SO = re.compile(r"(?i)(?:yes|no)(?:[,.;:!]|$| ?[-–—])")
+_SAYS_SO = re.compile(r"(?i)(?:yes|no)(?:[,;:!]|\.(?! ?\d)|$| ?[-–—])")
 """A reply to a question that asks for Yes or No; what follows is the reason."""
 _LONGEST = 400
 """Most characters of a short answer; of a longer one the first sentence is shown."""
@@ -144,6 +153,9 @@ def read_answer(
     answer = _plain_answer(said, marked)
     if is_unknown(answer) or (marked is None and not _stands_alone(answer) and is_unknown(said)):
         return ReadAnswer(UNKNOWN, echo_of(_first_line(said)) if marked is None else "")
+    listed = "" if reasons or answer_type == "yes_no" else _listed(said, marked)
+    if listed:
+        return _unless_echo(listed, _shown(listed), parts)
     if answer_type == "yes_no" or (asks_yes_or_no(parts.question) and _SAYS_SO.match(answer)):
         shown = _yes_or_no(answer)
     else:
@@ -251,25 +263,37 @@ def _behind_marker(text: str) -> str | None:
 
 
 def _first_line(text: str) -> str:
-    """Return the first line that says anything; behind one that announces a list, its items."""
-    announced = ""
-    for number, line in enumerate(lines := text.splitlines()):
+    for line in _HERE.sub("", text, count=1).splitlines():
         bare = line.strip(_WRAPPING)
-        if not bare.strip(".:-—"):
-            continue
-        if bare.endswith((":", "：")) and not announced:
-            announced = bare
-            continue
-        items = _ITEM.findall("\n".join(lines[number:])) if announced else []
-        bare = ", ".join(map(_head, items)) or bare
-        return _without_full_stop(bare).strip(_WRAPPING)
-    return announced
+        if bare.strip(".:-—"):
+            return _without_full_stop(bare).strip(_WRAPPING)
+    return ""
+
+
+def _listed(said: str, marked: str | None) -> str:
+    """Return the items of a list that is the whole answer, joined by commas; "" of any other text.
+
+    It stands behind a line that announces it ("They were:") or behind the answer's mark, one
+    item a line, and nothing that concludes follows; Unknown where what follows declines.
+    """
+    lines = [line for line in (said if marked is None else marked).splitlines() if line.strip()]
+    if marked is None and not (lines and _ANNOUNCES.search(lines.pop(0).rstrip(_WRAPPING))):
+        return ""
+    items = [*itertools.takewhile(bool, map(_ITEM.match, lines))]
+    rest = "\n".join(lines[len(items) :])
+    if len(items) < 2 or _CONCLUDES.search(rest):
+        return ""
+    if rest and is_unknown(rest):
+        return UNKNOWN
+    return ", ".join(_head(one[1]) for one in items if one)
 
 
 def _head(item: str) -> str:
     """Return what a list's item names, without what is said of it behind a colon or a dash."""
-    named = _EXPLAINED.split(item.replace("**", ""), maxsplit=1)[0]
-    return named.strip(_WRAPPING + ".,;:")
+    bare = item.replace("**", "")
+    named, *told = _EXPLAINED.split(bare, maxsplit=1)
+    explained = bool(told) and len(told[0].split()) >= _EXPLAINS_FROM
+    return (named if explained else bare).strip(_WRAPPING + ".,;:")
 
 
 def _without_full_stop(line: str) -> str:

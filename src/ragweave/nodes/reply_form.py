@@ -82,19 +82,24 @@ class Choice:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Some of the numbers from 0 to `count` - 1, or none."""
+    """Some of `count` numbers, or none."""
 
     count: int
+    first: int = 0
 
     @property
     def grammar(self) -> str:
         """The GBNF grammar of the reply."""
-        return id_list([str(index) for index in range(self.count)])
+        return id_list([str(number) for number in self._numbers])
 
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the value."""
-        return {"type": "array", "items": {"type": "integer", "enum": list(range(self.count))}}
+        return {"type": "array", "items": {"type": "integer", "enum": list(self._numbers)}}
+
+    @property
+    def _numbers(self) -> range:
+        return range(self.first, self.first + self.count)
 
     def text(self, value: Any) -> str:
         """Return the numbers separated by commas, each once."""
@@ -106,9 +111,14 @@ FormOf = Callable[[Sequence[Document]], ReplyForm]
 """From the passages that stand in a prompt to the form of its reply."""
 
 
-def numbers_form(documents: Sequence[Document]) -> ReplyForm:
+def numbers_form(documents: Sequence[Document], first: int = 0) -> ReplyForm:
     """Return the form of replies that name some of the documents' numbers, or none."""
-    return Numbers(len(documents)) if documents else Choice(("none",))
+    return Numbers(len(documents), first) if documents else Choice(("none",))
+
+
+def numbers_from_one(documents: Sequence[Document]) -> ReplyForm:
+    """Return the form of replies that name numbers which run from 1."""
+    return numbers_form(documents, 1)
 
 
 def form_settings(

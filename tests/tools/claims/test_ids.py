@@ -264,3 +264,30 @@ def test_a_list_that_names_the_count_counts_from_one(
     reply: str, count: int, ids: list[int]
 ) -> None:
     assert parse_ids(reply, count) == ids
+
+
+@pytest.mark.parametrize(
+    ("reply", "positions"),
+    [
+        ("2", [1]),
+        ("1, 4", [0, 3]),
+        ("strip 2 and strip 3 help", [1, 2]),
+        ("all but 2 are relevant", [0, 2, 3]),
+        ("sentence 1 is irrelevant, sentence 2 is relevant", [1]),
+        ("0, 2", [0, 2]),
+        ("0, 4", [3]),
+        ("[1, 3]", [0, 2]),
+        ("5", None),
+        ("none", []),
+        ("all", [0, 1, 2, 3]),
+    ],
+)
+def test_ids_may_run_from_one(reply: str, positions: list[int] | None) -> None:
+    assert parse_ids(reply, 4, first=1) == positions
+
+
+@given(st.sets(st.integers(0, 8), min_size=1), st.sampled_from([0, 1]))
+def test_a_list_in_the_prompts_own_numbers_is_read_back(chosen: set[int], first: int) -> None:
+    reply = ", ".join(str(one + first) for one in sorted(chosen))
+    both = len({0, 9} & {one + first for one in chosen}) == 1 and first != (0 in chosen)
+    assert both or parse_ids(reply, 9, first=first) == sorted(chosen)

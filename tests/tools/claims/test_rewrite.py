@@ -149,11 +149,12 @@ def test_a_question_that_is_called_a_claim_is_a_question_and_stands_once():
         "<Questions> <Question(How old is it?)> <NeedSearch(True)> <Query(bridge age)> </Questions>"
         "\n<Claims> <Claim(How old is it?)> <Search(True)> <Query(bridge age)>"
         " <Claim(Who paid for it?)> <Search(True)> <Query(bridge cost)>"
-        " <Claim(It is old.)> <Search(True)> <Query(bridge)> </Claims>"
+        " <Claim(It is old.)> <Search(True)> <Query(bridge)>"
+        " <Claim(The film is Who Paid?)> <Search(True)> <Query(film)> </Claims>"
     )
     rewrite = parse_rewrite(reply, "Who built the bridge?")
     assert [one.query for one in rewrite.questions] == ["bridge age", "bridge cost"]
-    assert [one.claim for one in rewrite.claims] == ["It is old."]
+    assert [one.claim for one in rewrite.claims] == ["It is old.", "The film is Who Paid?"]
     assert rewrite.dropped == 1
 
 

@@ -52,18 +52,27 @@ BAND = "Which coastal band released the album Low Water and had a drummer who wa
         ),
         ("The Gulls released the album Low Water and had a drummer born in Tarn.", BAND, ""),
         ("Low Water", BAND, ""),
-        ("Mara Lund was older", "Who was older, Mara Lund and Ida Voss of Tarn?", ""),
         (
-            "Ida Voss wrote the long poem Ebb",
-            "Who wrote the long poem Ebb, Ida Voss or Mara Lund?",
+            "Red Hot Gulls of Tarn",
+            "Which band was formed in 1980 in Tarn, Red Hot Gulls of Tarn?",
             "",
         ),
-        ("Ida Voss wrote the long poem Ebb", "Did Ida Voss write or print the long poem Ebb?", ""),
         (
-            "Ida Voss printed the long poem Ebb",
-            "Was it Ida Voss who printed the long poem Ebb?",
+            "The Red Hot Gulls were formed first.",
+            "Which band was formed first, U2 and The Red Hot Gulls?",
             "",
         ),
+        (
+            "The Tarn City Marathon is held in Tarn City.",
+            "In which city is the Tarn City Marathon held?",
+            "",
+        ),
+        (
+            "The poet who wrote the long poem Ebb Tide was born in Tarn.",
+            "In fact, was the poet who wrote the long poem Ebb Tide born in Tarn?",
+            "",
+        ),
+        ("Ada printed the poem Ebb Tide", "Who wrote or printed Ebb Tide, the poem, Ada?", ""),
     ],
 )
 def test_an_answer_that_states_its_question_again_is_none(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.tools.text.unknown import UNKNOWN, is_unknown
+from ragweave.tools.text.unknown import UNKNOWN, is_unknown, knows_nothing
 
 UNKNOWNS = [
     "Unknown",
@@ -111,6 +111,12 @@ ANSWERS = [
     "The director of Verra is not named in the list. However, the director of Verra is Ada Brenner.",
     "There is no ferry today. The last one sailed in 1931.",
     "As an AI, I would say Paris. I cannot access the web.",
+    "I cannot access real-time data. As of 2021, the mayor was Ada Brenner.",
+    "I cannot browse the internet. From what I know, it is Paris.",
+    "I cannot predict the exact value: 400",
+    "I Can't Predict",
+    "As an AI language model, I'm trained on data until 2021. I cannot say what came later. The "
+    "lake was 412 metres high then.",
     "As an AI, I am here to help: it is Paris. I cannot say when.",
     "The Unknown Soldier",
     "Unknown Pleasures",
@@ -197,3 +203,17 @@ def test_a_long_reply_is_judged_by_its_ends(repeats: int) -> None:
     assert is_unknown(middle + "So the answer is Unknown.")
     assert not is_unknown(middle)
     assert not is_unknown("The passages do not say. " + middle + "So the answer is Henry Ford.")
+
+
+@pytest.mark.parametrize(
+    ("draft", "nothing"),
+    [
+        ("I don't know.", True),
+        ("I'm sorry, but I cannot assist with that.", True),
+        ("I'm not sure about the river. Cedar Bridge was designed by Ada Moreno.", False),
+        ("Cedar Bridge was designed by Ada Moreno.", False),
+        ("Unknown", True),
+    ],
+)
+def test_a_draft_may_know_nothing_at_all(draft: str, nothing: bool) -> None:
+    assert knows_nothing(draft) is nothing

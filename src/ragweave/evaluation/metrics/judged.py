@@ -50,7 +50,7 @@ from ragweave.nodes.reply_form import (
     Choice,
     ReplyForm,
     id_tokens,
-    numbers_form,
+    numbers_from_one,
 )
 from ragweave.tools.claims import parse_ids
 from ragweave.tools.text.sentences import split_sentences
@@ -280,12 +280,12 @@ def helpful_sentences(
         template=template,
         values=_asked(question),
         passages=sentences,
-        render=numbered("sentence"),
-        form=numbers_form,
+        render=numbered("sentence", 1),
+        form=numbers_from_one,
         reply_tokens=id_tokens(sentences),
     )
     shown = len(reply.passages)
-    ids = parse_ids(reply.text, shown) if shown else None
+    ids = parse_ids(reply.text, shown, first=1) if shown else None
     if ids is None:
         return unreadable(reply)
     return Judgement(value=len(ids) / shown, detail={"sentences": shown, "helpful": ids})

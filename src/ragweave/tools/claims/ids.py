@@ -16,7 +16,7 @@ from ragweave.tools.text.normalize import normalize_answer
 # White space is folded to single spaces first, and repetitions are possessive: no reply can make
 # these patterns try many ways to read it.
 _ID = r"[#(\[]?(?<!\w)[0-9]{1,4}(?!\w)[)\]]?"
-_WORD = r"(?:knowledges?|passages?|documents?|docs?|sentences?|paragraphs?|contexts?|items?|ids?)"
+_WORD = r"(?:knowledges?|passages?|documents?|docs?|sentences?|paragraphs?|contexts?|items?|strips?|ids?)"
 LABEL = rf"\b{_WORD}\b(?: (?:ids?|no\.?|numbers?)(?!\w))? ?(?:[:=] ?)?"
 JOIN = r"(?: ?(?:,(?: ?(?:and|&|or)(?!\w))?|;|and|&|or|\+|to|through|-|–|—) ?| )"
 LIST = rf"(?<![\w.$/-])\[?{_ID}(?:{JOIN}(?:{LABEL})?{_ID})*+\]?(?![%/]|\.[0-9])"
@@ -63,19 +63,20 @@ def expand(listed: str) -> Iterator[int]:
     yield from map(int, _NUMBER.findall(listed))
 
 
-def in_range(ids: Iterable[int], count: int) -> list[int]:
-    """Return the ids below `count`, once each, ascending."""
-    return sorted({one for one in ids if 0 <= one < count})
+def in_range(numbers: Iterable[int], count: int, first: int = 0) -> list[int]:
+    """Return the positions below `count` of numbers that run from `first`, once each, ascending."""
+    return sorted({one - first for one in numbers if 0 <= one - first < count})
 
 
-def counted(ids: Iterable[int], count: int) -> list[int]:
-    """Return the ids of a list.
+def counted(numbers: Iterable[int], count: int, first: int = 0) -> list[int]:
+    """Return the positions that a list names.
 
-    One that names `count`, which is out of range, and no 0 counts from 1, as small models do.
+    One that names `count` and no 0 counts from 1, as small models do; and one that names 0, and
+    not `count`, counts from 0, whatever the prompt does.
     """
-    named = set(ids)
-    from_one = count in named and 0 not in named
-    return in_range((one - from_one for one in named), count)
+    named = set(numbers)
+    ends = (0 in named) - (count in named)
+    return in_range(named, count, first if not ends else int(ends < 0))
 
 
 def _without_notes(line: str) -> str:
@@ -99,7 +100,7 @@ def _without_list_numbers(line: str) -> str:
 
 
 _RELEVANT = r"(?:relevant|related|helpful|useful|needed)"
-_KINDS = r"knowledge|passage|document|sentence|paragraph|context|item|id"
+_KINDS = r"knowledge|passage|document|sentence|paragraph|context|item|strip|id"
 _EXCEPT = r",? ?\b(?:except|excepting|but|besides|apart from|other than|with the exception of)\b"
 _EXCEPTION = re.compile(
     rf"(?:\b(?P<all>all|every|each)|\b(?:no|none|nothing|neither))\b(?P<between>[\w ]{{0,60}}?){_EXCEPT}"
@@ -129,19 +130,19 @@ _ALL_RELEVANT = re.compile(
 )
 
 
-def from_exception(lines: list[str], count: int) -> list[int]:
-    """Return the ids of the last "none except 2 is relevant" or "all but 2 are relevant"."""
+def from_exception(lines: list[str], count: int, first: int = 0) -> list[int]:
+    """Return the numbers of the last "none except 2 is relevant" or "all but 2 are relevant"."""
     for line in reversed(lines):
         for found in reversed([*_EXCEPTION.finditer(line)]):
             sure = _RELEVANCE.search(found.group()) or found.group() == line.rstrip(".")
             if not sure or _NOT_ALL.search(line[: found.start()]):
                 continue
-            named = in_range(expand(found["ids"]), count)
+            named = in_range(expand(found["ids"]), count, first)
             bad = bool(_IRRELEVANT.search(found["between"]) or _IRRELEVANT.search(found["behind"]))
             if named and bool(found["all"]) == bad:
-                return named
+                return [one + first for one in named]
             if named:
-                return [one for one in range(count) if one not in named]
+                return [one + first for one in range(count) if one not in named]
     return []
 
 
@@ -198,8 +199,10 @@ class _Mention(NamedTuple):
     relevant: bool | None
 
 
-def parse_ids(text: str, count: int, titles: Sequence[str] = ()) -> list[int] | None:
-    """Return the ids that a reply calls relevant, ascending, each in `range(count)`.
+def parse_ids(
+    text: str, count: int, titles: Sequence[str] = (), *, first: int = 0
+) -> list[int] | None:
+    """Return the positions, from 0, of the ids that a reply calls relevant, ascending.
 
     A number is an id only where its place says so; the first of these rules that finds an id in
     range decides:
@@ -216,34 +219,37 @@ def parse_ids(text: str, count: int, titles: Sequence[str] = ()) -> list[int] | 
     6. Titles in the place of ids, where every line names exactly one passage's title.
     7. "All of them are relevant", "all": every id.
 
-    A list (rules 1, 3 and 4) that names the number `count` and not 0 counts from 1. So years, counts, the numbers of a list's items ("1) knowledge 2") and other numbers inside
-    prose are never ids. Ids out of range are ignored.
+    A list (rules 1, 3 and 4) that names the number `count` and not 0 counts from 1, and one that
+    names 0 and not `count` from 0. So years, counts, the numbers of a list's items ("1) knowledge
+    2") and other numbers inside prose are never ids. Ids out of range are ignored.
 
     Args:
         text: The reply, of any length (6,000 characters at its end are read) and shape.
-        count: How many ids there are; they run from 0.
+        count: How many ids there are.
+        first: The id of the first, as the prompt numbers them: 0 or 1.
         titles: The title that stands beside each id.
 
     Returns:
-        The ids; [] where the reply says that none is relevant; None where nothing can be read.
+        The positions, each in `range(count)`; [] where the reply says that none is relevant; None where nothing can be read.
     """
     said = reply_text(text)[-_MAX_CHARACTERS:]
-    if ids := _from_copied_lines(said, titles):
+    if ids := _from_copied_lines(said, titles, first):
         return ids
     plain = said.replace("**", "").replace("`", "").replace("_", " ")
     lines = id_lines(plain)
     for found in (
         _from_conclusion(lines),
-        from_exception(lines, count),
+        from_exception(lines, count, first),
         _from_id_lines(lines),
         _from_brackets(lines),
     ):
-        if ids := counted(found, count):
+        if ids := counted(found, count, first):
             return ids
     mentions = _mentions(lines)
-    if ids := in_range((i for m in mentions if m.relevant is not False for i in m.ids), count):
+    kept = (i for m in mentions if m.relevant is not False for i in m.ids)
+    if ids := in_range(kept, count, first):
         return ids
-    dropped = in_range((i for m in mentions for i in m.ids), count)
+    dropped = in_range((i for m in mentions for i in m.ids), count, first)
     if dropped:
         return [] if len(dropped) == count else None
     if named := _from_titles(said, titles):
@@ -254,13 +260,13 @@ def parse_ids(text: str, count: int, titles: Sequence[str] = ()) -> list[int] | 
     return [] if nothing else list(range(count))
 
 
-def _from_copied_lines(said: str, titles: Sequence[str]) -> list[int]:
+def _from_copied_lines(said: str, titles: Sequence[str], first: int) -> list[int]:
     """Return the ids of a reply that copies the numbered lines, each with its own title."""
     found: set[int] = set()
     for line in filter(None, map(str.strip, said.splitlines())):
         copied = _COPIED_LABEL.match(line)
-        number = int(copied[1]) if copied else len(titles)
-        if copied is None or number >= len(titles) or not titles[number]:
+        number = int(copied[1]) - first if copied else len(titles)
+        if copied is None or not 0 <= number < len(titles) or not titles[number]:
             return []
         title = normalize_answer(titles[number])
         if not f"{normalize_answer(line[copied.end() :])} ".startswith(f"{title} "):

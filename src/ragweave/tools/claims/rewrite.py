@@ -59,6 +59,11 @@ class Rewrite(NamedTuple):
 MAX_RECORDS = 32
 """Claims, and questions, that are taken from one reply; later ones are left out."""
 
+_QUESTION = re.compile(
+    r"\s*(?:who|whom|whose|which|what|when|where|why|how|is|are|was|were|do|does|did|has|have|had|can"
+    r"|could|will|would|should)\b.*[?？]\s*",
+    re.IGNORECASE | re.DOTALL,
+)
 _EMPTY = re.compile(
     r'<claims>\s*</\s*claims>|"claims"\s*:\s*\[\s*\]|<claims/>|\A\s*\[\s*\]\s*\Z', re.IGNORECASE
 )
@@ -79,8 +84,8 @@ def parse_rewrite(text: str, question: str = "", examples: Collection[str] = ())
     """Read a rewriter's reply; only text that is in it is returned.
 
     It takes the paper's `<Claim> … <Query> …`, the released models' `<Question(…)>
-    <NeedSearch(…)> <Query(…)>` and `<Claim(…)> …`, JSON, labelled lines and plain lists. What ends
-    in "?" is a question, whatever it is called. Left out: duplicates, a claim equal to the
+    <NeedSearch(…)> <Query(…)>` and `<Claim(…)> …`, JSON, labelled lines and plain lists (an item
+    is a claim, or a question where it ends in "?"). A "claim" that asks is a question. Left out: duplicates, a claim equal to the
     question, a question whose text and query both equal it, placeholders of the format, copies of
     the prompt's example, and records beyond `MAX_RECORDS`; long texts are cut (see `values`). A
     record without a query is its own query, unless it is flagged as needing no search. What was
@@ -132,7 +137,7 @@ def _plain(record: _Record) -> tuple[str, bool, str]:
 
 def _asking(record: _Record) -> _Record:
     """Return a "claim" that is a question as a question: there is nothing in it to judge."""
-    asks = record.is_claim and record.text.rstrip().endswith(("?", "？"))
+    asks = record.is_claim and _QUESTION.fullmatch(record.text)
     return record._replace(is_claim=False) if asks else record
 
 

@@ -187,7 +187,7 @@ def _retrieval_decision(_task: Task, _reader: Reader) -> str:
 
 def _one_search(_task: Task, _reader: Reader) -> str:
     """Choose one search: nothing is known from memory, and no reasoning is written."""
-    return "B"
+    return "one"
 
 
 def _rewrite(task: Task, _reader: Reader) -> str:
@@ -210,9 +210,9 @@ def _topic(task: Task, _reader: Reader) -> str:
 
 
 def _filter(task: Task, reader: Reader) -> str:
-    """Return the positions of the passages that hold a sentence above the threshold."""
+    """Return the numbers of the passages that hold a sentence above the threshold."""
     found = reader.evidence(task["question"], task.get("passages", []))
-    kept = sorted({one.passage for one in found})
+    kept = sorted({one.passage + task.get("first", 0) for one in found})
     return ", ".join(map(str, kept)) or "none"
 
 

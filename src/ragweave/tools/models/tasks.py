@@ -41,7 +41,7 @@ TaskName = Literal[
 * `judge`: is `draft` (answer or claim) known well enough? `<Known(True)>` or `<Known(False)>`.
 * `rewrite`: claims of `draft` with a search query each.
 * `topic`: the general topic of `question`.
-* `filter`: the ids (positions, from 0) of the `passages` that help with `question`.
+* `filter`: the ids of the `passages` that help with `question`; they run from `first`, or 0.
 * `grade`: do the `passages` answer `question`? Correct, Ambiguous or Incorrect.
 * `need`: does `question` need retrieval? Yes or No.
 * `restate`: `question`, a follow-up to the `candidates` (earlier questions, the last one first),
@@ -69,6 +69,8 @@ class Task(TypedDict):
     passages: NotRequired[list[TaskPassage]]
     candidates: NotRequired[list[str]]
     """Answers of an earlier round, best first."""
+    first: NotRequired[int]
+    """The number of the first passage, where numbers are asked for."""
     draft: NotRequired[str]
     """Text under judgement: a heuristic answer, a claim, a reasoning."""
 

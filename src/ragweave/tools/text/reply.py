@@ -12,6 +12,7 @@ examples. None of these is an answer, a query or a claim, however well it parses
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -215,6 +216,12 @@ _FUNCTION_WORDS = frozenset(
         " does did has have had of in on at to by for from with and as"
     )
 )
+_COMPARES = re.compile(
+    r"\b(?:or|between|both|same|than|more|most|less|fewer|first|last|before|after|older|oldest"
+    r"|younger|youngest|earlier|earliest|later|latest|larger|largest|smaller|bigger|longer|shorter"
+    r"|higher|lower|taller|closer|nearer|faster|newer|better|greater)\b",
+    re.IGNORECASE,
+)
 _RESTATED_WORDS = 5
 """Words that tell something, in an answer that restates its question; a shorter one may name."""
 
@@ -255,24 +262,29 @@ def echo_of(said: str, parts: PromptParts = NO_PARTS) -> EchoKind:
 
 
 def asks_yes_or_no(question: str) -> bool:
-    """Return whether a question begins as one that Yes or No answers, and names no choice."""
+    """Return whether a question begins as one that Yes or No answers, and asks nothing else."""
     asked = question[:_LONGEST].lstrip()
-    return bool(_POLAR.match(asked)) and not re.search(r"\bor\b", asked, re.IGNORECASE)
+    return bool(_POLAR.match(asked)) and not _ASKS.search(asked) and not _COMPARES.search(asked)
 
 
 def restates(answer: str, question: str) -> bool:
     """Return whether an answer only states the question again, as if that answered it.
 
     "The band made the song and had a drummer from Toronto", where just that band is asked for:
-    no word is new, and most of the question's are there. A question that is answered by its own
-    words, with Yes or No or with one of two things that it names, is never restated.
+    no word is new or said once more, and most of the question's are there. A question for Yes or
+    No, or one that compares what it names, may be answered by its own words.
     """
-    asked, said = (normalize_answer(one[:_LONGEST]) for one in (question, answer))
-    if not _ASKS.search(question) or _POLAR.match(question.lstrip()) or " or " in f" {asked} ":
+    asked, said = question[:_LONGEST], answer[:_LONGEST]
+    if not _ASKS.search(asked) or _POLAR.search(asked) or _COMPARES.search(asked):
         return False
-    known = set(asked.split()) - _FUNCTION_WORDS
-    found = set(said.split()) - _FUNCTION_WORDS
-    return found <= known and len(found) >= _RESTATED_WORDS and 4 * len(found) >= 3 * len(known)
+    known, found = (Counter(normalize_answer(one).split()) for one in (asked, said))
+    telling = found.keys() - _FUNCTION_WORDS
+    enough = 4 * len(telling) >= 3 * len(known.keys() - _FUNCTION_WORDS)
+    return (
+        len(telling) >= _RESTATED_WORDS
+        and enough
+        and all(found[word] <= known[word] for word in telling)
+    )
 
 
 def examples_in(

@@ -6,6 +6,7 @@ The prompts of Concat and Post-Fusion end with "if you don't know the answer, ju
 
 from __future__ import annotations
 
+import operator
 import re
 
 from ragweave.tools.text.reply import without_thinking
@@ -94,8 +95,7 @@ _REFUSALS = re.compile(
             rf"(?:$|\W*$|[,;:.(–—]| (?:the|this|that|based|from|about|any|enough|for|{_ASK})\b)"
             r"|have (?:\w+ ){0,3}(?:information|knowledge|answer|context|access|details|data)"
             r"|see (?:\w+ ){0,3}(?:information|mention|answer))",
-            r"(?:i|we) (?:cannot|could not) (?:\w+ly )?(?:find|see|locate|identify|predict|browse"
-            r"|access|assist|discuss|help with (?:that|this|it)|make (?:any )?(?:judge?ments?|predictions?|opinions?))\b",
+            r"(?:i|we) (?:cannot|could not) (?:\w+ly )?(?:find|see|locate|identify)\b",
             r"(?:i|we) (?:would )?(?:need|require) (?:more|further|additional|another) ",
             r"(?:more|further|additional) (?:information|context|details?) (?:is|are|would be) "
             r"(?:needed|required|necessary)",
@@ -217,6 +217,15 @@ _ASKS_BACK = re.compile(
     r"|\bplease (?:provide|clarify|specify)\b|\bif you (?:can|could|have|meant)\b"
 )
 """A request for a better question: no answer was given."""
+_EXCUSE = re.compile(
+    r"(?:i|we) (?:cannot|could not) (?:\w+ly )?(?:predict|browse|access|assist|discuss|help with"
+    r"|make (?:any )?(?:judge?ments?|predictions?|opinions?))(?: [\w',-]+){2}[^:]*\Z"
+)
+"""What a model says it can't do; whether it answers all the same, the next sentences tell."""
+_PLEASANTRY = re.compile(
+    r"(?:if you|please|feel free|let me|i (?:can|could|would|will|recommend|suggest|am here|hope)"
+    r"|(?:it is|it's|it would be) (?:best|better|recommended|important|advisable|worth))\b"
+)
 _OF_ITSELF = re.compile(
     r"as an? (?:\w+ )?(?:ai|language model|assistant)\b[^.]{0,60}\bi(?: am|'m) (?:only |just )?"
     r"(?:committed|designed|programmed|trained|built|made|here)\b[^:]*\Z"
@@ -249,18 +258,38 @@ def is_unknown(text: str) -> bool:
     if conclusion:
         return _bare(conclusion) or _declines(conclusion)
     sentences = [one for piece in _STOP.split(plain) if (one := _trim(piece))]
-    if not sentences:
+    if not sentences or _says_nothing(sentences):
         return True
     first, last = sentences[0], sentences[-1]
     if _bare(last):
         return True
     if (_bare(first) or _declines(first)) and not _recovers(sentences[1:], first):
         return not (_ONE_OF_THEM.match(first) and _another_says(sentences[1:]))
-    then = [one[turn.end() if (turn := _CONTRAST.match(one)) else 0 :] for one in sentences[1:3]]
-    evades = _OF_ITSELF.match(first) and any(map(_declines, then))
-    if evades or (_DENIES.match(first) and any(map(_ASKS_BACK.search, sentences[-2:]))):
+    if _DENIES.match(first) and any(map(_ASKS_BACK.search, sentences[-2:])):
         return not _recovers(sentences[1:], first)
     return bool(_WEIGHTY.search(last)) and _declines(last)
+
+
+def knows_nothing(text: str) -> bool:
+    """Return whether a reply means "I don't know" and says nothing else that may be true."""
+    sentences = [one for piece in _STOP.split(_plain(text)) if (one := _trim(piece))]
+    return is_unknown(text) and (len(sentences) < 2 or _says_nothing(sentences))
+
+
+def _says_nothing(sentences: list[str]) -> bool:
+    """Do all sentences decline, excuse themselves or pass the time of day, one at least declines?"""
+    said = [one[turn.end() if (turn := _CONTRAST.match(one)) else 0 :] for one in sentences]
+    declined = [_bare(one) or _declines(one) or _excuses(one) for one in said]
+    idle = [bool(_PLEASANTRY.match(one) or _OF_ITSELF.match(one)) for one in said]
+    return any(declined) and all(map(operator.or_, declined, idle))
+
+
+def _excuses(sentence: str) -> bool:
+    """Does a sentence say what the model can't do, behind its apologies?"""
+    core = sentence
+    while (filler := _FILLER.match(core)) and 0 < filler.end() < len(core):
+        core = core[filler.end() :].lstrip(_PADDING)
+    return bool(_EXCUSE.match(core))
 
 
 def _plain(text: str) -> str:
