@@ -55,7 +55,7 @@ from ragweave.tools.models.tasks import task_of
 from reply_questions import Asked, Material, WordEmbeddings, prepare, read
 from reply_table import print_table, read_lines, write
 
-FORMED = ("blendfilter", "slimplm", "filco", "self_eval", "adaptive")
+FORMED = ("blendfilter", "slimplm", "filco", "self_eval", "adaptive", "chain_of_note")
 """Methods with steps whose replies have a form that a grammar can hold."""
 OPTIONS: dict[str, dict[str, Any]] = {"filco": {"filter": "llm"}}
 PATIENCE = 20

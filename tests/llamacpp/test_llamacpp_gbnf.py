@@ -11,7 +11,7 @@ from ragweave.errors import UsageError
 from ragweave.llamacpp.gbnf import id_list, one_of
 from ragweave.llamacpp.sampling import Grammar
 from ragweave.nodes.proxy import EXAMPLE_REWRITE
-from ragweave.nodes.step_grammars import react_form, rewrite_form, self_ask_form
+from ragweave.nodes.step_grammars import notes_form, react_form, rewrite_form, self_ask_form
 
 texts = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=4)
 
@@ -63,6 +63,9 @@ REACT = "Thought 2: It is 62 metres long. Now Blue Heron (the ferry).\nAction 2:
         (self_ask_form("short", first=True), "The answer is 72", False),
         (self_ask_form("yes_no", first=False), "So the final answer is: Unknown", True),
         (self_ask_form("short", first=False), "Follow up: When was it built?", True),
+        (notes_form(2, "short"), "Note 1: It is ice.\nNote 2: It says 72.\nAnswer: 72", True),
+        (notes_form(2, "yes_no"), "Note 1: It is ice.\nNote 2: It says so.\nAnswer: Yes", True),
+        (notes_form(2, "short"), "Note 1: It is ice.\nAnswer: 72", False),
         (rewrite_form(), EXAMPLE_REWRITE, True),
         (rewrite_form(), EXAMPLE_REWRITE.replace("True", "Perhaps", 1), False),
     ],

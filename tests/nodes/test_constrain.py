@@ -16,7 +16,7 @@ from tests.scripted import OwnListRetriever, ScriptedChat, Seen, documents
 from ragweave import build_graph
 from ragweave.llamacpp.gbnf import id_list, one_of
 from ragweave.nodes.judge import VERDICTS
-from ragweave.nodes.step_grammars import react_form, rewrite_form, self_ask_form
+from ragweave.nodes.step_grammars import notes_form, react_form, rewrite_form, self_ask_form
 
 FACTS = documents("Ada built the bridge in 1934.", "The river is wide.", "Rain fell.")
 DRAFT = "Ada built it in 1934."
@@ -70,6 +70,8 @@ ANSWER = one_of(("Yes", "No", "Unknown"))
         ("slimplm", {}, {("judge", VERDICT), ("rewrite", rewrite_form().grammar)}),
         ("blendfilter", {}, {("filter", IDS)}),
         ("filco", {"filter": "llm"}, {("filter", FROM_ONE)}),
+        ("chain_of_note", {}, {("reason", notes_form(3, "short").grammar)}),
+        ("chain_of_note", {"answer_type": "long"}, set()),
         ("concat", {"answer_type": "yes_no"}, {("answer", ANSWER)}),
         ("cot", {"answer_type": "yes_no"}, set()),
         ("blendfilter", {"answer_type": "yes_no"}, {("filter", IDS), ("extract", ANSWER)}),

@@ -32,6 +32,7 @@ from ragweave.nodes.profile import Paper
 from ragweave.nodes.replies import ReadAnswer, bare_text, read_answer
 from ragweave.nodes.reply_form import SHORT_ANSWER_TOKENS
 from ragweave.nodes.step import Context, Goto, Work
+from ragweave.nodes.step_grammars import notes_form
 from ragweave.nodes.wording import UNKNOWN_CLAUSE
 from ragweave.state import AnswerType, Branch, RAGState
 from ragweave.tools.models import Models
@@ -185,9 +186,11 @@ class NoteStep(AnswerStep):
 
     def prompt(self, branch: Branch, options: Any, templates: Templates) -> Prompt:
         """Ask for notes and answer, with room for a note on each passage."""
-        asked = super().prompt(branch, options, templates)
+        asked, kind = super().prompt(branch, options, templates), branch["answer_type"]
+        if kind == "long":
+            return replace(asked, reply_tokens=None)
         room = NOTE_TOKENS * len(branch["passages"]) + SHORT_ANSWER_TOKENS
-        return replace(asked, reply_tokens=None if branch["answer_type"] == "long" else room)
+        return replace(asked, reply_tokens=room, form=lambda shown: notes_form(len(shown), kind))
 
     def read(
         self, branch: Branch, reply: Reply, context: Context[Any], *, reasons: bool

@@ -94,6 +94,25 @@ def self_ask_form(answer_type: AnswerType, *, first: bool) -> Written:
     )
 
 
+def notes_form(passages: int, answer_type: AnswerType) -> Written:
+    """Return the form of Chain-of-Note's reply: a note on each passage, then the answer.
+
+    Args:
+        passages: How many passages the prompt shows.
+        answer_type: The kind of answer asked for; no long one.
+    """
+    notes = " ".join(f"{literal(f'Note {number}: ')} note" for number in range(1, passages + 1))
+    return Written(
+        "\n".join(
+            [
+                f"root ::= {notes} {literal('Answer: ')} answer",
+                f"note ::= {_text(_LINE, THOUGHT)} {literal(_BREAK)}",
+                _answer(answer_type, _LINE),
+            ]
+        )
+    )
+
+
 def rewrite_form() -> Written:
     """Return the form of a rewriter's reply: questions, then claims, each with flag and query."""
     return Written(
