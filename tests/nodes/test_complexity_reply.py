@@ -37,6 +37,7 @@ from ragweave.state.records import ROUTES
         ("I would say C, since two places are asked about.", "many"),
         ("A single search finds the birthplace of the author.", None),
         ("A, B or C", None),
+        ("A search", None),
         ("Paris", None),
         ("", None),
     ],

@@ -219,7 +219,9 @@ def test_more_shapes_that_models_give(reply: str, answer: str) -> None:
             "They were:\n- Star Wars: A New Hope\n- 2001: A Space Odyssey",
             "Star Wars: A New Hope, 2001: A Space Odyssey",
         ),
-        ("The answer is:\n1. Ada\n2. Karl", "Ada, Karl"),
+        ("They include:\n- Ada\n- Karl\n\nHowever, no others are mentioned.", "Ada, Karl"),
+        ("No. The reasons are:\n1. He was old.\n2. He was ill.", "No. The reasons are:"),
+        ("Tom Hanks. His films are:\n- Heat\n- Ronin", "Tom Hanks. His films are:"),
         ("So the answer is 1891:\n- Passage 2 says so.\n- It is old.", "1891:"),
         ("They were:\n1. Ada\n2. Karl\nNone of the passages says who.", "Unknown"),
         ("Unknown. The passages are:\n- ice\n- ferries", "Unknown"),
@@ -235,6 +237,19 @@ def test_more_shapes_that_models_give(reply: str, answer: str) -> None:
 )
 def test_what_a_first_line_announces_is_the_answer(reply: str, answer: str) -> None:
     assert parse_answer(reply, "short") == answer
+
+
+def test_a_list_does_not_answer_how_many() -> None:
+    said = read_answer("They were:\n1. Ada\n2. Karl", "short", PromptParts("How many were there?"))
+    assert said.answer == "They were:"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["Here is the reasoning:\nStep 1\nIt is ice. It is old.", "Here are the facts:\n- Ice\n- Age"],
+)
+def test_a_heading_of_a_reasoning_is_no_answer(reply: str) -> None:
+    assert read_answer(reply, "short", reasons=True) == ("Unknown", "no_conclusion")
 
 
 @pytest.mark.parametrize(
@@ -258,6 +273,8 @@ def test_a_verdict_before_its_reasons_is_read(reply: str) -> None:
         ("No, thanks", "Which song is the oldest?", "No, thanks"),
         ("No Country for Old Men", "Is there a film after it?", "No Country for Old Men"),
         ("Yes, Ada wrote it.", "Can you tell me who wrote it?", "Yes, Ada wrote it"),
+        ("No, the passages do not say.", "Was Ada a sailor?", "Unknown"),
+        ("Yes, Paris", "Can you name the capital of France?", "Yes, Paris"),
         ("No. 1", "Did the song reach the top of the charts?", "No. 1"),
     ],
 )

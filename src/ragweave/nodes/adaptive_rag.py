@@ -149,7 +149,7 @@ def parse_complexity(reply: str) -> RouteName | None:
 
 
 def _is_article(text: str, end: int) -> bool:
-    return text[end : end + 1] == " " and len(text.split()) > 3
+    return text[end : end + 1] == " " and text[end + 1 : end + 2].islower()
 
 
 def _route(said: str) -> RouteName:

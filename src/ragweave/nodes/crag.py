@@ -364,7 +364,8 @@ def refine_step(
             name="refine", role="filter", prompt=_refining(shown, templates)
         )
         reply = yield from reply_to(question, models, state, context)
-        ids = parse_ids(reply.text, len(reply.passages), first=1)
+        named = _STRIP.sub("item", reply.text)
+        ids = parse_ids(named, len(reply.passages), first=1)
         if ids is None:
             context.note("filter_unparsed")
             return {}
@@ -372,6 +373,9 @@ def refine_step(
         return kept_update(state["passages"], kept[: context.options.strips], context)
 
     return Step("refine", body, options)
+
+
+_STRIP = re.compile(r"\bstrip\b", re.IGNORECASE)
 
 
 def _refining(

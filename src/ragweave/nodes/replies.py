@@ -84,11 +84,17 @@ _CONCLUDES = re.compile(
 _EXPLAINS = re.compile(r"(?:this|that|it) is (?:because|since|as|why)\b|because\b", re.IGNORECASE)
 """How a sentence begins that gives the reason of the one before."""
 _ANNOUNCES = re.compile(
+    r"\A(?!\W*(?:yes|no|true|false)\b)(?![^:]*\b(?:reason|step|fact|source|passage)s?\b)[^.;:]*"
     r"\b(?:includ(?:ing|es?|ed)|were|was|are|is|as follows|following(?: \w+){0,3}|such as|these"
     r"|answers?):\Z",
     re.IGNORECASE,
 )
-_HERE = re.compile(r"\A\W*here(?: is| are|['’]s)\b[^\n]{0,80}:[*_ ]*\n+(?=.*\w)", re.IGNORECASE)
+_HERE = re.compile(
+    r"\A\W*here(?: is|['’]s) (?:\w+ ){0,3}answer\b[^\n]{0,60}:[*_ ]*\n+(?=.*\w)", re.IGNORECASE
+)
+_NO_MORE = re.compile(r"\b(?:other|others|more|else|further)\b", re.IGNORECASE)
+"""A caveat behind a list: that there may be others."""
+_HOW_MANY = re.compile(r"\bhow (?:many|much)\b", re.IGNORECASE)
 _ITEM = re.compile(r"(?:\d{1,2}[.)]|[-•*])[ \t]+(\S.*)\Z")
 _EXPLAINED = re.compile(r":\s|\s[–—-]\s")
 _EXPLAINS_FROM = 6
@@ -153,13 +159,14 @@ def read_answer(
     answer = _plain_answer(said, marked)
     if is_unknown(answer) or (marked is None and not _stands_alone(answer) and is_unknown(said)):
         return ReadAnswer(UNKNOWN, echo_of(_first_line(said)) if marked is None else "")
-    listed = "" if reasons or answer_type == "yes_no" else _listed(said, marked)
-    if listed:
-        return _unless_echo(listed, _shown(listed), parts)
-    if answer_type == "yes_no" or (asks_yes_or_no(parts.question) and _SAYS_SO.match(answer)):
+    if answer_type == "yes_no":
         shown = _yes_or_no(answer)
+    elif said_so := asks_yes_or_no(parts.question) and _SAYS_SO.match(answer):
+        told = answer[said_so.end() :].strip(_WRAPPING)
+        shown = UNKNOWN if told and is_unknown(told) else _yes_or_no(answer)
     else:
-        shown = _shown(answer)
+        takes_list = marked is None and not reasons and not _HOW_MANY.search(parts.question)
+        shown = (takes_list and _listed(said)) or _shown(answer)
     return _unless_echo(answer, shown, parts)
 
 
@@ -270,20 +277,22 @@ def _first_line(text: str) -> str:
     return ""
 
 
-def _listed(said: str, marked: str | None) -> str:
+def _listed(said: str) -> str:
     """Return the items of a list that is the whole answer, joined by commas; "" of any other text.
 
-    It stands behind a line that announces it ("They were:") or behind the answer's mark, one
-    item a line, and nothing that concludes follows; Unknown where what follows declines.
+    It stands behind a line that announces it ("They were:"), one item a line, and nothing that
+    concludes follows; Unknown where what follows declines.
     """
-    lines = [line for line in (said if marked is None else marked).splitlines() if line.strip()]
-    if marked is None and not (lines and _ANNOUNCES.search(lines.pop(0).rstrip(_WRAPPING))):
-        return ""
+    announced, *lines = [line for line in said.splitlines() if line.strip()] or [""]
     items = [*itertools.takewhile(bool, map(_ITEM.match, lines))]
     rest = "\n".join(lines[len(items) :])
-    if len(items) < 2 or _CONCLUDES.search(rest):
+    if (
+        len(items) < 2
+        or _CONCLUDES.search(rest)
+        or not _ANNOUNCES.search(announced.rstrip(_WRAPPING))
+    ):
         return ""
-    if rest and is_unknown(rest):
+    if rest and is_unknown(rest) and not _NO_MORE.search(rest):
         return UNKNOWN
     return ", ".join(_head(one[1]) for one in items if one)
 

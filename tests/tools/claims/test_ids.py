@@ -271,7 +271,7 @@ def test_a_list_that_names_the_count_counts_from_one(
     [
         ("2", [1]),
         ("1, 4", [0, 3]),
-        ("strip 2 and strip 3 help", [1, 2]),
+        ("item 2 and item 3 help", [1, 2]),
         ("all but 2 are relevant", [0, 2, 3]),
         ("sentence 1 is irrelevant, sentence 2 is relevant", [1]),
         ("0, 2", [0, 2]),

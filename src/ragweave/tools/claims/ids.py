@@ -16,7 +16,7 @@ from ragweave.tools.text.normalize import normalize_answer
 # White space is folded to single spaces first, and repetitions are possessive: no reply can make
 # these patterns try many ways to read it.
 _ID = r"[#(\[]?(?<!\w)[0-9]{1,4}(?!\w)[)\]]?"
-_WORD = r"(?:knowledges?|passages?|documents?|docs?|sentences?|paragraphs?|contexts?|items?|strips?|ids?)"
+_WORD = r"(?:knowledges?|passages?|documents?|docs?|sentences?|paragraphs?|contexts?|items?|ids?)"
 LABEL = rf"\b{_WORD}\b(?: (?:ids?|no\.?|numbers?)(?!\w))? ?(?:[:=] ?)?"
 JOIN = r"(?: ?(?:,(?: ?(?:and|&|or)(?!\w))?|;|and|&|or|\+|to|through|-|–|—) ?| )"
 LIST = rf"(?<![\w.$/-])\[?{_ID}(?:{JOIN}(?:{LABEL})?{_ID})*+\]?(?![%/]|\.[0-9])"
@@ -100,7 +100,7 @@ def _without_list_numbers(line: str) -> str:
 
 
 _RELEVANT = r"(?:relevant|related|helpful|useful|needed)"
-_KINDS = r"knowledge|passage|document|sentence|paragraph|context|item|strip|id"
+_KINDS = r"knowledge|passage|document|sentence|paragraph|context|item|id"
 _EXCEPT = r",? ?\b(?:except|excepting|but|besides|apart from|other than|with the exception of)\b"
 _EXCEPTION = re.compile(
     rf"(?:\b(?P<all>all|every|each)|\b(?:no|none|nothing|neither))\b(?P<between>[\w ]{{0,60}}?){_EXCEPT}"

@@ -210,6 +210,7 @@ _POLAR = re.compile(
 )
 
 _ASKS = re.compile(r"\b(?:who|whom|whose|which|what|when|where|how|why)\b", re.IGNORECASE)
+_ASKS_ONE = re.compile(r"(?:can|could|do|did|will|would|have) you\b", re.IGNORECASE)
 _FUNCTION_WORDS = frozenset(
     words(
         "who whom whose which what when where how why that this it its is are was were be been do"
@@ -264,7 +265,8 @@ def echo_of(said: str, parts: PromptParts = NO_PARTS) -> EchoKind:
 def asks_yes_or_no(question: str) -> bool:
     """Return whether a question begins as one that Yes or No answers, and asks nothing else."""
     asked = question[:_LONGEST].lstrip()
-    return bool(_POLAR.match(asked)) and not _ASKS.search(asked) and not _COMPARES.search(asked)
+    plain = _POLAR.match(asked) and not _ASKS_ONE.match(asked)
+    return bool(plain) and not _ASKS.search(asked) and not _COMPARES.search(asked)
 
 
 def restates(answer: str, question: str) -> bool:

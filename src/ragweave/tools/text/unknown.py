@@ -219,12 +219,15 @@ _ASKS_BACK = re.compile(
 """A request for a better question: no answer was given."""
 _EXCUSE = re.compile(
     r"(?:i|we) (?:cannot|could not) (?:\w+ly )?(?:predict|browse|access|assist|discuss|help with"
-    r"|make (?:any )?(?:judge?ments?|predictions?|opinions?))(?: [\w',-]+){2}[^:]*\Z"
+    r"|make (?:any )?(?:judge?ments?|predictions?|opinions?))(?: [\w'-]+){2}(?P<rest>[^\d:;]*)\Z"
 )
 """What a model says it can't do; whether it answers all the same, the next sentences tell."""
 _PLEASANTRY = re.compile(
-    r"(?:if you|please|feel free|let me|i (?:can|could|would|will|recommend|suggest|am here|hope)"
-    r"|(?:it is|it's|it would be) (?:best|better|recommended|important|advisable|worth))\b"
+    r"(?:if you (?:have|need|want|would like)\b[^,]{0,80}, ?(?:please|feel free|let me|i can|i will)"
+    r"|please (?:ask|consult|provide|let me|check|contact|feel free|try|specify|refer)|feel free"
+    r"|let me know|i (?:can|could|would|will|am) (?:help|assist|recommend|suggest|be happy|be glad"
+    r"|here to)|i (?:recommend|suggest|hope)|(?:it is|it would be) (?:best|better|recommended"
+    r"|important|advisable) to (?:consult|check|look|ask|verify|refer|visit))\b\D*\Z"
 )
 _OF_ITSELF = re.compile(
     r"as an? (?:\w+ )?(?:ai|language model|assistant)\b[^.]{0,60}\bi(?: am|'m) (?:only |just )?"
@@ -258,7 +261,7 @@ def is_unknown(text: str) -> bool:
     if conclusion:
         return _bare(conclusion) or _declines(conclusion)
     sentences = [one for piece in _STOP.split(plain) if (one := _trim(piece))]
-    if not sentences or _says_nothing(sentences):
+    if not sentences or _begs_off(sentences):
         return True
     first, last = sentences[0], sentences[-1]
     if _bare(last):
@@ -276,6 +279,12 @@ def knows_nothing(text: str) -> bool:
     return is_unknown(text) and (len(sentences) < 2 or _says_nothing(sentences))
 
 
+def _begs_off(sentences: list[str]) -> bool:
+    """Does a reply begin with what the model is or can't do, and say nothing else?"""
+    first = sentences[0]
+    return bool(_OF_ITSELF.match(first) or _excuses(first)) and _says_nothing(sentences)
+
+
 def _says_nothing(sentences: list[str]) -> bool:
     """Do all sentences decline, excuse themselves or pass the time of day, one at least declines?"""
     said = [one[turn.end() if (turn := _CONTRAST.match(one)) else 0 :] for one in sentences]
@@ -289,7 +298,8 @@ def _excuses(sentence: str) -> bool:
     core = sentence
     while (filler := _FILLER.match(core)) and 0 < filler.end() < len(core):
         core = core[filler.end() :].lstrip(_PADDING)
-    return bool(_EXCUSE.match(core))
+    found = _EXCUSE.match(core)
+    return found is not None and not _recovers([found["rest"]], core, anywhere=True)
 
 
 def _plain(text: str) -> str:
