@@ -151,20 +151,38 @@ def measure(
     first = list(ROWS).index(row) * options.questions
     questions = [one.question for one in islice(data, first, first + options.questions)]
     retriever = Bm25Retriever.from_documents(data.corpus())
-    chat = LlamaCppChat(path=options.model, n_ctx=8192, n_threads=options.threads, temperature=0.0)
-    chat.invoke("warm up", max_tokens=2)
-    before = chat.engine.computed
-    models = {"ours": chat, **others}
+    chats = {label: engine(options, kept) for label, kept in contestants(options).items()}
+    before = {label: chat.engine.computed for label, chat in chats.items()}
+    models = {**chats, **others}
     found: dict[str, dict[str, Any]] = {name: {} for name in models}
     for question in questions:
         for name, model in models.items():
             for key, value in ask(model, row, question, retriever).items():
                 found[name][key] = round(found[name].get(key, 0) + value, 2)
-    ours = found["ours"]
-    ours["read"] = round((chat.engine.computed - before) / ours["tokens"], 3)
-    ours["extra buffers"] = "extra buffers off" not in chat.engine.placement
-    chat.close()
+    for label, chat in chats.items():
+        ours = found[label]
+        ours["read"] = round((chat.engine.computed - before[label]) / ours["tokens"], 3)
+        ours["extra buffers"] = "extra buffers off" not in chat.engine.placement
+        chat.close()
     return found
+
+
+def contestants(options: argparse.Namespace) -> dict[str, int | None]:
+    """Return our engine's settings of `n_kept` by what the results call them."""
+    return {"ours": None, **{f"ours, {kept} kept": kept for kept in options.kept}}
+
+
+def engine(options: argparse.Namespace, kept: int | None) -> LlamaCppChat:
+    """Return our engine, warm."""
+    chat = LlamaCppChat(
+        path=str(options.model),
+        n_ctx=8192,
+        n_kept=kept,
+        n_threads=options.threads,
+        temperature=0.0,
+    )
+    chat.invoke("warm up", max_tokens=2)
+    return chat
 
 
 def show(console: Console, rows: dict[str, dict[str, dict[str, Any]]]) -> None:
@@ -186,6 +204,7 @@ def main() -> None:
     add("--threads", type=int, default=physical_cores())
     add("--questions", type=int, default=4)
     add("--rows", default=";".join(ROWS), help="separated by ;")
+    add("--kept", type=int, action="append", default=[], help="our engine with this n_kept too")
     add("--server", action="append", default=[], help="NAME=URL of a server of the same model")
     options = parser.parse_args()
     data = open_dataset(f"hotpotqa:{DATA}")

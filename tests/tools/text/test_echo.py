@@ -50,6 +50,11 @@ BAND = "Which coastal band released the album Low Water and had a drummer who wa
             BAND,
             "question",
         ),
+        (
+            "The coastal band that released Low Water and had a drummer born in Tarn is the Who.",
+            BAND,
+            "",
+        ),
         ("The Gulls released the album Low Water and had a drummer born in Tarn.", BAND, ""),
         ("Low Water", BAND, ""),
         (

@@ -223,6 +223,8 @@ _COMPARES = re.compile(
     r"|higher|lower|taller|closer|nearer|faster|newer|better|greater)\b",
     re.IGNORECASE,
 )
+_NAMES_AT_ITS_END = re.compile(r"\b(?:is|are|was|were) (?:the |a |an )?\S+\W*\Z", re.IGNORECASE)
+"""The Who, It, Them: a name may be made of words that tell nothing."""
 _RESTATED_WORDS = 5
 """Words that tell something, in an answer that restates its question; a shorter one may name."""
 
@@ -274,10 +276,13 @@ def restates(answer: str, question: str) -> bool:
 
     "The band made the song and had a drummer from Toronto", where just that band is asked for:
     no word is new or said once more, and most of the question's are there. A question for Yes or
-    No, or one that compares what it names, may be answered by its own words.
+    No, or one that compares what it names, may be answered by its own words, and so may any by a
+    word behind "is".
     """
     asked, said = question[:_LONGEST], answer[:_LONGEST]
     if not _ASKS.search(asked) or _POLAR.search(asked) or _COMPARES.search(asked):
+        return False
+    if _NAMES_AT_ITS_END.search(said):
         return False
     known, found = (Counter(normalize_answer(one).split()) for one in (asked, said))
     telling = found.keys() - _FUNCTION_WORDS
