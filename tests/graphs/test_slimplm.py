@@ -324,17 +324,7 @@ def test_a_draft_that_does_not_know_makes_no_query() -> None:
     state = run(proxy=proxy)
     assert {"draft_unknown", "claim_unknown"} <= set(events(state))
     assert list(state["retrieved"]) == ["question"]
-    assert tasks(proxy) == {"recall": 1, "rewrite": 1}
-
-
-def test_a_draft_that_does_not_know_is_judged_as_the_paper_says_without_a_second_look() -> None:
-    reply = "<Claim> Ada built it <Query> Ada's bridge"
-    draft = "As an AI made by Northwind Labs, I am unable to answer questions about bridges."
-    proxy = small(recall=draft, rewrite=reply)
-    state = run(proxy=proxy, second_look=False)
-    assert tasks(proxy)["judge"] == 2
-    assert len(state["claims"]) == 1
-    assert not run(proxy=small(recall=draft, rewrite=reply))["claims"]
+    assert tasks(proxy) == {"recall": 1, "judge": 1, "rewrite": 1}
 
 
 def test_all_claims_known_leaves_the_question() -> None:

@@ -122,7 +122,7 @@ def test_slimplm_searches_for_what_the_judge_does_not_know(parts: Path) -> None:
     assert list(state["queries"].values()) == [QUESTION, CLAIM_QUERY], "the known claim is not"
     assert state["usage"]["retrievals"] == 2
     assert texts(state) == [BRIDGE, RIVER]
-    assert events(state) == []
+    assert events(state) == ["draft_unknown"]
 
 
 def test_the_threshold_turns_the_branch(parts: Path) -> None:

@@ -17,7 +17,6 @@ from ragweave.tools.claims import parse_rewrite
 
 STATE: dict[str, Any] = {
     "question": "Who?",
-    "heuristic_answer": "It is long.",
     "queries": {"question": "Who?"},
     "verdicts": {},
 }

@@ -38,7 +38,6 @@ from ragweave.tools.models.tasks import Task
 from ragweave.tools.models.uncertainty import Gate
 from ragweave.tools.scorers.specs import LogprobScorer, ascore
 from ragweave.tools.text.normalize import estimate_tokens
-from ragweave.tools.text.unknown import knows_nothing
 from ragweave.tools.text.untrusted import untrusted
 from ragweave.trained.card import check_router
 
@@ -75,13 +74,11 @@ class NecessityOptions(GateOptions):
     """Whether the judge drops the queries of claims that are known."""
     second_look: bool = True
     """Whether what was judged known, and then answered Unknown, is searched for after all; the
-    paper stops there. A draft that only says it does not know is then neither judged nor read for
-    claims."""
+    paper stops there."""
     max_claims: int = 20
     """Most claims of one draft that are judged and searched; the paper sets no limit."""
     max_rewrites: int = 20
-    """Most rewrites of the question itself that are searched; the paper sets no limit. A reply that
-    is held to a grammar has four at most, and eight claims."""
+    """Most rewrites of the question itself that are searched; the paper sets no limit."""
     proxy_profile: Literal["instruct", "released"] = "instruct"
     """Prompts for any chat model, or for the authors' fine-tuned judge and rewriter."""
     route: Literal["judge", "uncertainty", "classifier"] = "judge"
@@ -158,22 +155,10 @@ def to_draft(state: RAGState, options: NecessityOptions) -> str:
 
 
 def to_judge(state: RAGState, options: NecessityOptions) -> str:
-    """Route: the draft is judged, else rewritten; without one the question alone is searched.
-
-    A draft that says no more than that the proxy does not know needs no judge; the paper judges it
-    too (`second_look=False`).
-    """
-    draft = state["heuristic_answer"]
-    if not draft:
+    """Route: the draft is judged, else rewritten; without one the question alone is searched."""
+    if not state["heuristic_answer"]:
         return "no draft"
-    if declines(draft, options) and options.route == "judge":
-        return "rewrite" if options.rewrite else "no draft"
     return "judge" if options.question_judge else "rewrite"
-
-
-def declines(draft: str, options: NecessityOptions) -> bool:
-    """Say whether a draft is taken at its word that the proxy does not know."""
-    return options.second_look and knows_nothing(draft)
 
 
 def to_rewrite(state: RAGState, options: NecessityOptions) -> Goto:

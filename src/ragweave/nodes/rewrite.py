@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
-from ragweave.nodes.judge import NecessityOptions, declines
+from ragweave.nodes.judge import NecessityOptions
 from ragweave.nodes.proxy import EXAMPLE_QUESTION, EXAMPLE_REWRITE
 from ragweave.nodes.replies import cut_off
 from ragweave.nodes.step import Context, Step, Work, pure
@@ -67,12 +67,10 @@ def rewritten(state: RAGState, read: Rewrite, context: Context[NecessityOptions]
     """Return the queries and claims of a rewriter's reply.
 
     What needs no search is left out, and so is a "claim" that only says that the draft's model did
-    not know, or that a rewriter reads off a draft which says no more. Whatever was lost on the way
-    is noted.
+    not know. Whatever was lost on the way is noted.
     """
     options = context.options
-    nothing = declines(state["heuristic_answer"], options)
-    telling = [] if nothing else [one for one in read.claims if not is_unknown(one.claim)]
+    telling = [one for one in read.claims if not is_unknown(one.claim)]
     searched = [one for one in telling if one.need_search and one.query]
     claims: list[Claim] = [
         {"key": f"claim_{index}", "claim": one.claim, "query": one.query}
