@@ -22,7 +22,8 @@ Seconds on the clock for all questions; `read` is the share of prompt and reply 
 engine computed, the rest stood in its cache. Replies are held to no grammar, and a model's ties may
 fall differently in a batch, so that the calls of a method can differ by a few. Goal: 1.5 times as
 fast as one by one for `post_fusion` and `blendfilter`, and never slower. Adds to
-`benchmarks/results/llamacpp_methods.json` under the number of threads.
+`benchmarks/results/llamacpp_methods.json` under the number of threads and, where the library uses
+it, AVX-512.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from ragweave.datasets import Dataset, open_dataset
 from ragweave.graphs import METHODS, build_graph
 from ragweave.llamacpp import LlamaCppChat
 from ragweave.llamacpp.binding import physical_cores
+from ragweave.llamacpp.guard import system_info
 from ragweave.tools.models import chat_model
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 
@@ -217,6 +219,7 @@ def main() -> None:
         model.invoke("warm up", max_tokens=2)
     known = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     key = f"{options.model.stem}, {options.threads} threads, {options.questions} questions"
+    key += ", AVX-512" if "AVX512 = 1" in system_info() else ""
     rows: dict[str, dict[str, dict[str, Any]]] = dict(known.get(key, {}))
     for row in options.rows.split(";"):
         rows[row] = measure(row, others, options, data)

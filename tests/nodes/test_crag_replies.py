@@ -82,7 +82,7 @@ def test_strips_are_runs_of_sentences_of_one_passage(sentences: int) -> None:
         assert " ".join(own) == doc.page_content
 
 
-def run(grade: str, **options: Any) -> tuple[Any, list[str]]:
+def run(grade: str, *, kept: str = "0", **options: Any) -> tuple[Any, list[str]]:
     """Run with a judge that gives every passage one grade, and a web search."""
 
     def reply(seen: Seen) -> str:
@@ -90,7 +90,7 @@ def run(grade: str, **options: Any) -> tuple[Any, list[str]]:
             return grade
         if seen.task["task"] == "topic":
             return "light, builder"
-        return "0" if seen.task["task"] == "filter" else "Ada Brenner"
+        return kept if seen.task["task"] == "filter" else "Ada Brenner"
 
     web = ListRetriever(documents=WEB)
     graph = build_graph(
@@ -113,6 +113,12 @@ def test_a_correct_retrieval_is_refined_alone() -> None:
     assert (state["retrieval_grade"], asked) == ("Correct", [])
     assert texts(state) == ["Ada Brenner built the light. It is grey. It is tall."]
     assert state["usage"]["calls"] == len(FOUND) + 2
+
+
+def test_strips_are_named_by_numbers_from_1() -> None:
+    first = texts(run("Correct", kept="strip 1", strip_sentences=1)[0])
+    second = texts(run("Correct", kept="strip 2", strip_sentences=1)[0])
+    assert (first, second) == (["Ada Brenner built the light."], ["It is grey."])
 
 
 def test_an_ambiguous_retrieval_is_added_to() -> None:

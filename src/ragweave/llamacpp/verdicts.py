@@ -35,13 +35,16 @@ class Verdict:
 
 def verdict_file(facts: GGUFFacts, info: str) -> Path:
     """Return the file that caches the verdict on this build, processor and kind of model."""
-    return _file([_build(), info, facts.architecture, facts.quantisation])
+    return _file(_kind(facts, info))
 
 
 def speed_file(facts: GGUFFacts, info: str) -> Path:
     """Return the file that caches which choice is faster for this model."""
-    kind = [_build(), info, facts.architecture, facts.quantisation]
-    return _file([*kind, facts.name, facts.layers, facts.size])
+    return _file([*_kind(facts, info), facts.name, facts.layers, facts.size])
+
+
+def _kind(facts: GGUFFacts, info: str) -> list[object]:
+    return [_build(), info, facts.architecture, facts.quantisation]
 
 
 def _file(key: list[object]) -> Path:

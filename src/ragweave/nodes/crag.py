@@ -376,6 +376,7 @@ def refine_step(
 
 
 _STRIP = re.compile(r"\bstrip\b", re.IGNORECASE)
+"""Our word for an item, which `parse_ids` does not know: elsewhere it is a word of the passages."""
 
 
 def _refining(

@@ -160,20 +160,26 @@ def read_answer(
     if is_unknown(answer) or (marked is None and not _stands_alone(answer) and is_unknown(said)):
         return ReadAnswer(UNKNOWN, echo_of(_first_line(said)) if marked is None else "")
     if answer_type == "yes_no":
-        shown = _yes_or_no(answer)
-    elif said_so := asks_yes_or_no(parts.question) and _SAYS_SO.match(answer):
-        told = answer[said_so.end() :].strip(_WRAPPING)
-        shown = UNKNOWN if told and is_unknown(told) else _yes_or_no(answer)
-    else:
-        takes_list = marked is None and not reasons and not _HOW_MANY.search(parts.question)
-        shown = (takes_list and _listed(said)) or _shown(answer)
+        return _unless_echo(answer, _yes_or_no(answer), parts)
+    takes_list = marked is None and not reasons and not _HOW_MANY.search(parts.question)
+    listed = _listed(said) if takes_list else ""
+    shown = _verdict(answer, parts.question) or listed or _shown(answer)
     return _unless_echo(answer, shown, parts)
 
 
+def _verdict(answer: str, question: str) -> str:
+    """Return Yes, No or Unknown where a question for Yes or No is answered so; "" elsewhere."""
+    said_so = _SAYS_SO.match(answer) if asks_yes_or_no(question) else None
+    if said_so is None:
+        return ""
+    told = answer[said_so.end() :].strip(_WRAPPING)
+    return UNKNOWN if told and is_unknown(told) else _yes_or_no(answer)
+
+
 def _unless_echo(said: str, answer: str, parts: PromptParts) -> ReadAnswer:
-    kind = "" if answer == UNKNOWN else echo_of(said, parts)
-    if answer != UNKNOWN and not kind and restates(answer, parts.question):
-        kind = "question"
+    if answer == UNKNOWN:
+        return ReadAnswer(UNKNOWN)
+    kind = echo_of(said, parts) or ("question" if restates(answer, parts.question) else "")
     return ReadAnswer(UNKNOWN, kind) if kind else ReadAnswer(answer)
 
 

@@ -86,6 +86,10 @@ def test_context_relevance_is_the_share_of_sentences_that_help() -> None:
         "The bridge opened in 1932.",
         "It is grey.",
     ]
+    assert asked.render(asked.passages).startswith("sentence 1 : ")
+    named, _ = judged("context_relevance", ["1"])
+    assert named is not None
+    assert named.detail["helpful"] == [0]
     none, _ = judged("context_relevance", ["none"])
     assert none is not None
     assert none.value == 0.0

@@ -124,6 +124,7 @@ def test_proxy_tasks_have_fixed_forms() -> None:
     )
     assert ask("topic", "Who was the engineer of Harbour Light?") == "Harbour Light"
     assert ask("filter", "When was Harbour Light built?") == "0"
+    assert ask("filter", "When was Harbour Light built?", first=1) == "1"
     assert ask("filter", "Who won the chess championship of 1950?") == "none"
 
 

@@ -230,7 +230,8 @@ def parse_ids(
         titles: The title that stands beside each id.
 
     Returns:
-        The positions, each in `range(count)`; [] where the reply says that none is relevant; None where nothing can be read.
+        The positions, each in `range(count)`; [] where the reply says that none is relevant; None
+        where nothing can be read.
     """
     said = reply_text(text)[-_MAX_CHARACTERS:]
     if ids := _from_copied_lines(said, titles, first):

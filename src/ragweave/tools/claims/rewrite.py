@@ -85,11 +85,12 @@ def parse_rewrite(text: str, question: str = "", examples: Collection[str] = ())
 
     It takes the paper's `<Claim> … <Query> …`, the released models' `<Question(…)>
     <NeedSearch(…)> <Query(…)>` and `<Claim(…)> …`, JSON, labelled lines and plain lists (an item
-    is a claim, or a question where it ends in "?"). A "claim" that asks is a question. Left out: duplicates, a claim equal to the
-    question, a question whose text and query both equal it, placeholders of the format, copies of
-    the prompt's example, and records beyond `MAX_RECORDS`; long texts are cut (see `values`). A
-    record without a query is its own query, unless it is flagged as needing no search. What was
-    cut, left out, or lost at the reply's end is counted (`cut`, `dropped`, `truncated`).
+    is a claim, or a question where it ends in "?"). A "claim" that asks is a question. Left out:
+    duplicates, a claim equal to the question, a question whose text and query both equal it,
+    placeholders of the format, copies of the prompt's example, and records beyond `MAX_RECORDS`;
+    long texts are cut (see `values`). A record without a query is its own query, unless it is
+    flagged as needing no search. What was cut, left out, or lost at the reply's end is counted
+    (`cut`, `dropped`, `truncated`).
 
     Args:
         text: The reply, of any length and shape.

@@ -6,7 +6,6 @@ The prompts of Concat and Post-Fusion end with "if you don't know the answer, ju
 
 from __future__ import annotations
 
-import operator
 import re
 
 from ragweave.tools.text.reply import without_thinking
@@ -260,7 +259,7 @@ def is_unknown(text: str) -> bool:
     conclusion = _conclusion(plain)
     if conclusion:
         return _bare(conclusion) or _declines(conclusion)
-    sentences = [one for piece in _STOP.split(plain) if (one := _trim(piece))]
+    sentences = _sentences(plain)
     if not sentences or _begs_off(sentences):
         return True
     first, last = sentences[0], sentences[-1]
@@ -275,8 +274,13 @@ def is_unknown(text: str) -> bool:
 
 def knows_nothing(text: str) -> bool:
     """Return whether a reply means "I don't know" and says nothing else that may be true."""
-    sentences = [one for piece in _STOP.split(_plain(text)) if (one := _trim(piece))]
+    sentences = _sentences(_plain(text))
     return is_unknown(text) and (len(sentences) < 2 or _says_nothing(sentences))
+
+
+def _sentences(plain: str) -> list[str]:
+    """Return the sentences and lines of a plain text, without padding."""
+    return [one for piece in _STOP.split(plain) if (one := _trim(piece))]
 
 
 def _begs_off(sentences: list[str]) -> bool:
@@ -289,15 +293,23 @@ def _says_nothing(sentences: list[str]) -> bool:
     """Do all sentences decline, excuse themselves or pass the time of day, one at least declines?"""
     said = [one[turn.end() if (turn := _CONTRAST.match(one)) else 0 :] for one in sentences]
     declined = [_bare(one) or _declines(one) or _excuses(one) for one in said]
-    idle = [bool(_PLEASANTRY.match(one) or _OF_ITSELF.match(one)) for one in said]
-    return any(declined) and all(map(operator.or_, declined, idle))
+    return any(declined) and all(
+        no or _PLEASANTRY.match(one) or _OF_ITSELF.match(one)
+        for one, no in zip(said, declined, strict=True)
+    )
+
+
+def _without_fillers(sentence: str, until: re.Pattern[str]) -> str:
+    """Return a sentence without its opening phrases, up to where `until` matches."""
+    core = sentence
+    while (filler := _FILLER.match(core)) and filler.end() < len(core) and not until.match(core):
+        core = core[filler.end() :].lstrip(_PADDING)
+    return core
 
 
 def _excuses(sentence: str) -> bool:
     """Does a sentence say what the model can't do, behind its apologies?"""
-    core = sentence
-    while (filler := _FILLER.match(core)) and 0 < filler.end() < len(core):
-        core = core[filler.end() :].lstrip(_PADDING)
+    core = _without_fillers(sentence, _EXCUSE)
     found = _EXCUSE.match(core)
     return found is not None and not _recovers([found["rest"]], core, anywhere=True)
 
@@ -347,10 +359,7 @@ def _declines(sentence: str) -> bool:
     core = sentence
     while lead := _LEAD.match(core):
         core = core[lead.end() :]
-    while (filler := _FILLER.match(core)) and filler.end() < len(core):
-        if _REFUSALS.match(core):
-            break
-        core = core[filler.end() :].lstrip(_PADDING)
+    core = _without_fillers(core, _REFUSALS)
     if core.startswith(("while ", "although ", "though ", "even though ")):
         core = core.partition(",")[2].strip()
     found = _REFUSALS.match(core)
