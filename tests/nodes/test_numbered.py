@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from ragweave.nodes.ask import numbered
+from ragweave.nodes.numbering import Numbering
 
-render = numbered("knowledge")
+render = Numbering("knowledge", first=0).render
 TEXTS = st.lists(
     st.text(alphabet=st.sampled_from("knowledge 012:：\n\r|<>s\u2028"), max_size=40), max_size=5
 )
@@ -34,3 +34,15 @@ def test_as_many_numbers_as_passages(texts: list[str]) -> None:
     numbers = [int(one) for one in re.findall(r"(?i)\bknowledges?\s*(\d+)\s*[:：]", shown)]
     assert numbers == list(range(len(texts)))
     assert len(shown.splitlines()) == len(texts)
+
+
+def test_reads_its_own_label_and_numbers() -> None:
+    strips = Numbering("strip")
+    assert strips.render([Document("Ada."), Document("Osk.")]) == "strip 1 : Ada.\nstrip 2 : Osk."
+    assert strips.read("Strip 2 helps.", 2) == [1]
+    assert strips.task("Who?")["first"] == 1
+    assert "2" in strips.form([Document("Ada."), Document("Osk.")]).grammar
+
+
+def test_without_items_the_form_is_none() -> None:
+    assert Numbering("strip").form([]).schema["enum"] == ["none"]

@@ -8,7 +8,6 @@ one body), and counts its tokens. Retries and backoff are LangGraph's, by the no
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, cast
@@ -39,7 +38,7 @@ from ragweave.tools.models.tasks import Task, attach, task_passages
 from ragweave.tools.prices import price_of
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
 from ragweave.tools.text.reply import bounded, reply_text, reported_tokens
-from ragweave.tools.text.untrusted import render_passages, title_of, untrusted
+from ragweave.tools.text.untrusted import render_passages
 
 _LOGGER = logging.getLogger("ragweave.nodes")
 
@@ -160,24 +159,6 @@ def _template(name: str, text: str) -> ChatPromptTemplate:
         return ChatPromptTemplate.from_template(text)
     except ValueError as error:
         raise UsageError(f"prompt {name!r}: {error} (write {{{{ and }}}} for braces)") from error
-
-
-def numbered(label: str, first: int = 0) -> Callable[[Sequence[Document]], str]:
-    """Return a renderer: `LABEL 0 : title | text`, a line each, numbers from `first`.
-
-    Small models count from 1, whatever the prompt shows: only the papers' prompts begin with 0.
-    A text stands on one line and cannot write a numbered label of its own, so no passage can
-    take another one's number.
-    """
-    forged = re.compile(rf"\b({re.escape(label)}s?)\s*(\d+)\s*[:：]", re.IGNORECASE)
-
-    def line(number: int, doc: Document) -> str:
-        title = title_of(doc)
-        text = " ".join(untrusted(doc.page_content).split())
-        plain = forged.sub(r"\1 \2 -", f"{title} | {text}" if title else text)
-        return f"{label} {number} : {plain}"
-
-    return lambda documents: "\n".join(line(one, doc) for one, doc in enumerate(documents, first))
 
 
 @dataclass(frozen=True)

@@ -25,16 +25,16 @@ from langgraph.types import Overwrite
 from ragweave.errors import UsageError
 from ragweave.nodes import printed
 from ragweave.nodes.answer import AnswerStep
-from ragweave.nodes.ask import Prompt, Question, Templates, numbered, reply_to
+from ragweave.nodes.ask import Prompt, Question, Templates, reply_to
+from ragweave.nodes.numbering import SENTENCE
 from ragweave.nodes.options import Options, OptionsT, at_least
 from ragweave.nodes.profile import Paper
-from ragweave.nodes.reply_form import id_tokens, numbers_from_one
+from ragweave.nodes.reply_form import id_tokens
 from ragweave.nodes.step import Call, Context, Step, Work, pure
 from ragweave.nodes.vote import pool_of
 from ragweave.nodes.wording import UNKNOWN_CLAUSE
 from ragweave.state import RAGState, Update, no_usage
 from ragweave.state.passages import with_id
-from ragweave.tools.claims import parse_ids
 from ragweave.tools.filters import (
     FILTERS,
     ContextFilter,
@@ -52,7 +52,6 @@ from ragweave.tools.filters import (
 )
 from ragweave.tools.filters.oracles import LEXICAL_THRESHOLD
 from ragweave.tools.models import Models
-from ragweave.tools.models.tasks import Task
 from ragweave.tools.scorers.specs import LogprobScorer
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import UNKNOWN
@@ -103,21 +102,20 @@ def sentence_ids(
     ]
 
     def prompt(state: RAGState, _options: OptionsT) -> Prompt:
-        task: Task = {"task": "filter", "question": state["question"], "first": 1}
         values = {"question": state["question"]}
         return Prompt(
             templates["sentences"],
-            task,
+            SENTENCE.task(state["question"]),
             values,
             sentences,
-            render=numbered("sentence", 1),
-            form=numbers_from_one,
+            render=SENTENCE.render,
+            form=SENTENCE.form,
             reply_tokens=id_tokens(sentences),
         )
 
     question = Question[RAGState, OptionsT](name="filter_context", role="filter", prompt=prompt)
     reply = yield from reply_to(question, models, state, context)
-    ids = parse_ids(reply.text, len(reply.passages), first=1)
+    ids = SENTENCE.read(reply.text, len(reply.passages))
     if ids is None:
         context.note("filter_unparsed")
         return spans

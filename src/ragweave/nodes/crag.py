@@ -34,15 +34,15 @@ from langgraph.types import Overwrite, Send
 from typing_extensions import TypedDict
 
 from ragweave.nodes.answer import AnswerStep, branches
-from ragweave.nodes.ask import Ask, Prompt, Question, Reply, Templates, numbered, reply_to
+from ragweave.nodes.ask import Ask, Prompt, Question, Reply, Templates, reply_to
 from ragweave.nodes.context_filter import kept_update
+from ragweave.nodes.numbering import Numbering
 from ragweave.nodes.options import UnprintedOptions, at_least
 from ragweave.nodes.replies import bare_text
-from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice, id_tokens, numbers_from_one
+from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice, id_tokens
 from ragweave.nodes.retrieve import arranged, searches
 from ragweave.nodes.step import Context, Goto, Step, Work, pure
 from ragweave.state import RAGState, Update, by_query, merge_by_key
-from ragweave.tools.claims import parse_ids
 from ragweave.tools.filters import Span, spans_of
 from ragweave.tools.models import Models
 from ragweave.tools.models.tasks import Task
@@ -364,8 +364,7 @@ def refine_step(
             name="refine", role="filter", prompt=_refining(shown, templates)
         )
         reply = yield from reply_to(question, models, state, context)
-        named = _STRIP.sub("item", reply.text)
-        ids = parse_ids(named, len(reply.passages), first=1)
+        ids = _STRIP.read(reply.text, len(reply.passages))
         if ids is None:
             context.note("filter_unparsed")
             return {}
@@ -375,8 +374,7 @@ def refine_step(
     return Step("refine", body, options)
 
 
-_STRIP = re.compile(r"\bstrip\b", re.IGNORECASE)
-"""Our word for an item, which `parse_ids` does not know: elsewhere it is a word of the passages."""
+_STRIP = Numbering("strip")
 
 
 def _refining(
@@ -385,11 +383,11 @@ def _refining(
     def prompt(state: CragState, _options: CragOptions) -> Prompt:
         return Prompt(
             templates["refine"],
-            {"task": "filter", "question": state["question"], "first": 1},
+            _STRIP.task(state["question"]),
             {"question": state["question"]},
             shown,
-            render=numbered("strip", 1),
-            form=numbers_from_one,
+            render=_STRIP.render,
+            form=_STRIP.form,
             reply_tokens=id_tokens(shown),
         )
 

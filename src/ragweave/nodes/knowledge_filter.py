@@ -27,9 +27,9 @@ from ragweave.nodes.ask import (
     Question,
     Reply,
     Templates,
-    numbered,
     reply_to,
 )
+from ragweave.nodes.numbering import Numbering
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import (
@@ -37,18 +37,19 @@ from ragweave.nodes.reply_form import (
     VERDICT_TOKENS,
     FormOf,
     id_tokens,
-    numbers_form,
 )
 from ragweave.nodes.retrieve import passage_sets
 from ragweave.nodes.step import Context, Step, Work
 from ragweave.nodes.wording import worded
 from ragweave.state import PassageSet, RAGState, Update
-from ragweave.tools.claims import parse_ids
 from ragweave.tools.models import Models
 from ragweave.tools.models.tasks import Task
 from ragweave.tools.text.untrusted import one_line, untrusted
 
 Turn = tuple[str, str]
+
+_KNOWLEDGE = Numbering("knowledge", first=0)
+"""As BlendFilter prints it."""
 
 _TOPIC: Turn = (
     "human",
@@ -178,7 +179,7 @@ def knowledge_filter_step(
             }
             chosen = yield from reply_to(choose, models, turn, context)
             titles = [str(doc.metadata.get("title") or "") for doc in chosen.passages]
-            ids = parse_ids(chosen.text, len(chosen.passages), titles)
+            ids = _KNOWLEDGE.read(chosen.text, len(chosen.passages), titles)
         if ids is None:
             context.note("filter_unparsed", set=key)
             return {"kept": {key: list(branch["passages"])}}
@@ -199,7 +200,7 @@ def _choose(templates: Templates) -> Question[CheckedSet, Any]:
     def prompt(branch: CheckedSet, options: Options) -> Prompt:
         name = "ids" if branch["topic"] else "ids_any_topic"
         template = worded(templates, name, options, answers=False)
-        return _prompt(branch, branch["relevance"], template, numbers_form)
+        return _prompt(branch, branch["relevance"], template, _KNOWLEDGE.form)
 
     return Question(name="knowledge_filter", role="filter", prompt=prompt)
 
@@ -210,20 +211,18 @@ def _prompt(
     template: ChatPromptTemplate,
     form: FormOf | None = None,
 ) -> Prompt:
-    task: Task = {"task": "filter", "question": branch["question"]}
     values = {
         "question": branch["question"],
         "topic": branch["topic"],
         "relevance": relevance,
         "last": len(branch["passages"]) - 1,
     }
-    render = numbered("knowledge")
     return Prompt(
         template,
-        task,
+        _KNOWLEDGE.task(branch["question"]),
         values,
         branch["passages"],
-        render=render,
+        render=_KNOWLEDGE.render,
         form=form,
         reply_tokens=id_tokens(branch["passages"]) if form else PASSAGE_TOKENS,
     )

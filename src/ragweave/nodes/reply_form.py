@@ -111,16 +111,6 @@ FormOf = Callable[[Sequence[Document]], ReplyForm]
 """From the passages that stand in a prompt to the form of its reply."""
 
 
-def numbers_form(documents: Sequence[Document], first: int = 0) -> ReplyForm:
-    """Return the form of replies that name some of the documents' numbers, or none."""
-    return Numbers(len(documents), first) if documents else Choice(("none",))
-
-
-def numbers_from_one(documents: Sequence[Document]) -> ReplyForm:
-    """Return the form of replies that name numbers which run from 1."""
-    return numbers_form(documents, 1)
-
-
 def form_settings(
     model: ChatModel, form: ReplyForm | None, options: Options
 ) -> Generator[Call, Any, dict[str, Any]]:

@@ -43,16 +43,15 @@ from ragweave.evaluation.metrics.judgement import (
     unreadable,
 )
 from ragweave.evaluation.metrics.metric import Compute, Metric, given_answer
-from ragweave.nodes.ask import numbered, with_overrides
+from ragweave.nodes.ask import with_overrides
+from ragweave.nodes.numbering import SENTENCE
 from ragweave.nodes.reply_form import (
     REASONING_TOKENS,
     VERDICT_TOKENS,
     Choice,
     ReplyForm,
     id_tokens,
-    numbers_from_one,
 )
-from ragweave.tools.claims import parse_ids
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.untrusted import untrusted
 
@@ -280,12 +279,12 @@ def helpful_sentences(
         template=template,
         values=_asked(question),
         passages=sentences,
-        render=numbered("sentence", 1),
-        form=numbers_from_one,
+        render=SENTENCE.render,
+        form=SENTENCE.form,
         reply_tokens=id_tokens(sentences),
     )
     shown = len(reply.passages)
-    ids = parse_ids(reply.text, shown, first=1) if shown else None
+    ids = SENTENCE.read(reply.text, shown) if shown else None
     if ids is None:
         return unreadable(reply)
     return Judgement(value=len(ids) / shown, detail={"sentences": shown, "helpful": ids})
