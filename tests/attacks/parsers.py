@@ -11,7 +11,6 @@ from typing import Any
 
 from langchain_core.documents import Document
 
-from ragweave.nodes.ask import numbered
 from ragweave.nodes.astute import parse_memory, sourced
 from ragweave.nodes.chain_of_note import parse_notes, read_noted
 from ragweave.nodes.conversation import read_restated
@@ -19,6 +18,7 @@ from ragweave.nodes.crag import parse_grade, parse_keywords, strips_of
 from ragweave.nodes.flare import go_on
 from ragweave.nodes.ircot import next_sentence
 from ragweave.nodes.knowledge_filter import read_topic
+from ragweave.nodes.numbering import Numbering
 from ragweave.nodes.proxy import reference_text
 from ragweave.nodes.react_reply import last_answer, parse_react
 from ragweave.nodes.replies import bare_text, parse_answer
@@ -143,7 +143,7 @@ TEXTS: dict[str, Parser] = {
     "wikipedia_pages": lambda text: wikipedia_pages([_document(text)]),
     "numbered_passages": lambda text: numbered_passages([_document(text)]),
     "plain_chunks": lambda text: plain_chunks([_document(text)]),
-    "numbered": lambda text: numbered("Knowledge")([_document(text)]),
+    "numbered": lambda text: Numbering("Knowledge", first=0).render([_document(text)]),
     "sourced": lambda text: sourced([_document(text)]),
     "spans_of": lambda text: spans_of([_document(text)]),
     "strips_of": lambda text: strips_of([_document(text)], 3),

@@ -21,7 +21,7 @@ from attacks.nasty import makers
 from attacks.test_linear import grows_linearly
 from ragweave.evaluation.runs.calls import tokens_of
 from ragweave.graphs import METHODS, build_graph
-from ragweave.nodes.ask import numbered
+from ragweave.nodes.numbering import Numbering
 from ragweave.testing.scripted import pieces
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.tools.text.untrusted import render_passages
@@ -338,6 +338,6 @@ def test_a_hostile_passage_stays_in_its_place(text: str, trials: Callable[[int],
         assert len(re.findall(r"<[\s\u200b]*/?[\s\u200b]*passage", shown)) == 2
         assert not re.search(r"(?m)^\W*(?:system|assistant)\s*:", shown)
         assert "<|" not in shown and "[INST]" not in shown and "<<SYS>>" not in shown
-        lines = numbered("Knowledge")([doc]).splitlines()
+        lines = Numbering("Knowledge", first=0).render([doc]).splitlines()
         assert [bool(re.match(r"Knowledge \d+ :", line)) for line in lines] == [True]
         assert len(re.findall(r"Knowledge\s*\d+\s*:", lines[0])) == 1
