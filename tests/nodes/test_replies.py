@@ -68,7 +68,7 @@ SHORT = [
     ("``` ```", UNKNOWN),
     (LONG + "So the answer is Paris.", "Paris"),
     (LONG.replace(". ", ".\n") + "\nAnswer: Paris", "Paris"),
-    ("The answer is", "The answer is"),
+    ("The answer is", UNKNOWN),
 ]
 
 YES_NO = [
@@ -306,3 +306,23 @@ def test_the_reference_is_a_source_and_none_of_the_answer() -> None:
     assert parse_answer("According to the reference, it is 62 metres long.", "short") == (
         "it is 62 metres long"
     )
+
+
+@pytest.mark.parametrize("reasons", [True, False])
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("It was banned in 1978. So the answer is.", "It was banned in 1978"),
+        ("1978. So the answer is", "1978"),
+        ("So the answer is Osk. So the answer is:", "Osk"),
+        ("So the answer is that the veins return it.", "the veins return it"),
+        ("So the answer is That Winter", "That Winter"),
+    ],
+)
+def test_a_conclusion_may_stop_early_or_be_a_clause(reply: str, answer: str, reasons: bool) -> None:
+    assert read_answer(reply, "short", reasons=reasons).answer == answer
+
+
+@pytest.mark.parametrize("reply", ["So the answer is.", "Answer:"])
+def test_a_conclusion_without_an_answer_is_asked_for_again(reply: str) -> None:
+    assert read_answer(reply, "short") == (UNKNOWN, "no_conclusion")

@@ -49,6 +49,8 @@ _MARKER = re.compile(
     r"|^[ \t>*#_]*(?:short )?answer[ \t*_]*$",
     re.IGNORECASE | re.MULTILINE,
 )
+_THAT = re.compile(r"\A\s*that (?=\S+ \S+ \S)")
+"""A conclusion that is a clause: "So the answer is that the pulmonary veins return it"."""
 _WRAPPED = re.compile(
     r"<answer>(.*?)(?:</answer>|\Z)|\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}", re.DOTALL | re.IGNORECASE
 )
@@ -150,6 +152,8 @@ def read_answer(
     said = text if wrapped is None else wrapped
     if answer_type == "long":
         return _unless_echo(said, UNKNOWN if is_unknown(said) else said, parts)
+    if said and not (said := _without_open_end(said)):
+        return ReadAnswer(UNKNOWN, "no_conclusion")
     marked = _behind_marker(said)
     if marked is None and wrapped is None and reasons:
         concluded = _concluded(said, answer_type)
@@ -267,11 +271,19 @@ def _field(value: object) -> str | None:
     return str(answer).strip() if isinstance(answer, str | int | float) else None
 
 
+def _without_open_end(text: str) -> str:
+    """Cut a conclusion that stops before its answer: "It ended in 1978. So the answer is."."""
+    last = max(_MARKER.finditer(text), key=lambda match: match.end(), default=None)
+    if last is None or text[last.end() :].strip(_WRAPPING + ".:"):
+        return text
+    return text[: last.start()].rstrip()
+
+
 def _behind_marker(text: str) -> str | None:
     ends = [match.end() for match in _MARKER.finditer(text)]
     for end in reversed(ends):
         if text[end:].strip(_WRAPPING + ".:"):
-            return text[end:]
+            return _THAT.sub("", text[end:])
     return None
 
 
