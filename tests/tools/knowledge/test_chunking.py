@@ -175,9 +175,16 @@ def test_front_matter_of_many_kinds(text: str, title: str, shown: str | None) ->
         ("   ```\r\n# no\r\n   ```\r\n# A\r\n", ["A"]),
         ("~~~\ncode\n~~~\n---\n# A\n", ["A"]),
         ("# A\n```\n# no, as the fence has no end\n", ["A"]),
+        ("<!--\n# no\n```\n-->\n# A\n<!-- # no -->\n---\n# B\n", ["A", "B"]),
+        ("<!-- a\n# no\n--> # no\n---\n# A\ntext <!-- \n# B\n-->\n", ["A", "B"]),
+        ("```html\n<!--\n```\n# A\n", ["A"]),
+        (
+            "# Learning C#\n## A # #\n### F# ##\n#### #\n# A#\t#\n",
+            ["Learning C#", "A #", "F#", "A#"],
+        ),
     ],
 )
-def test_headings_are_those_outside_code(text: str, headings: list[str]) -> None:
+def test_headings_are_those_outside_code_and_comments(text: str, headings: list[str]) -> None:
     assert [one.text for one in markdown(text, "page").headings] == headings
 
 

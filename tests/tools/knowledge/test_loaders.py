@@ -83,6 +83,8 @@ def test_texts_of_any_script_with_a_stray_control_are_no_binary(tmp_path: Path) 
         ("Under line\n=====\ntext", "Under line", "Under line\n=====\ntext"),
         ("text\n\n---\n\ntext", "page", "text\n\n---\n\ntext"),
         ("no heading", "page", "no heading"),
+        ("# Learning C#\n\ntext", "Learning C#", "             \n\ntext"),
+        ("<!--\n# Draft\n-->\ntext", "page", "<!--\n# Draft\n-->\ntext"),
     ],
 )
 def test_markdown_title(tmp_path: Path, text: str, title: str, left: str) -> None:
