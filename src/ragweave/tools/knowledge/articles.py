@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.errors import MissingExtraError
+from ragweave.tools.knowledge.decoding import read_html
 from ragweave.tools.knowledge.manifest import Settings
 from ragweave.tools.knowledge.markdown import markdown_headings, without_top_heading
 from ragweave.tools.knowledge.markup import (
     Heading,
     Loaded,
     UnreadableError,
-    read_html,
     stem,
     visible_html,
 )

@@ -1,4 +1,4 @@
-"""Loading files: the files under a path, and the loader of each suffix; PDF's is here."""
+"""Loading files: the files under a path, and the loader of each suffix; text's and PDF's are here."""
 
 from __future__ import annotations
 
@@ -15,17 +15,22 @@ from typing import Any
 
 from ragweave.state.passages import whole
 from ragweave.tools.knowledge.articles import load_html
+from ragweave.tools.knowledge.decoding import read_text
 from ragweave.tools.knowledge.images import MODULE, load_image, recognised
 from ragweave.tools.knowledge.manifest import Settings, Skip
 from ragweave.tools.knowledge.markdown import load_markdown
 from ragweave.tools.knowledge.markup import (
     Loaded,
     UnreadableError,
-    load_text,
     stem,
 )
 from ragweave.tools.knowledge.office import load_packed
 from ragweave.tools.knowledge.tabular import load_csv, load_json_lines, load_workbook
+
+
+def load_text(path: Path) -> Iterator[Loaded]:
+    """Load a text file; its title is the file name."""
+    yield Loaded(read_text(path), stem(path))
 
 
 def load_pdf(path: Path) -> Iterator[Loaded]:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ragweave.tools.knowledge.markup import Heading, Loaded, read_text, stem
+from ragweave.tools.knowledge.decoding import read_text
+from ragweave.tools.knowledge.markup import Heading, Loaded, stem
 
 RESERVED = frozenset(
     re.findall(r"\w+", "source title start end page line heading_path rank score query position")
