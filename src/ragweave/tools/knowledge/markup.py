@@ -202,8 +202,9 @@ _VOID = frozenset(
 _BLOCKS = frozenset(
     re.findall(
         r"\w+",
-        "address article aside blockquote body br caption dd div dl dt figcaption figure footer h1 h2 "
-        "h3 h4 h5 h6 header hr li main nav ol p pre section table td th tr ul",
+        "address article aside blockquote body br caption center dd details dialog div dl dt fieldset "
+        "figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr legend li main menu nav ol optgroup "
+        "option p pre search section summary table td th tr ul",
     )
 )
 _LEVELS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
@@ -296,12 +297,12 @@ class _Page:
                 return
 
     def _data(self, data: str) -> None:
-        """Keep text that is seen, and that of the first title and heading.
+        """Keep text that is seen, and that of the first title and heading; a drawing has its own.
 
         Only `<pre>` keeps its lines: elsewhere a page wraps its source where it likes.
         """
         for tag in ("title", "h1"):
-            if self._count[tag] and tag not in self._done:
+            if self._count[tag] and tag not in self._done and not self._count["svg"]:
                 self._headings.setdefault(tag, []).append(data)
         if not any(self._count[tag] for tag in self._hidden):
             self._pieces.append(data if self._count["pre"] else _SPACE.sub(" ", data))
