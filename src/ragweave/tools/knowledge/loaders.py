@@ -36,6 +36,8 @@ def load_text(path: Path) -> Iterator[Loaded]:
 def load_pdf(path: Path) -> Iterator[Loaded]:
     """Load the text of a PDF with the offset at which each page begins.
 
+    A page without text is recognised where RapidOCR is installed.
+
     Raises:
         UnreadableError: Damaged, encrypted, or without text (scanned pages).
     """
@@ -53,18 +55,24 @@ def load_pdf(path: Path) -> Iterator[Loaded]:
             reader = pypdf.PdfReader(file)
             if reader.is_encrypted and not reader.decrypt(""):
                 raise UnreadableError("encrypted PDF")
-            pages = [page.extract_text() for page in reader.pages]
-            if not any(page.strip() for page in pages) and find_spec(MODULE) is not None:
-                pages = [_recognised(page) for page in reader.pages]
+            scans = find_spec(MODULE) is not None
+            pages = [_page_text(page, scans=scans) for page in reader.pages]
             title = str(reader.metadata.title or "") if reader.metadata else ""
     except broken as error:
         raise UnreadableError(f"damaged PDF ({' '.join(str(error).split())[:100]})") from error
     yield _joined(pages, " ".join(title.split()) or stem(path))
 
 
-def _recognised(page: Any) -> str:
-    """Return the text of a scanned page's pictures."""
-    return "\n".join(recognised(one.image) for one in page.images if one.image is not None)
+def _page_text(page: Any, *, scans: bool) -> str:
+    """Return the text of a page, or that of its pictures where it is a scan."""
+    text: str = page.extract_text()
+    if text.strip() or not scans:
+        return text
+    try:
+        pictures = [one.image for one in page.images if one.image is not None]
+    except Exception:  # noqa: BLE001 - decoders raise what they like; other pages can be read
+        return text
+    return "\n".join(map(recognised, pictures))
 
 
 def _joined(pages: list[str], title: str) -> Loaded:
