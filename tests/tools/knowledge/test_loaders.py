@@ -191,6 +191,15 @@ def test_pdf_text_title_and_pages(tmp_path: Path) -> None:
     assert one(path).title == "p"
 
 
+def test_a_packed_pdf_is_unpacked(tmp_path: Path) -> None:
+    write_pdf(tmp_path / "p.pdf", ["First page", "Second page"])
+    packed = tmp_path / "Report.PDF.GZ"
+    packed.write_bytes(gzip.compress((tmp_path / "p.pdf").read_bytes()))
+    loaded = one(packed)
+    assert (loaded.title, len(loaded.pages)) == ("Report", 2)
+    assert loaded.text == one(tmp_path / "p.pdf").text
+
+
 def test_rows_keep_ids_titles_fields_and_lines(tmp_path: Path) -> None:
     lines = '{"id": 7, "title": "T", "text": "one", "year": 1999}\n\n{"text": "two"}\n'
     wanted = [
@@ -250,6 +259,9 @@ def test_bad_rows_are_named_by_line_and_the_others_read(tmp_path: Path) -> None:
         ("a.html", b"", "empty"),
         ("a.pdf", b"%PDF-1.7 nonsense", "damaged PDF"),
         ("a.pdf", b"", "damaged PDF"),
+        ("a.pdf.gz", b"no gzip", "gzip"),
+        ("a.pdf.gz", gzip.compress(bytes(2**24), mtime=0), "more than 100 times"),
+        ("a.pdf.gz", gzip.compress(b"%PDF-1.7 nonsense", mtime=0), "damaged PDF"),
         ("a.exe", b"MZ", "no loader for .exe"),
         ("a.csv", b"", "empty"),
         ("a.csv", b"id,text\n1,caf\xe9\n", "not UTF-8"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import zipfile
 from pathlib import Path
 
@@ -88,7 +89,10 @@ def test_books_by_chapter(tmp_path: Path) -> None:
     pytest.importorskip("markitdown", reason="needs ragweave[documents]")
     path = tmp_path / "b.epub"
     write_book(path, CHAPTER)
+    packed = tmp_path / "c.epub.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
     loaded = one(path)
+    assert loaded == one(packed)
     assert loaded.title == "The Lighthouse"
     assert path_at(loaded, "keeper") == ["The storm"]
 

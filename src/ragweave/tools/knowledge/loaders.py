@@ -8,9 +8,12 @@ import stat
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ragweave.state.passages import whole
@@ -26,6 +29,7 @@ from ragweave.tools.knowledge.markup import (
 )
 from ragweave.tools.knowledge.office import load_packed
 from ragweave.tools.knowledge.tabular import load_csv, load_json_lines, load_workbook
+from ragweave.tools.packed import open_packed
 
 
 def load_text(path: Path) -> Iterator[Loaded]:
@@ -89,6 +93,13 @@ def _joined(pages: list[str], title: str) -> Loaded:
     return Loaded("\n".join(pages), title, pages=tuple(starts))
 
 
+_DOCUMENTS: dict[str, Callable[[Path], Iterator[Loaded]]] = {
+    ".pdf": load_pdf,
+    ".docx": load_packed,
+    ".pptx": load_packed,
+    ".epub": load_packed,
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"), load_image),
+}
 _WHOLE: dict[str, Callable[[Path], Iterator[Loaded]]] = {
     "": load_text,
     ".txt": load_text,
@@ -96,21 +107,19 @@ _WHOLE: dict[str, Callable[[Path], Iterator[Loaded]]] = {
     ".rst": load_text,
     ".md": load_markdown,
     ".markdown": load_markdown,
-    ".pdf": load_pdf,
-    ".docx": load_packed,
-    ".pptx": load_packed,
-    ".epub": load_packed,
-    **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"), load_image),
+    **_DOCUMENTS,
 }
 _PAGES = (".html", ".htm", ".xhtml")
+_SHEETS = dict.fromkeys((".xlsx", ".xlsm"), load_workbook)
 _ROWS: dict[str, Callable[[Path, Settings], Iterator[Loaded | Skip]]] = {
     ".csv": load_csv,
     ".tsv": load_csv,
-    ".xlsx": load_workbook,
-    ".xlsm": load_workbook,
     ".jsonl": load_json_lines,
     ".ndjson": load_json_lines,
+    **_SHEETS,
 }
+_BINARY = frozenset((*_DOCUMENTS, *_SHEETS))
+"""Suffixes of the files whose loaders read no `.gz` themselves."""
 
 
 def load(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
@@ -123,18 +132,36 @@ def load(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise UnreadableError("not a regular file")
-        if suffix in _ROWS:
-            yield from _ROWS[suffix](path, settings)
-        elif suffix in _PAGES:
-            yield from _full(load_html(path, settings))
-        elif suffix in _WHOLE:
-            yield from _full(_WHOLE[suffix](path))
-        else:
-            known = " ".join(sorted({*_WHOLE, *_PAGES, *_ROWS} - {""}))
-            raise UnreadableError(f"no loader for {suffix} files (known: {known})")
+        with _unpacked(path, suffix) as file:
+            for one in _read(file, suffix, settings):
+                yield replace(one, path=str(path)) if isinstance(one, Skip) else one
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UnreadableError(reason) from error
+
+
+@contextmanager
+def _unpacked(path: Path, suffix: str) -> Iterator[Path]:
+    """Give the file to read: an unpacked copy where its loader cannot unpack it."""
+    if path.suffix.lower() != ".gz" or suffix not in _BINARY:
+        yield path
+        return
+    with TemporaryDirectory(prefix="ragweave-") as folder:
+        file = Path(folder, path.stem)
+        with open_packed(path) as packed, file.open("wb") as copy:
+            copyfileobj(packed, copy)
+        yield file
+
+
+def _read(path: Path, suffix: str, settings: Settings) -> Iterator[Loaded | Skip]:
+    if suffix in _ROWS:
+        return _ROWS[suffix](path, settings)
+    if suffix in _PAGES:
+        return _full(load_html(path, settings))
+    if suffix in _WHOLE:
+        return _full(_WHOLE[suffix](path))
+    known = " ".join(sorted({*_WHOLE, *_PAGES, *_ROWS} - {""}))
+    raise UnreadableError(f"no loader for {suffix} files (known: {known})")
 
 
 def _full(texts: Iterator[Loaded]) -> Iterator[Loaded]:
