@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from html import escape
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.tools.knowledge.loaders import load
@@ -67,6 +72,92 @@ def test_short_and_broken_pages_lose_nothing(tmp_path: Path, html: str, text: st
     path = tmp_path / "a.html"
     path.write_text(html)
     assert one(path, ARTICLE).text.strip() == (text or html)
+
+
+FILL = "Enough words to make this an article and no list of links. " * 4
+SIGNS = [
+    *"\\*_`#<>~|-+",
+    "``",
+    "\\\\",
+    "\\_",
+    "__",
+    "1.",
+    "2)",
+    " [x] ",
+    "word",
+    " some words ",
+    "c#",
+]
+
+
+def article(tmp_path: Path, body: str) -> Loaded:
+    pytest.importorskip("trafilatura", reason="needs ragweave[documents]")
+    path = tmp_path / "a.html"
+    page = f"<article><h1>Top</h1>{body}<p>{FILL}</p></article>"
+    path.write_text(f"<html><head><title>T</title></head><body>{page}</body></html>")
+    return one(path, ARTICLE)
+
+
+@st.composite
+def paragraphs(draw: st.DrawFn) -> str:
+    """Draw a paragraph, but none that begins as if a mark at its start were escaped already."""
+    signs = draw(st.lists(st.sampled_from(SIGNS), min_size=1, max_size=10))
+    text = " ".join("".join(signs).split())
+    escaped = re.match(r"\\[#>+-]|\d+\\[.)]|\|", text)
+    return "words" if escaped or "word" not in text else text
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(paragraphs(), min_size=1, max_size=3), st.lists(st.sampled_from(SIGNS), min_size=1))
+def test_an_article_is_read_as_it_stands(texts: list[str], signs: list[str]) -> None:
+    code = f"x = {''.join(signs)}.\n# y"
+    body = "".join(f"<p>{escape(text)}</p>" for text in texts)
+    with TemporaryDirectory() as folder:
+        page = f"{body}<pre>{escape(code)}</pre><h2>Below_C#</h2>"
+        loaded = article(Path(folder), page)
+    assert [text for text in [*texts, code] if text not in loaded.text] == []
+    assert [(head.level, head.text) for head in loaded.headings] == [(1, "Top"), (2, "Below_C#")]
+    shown = [loaded.text[head.start : head.end] for head in loaded.headings]
+    assert shown == ["# Top", "## Below_C#"]
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (r"<p>Copy \\host\share to C:\_new\.x.</p>", r"Copy \\host\share to C:\_new\.x."),
+        (r"<p>Match <code>'\.'</code> and <code>\_</code>.</p>", r"Match `'\.'` and `\_`."),
+        ("<p>A List&lt;String&gt; of a &lt; b.</p>", "A List<String> of a < b."),
+        ("<p>H<sub>2</sub>O, <u>10 m<sup>3</sup></u>.</p>", "H2O, 10 m3."),
+        ("<p>Write &lt;sub&gt; for it.</p>", "Write <sub> for it."),
+        ("<p>1986. A year.</p><ul><li># 2</li><li>- x</li></ul>", "1986. A year.\n\n- # 2\n- - x"),
+        ("<table><tr><td>a|b_c</td><td><code>x|y</code></td></tr></table>", "| a|b_c | `x|y` |"),
+    ],
+)
+def test_escapes_of_an_article_leave_it_outside_code(tmp_path: Path, body: str, shown: str) -> None:
+    assert shown in article(tmp_path, body).text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<p># 1 in the charts for a month.</p>",
+        "<pre># install\npip <b>install</b> it\n# run</pre>",
+        "<pre># install<br># run</pre>",
+        "<pre><div># install</div><div># run</div></pre>",
+        "<ol><li>Run this:<pre><code># install\n# run</code></pre></li></ol>",
+        "<p>```</p><p>~~~</p>",
+    ],
+)
+def test_what_is_no_heading_neither_is_one_nor_hides_one(tmp_path: Path, body: str) -> None:
+    loaded = article(tmp_path, f"{body}<h2>Below</h2><p>Behind.</p>")
+    assert [head.text for head in loaded.headings] == ["Top", "Below"]
+    assert loaded.heading_path(loaded.text.index("Behind")) == ["Top", "Below"]
+
+
+def test_text_behind_a_block_of_code_is_kept(tmp_path: Path) -> None:
+    text = article(tmp_path, "<pre>a\nb</pre>behind one<pre><code>c\nd</code></pre>behind two").text
+    assert "```\na\nb\n```\nbehind one" in text
+    assert "```\nc\nd\n```\nbehind two" in text
 
 
 def test_what_is_read_is_settled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

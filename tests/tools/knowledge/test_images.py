@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from pypdf import PdfWriter
+from tests.tools.knowledge.test_loaders import write_pdf
 
 from ragweave.tools.knowledge import Settings, images
 from ragweave.tools.knowledge.loaders import load
@@ -69,6 +72,35 @@ def test_scanned_pdfs(
     said(None)
     with pytest.raises(UnreadableError, match=r"without text$"):
         one(tmp_path / "scan.pdf")
+
+
+def mixed_pdf(path: Path) -> None:
+    """Write a page of text, a scan, a blank page and a scan that is damaged."""
+    scan = BytesIO()
+    Image.new("RGB", (40, 20), "white").save(scan, "PDF")
+    writer = PdfWriter()
+    write_pdf(path, ["Printed page"])
+    writer.append(path)
+    writer.append(scan)
+    writer.add_blank_page(300, 300)
+    writer.append(scan)
+    (picture,) = writer.pages[3]["/Resources"]["/XObject"].values()
+    picture.get_object()._data = b"\xff\xd8 no picture"
+    writer.write(path)
+
+
+def test_scanned_pages_among_others(
+    tmp_path: Path, said: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mixed.pdf"
+    mixed_pdf(path)
+    said(["Stamped page"])
+    monkeypatch.setattr("ragweave.tools.knowledge.loaders.find_spec", lambda _name: True)
+    loaded = one(path)
+    assert [loaded.page_at(loaded.text.index(word)) for word in ("Printed", "Stamped")] == [1, 2]
+    assert len(loaded.pages) == 4
+    monkeypatch.setattr("ragweave.tools.knowledge.loaders.find_spec", lambda _name: None)
+    assert one(path).text.strip() == "Printed page"
 
 
 def test_pictures_that_cannot_be_read(

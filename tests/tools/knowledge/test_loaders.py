@@ -83,6 +83,8 @@ def test_texts_of_any_script_with_a_stray_control_are_no_binary(tmp_path: Path) 
         ("Under line\n=====\ntext", "Under line", "Under line\n=====\ntext"),
         ("text\n\n---\n\ntext", "page", "text\n\n---\n\ntext"),
         ("no heading", "page", "no heading"),
+        ("# Learning C#\n\ntext", "Learning C#", "             \n\ntext"),
+        ("<!--\n# Draft\n-->\ntext", "page", "<!--\n# Draft\n-->\ntext"),
     ],
 )
 def test_markdown_title(tmp_path: Path, text: str, title: str, left: str) -> None:
@@ -112,7 +114,13 @@ def test_html_gives_what_is_seen(tmp_path: Path) -> None:
         ("<html><head><title>T</title><body>seen", "seen", "T"),
         ("<head><meta charset=utf-8><title>T</title><p>seen", "seen", "T"),
         ("<title> </title><h1>A <i>b</i></h1><h1>Other</h1>", "A b\nOther", "A b"),
-        ("<svg><title>icon</title></svg>x", "x", "icon"),
+        ("<svg><title>icon</title></svg>y", "y", "x"),
+        ("<svg><title>icon</title></svg><h1>Head</h1>y", "Head\ny", "Head"),
+        ("<svg><title>icon</title></svg><title>T</title>y", "y", "T"),
+        ("<details><summary>Why</summary>Because</details>", "Why\nBecause", "x"),
+        ("<select><optgroup><option>a<option>b</select>", "a\nb", "x"),
+        ("<form>a</form><form>b<fieldset><legend>c</legend>d</form>", "a\nb\nc\nd", "x"),
+        ("a<center>b</center>c<dialog>d</dialog>e<menu>f</menu>g", "a\nb\nc\nd\ne\nf\ng", "x"),
         ("a<br>b<br/>c<hr>d", "a\nb\nc\nd", "x"),
         ("<div><template>no</div>yes", "yes", "x"),
         ("yes</script></noscript></p> still", "yes\nstill", "x"),
@@ -183,6 +191,15 @@ def test_pdf_text_title_and_pages(tmp_path: Path) -> None:
     assert one(path).title == "p"
 
 
+def test_a_packed_pdf_is_unpacked(tmp_path: Path) -> None:
+    write_pdf(tmp_path / "p.pdf", ["First page", "Second page"])
+    packed = tmp_path / "Report.PDF.GZ"
+    packed.write_bytes(gzip.compress((tmp_path / "p.pdf").read_bytes()))
+    loaded = one(packed)
+    assert (loaded.title, len(loaded.pages)) == ("Report", 2)
+    assert loaded.text == one(tmp_path / "p.pdf").text
+
+
 def test_rows_keep_ids_titles_fields_and_lines(tmp_path: Path) -> None:
     lines = '{"id": 7, "title": "T", "text": "one", "year": 1999}\n\n{"text": "two"}\n'
     wanted = [
@@ -242,6 +259,9 @@ def test_bad_rows_are_named_by_line_and_the_others_read(tmp_path: Path) -> None:
         ("a.html", b"", "empty"),
         ("a.pdf", b"%PDF-1.7 nonsense", "damaged PDF"),
         ("a.pdf", b"", "damaged PDF"),
+        ("a.pdf.gz", b"no gzip", "gzip"),
+        ("a.pdf.gz", gzip.compress(bytes(2**24), mtime=0), "more than 100 times"),
+        ("a.pdf.gz", gzip.compress(b"%PDF-1.7 nonsense", mtime=0), "damaged PDF"),
         ("a.exe", b"MZ", "no loader for .exe"),
         ("a.csv", b"", "empty"),
         ("a.csv", b"id,text\n1,caf\xe9\n", "not UTF-8"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import zipfile
 from pathlib import Path
 
@@ -18,7 +19,7 @@ OPF = """<package xmlns="http://www.idpf.org/2007/opf"><metadata
  xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>The Lighthouse</dc:title></metadata><manifest>
 <item id="a" href="a.xhtml" media-type="application/xhtml+xml"/></manifest>
 <spine><itemref idref="a"/></spine></package>"""
-CHAPTER = "<html><body><h1>The storm</h1><p>The keeper lit the lamp.</p></body></html>"
+CHAPTER = "<h1>The storm</h1><p>The keeper lit the lamp.</p>"
 
 
 def one(path: Path) -> Loaded:
@@ -73,20 +74,42 @@ def test_slides_are_pages(tmp_path: Path) -> None:
     assert "Slide number" not in loaded.text
 
 
-def test_books_by_chapter(tmp_path: Path) -> None:
-    pytest.importorskip("markitdown", reason="needs ragweave[documents]")
-    path = tmp_path / "b.epub"
+def write_book(path: Path, chapter: str) -> None:
     with zipfile.ZipFile(path, "w") as book:
         for name, text in (
             ("mimetype", "application/epub+zip"),
             ("META-INF/container.xml", CONTAINER),
             ("book.opf", OPF),
-            ("a.xhtml", CHAPTER),
+            ("a.xhtml", f"<html><body>{chapter}</body></html>"),
         ):
             book.writestr(name, text)
+
+
+def test_books_by_chapter(tmp_path: Path) -> None:
+    pytest.importorskip("markitdown", reason="needs ragweave[documents]")
+    path = tmp_path / "b.epub"
+    write_book(path, CHAPTER)
+    packed = tmp_path / "c.epub.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
     loaded = one(path)
+    assert loaded == one(packed)
     assert loaded.title == "The Lighthouse"
     assert path_at(loaded, "keeper") == ["The storm"]
+
+
+def test_signs_of_word_and_books_are_not_escaped(tmp_path: Path) -> None:
+    pytest.importorskip("markitdown", reason="needs ragweave[documents]")
+    docx = pytest.importorskip("docx", reason="needs ragweave[test]")
+    document = docx.Document()
+    document.add_heading("The MAX_SIZE", 1)
+    document.add_paragraph("MAX_SIZE_LIMIT is 2*3*4, in C:\\_new.")
+    document.save(tmp_path / "a.docx")
+    loaded = one(tmp_path / "a.docx")
+    assert loaded.title == "The MAX_SIZE"
+    assert "MAX_SIZE_LIMIT is 2*3*4, in C:\\_new." in loaded.text
+    write_book(tmp_path / "b.epub", "<p>MAX_SIZE is 2*3.</p><pre>a\\_b</pre>")
+    text = one(tmp_path / "b.epub").text
+    assert "MAX_SIZE is 2*3." in text and "a\\_b" in text
 
 
 def zipped(path: Path, content: bytes, name: str = "word/document.xml") -> None:

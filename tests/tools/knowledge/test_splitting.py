@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from itertools import pairwise
 
 import pytest
@@ -11,9 +12,14 @@ from hypothesis import strategies as st
 from ragweave.errors import UsageError
 from ragweave.tools.knowledge import Settings
 from ragweave.tools.knowledge.chunking import _CODES, simple_tokens, split, windows
+from ragweave.tools.knowledge.intake import Cutter
+from ragweave.tools.knowledge.markup import Loaded
 from ragweave.tools.retrieval.bm25 import languages
 
 sizes = st.integers(1, 7).flatmap(lambda size: st.tuples(st.just(size), st.integers(0, size - 1)))
+SPLITTERS = ["sentences", "headings", "recursive"]
+if find_spec("langchain_text_splitters"):
+    SPLITTERS.append("markdown")
 spans = st.integers(0, 40).map(lambda n: [(2 * i, 2 * i + 1) for i in range(n)])
 
 
@@ -38,6 +44,78 @@ def test_words_come_back_in_order(text: str, cut: tuple[int, int]) -> None:
     parts = [text[start:end] for start, end in split(text, settings)]
     assert [word for part in parts for word in part.split()] == text.split()
     assert all(len(part.split()) <= cut[0] for part in parts)
+
+
+texts = st.lists(
+    st.sampled_from(
+        [
+            *(
+                "One two. ",
+                "Three four five.",
+                "no ",
+                "name: ",
+                "Next one ",
+                "\n",
+                "\n\n",
+                "\t\u2028",
+            ),
+            *(
+                "橋があります。",
+                "次は",
+                "# Top\n",
+                "```\n",
+                "---\n",
+                "- item\n",
+                "e\u0301",
+                "x.[3]",
+                "\x1f",
+            ),
+        ]
+    ),
+    max_size=25,
+).map("".join)
+UNITS = ("words", "sentences", "tokens")
+
+
+def lost(text: str, found: list[tuple[int, int]]) -> str:
+    """Return the characters of a text that are in no passage, but white space."""
+    held = {at for start, end in found for at in range(start, end)}
+    return "".join(one for at, one in enumerate(text) if at not in held and not one.isspace())
+
+
+@pytest.mark.parametrize("chunker", ["fixed", "token", *SPLITTERS])
+@given(texts, st.sampled_from(UNITS), sizes)
+def test_no_chunker_loses_text(chunker: str, text: str, unit: str, cut: tuple[int, int]) -> None:
+    size, overlap = cut
+    found = split(
+        text, Settings(embedding=None, chunker=chunker, unit=unit, size=size, overlap=overlap)
+    )
+    assert lost(text, found) == ""
+    assert found == sorted(set(found))
+    assert all(text[start:end] == text[start:end].strip() != "" for start, end in found)
+
+
+@given(texts, st.sampled_from(UNITS), sizes)
+def test_a_row_loses_nothing_and_repeats_nothing(
+    text: str, unit: str, cut: tuple[int, int]
+) -> None:
+    cutter = Cutter(Settings(embedding=None, unit=unit, size=cut[0]), simple_tokens)
+    found = cutter.spans(Loaded(text, "", row=True))
+    assert lost(text, found) == ""
+    assert all(before[1] <= after[0] for before, after in pairwise(found))
+
+
+def test_a_row_whose_sentence_spans_two_lines_keeps_both() -> None:
+    text = (
+        "name: Hall\nyear: 1901\nnote: It stood empty. A school moved in. It burnt. It was rebuilt."
+    )
+    cutter = Cutter(Settings(embedding=None, unit="sentences", size=3), simple_tokens)
+    found = [text[start:end] for start, end in cutter.spans(Loaded(text, "", row=True))]
+    assert found == [
+        "name: Hall\nyear: 1901",
+        "note: It stood empty. A school moved in. It burnt.",
+        "It was rebuilt.",
+    ]
 
 
 def test_papers_passages_hold_100_words() -> None:

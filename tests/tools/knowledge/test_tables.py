@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import zipfile
 from datetime import datetime
 from pathlib import Path
@@ -92,6 +93,19 @@ def test_workbooks_row_by_row_with_their_sheet(tmp_path: Path) -> None:
         ("City: Porto", 2),
     ]
     assert [one.metadata["heading_path"] for one in found] == [["Prices"]] * 3 + [["Shops"]]
+
+
+def test_a_packed_workbook_is_unpacked_and_named_as_it_is(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl", reason="needs ragweave[documents]")
+    book = openpyxl.Workbook()
+    for cells in (["City", "text"], ["Porto", "A port."], ["Faro", None]):
+        book.active.append(cells)
+    book.save(tmp_path / "a.xlsx")
+    packed = tmp_path / "a.xlsx.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "a.xlsx").read_bytes()))
+    row, skip = load(packed, SETTINGS)
+    assert isinstance(row, Loaded) and row.text == "A port."
+    assert isinstance(skip, Skip) and (skip.path, skip.line) == (str(packed), 3)
 
 
 def test_workbooks_that_cannot_be_read_say_why(

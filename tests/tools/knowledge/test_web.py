@@ -12,10 +12,12 @@ import pytest
 
 from ragweave.errors import UsageError
 from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge.decoding import read_html
 from ragweave.tools.knowledge.markup import UnreadableError
 from ragweave.tools.knowledge.web import Page, clean_url, fetch
 
 pytestmark = pytest.mark.loopback
+UMLAUTS = "Zürich, Köln"
 GUIDE = "<title>Guide</title><nav>Menu</nav><h1>Guide</h1><p>Whales are mammals.</p>"
 
 
@@ -57,6 +59,14 @@ def site(socket_enabled: None) -> Iterator[str]:
         "/guide": (200, html, GUIDE.encode()),
         "/old": (301, {"Location": "/guide#top"}, b""),
         "/latin": (200, {"Content-Type": "text/plain; charset=latin-1"}, b"caf\xe9"),
+        "/umlaut": (200, html, f"<meta charset=iso-8859-1><p>{UMLAUTS}".encode()),
+        "/quotes": (200, {"Content-Type": "text/html; charset=ISO-8859-1"}, b"<p>\x93So\x94"),
+        "/wide": (
+            200,
+            {"Content-Type": "text/plain; charset=utf-16le"},
+            UMLAUTS.encode("utf-16le"),
+        ),
+        "/odd": (200, {"Content-Type": "text/plain; charset=no-such"}, UMLAUTS.encode()),
         "/zip": (200, {"Content-Type": "application/zip"}, b"PK"),
         "/long": (200, html, b"x" * 5000),
         "/cut": (200, {**html, "Content-Length": "99"}, b"begun"),
@@ -76,6 +86,24 @@ def test_a_page_is_read_after_its_redirects(site: str) -> None:
     assert fetch(f"{site}/old#part") == Page(f"{site}/old", GUIDE.encode(), ".html")
     assert fetch(f"{site}/latin").data.decode("utf-8-sig") == "café"
     assert fetch(f"{site}/guide").file_name == "guide.html"
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/umlaut", f"<meta charset=iso-8859-1><p>{UMLAUTS}"),
+        ("/quotes", "<p>“So”"),
+        ("/wide", UMLAUTS),
+        ("/odd", UMLAUTS),
+    ],
+)
+def test_the_server_says_what_a_text_is_encoded_in(
+    site: str, tmp_path: Path, path: str, text: str
+) -> None:
+    page = fetch(f"{site}{path}")
+    assert page.data.decode("utf-8-sig") == text
+    (tmp_path / "a.html").write_bytes(page.data)
+    assert read_html(tmp_path / "a.html") == text
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,17 @@ lines` and `Settings(chunker="lines")` then select it.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import pairwise, zip_longest
-from typing import Any
 
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.registry import Registry
 from ragweave.tools.knowledge.manifest import Settings
 from ragweave.tools.knowledge.markup import Heading
+from ragweave.tools.knowledge.recursive import FINER, recursive_spans
 from ragweave.tools.retrieval.embedding import named_embeddings
 from ragweave.tools.text.sentences import split_sentences
 
@@ -108,32 +108,41 @@ def pack(
 ) -> Iterator[Span]:
     """Join whole pieces, as many as fit into `size`; neighbours share pieces of up to `overlap`.
 
-    A piece that is longer than `size` is cut into windows of its own.
+    A piece that is longer than `size` is cut into windows of its own. A unit that begins in one
+    piece and ends in another counts in both.
 
     Args:
         pieces: Spans in order, without overlap.
-        counted: Spans of the units that `size` and `overlap` count.
+        counted: Spans of the units that `size` and `overlap` count, in order, without overlap.
         size: Most units in a passage.
         overlap: Most units that a passage repeats of the one before it; below `size`.
     """
-    starts = [start for start, _ in counted]
-    edges = [(bisect_left(starts, start), bisect_left(starts, end)) for start, end in pieces]
+    starts, ends = [start for start, _ in counted], [end for _, end in counted]
+    edges = [(bisect_right(ends, start), bisect_left(starts, end)) for start, end in pieces]
     first = 0
     for at, (begin, end) in enumerate(edges):
         if end - edges[first][0] > size and first < at:
             yield pieces[first][0], pieces[at - 1][1]
-            first = _shared(edges, first, at, size - (end - begin), overlap)
+            first = _shared(edges, first, at, size, overlap)
         if end - begin > size:
-            yield from windows(counted[begin:end], size, overlap)
+            within = [_within(one, pieces[at]) for one in counted[begin:end]]
+            yield from windows(within, size, overlap)
             first = at + 1
     if first < len(pieces):
         yield pieces[first][0], pieces[-1][1]
 
 
-def _shared(edges: Sequence[Span], first: int, at: int, room: int, overlap: int) -> int:
+def _within(span: Span, piece: Span) -> Span:
+    return max(span[0], piece[0]), min(span[1], piece[1])
+
+
+def _shared(edges: Sequence[Span], first: int, at: int, size: int, overlap: int) -> int:
     """Return the piece at which the passage that goes on with piece `at` begins."""
+    end, last = edges[at][1], edges[at - 1][1]
     begin = at
-    while begin - 1 > first and edges[at][0] - edges[begin - 1][0] <= min(room, overlap):
+    while begin - 1 > first and last - edges[begin - 1][0] <= overlap:
+        if end - edges[begin - 1][0] > size:
+            break
         begin -= 1
     return begin
 
@@ -225,64 +234,26 @@ def _semantic(settings: Settings, tokens: Tokens) -> Chunker:
 
 
 def _recursive(settings: Settings, tokens: Tokens) -> Chunker:
-    return _by_langchain(settings, tokens, None)
+    return _at_separators(settings, tokens, FINER)
 
 
 def _markdown(settings: Settings, tokens: Tokens) -> Chunker:
-    return _by_langchain(settings, tokens, "markdown")
-
-
-def _by_langchain(settings: Settings, tokens: Tokens, language: str | None) -> Chunker:
-    """Cut by LangChain's `RecursiveCharacterTextSplitter`, `size` and `overlap` in our units."""
     if find_spec("langchain_text_splitters") is None:
         raise MissingExtraError(f"The chunker {settings.chunker!r}", "documents")
-    from langchain_text_splitters import Language, RecursiveCharacterTextSplitter
+    from langchain_text_splitters import Language
+    from langchain_text_splitters import RecursiveCharacterTextSplitter as Splitter
 
-    def length(text: str) -> int:
-        return len(units(text, settings, tokens))
+    return _at_separators(settings, tokens, Splitter.get_separators_for_language(Language.MARKDOWN))
 
-    measure: dict[str, Any] = {
-        "chunk_size": settings.size,
-        "chunk_overlap": settings.overlap,
-        "length_function": length,
-    }
-    splitter = (
-        RecursiveCharacterTextSplitter(**measure)
-        if language is None
-        else RecursiveCharacterTextSplitter.from_language(Language(language), **measure)
-    )
 
+def _at_separators(settings: Settings, tokens: Tokens, separators: Sequence[str]) -> Chunker:
     def cut(text: str, _headings: Sequence[Heading]) -> list[Span]:
-        return list(located(text, splitter.split_text(text), shared=settings.overlap > 0))
+        def length(part: str) -> int:
+            return len(units(part, settings, tokens))
+
+        return recursive_spans(text, separators, length, settings.size, settings.overlap)
 
     return cut
-
-
-def located(text: str, chunks: Sequence[str], *, shared: bool = False) -> Iterator[Span]:
-    """Yield where each chunk stands in the text that it was cut from, in order.
-
-    A chunk that was put together anew (white space folded) is found by its words.
-
-    Args:
-        text: The text.
-        chunks: Its chunks, in order.
-        shared: Whether a chunk may begin within the one before it.
-
-    Raises:
-        UsageError: A chunk's words are not those of the text.
-    """
-    after = 0
-    for chunk in filter(str.strip, chunks):
-        start = text.find(chunk, after)
-        end = start + len(chunk)
-        if start < 0:
-            words = r"\s+".join(map(re.escape, chunk.split()))
-            found = re.compile(words).search(text, after)
-            if found is None:
-                raise UsageError(f"the chunker gave a text that the document lacks: {chunk[:60]!r}")
-            start, end = found.span()
-        yield start, end
-        after = start + 1 if shared else end
 
 
 @dataclass(frozen=True, kw_only=True)

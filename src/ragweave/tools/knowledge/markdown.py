@@ -8,18 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ragweave.tools.knowledge.markup import Heading, Loaded, read_text, stem
+from ragweave.tools.knowledge.decoding import read_text
+from ragweave.tools.knowledge.markup import Heading, Loaded, stem
 
 RESERVED = frozenset(
     re.findall(r"\w+", "source title start end page line heading_path rank score query position")
 )
 """Metadata that ragweave itself gives a passage; a file's own fields of these names are left out."""
 
-_FENCE = re.compile(r"^ {0,3}(~{3,}|`{3,}(?=[^`]*$))")
+_COMMENT = "<!--"
+_FENCE = re.compile(rf"^ {{0,3}}(~{{3,}}|`{{3,}}(?=[^`]*$)|{_COMMENT})")
 _FENCE_END = re.compile(r"^ {0,3}(~{3,}|`{3,})$")
 _HEADING = re.compile(r"^ {0,3}#{1,6}(?=\s)")
+_CLOSING = re.compile(r"\s#+\s*$")
 _UNDERLINE = re.compile(r"^ {0,3}(=+|-+)\s*$")
 _OPENING = re.compile(r"(---|\+\+\+)[ \t]*\r?\n")
+_NO_TEXT = (">", "-", "*", "`", "#", "|", _COMMENT)
 _LONGEST = 65_536
 """Characters of front matter that are read; a longer block is text."""
 
@@ -49,7 +53,7 @@ def markdown(text: str, name: str, title: str = "") -> Loaded:
     if not title and headings:
         title = headings[0].text
     metadata = {str(key): _plain(one) for key, one in fields.items() if str(key) not in RESERVED}
-    shown = _without_top_heading(body, headings, title)
+    shown = without_top_heading(body, headings, title)
     return Loaded(shown, title or name, metadata=metadata, headings=headings)
 
 
@@ -99,7 +103,7 @@ def _plain(value: Any) -> Any:
 
 
 def markdown_headings(text: str) -> tuple[Heading, ...]:
-    """Return the headings outside code fences, in order."""
+    """Return the headings outside code fences and comments, in order."""
     found: list[Heading] = []
     fence, before, start, at = "", "", 0, 0
     for line in text.splitlines(keepends=True):
@@ -112,26 +116,30 @@ def markdown_headings(text: str) -> tuple[Heading, ...]:
             found.append(Heading(first, end, _level(line), heading))
         elif under:
             found.append(Heading(start, end, 1 if under[1].startswith("=") else 2, before))
-        no_text = code or under or line.lstrip().startswith((">", "-", "*", "`", "#", "|"))
+        no_text = code or under or line.lstrip().startswith(_NO_TEXT)
         before, start = "" if no_text else line.strip(), first
         at += len(line)
     return tuple(found)
 
 
 def _fence_after(line: str, fence: str) -> str:
-    """Return the marks of the code fence that is open after a line, if any.
+    """Return the mark of the code fence or the comment that is open after a line, if any.
 
-    Source: CommonMark 0.31.2, section 4.5: a fence ends at as many of its own marks or more, alone
-    on their line, and backticks with another after them are code within a line.
+    Source: CommonMark 0.31.2. Section 4.5: a fence ends at as many of its own marks or more, alone
+    on their line, and backticks with another after them are code within a line. Section 4.6: a
+    comment begins with its line, and ends with the line that holds its end.
 
     Args:
         line: The line, its end included.
-        fence: The marks of the fence that is open before it; "" for none.
+        fence: The mark of what is open before it; "" for nothing.
     """
     shown = line.rstrip()
-    if not fence:
-        opening = _FENCE.match(shown)
-        return opening[1] if opening else ""
+    opening = None if fence else _FENCE.match(shown)
+    fence = opening[1] if opening else fence
+    if fence == _COMMENT:
+        return "" if "-->" in shown else fence
+    if opening or not fence:
+        return fence
     closing = _FENCE_END.match(shown)
     return "" if closing and closing[1].startswith(fence) else fence
 
@@ -144,14 +152,14 @@ def _level(line: str) -> int:
 def _heading(line: str) -> str:
     """Return the text of a heading without its marks, or nothing for any other line."""
     mark = _HEADING.match(line)
-    return line[mark.end() :].strip().rstrip("#").rstrip() if mark else ""
+    return _CLOSING.sub("", line[mark.end() :]).strip() if mark else ""
 
 
 def _blank(text: str, end: int) -> str:
     return " " * end + text[end:]
 
 
-def _without_top_heading(text: str, headings: tuple[Heading, ...], title: str) -> str:
+def without_top_heading(text: str, headings: tuple[Heading, ...], title: str) -> str:
     """Blank the first heading where it is the title and nothing stands before it."""
     if not headings or headings[0].text != title or not text.lstrip().startswith("#"):
         return text

@@ -1,4 +1,4 @@
-"""Loaders of text and HTML, and what every loader gives. A loader yields `Loaded` texts or raises `UnreadableError`.
+"""The text of HTML, and what every loader gives: it yields `Loaded` texts or raises `UnreadableError`.
 
 HTML is read in one pass over its tags, without a tree, in time linear in the page's length however
 broken it is: `html.parser` searches the rest of the page for the end of each unclosed tag, comment
@@ -18,15 +18,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ragweave.errors import RagweaveError
-from ragweave.tools.packed import open_packed
 from ragweave.tools.text.untrusted import short_title
 
 _DEEPEST = 6
 """Most headings in a path, as HTML and Markdown have levels."""
-_SAMPLE = 65_536
-_MOST_UNPRINTABLE = {"utf-16": 0.05, "utf-8-sig": 0.3}
-"""Greatest share of unprintable characters. In random UTF-16 it is about 0.12; a coloured log in
-UTF-8 has some."""
 
 
 class UnreadableError(RagweaveError):
@@ -90,59 +85,10 @@ class Loaded:
         return bisect_right(self.pages, offset) if self.pages else None
 
 
-def decode(data: bytes) -> str:
-    """Decode UTF-8, or UTF-16 that says so by its byte order mark.
-
-    Raises:
-        UnreadableError: The bytes are not text, or in another encoding.
-    """
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        encoding = "utf-16"
-    elif b"\0" in data:
-        raise UnreadableError("binary, not text")
-    else:
-        encoding = "utf-8-sig"
-    try:
-        return plausible(data.decode(encoding), encoding)
-    except UnicodeDecodeError as error:
-        name = "UTF-16" if encoding == "utf-16" else "UTF-8"
-        raise UnreadableError(f"not {name} text (byte {error.start})") from error
-
-
-def plausible(text: str, encoding: str) -> str:
-    """Return `text` where it may be one: no NUL, and few characters that cannot be printed.
-
-    Most pairs of bytes are a letter of UTF-16, so a decoder alone does not detect binary data.
-
-    Raises:
-        UnreadableError: It is binary.
-    """
-    sample = text[:_SAMPLE]
-    odd = sum(not (one.isprintable() or one.isspace()) for one in sample)
-    if "\0" in text or odd > _MOST_UNPRINTABLE[encoding] * len(sample):
-        raise UnreadableError("binary, not text")
-    return text
-
-
 def stem(path: Path) -> str:
     """Return the file name without its suffixes, as a title."""
     name = path.name.removesuffix(".gz")
     return Path(name).stem
-
-
-def load_text(path: Path) -> Iterator[Loaded]:
-    """Load a text file; its title is the file name."""
-    yield Loaded(read_text(path), stem(path))
-
-
-def read_text(path: Path) -> str:
-    """Return the text of a file.
-
-    Raises:
-        UnreadableError: As `decode`.
-    """
-    with open_packed(path) as file:
-        return decode(file.read())
 
 
 _NAME = re.compile(r"</?([a-zA-Z][^\t\n\r\f />]*)")
@@ -256,35 +202,15 @@ _VOID = frozenset(
 _BLOCKS = frozenset(
     re.findall(
         r"\w+",
-        "address article aside blockquote body br caption dd div dl dt figcaption figure footer h1 h2 "
-        "h3 h4 h5 h6 header hr li main nav ol p pre section table td th tr ul",
+        "address article aside blockquote body br caption center dd details dialog div dl dt fieldset "
+        "figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr legend li main menu nav ol optgroup "
+        "option p pre search section summary table td th tr ul",
     )
 )
 _LEVELS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _SPACE = re.compile(r"\s+")
 _MARK = "\0"
 """Stands behind the level of a heading that begins, or 0 where one ends; text never holds it."""
-
-
-def read_html(path: Path) -> str:
-    """Return the source of an HTML file.
-
-    Raises:
-        UnreadableError: The file is empty, binary, or in an unknown encoding.
-    """
-    with open_packed(path) as file:
-        data = file.read()
-    if not data.strip():
-        raise UnreadableError("empty")
-    wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
-    if b"\0" in data and not wide:
-        raise UnreadableError("binary, not HTML")
-    from bs4.dammit import UnicodeDammit
-
-    decoded = UnicodeDammit(data, is_html=True)
-    if decoded.unicode_markup is None or decoded.contains_replacement_characters:
-        raise UnreadableError("HTML in an encoding that it does not name")
-    return plausible(decoded.unicode_markup, "utf-16" if wide else "utf-8-sig")
 
 
 def visible_html(source: str, name: str) -> Loaded:
@@ -371,12 +297,12 @@ class _Page:
                 return
 
     def _data(self, data: str) -> None:
-        """Keep text that is seen, and that of the first title and heading.
+        """Keep text that is seen, and that of the first title and heading; a drawing has its own.
 
         Only `<pre>` keeps its lines: elsewhere a page wraps its source where it likes.
         """
         for tag in ("title", "h1"):
-            if self._count[tag] and tag not in self._done:
+            if self._count[tag] and tag not in self._done and not self._count["svg"]:
                 self._headings.setdefault(tag, []).append(data)
         if not any(self._count[tag] for tag in self._hidden):
             self._pieces.append(data if self._count["pre"] else _SPACE.sub(" ", data))

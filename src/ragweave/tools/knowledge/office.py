@@ -56,6 +56,7 @@ _MEDIA = tuple(
     ]
 )
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
+_AS_IT_STANDS = {"escape_asterisks": False, "escape_underscores": False}
 _CORE = "docProps/core.xml"
 _TITLE = re.compile(r"<dc:title>([^<]*)</dc:title>")
 _SLIDE = re.compile(r"<!-- Slide number: \d+ -->")
@@ -157,6 +158,6 @@ def _converted(path: Path) -> tuple[str, str]:
     }
     suffix = path.suffix.lower()
     with path.open("rb") as file:
-        made = makers[suffix]().convert(file, StreamInfo(extension=suffix))
+        made = makers[suffix]().convert(file, StreamInfo(extension=suffix), **_AS_IT_STANDS)
     title = " ".join((made.title or "").split())
     return made.markdown, title or _core_title(path)

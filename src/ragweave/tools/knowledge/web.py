@@ -8,6 +8,7 @@ that changes its address no gap.
 
 from __future__ import annotations
 
+import codecs
 import http.client
 import ipaddress
 import socket
@@ -21,6 +22,7 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
 from ragweave import __version__
 from ragweave.errors import UsageError
+from ragweave.tools.knowledge.decoding import as_browsers_read
 from ragweave.tools.knowledge.markup import UnreadableError
 
 SECONDS = 30.0
@@ -205,14 +207,18 @@ def _body(answer: http.client.HTTPResponse, end: float, most: int) -> bytes:
 
 
 def _decoded(answer: http.client.HTTPResponse, data: bytes) -> bytes:
-    """Return text as UTF-8 where the server names another encoding: a file has no headers."""
+    """Return text as UTF-8 that says so, where the server names an encoding: a file has no headers.
+
+    The server's word counts more than that of the page.
+    """
     charset = answer.headers.get_content_charset()
-    if charset in (None, "utf-8", "us-ascii") or answer.headers.get_content_maintype() != "text":
+    if charset is None or answer.headers.get_content_maintype() != "text":
         return data
-    try:
-        return b"\xef\xbb\xbf" + data.decode(charset).encode()
-    except (LookupError, UnicodeError):
+    text = as_browsers_read(data, charset)
+    encoded = data if text is None else text.encode("utf-8", "replace")
+    if text is None or (encoded == data and data.isascii()):
         return data
+    return codecs.BOM_UTF8 + encoded
 
 
 def _suffix(answer: http.client.HTTPResponse) -> str:
