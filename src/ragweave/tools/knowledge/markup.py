@@ -23,6 +23,8 @@ from ragweave.tools.text.untrusted import short_title
 
 _DEEPEST = 6
 """Most headings in a path, as HTML and Markdown have levels."""
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+"""The byte order marks that UTF-16 begins with."""
 _SAMPLE = 65_536
 _MOST_UNPRINTABLE = {"utf-16": 0.05, "utf-8-sig": 0.3}
 """Greatest share of unprintable characters. In random UTF-16 it is about 0.12; a coloured log in
@@ -96,7 +98,7 @@ def decode(data: bytes) -> str:
     Raises:
         UnreadableError: The bytes are not text, or in another encoding.
     """
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if data.startswith(UTF16):
         encoding = "utf-16"
     elif b"\0" in data:
         raise UnreadableError("binary, not text")
