@@ -14,6 +14,7 @@ from tests.evaluation.files import write_lines
 from ragweave.datasets import open_dataset
 from ragweave.datasets.plain import plain
 from ragweave.datasets.rows import Row
+from ragweave.errors import UsageError
 
 
 def test_csv_with_named_fields(tmp_path: Path) -> None:
@@ -52,6 +53,17 @@ def test_a_list_in_a_cell_is_read_as_it_was_written(answers: list[str], form: bo
     row = Row({"question": "q", "answers": cell}, "mine.csv:2", 1, cells=True)
     (one,) = plain("csv", {}).read(row)
     assert one.answers == tuple(dict.fromkeys(text.strip() for text in answers))
+
+
+@given(text=st.text(st.sampled_from("[]{}'\"\\,:1dN-( ") | st.characters(codec="utf-8")))
+def test_whatever_a_cell_holds_is_read_or_refused_in_a_line(text: str) -> None:
+    row = Row({"question": "q", "answers": f"[{text}"}, "mine.csv:2", 1, cells=True)
+    try:
+        (one,) = plain("csv", {}).read(row)
+    except UsageError as error:
+        assert str(error).startswith("mine.csv:2: ")
+    else:
+        assert all(one.answers)
 
 
 def test_a_json_text_is_one_answer_unless_a_separator_is_named(tmp_path: Path) -> None:

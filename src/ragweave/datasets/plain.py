@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -125,15 +126,22 @@ def _in_cell(row: Row, cell: str, separator: str) -> list[Any]:
     if text.startswith("["):
         with suppress(ValueError):
             return list(parse_json(text))
-        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-            value = ast.literal_eval(text)
-            if repr(value) == text:
-                return list(value)
+        if (value := _as_python_wrote(text)) is not None:
+            return value
     if _LIST.fullmatch(text):
         raise row.error(
             f'{text[:60]!r} looks like a list but is none: write ["one", "two"] or one{separator}two'
         )
     return cell.split(separator)
+
+
+def _as_python_wrote(text: str) -> list[Any] | None:
+    broken = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError)
+    with warnings.catch_warnings(), suppress(*broken):
+        warnings.simplefilter("ignore")  # about escapes, which no list is written with
+        value = ast.literal_eval(text)
+        return value if isinstance(value, list) and repr(value) == text else None
+    return None
 
 
 def _verdict(value: object) -> object:
