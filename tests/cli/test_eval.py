@@ -52,6 +52,35 @@ def test_report_writes_its_files(done: Path, ragweave: Run, tmp_path: Path) -> N
     assert {path.name for path in out.iterdir()} >= {"report.md", "report.html", "results.csv"}
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "spec", "said"),
+    [
+        ("a.csv", "question,answers\nq,a\n", "csv:a.csv?separator=", "csv: separator is empty"),
+        ("a.csv", "question,answers\nq,a\n", "csv:a.csv?id=nope", "a.csv:2: no row up to here has"),
+        (
+            "a.json",
+            '{"question": "q", "answer": [["a"]]}',
+            "a.json",
+            "a.json:1: 'answer' must hold",
+        ),
+        (
+            "a.json",
+            '{"id": "1", "input": "q", "output": [{"answer": "a", "provenance": ["x"]}]}',
+            "a.json",
+            "a.json:1, output 1: 'provenance' must be a list of objects",
+        ),
+    ],
+)
+def test_a_data_set_that_cannot_be_read_is_one_line(
+    name: str, text: str, spec: str, said: str, ragweave: Run, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text, "utf-8")
+    told = ragweave("eval", spec, *LEXICAL, "--methods", "direct", "--out", "run", cwd=tmp_path)
+    assert told.returncode == 2
+    (line,) = told.stderr.splitlines()
+    assert said in line
+
+
 def test_study_runs_draws_and_goes_on(data: Path, ragweave: Run, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="plots need the eval extra")
     args = ("study", "k", f"jsonl:{data}", "--methods", "concat", "--values", "1,2")

@@ -45,6 +45,14 @@ def test_unknown_fields_are_named_with_what_was_expected(tmp_path: Path) -> None
         ({"question": "q"}, "the field 'answers' or 'answer' is missing; found: question"),
         ({"question": "q", "answers": []}, "the gold answer is missing: 'answers' is empty"),
         ({"question": "q", "answers": 3}, "'answers' must be a list of strings, not int"),
+        (
+            {"question": "q", "answers": [["Paris", "Lutetia"]]},
+            "'answers' must hold strings or numbers alone, not a list",
+        ),
+        (
+            {"question": "q", "answer": ["x", True]},
+            "'answer' must hold strings or numbers alone, not a bool",
+        ),
     ],
 )
 def test_a_bad_row_is_named_by_file_and_line(bad: object, said: str, tmp_path: Path) -> None:
@@ -96,3 +104,25 @@ def test_a_csv_row_with_too_many_columns(tmp_path: Path) -> None:
 def test_an_unknown_field_name_in_the_spec(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "m.jsonl", GOOD)
     assert "unknown field name 'ask'" in error_of(f"jsonl:{path}?ask=q")
+
+
+@pytest.mark.parametrize("key", ["id", "passages", "answer_type"])
+def test_a_field_that_the_spec_names_must_be_in_some_row(key: str, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "m.jsonl", GOOD, {**GOOD, "docs": None})
+    said = (
+        "no row up to here has the field 'doc' ({key}=… names it); found: question, answers, docs"
+    )
+    assert error_of(f"jsonl:{path}?{key}=doc") == f"{path}:2: {said.format(key=key)}"
+    open_dataset(f"jsonl:{path}?{key}=docs")
+
+
+def test_an_empty_separator(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("question,answers\nq,x\n", "utf-8")
+    assert error_of(f"csv:{path}?separator=").startswith("csv: separator is empty; name what")
+
+
+def test_a_cell_that_only_looks_like_a_list(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("question,answers\nq,['x' 'y']\n", "utf-8")
+    assert error_of(f"csv:{path}").startswith(f"{path}:2: \"['x' 'y']\" looks like a list but is")

@@ -84,6 +84,16 @@ def test_passages_of_plain_rows_are_read_without_naming_the_format(tmp_path: Pat
     assert [doc.page_content for doc in question.passages] == ["It was Ada."]
 
 
+def test_passages_are_read_though_the_first_row_has_none(tmp_path: Path) -> None:
+    rows = [
+        {"question": "Who?", "answers": ["Ada"], "passages": given}
+        for given in ([], ["It was Ada."])
+    ]
+    first, second = open_dataset(str(write_lines(tmp_path / "mine.jsonl", *rows)))
+    assert not first.passages
+    assert [doc.page_content for doc in second.passages] == ["It was Ada."]
+
+
 def test_plain_rows_without_passages_are_nq_open(tmp_path: Path) -> None:
     row = {"question": "Who?", "answer": ["Ada"]}
     (tmp_path / "mine.jsonl").write_text(json.dumps(row) + "\n", "utf-8")

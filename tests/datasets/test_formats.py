@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.evaluation.files import write_json, write_lines
 
 from ragweave.datasets import Question, open_dataset
+from ragweave.datasets.question import unquoted
 
 HOTPOT = {
     "_id": "h1",
@@ -66,6 +69,12 @@ ASQA = {
         }
     }
 }
+CLAPNQ = {
+    "id": "c",
+    "input": "q",
+    "passages": [{"title": "T", "text": "One. Two.", "sentences": ["One.", "Two."]}],
+    "output": [{"answer": "It is two.", "selected_sentences": ["Two."]}],
+}
 
 
 def read(path: Path, name: str = "") -> list[Question]:
@@ -98,6 +107,20 @@ def test_musique_without_an_answer_has_none(tmp_path: Path) -> None:
     assert (one.answers, one.answerable) == ((), False)
 
 
+def test_musique_full_asks_each_question_with_an_answer_and_without(tmp_path: Path) -> None:
+    hidden = [{**MUSIQUE["paragraphs"][0], "is_supporting": False}]  # type: ignore[index]
+    rows = [MUSIQUE, {**MUSIQUE, "answerable": False, "paragraphs": hidden}]
+    first, second = read(write_lines(tmp_path / "full.jsonl", *rows))
+    assert (first.id, first.answers, len(first.gold)) == ("m1", ("Ada", "A. Lindqvist"), 1)
+    assert (second.id, second.answers, second.gold) == ("m1#unanswerable", (), ())
+
+
+@pytest.mark.parametrize("aliases", [None, [], "", ["", None, " "]])
+def test_musique_without_aliases_has_the_answer_alone(aliases: Any, tmp_path: Path) -> None:
+    (one,) = read(write_lines(tmp_path / "m.jsonl", {**MUSIQUE, "answer_aliases": aliases}))
+    assert one.answers == ("Ada",)
+
+
 def test_squad_says_which_questions_have_no_answer(tmp_path: Path) -> None:
     first, second = read(write_json(tmp_path / "squad.json", SQUAD))
     assert (first.answers, first.answerable) == (("old",), True)
@@ -110,6 +133,12 @@ def test_asqa_keeps_each_short_answer_with_its_aliases(tmp_path: Path) -> None:
     assert one.answer_sets == (("1932", "in 1932"), ("1950",))
     assert (one.id, one.scoring, one.answer_type) == ("7", "coverage", "long")
     assert [doc.page_content for doc in one.passages] == ["C."]
+
+
+def test_a_clapnq_output_may_lack_its_answer(tmp_path: Path) -> None:
+    row = {**CLAPNQ, "output": [{"selected_sentences": []}, *CLAPNQ["output"]]}
+    (one,) = read(write_lines(tmp_path / "c.jsonl", row))
+    assert one.answers == ("It is two.",)
 
 
 def test_strategyqa_answers_yes_or_no(tmp_path: Path) -> None:
@@ -131,6 +160,37 @@ def test_dpr_takes_the_strictest_gold_mark(tmp_path: Path) -> None:
     assert one.passages[1].metadata["score"] == 2.5
 
 
+@pytest.mark.parametrize(
+    ("given", "title"),
+    [
+        ('"Old Town"', "Old Town"),
+        ('"Heroes" (David Bowie album)', '"Heroes" (David Bowie album)'),
+        ('"""Heroes"" (David Bowie album)"', '"Heroes" (David Bowie album)'),
+        ('"Ada" and "Bo"', '"Ada" and "Bo"'),
+        ('Songs by "Ada"', 'Songs by "Ada"'),
+        (None, ""),
+    ],
+)
+def test_a_title_loses_the_quotes_around_all_of_it_alone(
+    given: str | None, title: str, tmp_path: Path
+) -> None:
+    row = {"question": "q", "answers": ["x"], "ctxs": [{"title": given, "text": "t"}]}
+    (one,) = read(write_lines(tmp_path / "dpr.jsonl", row))
+    assert one.passages[0].metadata["title"] == title
+
+
+@given(title=st.text(alphabet='"a \n').map(str.strip))
+def test_a_title_that_is_quoted_as_csv_quotes_it_is_read_as_it_was(title: str) -> None:
+    assert unquoted('"' + title.replace('"', '""') + '"') == title
+
+
+def test_a_context_that_is_a_text_is_no_retriever_output(tmp_path: Path) -> None:
+    row = {"question": "q", "answers": ["x"], "ctx": "some text"}
+    path = write_lines(tmp_path / "mine.jsonl", row)
+    assert open_dataset(str(path)).name == "nq_open"
+    assert [one.answers for one in read(path)] == [("x",)]
+
+
 def test_dpr_training_files_have_gold_in_positive_ctxs(tmp_path: Path) -> None:
     row = {
         "question": "q",
@@ -147,6 +207,7 @@ def test_dpr_training_files_have_gold_in_positive_ctxs(tmp_path: Path) -> None:
     ("name", "row", "answers"),
     [
         ("nq", {"question": "q", "answer": ["x", "y", "x"]}, ("x", "y")),
+        ("nq", {"question": "q", "answer": ["x", None, "", 1932, 0.5]}, ("x", "1932", "0.5")),
         (
             "webquestions",
             {
@@ -157,19 +218,28 @@ def test_dpr_training_files_have_gold_in_positive_ctxs(tmp_path: Path) -> None:
             ("Old Town", "Varn"),
         ),
         (
+            "webquestions",
+            {
+                "url": "u",
+                "utterance": "q",
+                "targetValue": r'(list (description "Ann \"Rocky\" Lee") (description "A\\B"))',
+            },
+            ('Ann "Rocky" Lee', "A\\B"),
+        ),
+        (
             "triviaqa",
             {
                 "Data": [
                     {
                         "QuestionId": "t",
                         "Question": "q",
-                        "Answer": {"Value": "x", "Aliases": ["x", "ex"]},
+                        "Answer": {"Value": "x", "Aliases": ["x", None, "ex"]},
                     }
                 ]
             },
             ("x", "ex"),
         ),
-        ("popqa", {"id": 3, "question": "q", "possible_answers": '["x", "y"]'}, ("x", "y")),
+        ("popqa", {"id": 3, "question": "q", "possible_answers": '["x", null, "y"]'}, ("x", "y")),
         ("eli5", {"q_id": "e", "title": "q", "answers": {"text": ["x y"], "score": [3]}}, ("x y",)),
         ("fever", {"id": 1, "claim": "c", "label": "REFUTES"}, ("No",)),
         (
@@ -215,28 +285,6 @@ def test_popqa_in_the_owners_tsv(tmp_path: Path) -> None:
     assert (one.id, one.answers, one.about["s_pop"]) == ("4", ("x", "y"), "12")
 
 
-def test_csv_with_named_fields(tmp_path: Path) -> None:
-    path = tmp_path / "mine.csv"
-    path.write_text('key,ask,gold\n1,"Who, then?",Ada|A. L.\n2,Where?,Varn\n', "utf-8")
-    dataset = open_dataset(f"csv:{path}?question=ask&answers=gold&id=key")
-    assert [(q.id, q.question, q.answers) for q in dataset] == [
-        ("1", "Who, then?", ("Ada", "A. L.")),
-        ("2", "Where?", ("Varn",)),
-    ]
-
-
-def test_json_lines_with_passages_and_answer_type(tmp_path: Path) -> None:
-    row = {
-        "question": "Is it?",
-        "answer": "Yes",
-        "answer_type": "yes_no",
-        "passages": ["plain", {"title": "T", "text": "told", "gold": True}],
-    }
-    (one,) = open_dataset(f"jsonl:{write_lines(tmp_path / 'mine.jsonl', row)}")
-    assert one.scoring == "accuracy"
-    assert [doc.metadata["gold"] for doc in one.passages] == [False, True]
-
-
 def test_beir_folder(tmp_path: Path) -> None:
     write_lines(
         tmp_path / "corpus.jsonl",
@@ -261,12 +309,14 @@ def test_a_beir_document_without_text_is_its_title_and_without_both_is_none(
         tmp_path / "corpus.jsonl",
         {"_id": "d1", "title": "Only a title", "text": ""},
         {"_id": "d2", "title": "", "text": ""},
+        {"_id": "d3", "title": "", "text": " "},
+        {"_id": "d4", "title": "Another", "text": "\n"},
     )
     write_lines(tmp_path / "queries.jsonl", {"_id": "q1", "text": "?"})
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels" / "test.tsv").write_text("q1\td1\t1\n", "utf-8")
     found = [(doc.id, doc.page_content) for doc in open_dataset(f"beir:{tmp_path}").corpus()]
-    assert found == [("d1", "Only a title")]
+    assert found == [("d1", "Only a title"), ("d4", "Another")]
 
 
 def test_the_corpus_holds_each_passage_once_and_says_of_none_that_it_is_gold(

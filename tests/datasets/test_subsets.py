@@ -60,6 +60,18 @@ def test_slimplm_asks_the_questions_that_its_authors_list(tmp_path: Path) -> Non
         list(open_dataset(spec))
 
 
+def test_ids_of_ones_own_must_be_in_the_file(tmp_path: Path) -> None:
+    file = kilt(tmp_path / "dev.jsonl", 5)
+    listed = tmp_path / "mine.json"
+    spec = f"nq:{file}?ids={listed}"
+    listed.write_text(json.dumps([3, "1"]), "utf-8")
+    assert [one.id for one in open_dataset(spec)] == ["1", "3"]
+    listed.write_text(json.dumps(["1", "7", "9"]), "utf-8")
+    said = r"holds 1 of 3 questions: .*mine.json lists them \(the id '7' is missing\)"
+    with pytest.raises(UsageError, match=said):
+        list(open_dataset(spec))
+
+
 def test_a_seeded_subset_is_the_same_each_time(tmp_path: Path) -> None:
     file = kilt(tmp_path / "dev.jsonl", 50)
 

@@ -21,9 +21,10 @@ def corpus(folder: Path) -> Iterator[Document]:
     """
     for row in rows_of(_file(folder, "corpus.jsonl")):
         title = str(row.fields.get("title") or "").strip()
-        if not (row.fields.get("text") or title):
+        blank = not str(row.fields.get("text") or "").strip()
+        if blank and not title:
             continue
-        doc = passage(row.text("text" if row.fields.get("text") else "title"), title)
+        doc = passage(title if blank else row.text("text"), title)
         yield doc.model_copy(update={"id": row.text("_id")})
 
 

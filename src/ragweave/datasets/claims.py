@@ -64,7 +64,7 @@ def _evidence(row: Row) -> Iterator[Document]:
     gold = {one.text("text"): one for one in row.items("gold_evidence")}
     for text, one in gold.items():
         yield passage(text, title, gold=True, **pick(one.fields, "section_header"))
-    for one in row.items("retrieved_evidence") if row.fields.get("retrieved_evidence") else ():
+    for one in row.items("retrieved_evidence", optional=True):
         if one.text("text") not in gold:
             yield passage(one.text("text"), title, **pick(one.fields, "section_header"))
 
@@ -151,11 +151,11 @@ def _passages(outputs: list[Row]) -> Iterator[Document]:
     """Yield the provenance that includes its text; KILT's plain files give titles only."""
     seen: set[str] = set()
     for output in outputs:
-        for source in output.fields.get("provenance") or ():
-            text = str(source.get("text") or "").strip()
+        for source in output.items("provenance", optional=True):
+            text = source.text("text", optional=True)
             if text and text not in seen:
                 seen.add(text)
-                yield passage(text, str(source.get("title") or ""), gold=True)
+                yield passage(text, str(source.fields.get("title") or ""), gold=True)
 
 
 def _fits_kilt(fields: Mapping[str, Any]) -> bool:

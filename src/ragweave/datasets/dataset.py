@@ -4,7 +4,7 @@
   `?subset=blendfilter` or `?random=500&seed=1` selects questions of it (`subsets`).
 * `dev.json`: a path alone; the fields of the first row show the format.
 * `jsonl:my.jsonl?question=q&answers=gold&id=key&passages=docs`: plain JSON lines, a JSON array or
-  CSV. Fields that are not named are `question`, `answers` (or `answer`), `id` and `passages`.
+  CSV (`plain`).
 * `hf:nq_open?split=validation`: a data set of the Hugging Face hub, by its name there.
 """
 
@@ -15,10 +15,10 @@ import importlib.util
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 from urllib.parse import parse_qsl
 
 from langchain_core.documents import Document
@@ -28,13 +28,14 @@ from ragweave.datasets.claims import FEVER, FOOL_ME_TWICE, KILT, KILT_CLAIMS, KI
 from ragweave.datasets.long_form import ASQA, CLAPNQ, ELI5
 from ragweave.datasets.open_qa import DPR, NQ_OPEN, POPQA, TRIVIAQA, WEBQUESTIONS
 from ragweave.datasets.paragraph_qa import HOTPOTQA, MUSIQUE, QED, SKR, SQUAD, STRATEGYQA
-from ragweave.datasets.question import Format, Question, passage
+from ragweave.datasets.plain import PLAIN, plain
+from ragweave.datasets.question import Format, Question
 from ragweave.datasets.recorded import RECORDED
 from ragweave.datasets.rows import NO_GOLD, Row, Rows, file_hash
 from ragweave.datasets.subsets import NAMES, Selection, selection
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.registry import Registry
-from ragweave.state import AnswerType, unique
+from ragweave.state import unique
 
 _OURS = (
     HOTPOTQA,
@@ -102,75 +103,6 @@ def sniffed_formats() -> tuple[Format, ...]:
     return tuple(one for one in FORMATS.values() if one.sniffed)
 
 
-FIELDS = ("question", "answers", "id", "passages", "answer_type", "separator")
-"""What the spec of plain rows may name. `separator` splits the answers of a CSV cell (default
-`|`)."""
-
-
-def plain(name: str, names: Mapping[str, str]) -> Format:
-    """Return the format of plain rows whose fields are called `names`.
-
-    Raises:
-        UsageError: `names` has an unknown key.
-    """
-    for key in names:
-        if key not in FIELDS:
-            raise UsageError(
-                f"{name}: unknown field name {key!r}; choose one of: {', '.join(FIELDS)}"
-            )
-    question = names.get("question", "question")
-    answers = (names["answers"],) if "answers" in names else ("answers", "answer")
-    return Format(
-        name=name,
-        expects=f"{question}, {' or '.join(answers)}",
-        fits=lambda fields: question in fields and any(one in fields for one in answers),
-        read=partial(_read_plain, names=names, question=question, answers=answers),
-    )
-
-
-def _read_plain(
-    row: Row, *, names: Mapping[str, str], question: str, answers: tuple[str, ...]
-) -> Iterator[Question]:
-    kind: AnswerType = row.fields.get(names.get("answer_type", "answer_type")) or "short"
-    if kind not in get_args(AnswerType):
-        raise row.error(
-            f"the answer type must be one of {', '.join(get_args(AnswerType))}, not {kind!r}"
-        )
-    scoring: dict[str, Any] = {"short": "short", "long": "long", "yes_no": "accuracy"}
-    yield Question(
-        id=row.id(names.get("id", "id")),
-        question=row.text(question),
-        answers=_answers(row, answers, names.get("separator", "|")),
-        scoring=scoring[kind],
-        answer_type=kind,
-        passages=tuple(_passages(row, names.get("passages", "passages"))),
-    )
-
-
-def _answers(row: Row, names: tuple[str, ...], separator: str) -> tuple[str, ...]:
-    value = row.value(*names)
-    if isinstance(value, str):
-        value = value.split(separator)
-    return Row({names[0]: value}, row.where, row.number).texts(names[0])
-
-
-def _passages(row: Row, name: str) -> Iterator[Document]:
-    value = row.fields.get(name) or ()
-    if not isinstance(value, list | tuple):
-        raise row.error(
-            f"{name!r} must be a list of strings, or of objects with title, text and gold"
-        )
-    for one in value:
-        if isinstance(one, str):
-            yield passage(one)
-        elif isinstance(one, Mapping) and isinstance(one.get("text"), str):
-            yield passage(one["text"], str(one.get("title") or ""), gold=bool(one.get("gold")))
-        else:
-            raise row.error(
-                f"{name!r} must be a list of strings, or of objects with title, text and gold"
-            )
-
-
 def hub_rows(name: str, settings: dict[str, str]) -> Rows:
     """Yield the rows of a hub data set, streamed.
 
@@ -202,10 +134,6 @@ def hub_rows(name: str, settings: dict[str, str]) -> Rows:
 def hub_path(name: str) -> Path:
     """Return the pseudo-path by which a hub data set is known."""
     return Path(f"hf:{name}")
-
-
-PLAIN = ("jsonl", "json", "csv", "tsv")
-"""The names of plain rows in a spec."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,7 +252,8 @@ def file_formats() -> tuple[Format, ...]:
     """
     own = plain("jsonl", {})
     fuller = replace(
-        own, fits=lambda fields: own.fits(fields) and any(map(fields.get, _PLAIN_ONLY))
+        own,
+        fits=lambda fields: own.fits(fields) and any(name in fields for name in _PLAIN_ONLY),
     )
     return (*(one for one in sniffed_formats() if one is not NQ_OPEN), fuller, NQ_OPEN, own)
 

@@ -34,11 +34,12 @@ def _read_eli5(row: Row) -> Iterator[Question]:
 
 def _read_clapnq(row: Row) -> Iterator[Question]:
     outputs = row.items("output")
-    chosen = {str(s) for one in outputs for s in one.fields.get("selected_sentences") or ()}
-    answers = tuple(dict.fromkeys(one.text("answer") for one in outputs if one.fields["answer"]))
+    chosen = {str(s) for one in outputs for s in one.listed("selected_sentences", optional=True)}
+    given = [one.text("answer") for one in outputs if one.fields.get("answer")]
+    answers = tuple(dict.fromkeys(given))
     passages = []
     for one in row.items("passages"):
-        sentences = [str(sentence) for sentence in one.fields.get("sentences") or ()]
+        sentences = [str(sentence) for sentence in one.listed("sentences", optional=True)]
         found = [index for index, sentence in enumerate(sentences) if sentence in chosen]
         title = str(one.fields.get("title") or "")
         gold = bool(found) or (not sentences and bool(answers))
@@ -94,18 +95,19 @@ def _read_asqa(row: Row) -> Iterator[Question]:
     sets = tuple(one.texts("short_answers") for one in pairs)
     if not sets:
         raise row.error(f"{NO_GOLD}: 'qa_pairs' is empty")
-    notes = [str(one.get("long_answer") or "") for one in row.fields.get("annotations") or ()]
+    annotations = row.items("annotations", optional=True)
+    notes = [one.text("long_answer", optional=True) for one in annotations]
     yield Question(
         id=row.id("id", "sample_id"),
         question=row.text("ambiguous_question", "question"),
-        answers=tuple(filter(str.strip, notes)),
+        answers=tuple(filter(None, notes)),
         scoring="coverage",
         answer_type="long",
         answer_sets=sets,
         passages=tuple(
             passage(text, str(one.fields.get("wikipage") or ""), gold=True)
             for one in pairs
-            if (text := str(one.fields.get("context") or "").strip()) and text != _NO_CONTEXT
+            if (text := one.text("context", optional=True)) and text != _NO_CONTEXT
         ),
         about=pick(row.fields, "known"),
     )

@@ -12,15 +12,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from langchain_core.documents import Document
 
-from ragweave.datasets.question import Format, Question, has, passage
+from ragweave.datasets.question import Format, Question, has, passage, unquoted
 from ragweave.datasets.rows import NO_GOLD, Row, pick
+from ragweave.tools.files import parse_json
 
 _LISTS = ("positive_ctxs", "ctxs", "negative_ctxs", "hard_negative_ctxs")
 _GOLD = ("isgold", "is_gold", "hasanswer", "has_answer")
@@ -32,7 +32,8 @@ def _fits_nq_open(fields: Mapping[str, Any]) -> bool:
 
 
 def _fits_dpr(fields: Mapping[str, Any]) -> bool:
-    return {"question", "answers"} <= fields.keys() and bool({*_LISTS, "ctx"} & fields.keys())
+    passages = bool({*_LISTS} & fields.keys()) or isinstance(fields.get("ctx"), Mapping)
+    return {"question", "answers"} <= fields.keys() and passages
 
 
 def _read_nq_open(row: Row) -> Iterator[Question]:
@@ -54,15 +55,15 @@ def _read_dpr(row: Row) -> Iterator[Question]:
 
 
 def _passages(row: Row) -> Iterator[Document]:
-    if "ctx" in row.fields:
-        one = Row(row.value("ctx"), row.where, 1)
+    if row.fields.get("ctx"):
+        one = row.item("ctx")
         yield _passage(one, gold=bool(one.fields.get("has_answer")))
     for name in _LISTS:
-        if row.fields.get(name):
-            marked = any(key in one.fields for one in row.items(name) for key in _GOLD)
-            for one in row.items(name):
-                gold = _marked(one.fields) if marked else name == "positive_ctxs"
-                yield _passage(one, gold=gold)
+        found = row.items(name, optional=True)
+        marked = any(key in one.fields for one in found for key in _GOLD)
+        for one in found:
+            gold = _marked(one.fields) if marked else name == "positive_ctxs"
+            yield _passage(one, gold=gold)
 
 
 def _marked(fields: Mapping[str, Any]) -> bool:
@@ -74,7 +75,7 @@ def _marked(fields: Mapping[str, Any]) -> bool:
 def _passage(row: Row, *, gold: bool) -> Document:
     return passage(
         row.text("text"),
-        str(row.fields.get("title") or "").strip().strip('"'),
+        unquoted(str(row.fields.get("title") or "").strip()),
         gold=gold,
         **pick(row.fields, "score"),
     )
@@ -98,18 +99,19 @@ DPR = Format(
 )
 
 
-_DESCRIPTION = re.compile(r'\(description (?:"([^"]*)"|([^\s()]+))\)')
+_DESCRIPTION = re.compile(r'\(description (?:"((?:[^"\\]|\\.)*+)"|([^\s()]+))\)')
+_ESCAPED = re.compile(r"\\(.)")
 
 
 def _read_trivia(row: Row) -> Iterator[Question]:
     for one in row.items("Data"):
-        answer = one.value("Answer")
-        if not isinstance(answer, dict):
-            raise one.error("'Answer' must be an object")
-        inner = Row(answer, one.where, one.number)
-        aliases = [str(alias) for alias in answer.get("Aliases") or ()]
-        texts = dict.fromkeys([inner.text("Value"), *filter(str.strip, aliases)])
-        yield Question(id=one.id("QuestionId"), question=one.text("Question"), answers=tuple(texts))
+        answer = one.item("Answer")
+        texts = (answer.text("Value"), *answer.texts("Aliases", optional=True))
+        yield Question(
+            id=one.id("QuestionId"),
+            question=one.text("Question"),
+            answers=tuple(dict.fromkeys(texts)),
+        )
 
 
 def _read_web(row: Row) -> Iterator[Question]:
@@ -117,7 +119,8 @@ def _read_web(row: Row) -> Iterator[Question]:
         answers = row.texts("answers")
     else:
         found = _DESCRIPTION.findall(row.text("targetValue"))
-        answers = tuple(dict.fromkeys(quoted or bare for quoted, bare in found))
+        named = (_ESCAPED.sub(r"\1", quoted) or bare for quoted, bare in found)
+        answers = tuple(dict.fromkeys(filter(str.strip, named)))
         if not answers:
             raise row.error(f"{NO_GOLD}: 'targetValue' holds no description")
     yield Question(id=row.id("qId"), question=row.text("utterance", "qText"), answers=answers)
@@ -147,10 +150,9 @@ def _read_popqa(row: Row) -> Iterator[Question]:
     answers = row.value("possible_answers")
     if isinstance(answers, str):
         try:
-            answers = json.loads(answers)
+            answers = parse_json(answers)
         except ValueError as error:
             raise row.error("'possible_answers' must be a JSON list of strings") from error
-    paragraphs = row.items("paragraphs") if row.fields.get("paragraphs") else []
     yield Question(
         id=row.id("id"),
         question=row.text("question"),
@@ -161,7 +163,7 @@ def _read_popqa(row: Row) -> Iterator[Question]:
                 str(one.fields.get("title") or ""),
                 gold=bool(one.fields.get("is_supporting")),
             )
-            for one in paragraphs
+            for one in row.items("paragraphs", optional=True)
         ),
         about=pick(row.fields, "subj", "prop", "s_pop", "o_pop"),
     )

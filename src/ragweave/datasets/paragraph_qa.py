@@ -15,20 +15,25 @@ from collections.abc import Iterator
 
 from langchain_core.documents import Document
 
-from ragweave.datasets.question import Format, Question, has, passage
+from ragweave.datasets.question import Format, Question, has, passage, unquoted
 from ragweave.datasets.rows import NO_GOLD, Row, pick
 
 
 def _read_qed(row: Row) -> Iterator[Question]:
-    groups = row.value("original_nq_answers")
-    texts = [str(part["string"]) for group in groups for part in group]
-    marked = row.value("annotation").get("selected_sentence") or {}
-    starts = list(row.value("sentence_starts"))
-    start = marked.get("start")
+    groups = [
+        Row({"original_nq_answers": one}, row.where, row.number)
+        for one in row.listed("original_nq_answers")
+    ]
+    texts = [part.fields.get("string") for one in groups for part in one.items(*one.fields)]
+    starts = row.listed("sentence_starts")
+    marked = row.item("annotation").item("selected_sentence", optional=True)
+    start = marked.fields.get("start")
     yield Question(
         id=row.id("example_id"),
         question=row.text("question_text"),
-        answers=Row({"original_nq_answers": texts}, row.where, 1).texts("original_nq_answers"),
+        answers=Row({"original_nq_answers": texts}, row.where, row.number).texts(
+            "original_nq_answers"
+        ),
         passages=(
             passage(
                 row.text("paragraph_text"),
@@ -50,13 +55,14 @@ def _read_skr(row: Row) -> Iterator[Question]:
 
 
 def _titled(row: Row, value: object) -> Iterator[Document]:
-    """Yield the passages of a list, however nested; each is a quoted title, a line break, a text."""
+    """Yield the passages of a list, however nested; each is a title, a line break, a text."""
     if isinstance(value, list):
         for one in value:
             yield from _titled(row, one)
     elif isinstance(value, str):
         title, _, text = value.partition("\n")
-        yield passage((text or title).strip(), title.strip('"') if text else "")
+        if value.strip():
+            yield passage((text or title).strip(), unquoted(title) if text else "")
     else:
         raise row.error("'passages' must be a list of strings")
 
@@ -120,9 +126,7 @@ def _read_strategyqa(row: Row) -> Iterator[Question]:
         scoring="accuracy",
         answer_type="yes_no",
         passages=tuple(
-            passage(str(fact).strip(), term, gold=True)
-            for fact in row.fields.get("facts") or ()
-            if str(fact).strip()
+            passage(fact, term, gold=True) for fact in row.texts("facts", optional=True)
         ),
         about=pick(row.fields, "decomposition", "description"),
     )
@@ -152,30 +156,35 @@ def _read_hotpot(row: Row) -> Iterator[Question]:
 
 
 def _pairs(row: Row, name: str) -> Iterator[tuple[object, int]]:
-    for pair in row.value(name):
+    for pair in row.listed(name):
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[1], int):
             raise row.error(f"{name!r} must be a list of [title, sentence number]")
         yield pair[0], pair[1]
 
 
 def _paragraphs(row: Row, facts: dict[str, list[int]]) -> Iterator[Document]:
-    for pair in row.value("context"):
-        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[1], list):
+    for pair in row.listed("context"):
+        if not isinstance(pair, list) or len(pair) != 2 or not _are_sentences(pair[1]):
             raise row.error("'context' must be a list of [title, sentences]")
-        title, sentences = str(pair[0]), [str(one).strip() for one in pair[1]]
+        title, sentences = str(pair[0]), [(one or "").strip() for one in pair[1]]
         text = " ".join(filter(None, sentences))
         if text:
             found = sorted(set(facts.get(title, ())))
             yield passage(text, title, gold=title in facts, gold_sentences=found)
 
 
+def _are_sentences(value: object) -> bool:
+    return isinstance(value, list) and all(one is None or isinstance(one, str) for one in value)
+
+
 def _read_musique(row: Row) -> Iterator[Question]:
-    aliases = row.fields.get("answer_aliases") or ()
+    """Read a question; in MuSiQue-Full each stands twice under its id, once without an answer."""
     answerable = bool(row.fields.get("answerable", True))
-    answers = [*row.texts("answer"), *map(str, aliases)] if answerable else []
+    aliases = row.texts("answer_aliases", optional=True)
+    answers = (*row.texts("answer"), *aliases) if answerable else ()
     paragraphs = row.items("paragraphs")
     yield Question(
-        id=row.id("id"),
+        id=row.id("id") if answerable else f"{row.id('id')}#unanswerable",
         question=row.text("question"),
         answers=tuple(dict.fromkeys(answers)),
         passages=tuple(
@@ -188,7 +197,7 @@ def _read_musique(row: Row) -> Iterator[Question]:
         ),
         answerable=answerable,
         about={
-            "hops": len(row.fields.get("question_decomposition") or ()),
+            "hops": len(row.listed("question_decomposition", optional=True)),
             **pick(row.fields, "question_decomposition"),
         },
     )

@@ -11,6 +11,7 @@ opened by `riddles:FILE`, or by the file's path alone, where the first row shows
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +65,18 @@ def passage(text: str, title: str = "", *, gold: bool = False, **about: Any) -> 
     """Return a passage with a content id, its title and whether it is gold."""
     metadata = {"title": title, "gold": gold, **about}
     return Document(page_content=text, metadata=metadata, id=content_id(text, title))
+
+
+_QUOTED = re.compile(r'"((?:[^"]|"")*+)"')
+
+
+def unquoted(title: str) -> str:
+    """Return a title without the pair of quotes around all of it, as CSV has them.
+
+    DPR's Wikipedia sets them around titles of several words; quotes within a title stay.
+    """
+    found = _QUOTED.fullmatch(title)
+    return found[1].replace('""', '"') if found else title
 
 
 @dataclass(frozen=True, kw_only=True)

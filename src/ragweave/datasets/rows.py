@@ -33,24 +33,38 @@ class Row:
     """`file:line`, or `file, record n` where the file is one JSON value."""
     number: int
     """The row's number in the file, from 1."""
+    cells: bool = False
+    """Whether the fields are cells of a CSV or TSV, which are all text."""
 
     def error(self, message: str) -> UsageError:
         """Return an error about this row; its text names file and line."""
         return UsageError(f"{self.where}: {message}")
 
-    def text(self, *names: str) -> str:
+    def field(self, *names: str) -> str:
+        """Return which of these fields is the first that the row has; if none, the first name."""
+        return next((name for name in names if self.fields.get(name) is not None), names[0])
+
+    def text(self, *names: str, optional: bool = False) -> str:
         """Return the text of the first of these fields that the row has.
 
+        Args:
+            *names: The fields' names.
+            optional: Whether there may be none, which is an empty text.
+
         Raises:
-            UsageError: The row has none of them, or the value is blank or not text.
+            UsageError: The value is not text; or is blank, or the row has none of the fields, if not
+                optional.
         """
+        name = self.field(*names)
+        if optional and self.fields.get(name) is None:
+            return ""
         value = self.value(*names)
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if _is_number(value):
             return str(value)
         if not isinstance(value, str):
-            raise self.error(f"{names[0]!r} must be a string, not {type(value).__name__}")
-        if not value.strip():
-            raise self.error(f"{names[0]!r} is empty")
+            raise self.error(f"{name!r} must be a string, not {type(value).__name__}")
+        if not value.strip() and not optional:
+            raise self.error(f"{name!r} is empty")
         return value.strip()
 
     def value(self, *names: str) -> Any:
@@ -59,41 +73,91 @@ class Row:
         Raises:
             UsageError: The row has none of them.
         """
-        for name in names:
-            if self.fields.get(name) is not None:
-                return self.fields[name]
+        value = self.fields.get(self.field(*names))
+        if value is not None:
+            return value
         wanted = " or ".join(map(repr, names))
         found = ", ".join(map(str, self.fields)) or "no fields"
         raise self.error(f"the field {wanted} is missing; found: {found}")
 
-    def texts(self, *names: str) -> tuple[str, ...]:
+    def texts(self, *names: str, optional: bool = False) -> tuple[str, ...]:
         """Return the texts of a field that holds one or a list, without blanks and duplicates.
 
+        Numbers in the list are texts too; nulls are left out.
+
+        Args:
+            *names: The field's names; the first that the row has.
+            optional: Whether there may be none.
+
         Raises:
-            UsageError: The field is missing, holds anything else, or nothing is left.
+            UsageError: The field holds anything else; or is missing or has no text, if not optional.
         """
-        value = self.value(*names)
+        name = self.field(*names)
+        value = self.value(*names) if self._has(*names) or not optional else ()
         listed = [value] if isinstance(value, str) else value
         if not isinstance(listed, list | tuple):
-            raise self.error(f"{names[0]!r} must be a list of strings, not {type(value).__name__}")
-        kept = tuple(dict.fromkeys(str(one).strip() for one in listed if str(one).strip()))
-        if not kept:
-            raise self.error(f"{NO_GOLD}: {names[0]!r} is empty")
+            raise self.error(f"{name!r} must be a list of strings, not {type(value).__name__}")
+        given = [one for one in listed if one is not None]
+        if odd := [one for one in given if not isinstance(one, str) and not _is_number(one)]:
+            found = type(odd[0]).__name__
+            raise self.error(f"{name!r} must hold strings or numbers alone, not a {found}")
+        kept = tuple(dict.fromkeys(text for one in given if (text := str(one).strip())))
+        if not kept and not optional:
+            raise self.error(f"{NO_GOLD}: {name!r} is empty")
         return kept
 
-    def items(self, *names: str) -> list[Row]:
-        """Return the objects of a list field as rows that know their place in the file.
+    def listed(self, *names: str, optional: bool = False) -> list[Any]:
+        """Return a list field as it stands.
+
+        Args:
+            *names: The field's names; the first that the row has.
+            optional: Whether the field may be missing or empty, which is an empty list.
 
         Raises:
-            UsageError: The field is missing or is not a list of objects.
+            UsageError: The field is no list; or is missing, if not optional.
         """
-        value = self.value(*names)
+        value = self.value(*names) if self._has(*names) or not optional else []
+        if not isinstance(value, list):
+            raise self.error(f"{self.field(*names)!r} must be a list, not {type(value).__name__}")
+        return value
+
+    def item(self, *names: str, optional: bool = False) -> Row:
+        """Return the object of a field as a row.
+
+        Args:
+            *names: The field's names; the first that the row has.
+            optional: Whether the field may be missing or empty, which is an empty object.
+
+        Raises:
+            UsageError: The field is no object; or is missing, if not optional.
+        """
+        value = self.value(*names) if self._has(*names) or not optional else {}
+        if not isinstance(value, Mapping):
+            raise self.error(
+                f"{self.field(*names)!r} must be an object, not {type(value).__name__}"
+            )
+        return Row(value, self.where, self.number)
+
+    def items(self, *names: str, optional: bool = False) -> list[Row]:
+        """Return the objects of a list field as rows that know their place in the file.
+
+        Args:
+            *names: The field's names; the first that the row has.
+            optional: Whether the field may be missing or empty, which is an empty list.
+
+        Raises:
+            UsageError: The field is not a list of objects; or is missing, if not optional.
+        """
+        value = self.value(*names) if self._has(*names) or not optional else []
         if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
-            raise self.error(f"{names[0]!r} must be a list of objects")
+            raise self.error(f"{self.field(*names)!r} must be a list of objects")
         return [
             Row(one, f"{self.where}, {names[0]} {number}", number)
             for number, one in enumerate(value, start=1)
         ]
+
+    def _has(self, *names: str) -> bool:
+        return any(self.fields.get(name) for name in names)
 
     def id(self, *names: str) -> str:
         """Return the row's id, or its number where the file gives none."""
@@ -102,6 +166,10 @@ class Row:
             if isinstance(value, str | int) and str(value).strip():
                 return str(value).strip()
         return str(self.number)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def pick(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -170,7 +238,7 @@ def _table(stream: TextIO, path: Path) -> Rows:
                 raise UsageError(
                     f"{where}: does not have the {len(reader.fieldnames or ())} columns of the header"
                 )
-            yield Row(fields, where, number)
+            yield Row(fields, where, number, cells=True)
     except csv.Error as error:
         raise UsageError(f"{path}:{reader.line_num}: {error}") from error
 

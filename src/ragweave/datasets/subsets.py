@@ -96,7 +96,7 @@ class Selection:
     size: int | None = None
     """Questions that there must be."""
     where: str = ""
-    """What a file of another size is told to be."""
+    """What a file that does not hold them is told: whose questions they are."""
 
     def of(self, questions: Callable[[], Iterable[Question]]) -> Iterator[Question]:
         """Yield the questions selected, in file order.
@@ -105,18 +105,21 @@ class Selection:
             questions: Reads the file anew.
 
         Raises:
-            UsageError: There are not as many as there must be.
+            UsageError: There are not as many as there must be, or one that is listed is missing.
         """
         chosen = self._indices(questions)
-        count = 0
+        count, missing = 0, set(self.ids or ())
         for index, one in enumerate(questions()):
             if index == self.first:
                 break
             if (chosen is None or index in chosen) and (self.ids is None or one.id in self.ids):
                 count += 1
+                missing.discard(one.id)
                 yield one
-        if self.size is not None and count != self.size:
-            raise UsageError(f"the file holds {count:,} of {self.size:,} questions: {self.where}")
+        size = count + len(missing) if self.size is None else self.size
+        if count != size or missing:
+            told = f" (the id {min(missing)!r} is missing)" if missing else ""
+            raise UsageError(f"the file holds {count:,} of {size:,} questions: {self.where}{told}")
 
     def _indices(self, questions: Callable[[], Iterable[Question]]) -> frozenset[int] | None:
         if self.random is None:
@@ -144,7 +147,9 @@ def selection(dataset: str, values: Mapping[str, str]) -> Selection | None:
     if "seed" in values:
         raise UsageError("seed=… goes with random=…: how many questions to draw")
     ids = _read_ids(Path(values["ids"])) if "ids" in values else None
-    return _paper(values["subset"], dataset, ids) if "subset" in values else Selection(ids=ids)
+    if "subset" in values:
+        return _paper(values["subset"], dataset, ids)
+    return Selection(ids=ids, where=f"{values['ids']} lists them")
 
 
 def note_of(dataset: str, spec: str) -> str:

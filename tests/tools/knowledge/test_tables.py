@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import zipfile
 from datetime import datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragweave.tools.knowledge import KnowledgeBase, Settings, Skip
 from ragweave.tools.knowledge.loaders import load
@@ -127,6 +131,99 @@ def test_workbooks_that_cannot_be_read_say_why(
     monkeypatch.setattr("ragweave.tools.knowledge.office.find_spec", lambda _name: None)
     with pytest.raises(UnreadableError, match=r"needs an extra: pip install .ragweave.documents"):
         rows(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [
+        ("sep=;\nname;size\nPot;1,5\n", ["name: Pot\nsize: 1,5"]),
+        ('\n"SEP=|"\r\nname|size\r\nPot|2\r\n', ["name: Pot\nsize: 2"]),
+        ("\n  \nname,size\nPot,2\n", ["name: Pot\nsize: 2"]),
+        ('"Name, first";"Town, code"\nAnn;Varn\n', ["Name, first: Ann\nTown, code: Varn"]),
+        ('"a ""b"", c, d";e\n1;2\n', ['a "b", c, d: 1\ne: 2']),
+        ("name,size\nPot,2,\nPan,3,,\n", ["name: Pot\nsize: 2", "name: Pan\nsize: 3"]),
+    ],
+)
+def test_tables_as_spreadsheets_write_them(tmp_path: Path, data: str, wanted: list[str]) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(data)
+    assert [one.text for one in rows(path)] == wanted
+
+
+def test_a_quote_that_is_never_closed_is_named_and_what_stands_before_it_read(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('name,note\nPot,"a\nb"\n\nPan,"1 inch\nLid,2\n')
+    row, skip = load(path, SETTINGS)
+    assert isinstance(row, Loaded) and row.text == "name: Pot\nnote: a\nb"
+    assert isinstance(skip, Skip) and (skip.line, skip.reason[:26]) == (
+        5,
+        "a quote that is never clos",
+    )
+    path.write_text('"name,note\nPot,1\n')
+    with pytest.raises(UnreadableError, match=r"never closed.*\(line 1\)"):
+        rows(path)
+
+
+@pytest.mark.parametrize("field", ['"Ulysses, a novel', '"Heroes" (album)', '"', 'a "b"'])
+def test_quotes_that_do_not_pair_up_between_tabs_are_text(tmp_path: Path, field: str) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text(f"name\tyear\n{field}\t1922\nB\t1977\n")
+    assert [one.text for one in rows(path)] == [
+        f"name: {field}\nyear: 1922",
+        "name: B\nyear: 1977",
+    ]
+
+
+CELL = st.text(
+    st.sampled_from('",;|\t\r\n ') | st.characters(exclude_categories=("C",)), min_size=1
+)
+
+
+@given(
+    table=st.lists(st.lists(CELL, min_size=2, max_size=2), min_size=1, max_size=5),
+    mark=st.sampled_from(",;\t|"),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+)
+def test_what_a_csv_writer_wrote_is_read(
+    table: list[list[str]], mark: str, encoding: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    stream = io.StringIO()
+    csv.writer(stream, delimiter=mark).writerows([["name", "text"], *table])
+    path = tmp_path_factory.mktemp("table") / "a.csv"
+    path.write_bytes(stream.getvalue().encode(encoding))
+    kept = [(text, name) for name, text in table if text.strip()]
+    assert [(one.text, one.metadata["name"]) for one in rows(path)] == kept
+
+
+def test_utf16_tables_and_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("Name\tOrt\nZoë\tKöln\n".encode("utf-16"))
+    assert [one.text for one in rows(tmp_path / "a.csv")] == ["Name: Zoë\nOrt: Köln"]
+    lines = '{"text": "Zoë"}\nno\n{"text": "Köln"}\n'.encode("utf-16-be")
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b"\xfe\xff" + lines))
+    first, skip, last = load(tmp_path / "a.jsonl.gz", SETTINGS)
+    assert [one.text for one in (first, last) if isinstance(one, Loaded)] == ["Zoë", "Köln"]
+    assert isinstance(skip, Skip) and skip.line == 2
+    for name in ("a.csv", "a.jsonl"):
+        (tmp_path / name).write_bytes(b"\xff\xfea")
+        with pytest.raises(UnreadableError, match="not UTF-16 text"):
+            rows(tmp_path / name)
+
+
+def test_columns_that_are_called_as_our_own_metadata_are_kept_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        '{"text": "A film.", "title": 1917, "source": "imdb", "source_": "x", "page": 3, "score": 9}'
+    )
+    (one,) = rows(tmp_path / "a.jsonl")
+    kept = {"source__": "imdb", "source_": "x", "page_": 3, "score_": 9, "line": 1}
+    assert (one.title, one.metadata) == ("1917", kept)
+    with KnowledgeBase.create(tmp_path / "kb", settings=SETTINGS) as kb:
+        kb.index_paths([tmp_path / "a.jsonl"])
+        (found,) = kb.as_retriever(k=1).invoke("film")
+    about = found.metadata
+    assert about["source"].endswith("a.jsonl") and about["source__"] == "imdb"
+    assert "page" not in about and about["score"] != 9
 
 
 def test_a_row_too_long_is_named(tmp_path: Path) -> None:

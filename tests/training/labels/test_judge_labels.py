@@ -58,6 +58,11 @@ def test_several_answers_with_names_of_their_own(tmp_path: Path) -> None:
     assert read_row["answers"] == [["Phobos", "Mars I"], ["Deimos"], [1877]]
 
 
+def test_a_null_among_the_names_is_left_out(tmp_path: Path) -> None:
+    for gold in (["Paris", None], [["Paris", None]]):
+        assert one(tmp_path, {**CITY, "answers": gold})["answers"] == [["Paris"]]
+
+
 def test_labels_can_be_made_again_from_the_rows_with_another_theta(tmp_path: Path) -> None:
     rows = [{**CITY, "answers": [["Paris"], ["Rome"]]}]
     first = made(write(tmp_path / "qa.jsonl", rows), by_field())
@@ -166,7 +171,8 @@ def test_yes_or_no_is_dropped_for_no_ratio_tells_of_it(tmp_path: Path) -> None:
     [
         ({"id": "b", "question": "Q?", "answers": [], "d": ""}, "the gold answer is missing"),
         ({"id": "b", "question": "Q?", "d": ""}, "no short gold answers"),
-        ({"id": "b", "question": "Q?", "answers": [[None]], "d": ""}, "string or a number"),
+        ({"id": "b", "question": "Q?", "answers": [[None]], "d": ""}, "the gold answer is missing"),
+        ({"id": "b", "question": "Q?", "answers": [[True]], "d": ""}, "strings or numbers alone"),
         ({"id": "b", "question": "Q?", "answers": ["x"]}, "no text in 'd'"),
         ({"id": "b", "answers": ["x"], "d": ""}, "found the fields id, answers, d"),
         ({"id": "a", "question": "Q?", "answers": ["x"], "d": ""}, "'a' appears twice"),

@@ -71,6 +71,13 @@ def test_gzipped_rows_are_the_same_bytes_too(file: Path, tmp_path: Path) -> None
     assert len(read_rows(tmp_path / "b.jsonl.gz", "judge")) == 12
 
 
+def test_a_field_that_the_spec_names_must_be_in_the_file(file: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"no row up to here has the field 'ctxs' \(passages=… names"
+    ):
+        source.open_source(f"jsonl:{file}?passages=ctxs")
+
+
 def test_as_many_questions_at_once_as_are_asked_for(file: Path, tmp_path: Path) -> None:
     proxy = ScriptedChat(replies=says, together=4)
     label(file, judge(proxy), tmp_path / "out.jsonl", config=LabelConfig(concurrency=4))

@@ -13,7 +13,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ragweave.datasets import Dataset, open_dataset
-from ragweave.datasets.dataset import PLAIN, parse_spec
+from ragweave.datasets.dataset import parse_spec
+from ragweave.datasets.plain import PLAIN
 from ragweave.datasets.recorded import RECORDED
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics

@@ -111,7 +111,10 @@ def names_apart(row: Mapping[str, Any], aliases: str) -> bool:
 
 
 def gold_groups(value: Any) -> list[list[Any]]:
-    """Return lists of names: of one name, of a list of names of one answer, or of such lists."""
+    """Return lists of names: of one name, of a list of names of one answer, or of such lists.
+
+    Blank names and nulls are left out.
+    """
     if value is None:
         return []
     if not isinstance(value, list):
@@ -119,7 +122,9 @@ def gold_groups(value: Any) -> list[list[Any]]:
     if not any(isinstance(one, list) for one in value):
         value = [value]
     groups = [one if isinstance(one, list) else [one] for one in value]
-    filled = [[name for name in group if str(name).strip()] for group in groups]
+    filled = [
+        [name for name in group if name is not None and str(name).strip()] for group in groups
+    ]
     return [group for group in filled if group]
 
 

@@ -16,8 +16,9 @@ _SAMPLE = 65_536
 _MOST_UNPRINTABLE = {"utf-16": 0.05, "utf-8-sig": 0.3}
 """Greatest share of unprintable characters. In random UTF-16 it is about 0.12; a coloured log in
 UTF-8 has some."""
-_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_MARKS = (codecs.BOM_UTF8, *_WIDE_MARKS)
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""The byte order marks that UTF-16 begins with."""
+_MARKS = (codecs.BOM_UTF8, *UTF16)
 _MEANT = {
     "ascii": "cp1252",
     "iso8859-1": "cp1252",
@@ -39,7 +40,7 @@ def decode(data: bytes) -> str:
     Raises:
         UnreadableError: The bytes are not text, or in another encoding.
     """
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if data.startswith(UTF16):
         encoding = "utf-16"
     elif b"\0" in data:
         raise UnreadableError("binary, not text")
@@ -87,7 +88,7 @@ def read_html(path: Path) -> str:
         data = file.read()
     if not data.strip():
         raise UnreadableError("empty")
-    wide = data.startswith(_WIDE_MARKS)
+    wide = data.startswith(UTF16)
     if b"\0" in data and not wide:
         raise UnreadableError("binary, not HTML")
     return plausible(_html(data), "utf-16" if wide else "utf-8-sig")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from ragweave.tools.knowledge.markup import Heading, Loaded, stem
 RESERVED = frozenset(
     re.findall(r"\w+", "source title start end page line heading_path rank score query position")
 )
-"""Metadata that ragweave itself gives a passage; a file's own fields of these names are left out."""
+"""Metadata that ragweave itself gives a passage, and reads again as its own."""
 
 _COMMENT = "<!--"
 _FENCE = re.compile(rf"^ {{0,3}}(~{{3,}}|`{{3,}}(?=[^`]*$)|{_COMMENT})")
@@ -52,9 +52,26 @@ def markdown(text: str, name: str, title: str = "") -> Loaded:
     title = title or " ".join(str(fields.get("title") or "").split())
     if not title and headings:
         title = headings[0].text
-    metadata = {str(key): _plain(one) for key, one in fields.items() if str(key) not in RESERVED}
+    given = {str(key): _plain(one) for key, one in fields.items() if key != "title"}
     shown = without_top_heading(body, headings, title)
-    return Loaded(shown, title or name, metadata=metadata, headings=headings)
+    return Loaded(shown, title or name, metadata=own_fields(given), headings=headings)
+
+
+def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a file's own fields as metadata: `source_` for `source`, and so for all `RESERVED`.
+
+    Under the name itself a file could forge a citation, a page, or a place in the ranking.
+    """
+    return {_unreserved(key, fields): value for key, value in fields.items()}
+
+
+def _unreserved(key: str, fields: Mapping[str, Any]) -> str:
+    if key not in RESERVED:
+        return key
+    key = f"{key}_"
+    while key in fields:
+        key = f"{key}_"
+    return key
 
 
 def front_matter(text: str) -> tuple[int, dict[Any, Any]]:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, time
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Literal, NamedTuple, TextIO
 
 from ragweave.state.passages import whole
+from ragweave.tools.knowledge.decoding import UTF16, read_text
 from ragweave.tools.knowledge.manifest import Settings, Skip
-from ragweave.tools.knowledge.markdown import RESERVED
+from ragweave.tools.knowledge.markdown import own_fields
 from ragweave.tools.knowledge.markup import Loaded, UnreadableError
 from ragweave.tools.knowledge.office import check_package, damaged, need_extra
 from ragweave.tools.packed import open_packed
@@ -25,8 +29,12 @@ _MOST_CELLS = 20_000_000
 
 
 def load_json_lines(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
-    """Load one text per line; an invalid line is a `Skip`, and blank lines are ignored."""
-    with open_packed(path) as file:
+    """Load one text per line; an invalid line is a `Skip`, and blank lines are ignored.
+
+    Raises:
+        UnreadableError: The file begins as UTF-16 and is none.
+    """
+    with _open_as_utf8(path) as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
@@ -42,6 +50,13 @@ def load_json_lines(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
                     yield Skip(str(path), "half a character (a lone surrogate escape)", number)
                 else:
                     yield _row(path, row, number, settings)
+
+
+def _open_as_utf8(path: Path) -> BinaryIO:
+    """Open a text to be read as UTF-8; one of UTF-16 is read whole and rewritten for that."""
+    with open_packed(path) as file:
+        utf16 = file.read(2).startswith(UTF16)
+    return io.BytesIO(read_text(path).encode()) if utf16 else open_packed(path)
 
 
 def _writable(row: object) -> bool:
@@ -62,39 +77,128 @@ def load_csv(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
         UnreadableError: There is no such column, or the file is not UTF-8 CSV.
     """
     csv.field_size_limit(_LONGEST_FIELD)
-    with open_packed(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
-        reader = csv.reader(())
+    with _lines_of(path) as lines:
+        dialect = _dialect(path, lines)
+    with _lines_of(path) as lines:
+        deque(islice(lines, dialect.above), maxlen=0)
         try:
-            first = next(file, "")
-            reader = csv.reader(chain([first], file), delimiter=_delimiter(path, first))
-            columns = next(reader, [])
-            if not columns:
-                raise UnreadableError("empty")
-            rows = ((reader.line_num, row) for row in filter(None, reader))
-            yield from _table(path, columns, rows, settings)
-        except UnicodeDecodeError as error:
-            raise UnreadableError(f"not UTF-8 text (after line {reader.line_num})") from error
+            records = _records(path, lines, dialect)
+            header = next(records, (0, ()))
+            if isinstance(header, Skip):
+                raise UnreadableError(f"{header.reason} (line {header.line})")
+            yield from _table(path, header[1], records, settings)
         except csv.Error as error:
-            raise UnreadableError(f"not CSV (line {reader.line_num}: {error})") from error
+            raise UnreadableError(f"not CSV (line {lines.number}: {error})") from error
+
+
+class _Lines:
+    """The lines of a file: how many have been read, and whether there are no more."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self.number = 0
+        self.ended = False
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        try:
+            line = next(self._file)
+        except StopIteration:
+            self.ended = True
+            raise
+        except UnicodeDecodeError as error:
+            raise UnreadableError(f"not UTF-8 text (after line {self.number})") from error
+        self.number += 1
+        return line
+
+
+@contextmanager
+def _lines_of(path: Path) -> Iterator[_Lines]:
+    with _open_as_utf8(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
+        yield _Lines(file)
+
+
+class _Dialect(NamedTuple):
+    """How a table is written."""
+
+    above: int
+    """Lines above the header: blank ones, and Excel's `sep=;`."""
+    delimiter: str
+    quoting: Literal[0, 3]
+    """`csv.QUOTE_MINIMAL` or `csv.QUOTE_NONE`."""
+
+
+_NAMED_SEPARATOR = re.compile(r'"?sep=([^\w\r\n"\0])"?[\r\n]*', re.IGNORECASE)
+_QUOTED_FIELD = re.compile(r'(?:^|(?<=[,;\t|]))"(?:[^"]|"")*+(?:"|$)')
+
+
+def _dialect(path: Path, lines: Iterator[str]) -> _Dialect:
+    """Find out how a table is written.
+
+    Tabs rarely stand within a field, so a tab-separated file is often written without quoting: a
+    quote is then one of the text. It is taken for quoting where all of the file is quoted properly.
+
+    Raises:
+        UnreadableError: It has no header.
+    """
+    named = ""
+    for above, line in enumerate(lines):
+        if found := _NAMED_SEPARATOR.fullmatch(line):
+            named = found[1]
+        elif line.strip():
+            delimiter = named or _delimiter(path, line)
+            plain = delimiter == "\t" and not _quoted_properly(chain([line], lines))
+            return _Dialect(above, delimiter, csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL)
+    raise UnreadableError("empty")
 
 
 def _delimiter(path: Path, header: str) -> str:
     if ".tsv" in (suffix.lower() for suffix in path.suffixes):
         return "\t"
-    return max(",;\t|", key=header.count)
+    return max(",;\t|", key=_QUOTED_FIELD.sub("", header).count)
+
+
+def _quoted_properly(lines: Iterable[str]) -> bool:
+    try:
+        deque(csv.reader(lines, delimiter="\t", strict=True), maxlen=0)
+    except csv.Error:
+        return False
+    return True
+
+
+_Record = tuple[int, Sequence[str]]
+"""The number of a record's last line, and its fields."""
+
+
+def _records(path: Path, lines: _Lines, dialect: _Dialect) -> Iterator[_Record | Skip]:
+    """Yield the records that are not blank; one within whose quotes the file ends is a `Skip`."""
+    before = lines.number
+    for row in csv.reader(lines, delimiter=dialect.delimiter, quoting=dialect.quoting):
+        if lines.ended:  # only an open quote makes the reader ask for more than there is
+            told = "a quote that is never closed: nothing is read from here on"
+            yield Skip(str(path), told, before + 1)
+        elif row:
+            yield lines.number, row
+        before = lines.number
 
 
 def _table(
     path: Path,
     columns: Sequence[str],
-    rows: Iterable[tuple[int, Sequence[str]]],
+    rows: Iterable[_Record | Skip],
     settings: Settings,
     **metadata: Any,
 ) -> Iterator[Loaded | Skip]:
     """Yield the rows of a table, each read by its own length: short rows are not filled up."""
     shown = _shown_columns(columns, settings)
-    for line, row in rows:
-        if len(row) > len(columns):
+    for one in rows:
+        if isinstance(one, Skip):
+            yield one
+            continue
+        line, row = one
+        if any(row[len(columns) :]):
             yield Skip(str(path), "more fields than the header has", line)
             continue
         pairs = [(name, value) for name, value in zip(columns, row, strict=False) if value]
@@ -103,10 +207,10 @@ def _table(
             lines = (f"{name}: {value}" for name, value in pairs if name in shown)
             fields = {name: value for name, value in pairs if name in _named(settings)}
             fields[settings.text_field] = "\n".join(lines)
-        one = _row(path, fields, line, settings, row_of_lines=shown is not None)
-        if isinstance(one, Loaded):
-            one.metadata.update(metadata)
-        yield one
+        loaded = _row(path, fields, line, settings, row_of_lines=shown is not None)
+        if isinstance(loaded, Loaded):
+            loaded.metadata.update(metadata)
+        yield loaded
 
 
 def _named(settings: Settings) -> tuple[str, str]:
@@ -137,13 +241,14 @@ def _row(
     if given is not None and (isinstance(given, bool) or not isinstance(given, str | int)):
         return Skip(str(path), f"the id in field {settings.id_field!r} is not a string", line)
     title = row.get(settings.title_field)
-    named = {settings.text_field, *_named(settings)} | RESERVED
+    titled = isinstance(title, str | int | float) and not isinstance(title, bool)
+    named = {settings.text_field, *_named(settings)}
     rest = {key: value for key, value in row.items() if key not in named}
     return Loaded(
         text,
-        title if isinstance(title, str) else "",
+        str(title) if titled else "",
         id=str(given) if given not in (None, "") else None,
-        metadata={**rest, "line": line},
+        metadata={**own_fields(rest), "line": line},
         row=row_of_lines,
     )
 

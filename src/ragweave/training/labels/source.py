@@ -10,28 +10,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from langchain_core.documents import Document
 
 from ragweave.datasets import DATASETS, Question
-from ragweave.datasets.dataset import (
-    PLAIN,
-    file_formats,
-    hub_rows,
-    parse_spec,
-    plain,
-    sniffed_formats,
-)
+from ragweave.datasets.dataset import file_formats, hub_rows, parse_spec, sniffed_formats
 from ragweave.datasets.open_qa import NQ_OPEN
+from ragweave.datasets.plain import PLAIN, plain
 from ragweave.datasets.question import Format
 from ragweave.datasets.rows import NO_GOLD, Row, Rows, file_hash, rows_of
 from ragweave.errors import UsageError
 from ragweave.state import unique
 from ragweave.state.passages import with_id
 from ragweave.tools.claims import gold_groups, is_released, made_from, names_apart
+
+_GROUPED = ("answers", "answer")
+"""Fields in which plain rows may hold several answers, each a list of its names."""
 
 HUB_SPLIT = "validation"
 """The split that `hub_rows` reads where none is named."""
@@ -119,7 +116,7 @@ class Source:
             return
         number = index
         try:
-            for question in form.read(row):
+            for question in form.read(_ungrouped(row)):
                 yield Item(
                     index=number,
                     id=question.id,
@@ -159,6 +156,20 @@ class Source:
         return one
 
 
+def _ungrouped(row: Row) -> Row:
+    """Return a row whose gold answers are a flat list; `short_gold` takes the lists of names."""
+    flat = {
+        name: [one for group in gold_groups(value) for one in group]
+        for name in _GROUPED
+        if _has_groups(value := row.fields.get(name))
+    }
+    return replace(row, fields={**row.fields, **flat}) if flat else row
+
+
+def _has_groups(value: object) -> bool:
+    return isinstance(value, list) and any(isinstance(one, list) for one in value)
+
+
 def _name_of(form: Format | None) -> str:
     """Return what rows of a format are called where the spec names no data set."""
     if form is None:
@@ -196,6 +207,8 @@ def open_source(spec: str) -> Source:
     digest = file_hash(file)
     if name in PLAIN:
         form = plain(name, settings)
+        if form.settle is not None:
+            form = form.settle(rows_of(file))
         return _opened(spec, "", (form,), lambda: rows_of(file), digest, settings)
     if settings:
         raise UsageError(f"{spec!r}: field names after '?' only apply to jsonl: and csv: files")
@@ -348,9 +361,9 @@ def _of_question(item: Item) -> list[list[Any]]:
         return [list(one) for one in question.answer_sets]
     if question.scoring not in ("short", "accuracy"):
         return []
-    for name in ("answers", "answer"):  # plain rows may hold lists of names
+    for name in _GROUPED:
         value = item.row.fields.get(name)
-        if isinstance(value, list) and any(isinstance(one, list) for one in value):
+        if _has_groups(value):
             return gold_groups(value)
     return [list(question.answers)]
 
