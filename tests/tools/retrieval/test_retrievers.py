@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -175,6 +176,36 @@ def test_analyzer_in_other_languages() -> None:
         Analyzer("klingon")
     for language in languages():
         assert Analyzer(language).terms("abc 123")
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "terms"),
+    [
+        ("hindi", "किताब", ["किताब"]),
+        ("nepali", "पुस्तक", ["पुस्तक"]),
+        ("tamil", "நீர், நிலம்", ["நீர்", "நிலம்"]),
+        ("arabic", "كِتَاب", ["كتاب"]),
+        ("turkish", "İzmir", ["izmir"]),
+        ("english", "The ofﬁce of 5 km²™", ["offic", "5", "km2"]),
+        ("english", "½ cup of ﷺ", ["½", "cup", "ﷺ"]),
+    ],
+)
+def test_a_term_is_a_word_of_its_script(language: str, text: str, terms: list[str]) -> None:
+    assert Analyzer(language).terms(text) == terms
+
+
+def test_a_passage_without_the_word_is_not_found_for_its_letters() -> None:
+    docs = [Document("क त ब", id="letters"), Document("यह किताब है", id="book")]
+    retriever = Bm25Retriever.from_documents(docs, language="hindi")
+    assert ids(retriever.invoke("किताब")) == ["book"]
+
+
+latin = [one for one in map(chr, range(0x250)) if unicodedata.normalize("NFKC", one) == one != "İ"]
+
+
+@given(st.text(st.sampled_from(latin), max_size=60))
+def test_european_text_has_the_terms_that_it_had(text: str) -> None:
+    assert Analyzer().terms(text) == Analyzer(analysis=1).terms(text)
 
 
 def test_dense_orders_by_similarity_and_takes_k() -> None:
