@@ -7,6 +7,7 @@ folder anew, `kb check --repair` that of any.
 from __future__ import annotations
 
 import logging
+import shlex
 from functools import lru_cache
 
 from ragweave.tools.knowledge.manifest import Manifest
@@ -36,5 +37,5 @@ def _warn(place: str) -> None:
         "%s was indexed by an earlier version, which splits words of this question at their marks "
         "or keeps their ligatures: `ragweave kb check %s --repair` makes its word index anew",
         place,
-        place,
+        shlex.quote(place),
     )
