@@ -51,6 +51,27 @@ def test_the_title_says_what_a_sentence_is_about() -> None:
     assert quotes == ["She built the bridge in four years."]
 
 
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ("office", "They met in the ofﬁce."),
+        ("Café Alden", "They met in the Cafe\u0301 Alden."),
+        ("Cafe\u0301 Alden", "They met in the Café Alden."),
+        ("किताब", "यह किताब है."),
+    ],
+)
+def test_other_forms_of_the_same_letters_are_found(answer: str, sentence: str) -> None:
+    passage = Document(f"क त ब. {sentence} It rained.", id="a")
+    (one,) = cite("What is it?", answer, [passage])
+    assert [quote["text"] for quote in one["quotes"]] == [sentence]
+    check_citations(answer, [passage], [one])
+
+
+def test_letters_of_a_word_are_not_the_word() -> None:
+    (one,) = cite("यह क्या है?", "किताब", [Document("क त ब.", id="a")])
+    assert one["quotes"] == []
+
+
 def test_a_long_answer_is_cited_sentence_by_sentence() -> None:
     answer = "It was opened in 1932. It was designed by elephants in Patagonia. It is painted grey."
     first, second, third = quoted("Tell me of the bridge.", answer, "long")

@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -151,3 +153,42 @@ def test_other_values_are_made_json_where_asked() -> None:
     assert json.loads(line_of({"path": Path("a")}, default=str)) == {"path": "a"}
     with pytest.raises(TypeError):
         line_of({"path": Path("a")})
+
+
+@pytest.mark.parametrize("pread", [True, False])
+@given(steps=st.lists(st.tuples(st.sampled_from("ard"), st.integers(0, 5_000)), max_size=25))
+def test_reading_and_appending_take_turns(pread: bool, steps: list[tuple[str, int]]) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        if not pread:
+            patch.delattr(os, "pread")
+        journal = Journal(Path(folder) / "j.jsonl")
+        journal.open()
+        offsets = [journal.append(line_of({"at": 0}))]
+        lines = journal.lines()
+        seen = [next(lines).record["at"]]
+        for step, size in steps:
+            if step == "a":
+                offsets.append(journal.append(line_of({"at": len(offsets), "pad": "x" * size})))
+            elif step == "r":
+                at = size % len(offsets)
+                assert journal.record_at(offsets[at])["at"] == at
+            else:
+                seen += [one.record["at"] for one in islice(lines, 1)]
+        seen += [one.record["at"] for one in lines]
+        assert seen == list(range(len(seen)))
+        assert [one.offset for one in journal.lines()] == offsets
+        journal.close()
+
+
+def test_lines_appended_meanwhile_hide_none(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.jsonl")
+    journal.open()
+    for at in range(900):
+        journal.append(line_of({"at": at, "pad": "x" * 97}))
+    lines = journal.lines()
+    assert next(lines).record["at"] == 0
+    journal.append(line_of({"at": "extra"}))
+    assert sum(1 for _ in lines) >= 899
+    journal.close()
+    with pytest.raises(OSError, match=r"[Bb]ad file descriptor"):
+        next(journal.lines())

@@ -62,8 +62,24 @@ def test_openai_s_models_have_their_list_price(monkeypatch: pytest.MonkeyPatch) 
     assert price_of(chat_model(f"openai:gpt-4o-mini?{key}")) == Price(0.15, 0.60)
     assert price_of(chat_model(f"openai:gpt-4o-mini-2024-07-18?{key}")) == Price(0.15, 0.60)
     assert price_of(chat_model(f"openai:gpt-unheard-of?{key}")) is None
-    elsewhere = f"openai:gpt-4o-mini?{key}&base_url=http://localhost:1/v1"
-    assert price_of(chat_model(elsewhere)) is None
+    for base in ("https://api.openai.com/v1", "https://api.openai.com", "https://API.openai.com/"):
+        at = f"openai:gpt-4o-mini?{key}&base_url={base}"
+        assert price_of(chat_model(at)) == Price(0.15, 0.60)
+    for base in ("http://localhost:1/v1", "https://api.openai.com.example.org/v1"):
+        assert price_of(chat_model(f"openai:gpt-4o-mini?{key}&base_url={base}")) is None
+
+
+def test_azure_has_prices_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    azure = pytest.importorskip("langchain_openai").AzureChatOpenAI
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    model = azure(
+        azure_endpoint="https://corp.openai.azure.com",
+        azure_deployment="d",
+        model="gpt-4o",
+        api_key="k",
+        api_version="2024-06-01",
+    )
+    assert price_of(model) is None
 
 
 def test_a_table_of_one_s_own_comes_first(table: Path) -> None:
@@ -71,7 +87,18 @@ def test_a_table_of_one_s_own_comes_first(table: Path) -> None:
     assert price_of(chat_model("openai:gpt-4o?api_key=k")) == Price(1.0, 1.0)
 
 
-@pytest.mark.parametrize("text", ["[]", "{", '{"a": 1}', '{"a": [1]}', '{"a": [-1, 2]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{",
+        '{"a": 1}',
+        '{"a": "15"}',
+        '{"a": {"1": 2, "3": 4}}',
+        '{"a": [1]}',
+        '{"a": [-1, 2]}',
+    ],
+)
 def test_a_damaged_table_is_one_clear_line(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

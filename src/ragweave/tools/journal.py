@@ -14,9 +14,11 @@ import asyncio
 import errno
 import json
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import nullcontext
+from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -148,7 +150,6 @@ class Journal:
         self._unsynced = False
         self._handle = -1
         self._alone = False
-        self._reader: BinaryIO | None = None
 
     def open(self, *, alone: bool = False) -> None:
         """Open the file for appending, and cut off a half-written last line.
@@ -169,15 +170,13 @@ class Journal:
 
     def close(self) -> None:
         """Flush to disk and close the file; closing it again is a no-op."""
-        if self._reader is not None:
-            self._reader.close()
         if self._handle >= 0:
             try:
                 if self._unsynced:
                     os.fsync(self._handle)
             finally:
                 close_file(self._handle)
-        self._reader, self._handle = None, -1
+        self._handle = -1
 
     def append(self, lines: bytes) -> int:
         """Append lines, all of them or none; return where the first begins, in bytes.
@@ -204,15 +203,11 @@ class Journal:
         Raises:
             DamagedLineError: A line holds no JSON.
         """
-        stream = self._opened_reader()
-        stream.seek(0)
-        yield from _parsed(stream, self.path)
+        yield from _parsed(self._from(0), self.path)
 
     def record_at(self, offset: int) -> Any:
         """Return what the line that begins at `offset` holds."""
-        stream = self._opened_reader()
-        stream.seek(offset)
-        return json.loads(stream.readline())
+        return json.loads(self._from(offset).readline())
 
     def clear(self) -> None:
         """Drop all lines."""
@@ -234,10 +229,26 @@ class Journal:
             os.fsync(self._handle)
             self._synced = now
 
-    def _opened_reader(self) -> BinaryIO:
-        if self._reader is None:  # the same open file: another one might not be let in
-            self._reader = os.fdopen(os.dup(self._handle), "rb")
-        return self._reader
+    def _from(self, offset: int) -> BufferedReader:
+        # The same open file: another one might not be let in.
+        return BufferedReader(_Bytes(lambda: self._handle, offset))
+
+
+class _Bytes(RawIOBase):
+    """The bytes of an open file from a place on, whatever moves the file's own position."""
+
+    def __init__(self, handle: Callable[[], int], offset: int) -> None:
+        self._handle = handle  # asked each time: a closed file's number may be another's by then
+        self._offset = offset
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = _read(self._handle(), self._offset, len(buffer))
+        buffer[: len(found)] = found
+        self._offset += len(found)
+        return len(found)
 
 
 def line_of(record: Any, default: Callable[[Any], Any] | None = None) -> bytes:
@@ -321,6 +332,12 @@ def _last_break(handle: int, size: int, block: int = 1 << 16) -> int:
     return 0
 
 
+_POSITION = threading.Lock()
+
+
 def _read(handle: int, offset: int, count: int) -> bytes:
-    os.lseek(handle, offset, os.SEEK_SET)
-    return os.read(handle, count)
+    if hasattr(os, "pread"):
+        return os.pread(handle, count, offset)
+    with _POSITION:  # Windows
+        os.lseek(handle, offset, os.SEEK_SET)
+        return os.read(handle, count)

@@ -16,7 +16,8 @@ import os
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
+from urllib.parse import urlsplit
 
 from ragweave.errors import UsageError
 from ragweave.tools.bindings import unbound
@@ -34,6 +35,19 @@ class Price(NamedTuple):
 
     input: float
     output: float
+
+    @classmethod
+    def read(cls, pair: object) -> Self:
+        """Read [input, output].
+
+        Raises:
+            ValueError: It is no such list ("15" would be two prices, of 1 and 5).
+            TypeError: One of them is no number.
+        """
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise ValueError(f"{pair!r} is not [input, output]")
+        given, made = map(float, pair)
+        return cls(given, made)
 
     def of(self, input_tokens: int, output_tokens: int) -> float:
         """Return the price of so many tokens, in US dollars."""
@@ -79,10 +93,12 @@ def _named(name: str, table: Mapping[str, Price]) -> Price | None:
 
 
 def _is_openai(target: object) -> bool:
-    if not any(kind.__name__ == "BaseChatOpenAI" for kind in type(target).__mro__):
+    # Not `BaseChatOpenAI`: Azure's class, among others, is one too, and has an address of its own.
+    if not any(kind.__name__ == "ChatOpenAI" for kind in type(target).__mro__):
         return False
     base = getattr(target, "openai_api_base", None) or os.environ.get("OPENAI_BASE_URL") or ""
-    return not base or base.startswith("https://api.openai.com/")
+    parts = urlsplit(base)
+    return not base or (parts.scheme, parts.hostname) == ("https", "api.openai.com")
 
 
 @lru_cache(maxsize=4)
@@ -91,7 +107,7 @@ def _own_table(path: str) -> Mapping[str, Price]:
         return {}
     try:
         listed = parse_json(Path(path).read_text("utf-8"))
-        pairs = {str(name): Price(*map(float, pair)) for name, pair in listed.items()}
+        pairs = {str(name): Price.read(pair) for name, pair in listed.items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{VARIABLE}={path}: must be a JSON file that maps each model to [input, output], in US "

@@ -9,7 +9,7 @@ Each run is one trace: a span for the graph, for each node, model call and retri
 tokens and documents as OpenInference names them, for Phoenix, Langfuse, Jaeger or any collector of
 OTLP over HTTP. The standard variables hold: `OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS` for keys,
 `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`. `OPENINFERENCE_HIDE_INPUTS` and the other variables
-of OpenInference keep texts out of spans.
+of OpenInference keep texts out of spans; an error's own words, which may quote them, go with them.
 """
 
 from __future__ import annotations
@@ -17,19 +17,23 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from ragweave.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 _VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _LOCAL = "http://localhost:4318"
 """Where OTLP over HTTP is taken by default (OpenTelemetry's specification)."""
 _PATIENCE = 5_000
 """Milliseconds that spans may take to leave at the end."""
+
+_KIND = "exception.type"
+"""OpenTelemetry's name of an exception's class in a span's event."""
 
 _LOGGER = logging.getLogger("ragweave.tracing")
 _EXPORTER_LOG = logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter")
@@ -51,6 +55,50 @@ class _Once(logging.Filter):
         return False
 
 
+class _WithoutErrorTexts:
+    """An exporter that sends of errors their kind alone: a message may quote a prompt."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._exporter, name)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return self._exporter.export([_without_error_text(span) for span in spans])
+
+
+def _without_error_text(span: ReadableSpan) -> ReadableSpan:
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.trace import Status
+
+    kinds = [str((event.attributes or {}).get(_KIND, "")) for event in span.events]
+    kind = next(filter(None, kinds), None)
+    return ReadableSpan(
+        name=span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=span.resource,
+        attributes=span.attributes,
+        events=[_without_message(event) for event in span.events],
+        links=span.links,
+        kind=span.kind,
+        status=Status(span.status.status_code, kind if span.status.description else None),
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=span.instrumentation_scope,
+    )
+
+
+def _without_message(event: Event) -> Event:
+    from opentelemetry.sdk.trace import Event
+
+    attributes = event.attributes or {}
+    if _KIND not in attributes:
+        return event
+    return Event(event.name, {_KIND: attributes[_KIND]}, event.timestamp)
+
+
 _once = _Once()
 _lock = threading.Lock()
 _provider: TracerProvider | None = None
@@ -67,7 +115,8 @@ def instrument(
     Args:
         endpoint: Base address of a collector that takes OTLP over HTTP, to which `/v1/traces` is
             added; "": `OTEL_EXPORTER_OTLP_ENDPOINT`, else `http://localhost:4318`.
-        hide_text: Whether inputs and outputs (questions, prompts, passages, answers) are left out.
+        hide_text: Whether inputs and outputs (questions, prompts, passages, answers) are left out,
+            and of errors all but their kind.
         exporter: Where spans go in place of a collector.
 
     Returns:
@@ -94,8 +143,11 @@ def instrument(
             {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: "ragweave"}
         )
         provider = TracerProvider(resource=named)
-        provider.add_span_processor(BatchSpanProcessor(exporter or _exporter(endpoint)))
         config = TraceConfig(hide_inputs=True, hide_outputs=True) if hide_text else TraceConfig()
+        out = exporter or _exporter(endpoint)
+        if config.hide_inputs or config.hide_outputs:
+            out = cast("SpanExporter", _WithoutErrorTexts(out))
+        provider.add_span_processor(BatchSpanProcessor(out))
         LangChainInstrumentor().instrument(tracer_provider=provider, config=config)
         _EXPORTER_LOG.addFilter(_once)
         _provider = provider

@@ -22,6 +22,7 @@ from ragweave.tools.filters.oracles import checked_top, lexical, top_spans
 from ragweave.tools.filters.spans import Granularity, Span, spans_of, with_score
 from ragweave.tools.models.specs import part_spec, read_settings
 from ragweave.tools.models.tasks import task_passages
+from ragweave.tools.text.letters import WORD
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.trained.card import READS, SCORES, WRITES, ModelCard, Scoring, card_of
 from ragweave.trained.engines import engine_of
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 LEAST = 0.5
 """Unigram F1 that a passage's sentence needs to count as the one that was generated."""
 
-_TOKEN = re.compile(r"\w+|[^\w\s]")
+_TOKEN = re.compile(rf"{WORD}|[^\w\s]")
 
 
 class _Text(NamedTuple):

@@ -87,3 +87,10 @@ def test_no_cost_without_a_price_for_every_role() -> None:
 def test_bad_prices_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="prices"):
         metrics.read_prices(text)
+
+
+def test_a_price_that_is_a_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text('{"answer": "15"}', "utf-8")
+    with pytest.raises(UsageError, match="INPUT,OUTPUT"):
+        metrics.read_prices(str(path))

@@ -134,6 +134,7 @@ def test_sentences_and_tokens() -> None:
     tokens = Settings(embedding=None, unit="tokens", size=4)
     assert [text[a:b] for a, b in split(text, tokens)][:2] == ["One is here.", "Two is there!"]
     assert simple_tokens("a-b") == [(0, 1), (1, 2), (2, 3)]
+    assert simple_tokens("किताब।") == [(0, 5), (5, 6)]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from pydantic import ValidationError
 from rank_bm25 import BM25Okapi
 from tests.tiny_encoder import make_tiny_encoder
 
-from ragweave.errors import KnowledgeBaseError, UsageError
+from ragweave.errors import KnowledgeBaseError, UnusableModelError, UsageError
 from ragweave.tools.retrieval import (
     Bm25Retriever,
     DenseRetriever,
@@ -177,6 +179,36 @@ def test_analyzer_in_other_languages() -> None:
         assert Analyzer(language).terms("abc 123")
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "terms"),
+    [
+        ("hindi", "किताब", ["किताब"]),
+        ("nepali", "पुस्तक", ["पुस्तक"]),
+        ("tamil", "நீர், நிலம்", ["நீர்", "நிலம்"]),
+        ("arabic", "كِتَاب", ["كتاب"]),
+        ("turkish", "İzmir", ["izmir"]),
+        ("english", "The ofﬁce of 5 km²™", ["offic", "5", "km2"]),
+        ("english", "½ cup of ﷺ", ["½", "cup", "ﷺ"]),
+    ],
+)
+def test_a_term_is_a_word_of_its_script(language: str, text: str, terms: list[str]) -> None:
+    assert Analyzer(language).terms(text) == terms
+
+
+def test_a_passage_without_the_word_is_not_found_for_its_letters() -> None:
+    docs = [Document("क त ब", id="letters"), Document("यह किताब है", id="book")]
+    retriever = Bm25Retriever.from_documents(docs, language="hindi")
+    assert ids(retriever.invoke("किताब")) == ["book"]
+
+
+latin = [one for one in map(chr, range(0x250)) if unicodedata.normalize("NFKC", one) == one != "İ"]
+
+
+@given(st.text(st.sampled_from(latin), max_size=60))
+def test_european_text_has_the_terms_that_it_had(text: str) -> None:
+    assert Analyzer().terms(text) == Analyzer(analysis=1).terms(text)
+
+
 def test_dense_orders_by_similarity_and_takes_k() -> None:
     retriever = DenseRetriever.from_documents(CITIES, DeterministicFakeEmbedding(size=32), k=4)
     found = retriever.invoke("Berlin lies in Germany.")
@@ -208,6 +240,21 @@ def test_hybrid_fuses_ours_and_foreign_retrievers() -> None:
     assert len(set(ids(mixed))) == 4
 
 
+def shelf(text: str) -> Bm25Retriever:
+    return Bm25Retriever.from_documents([Document(text, id="1")])
+
+
+def test_passages_of_two_bases_that_share_an_id_are_both_found() -> None:
+    pair = [shelf("zebra in the shop"), shelf("zebra in the zoo")]
+    found = HybridRetriever(retrievers=pair).invoke("zebra")
+    assert [doc.page_content for doc in found] == ["zebra in the shop", "zebra in the zoo"]
+    assert [doc.metadata["score"] for doc in found] == [1 / 61, 1 / 61]
+    assert found[0].id == "1"
+    assert found[1].id not in (None, "1")
+    (same,) = HybridRetriever(retrievers=[shelf("zebra"), shelf("zebra")]).invoke("zebra")
+    assert (same.id, same.metadata["score"]) == ("1", 2 / 61)
+
+
 class ByLength:
     """Scores a passage by its length: any object with `predict` will do."""
 
@@ -229,6 +276,25 @@ def test_rerank_orders_by_the_model_and_reads_titles() -> None:
     assert len(model.pairs) == 3
     assert retriever.invoke("zebra") == []
     assert len(RerankRetriever.over(Foreign(), model, depth=4).invoke("x", k=9)) == 9
+
+
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        ([[0.1, 0.9], [0.9, 0.1]], "Fixed gives a passage several scores"),
+        (np.array([[0.1, 0.9], [0.9, 0.1]]), "Fixed gives a passage several scores"),
+        ([None, 1.0], "or none"),
+        ([float("nan"), 1.0], "Fixed gave a score that is not a number"),
+        ([1.0], "Fixed gave 1 scores for 2 passages"),
+    ],
+)
+def test_scores_that_order_nothing_are_refused(scores: object, said: str) -> None:
+    class Fixed:
+        def predict(self, _pairs: list[tuple[str, str]]) -> Any:
+            return scores
+
+    with pytest.raises(UnusableModelError, match=said):
+        RerankRetriever.over(Bm25Retriever.from_documents(CITIES), Fixed()).invoke("France")
 
 
 def test_reranker_that_is_none() -> None:

@@ -52,6 +52,10 @@ def test_words() -> None:
     ]
 
 
+def test_words_keep_their_marks() -> None:
+    assert words("यह किताब, cafe\u0301") == ["यह", "किताब", "cafe\u0301"]
+
+
 @given(st.text(max_size=60))
 def test_words_are_in_the_text(text: str) -> None:
     assert all(word in text.lower() for word in words(text))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
+import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweave.tools.text.sentences import split_sentences
+
+BLANKS = [one for one in map(chr, range(sys.maxunicode + 1)) if one.isspace() and not one.isascii()]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +47,11 @@ pieces = st.sampled_from(
 )
 
 
-@given(st.lists(pieces, max_size=15).map("".join) | st.text(max_size=80))
+blanks = st.sampled_from(BLANKS)
+near_capitals = st.lists(st.sampled_from("AZÉb.!? \n") | blanks, max_size=12).map("".join)
+
+
+@given(st.lists(pieces, max_size=15).map("".join) | st.text(max_size=80) | near_capitals)
 def test_offsets_are_exact_and_nothing_is_lost(text: str) -> None:
     sentences = split_sentences(text)
     end = 0
@@ -56,3 +65,27 @@ def test_offsets_are_exact_and_nothing_is_lost(text: str) -> None:
 
 def test_an_unknown_language_falls_back() -> None:
     assert [one.text for one in split_sentences("One. Two.", "xx")] == ["One.", "Two."]
+
+
+@pytest.mark.parametrize("blank", BLANKS, ids=ascii)
+def test_a_capital_between_blanks_that_are_not_ascii(blank: str) -> None:
+    text = f"Take vitamin{blank}C{blank}. It helps."
+    assert [one.text for one in split_sentences(text)] == [text[:16], "It helps."]
+
+
+class PanicException(BaseException):
+    """What a panic of a Rust extension raises, by its name."""
+
+
+def test_where_the_splitter_panics_the_text_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def segment(_language: str, _text: str) -> list[str]:
+        raise error
+
+    monkeypatch.setattr(sentencex, "segment", segment)
+    error: BaseException = PanicException("byte index 1 is out of bounds")
+    assert [one.text for one in split_sentences(" One. Two. ")] == ["One. Two."]
+    error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        split_sentences("One. Two.")

@@ -55,14 +55,14 @@ def read_prices(text: str) -> dict[str, Price]:
     return {str(role): _price(text, pair) for role, pair in listed.items()}
 
 
-def _price(text: str, pair: Any) -> Price:
+def _price(text: str, pair: object) -> Price:
     try:
-        given, made = (float(one) for one in pair)
+        price = Price.read(pair)
     except (TypeError, ValueError) as error:
         raise UsageError(
             f"prices {text!r}: give INPUT,OUTPUT in dollars a million tokens, such as 0.15,0.60, "
             "or a JSON file of role to [input, output]"
         ) from error
-    if not (given >= 0 and made >= 0):
+    if not (price.input >= 0 and price.output >= 0):
         raise UsageError(f"prices {text!r}: a price can't be below zero")
-    return Price(given, made)
+    return price

@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple
 
 import Stemmer
 
+from ragweave.tools.text.letters import LETTERS, folded
+
 
 def word_set(text: str) -> frozenset[str]:
     """Return the set of the words of `text`, which white space parts."""
@@ -45,7 +47,7 @@ NEGATIONS = word_set(
 
 _TOKEN = re.compile(
     r"\d+(?:[.,:]\d+)*(?:st|nd|rd|th|s|%)?(?![^\W_])"
-    r"|['’]s\b|[^\W_]+(?:(?!['’]s\b)['’\-.&][^\W_]+)*|[^\w\s]"
+    rf"|['’]s\b|{LETTERS}(?:(?!['’]s\b)['’\-.&]{LETTERS})*|[^\w\s]"
 )
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _LOCK = threading.Lock()
@@ -76,9 +78,9 @@ def tokens(text: str) -> list[Token]:
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """Return the Snowball English stem of `word`, lower-cased."""
+    """Return the Snowball English stem of `word`, lower-cased, in one Unicode form."""
     with _LOCK:  # PyStemmer's stemmers are not safe under threads
-        return str(_stemmer().stemWord(word.lower().replace("’", "'")))
+        return str(_stemmer().stemWord(folded(word).replace("’", "'")))
 
 
 def terms(text: str) -> list[str]:
@@ -87,11 +89,11 @@ def terms(text: str) -> list[str]:
     for token in tokens(text):
         if not token.is_word or token.is_stop:
             continue
-        if _CJK.search(token.text):
-            word = token.text
+        word = folded(token.text)
+        if _CJK.search(word):
             found += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
         else:
-            found.append(stem(token.text))
+            found.append(stem(word))
     return found
 
 

@@ -15,6 +15,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.state.passages import content_id, heading_of
+from ragweave.tools.knowledge.analysis import outdated
 from ragweave.tools.knowledge.draft import Distinct, Draft, contents_of
 from ragweave.tools.knowledge.embedding import embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.intake import Intake
@@ -31,7 +32,6 @@ from ragweave.tools.knowledge.snapshot import BM25, Snapshots
 from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.vectors import Vectors
 from ragweave.tools.knowledge.writing import Writer
-from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.retrieval.bm25_index import Bm25Index
 from ragweave.tools.stores import Address, place_of
 
@@ -183,16 +183,14 @@ class _Check:
         except KnowledgeBaseError as error:
             yield Finding(str(error).partition(";")[0])
             return
-        terms = analyzer_for(manifest.settings.language).terms
         passages = Distinct(database, manifest.generation)
-        with TemporaryDirectory() as folder:
-            Bm25Index.write(map(terms, passages.texts()), Path(folder))
-            if not np.array_equal(snapshot.rows, np.frombuffer(passages.rows, dtype=np.int64)):
-                yield Finding("the BM25 index does not match the passages or their order")
-                return
-            differs = snapshot.index.differences(Bm25Index.open(Path(folder)))
-        if differs:
+        differs = _differences(snapshot.index, passages, manifest)
+        if not np.array_equal(snapshot.rows, np.frombuffer(passages.rows, dtype=np.int64)):
+            yield Finding("the BM25 index does not match the passages or their order")
+        elif differs:
             yield Finding(f"the BM25 index differs from a newly built one ({', '.join(differs)})")
+        elif any(outdated(manifest, text) for text in passages.texts()):
+            yield Finding("the BM25 index splits words at their marks, as earlier versions did")
 
     def _embeddings(self, database: sqlite3.Connection, manifest: Manifest) -> Iterator[Finding]:
         if self._vectors is None or not manifest.generation:
@@ -237,6 +235,12 @@ class _Check:
         vectors = self._vectors.rows(contents, manifest.generation)
         if not np.allclose(snapshot.vectors, vectors, atol=1e-6):
             yield Finding("the copy of the vectors differs from them")
+
+
+def _differences(index: Bm25Index, passages: Distinct, manifest: Manifest) -> list[str]:
+    with TemporaryDirectory() as folder:
+        Bm25Index.write(map(manifest.analyzer.terms, passages.texts()), Path(folder))
+        return index.differences(Bm25Index.open(Path(folder)))
 
 
 def _generation(manifest: Manifest) -> tuple[int, int]:

@@ -25,6 +25,7 @@ from ragweave.tools.knowledge.manifest import Settings
 from ragweave.tools.knowledge.markup import Heading
 from ragweave.tools.knowledge.recursive import FINER, recursive_spans
 from ragweave.tools.retrieval.embedding import named_embeddings
+from ragweave.tools.text.letters import WORD
 from ragweave.tools.text.sentences import split_sentences
 
 Span = tuple[int, int]
@@ -76,7 +77,7 @@ _CODES = {
 }
 
 _WORD = re.compile(r"\S+")
-_TOKEN = re.compile(r"\w+|[^\w\s]")
+_TOKEN = re.compile(rf"{WORD}|[^\w\s]")
 
 
 def simple_tokens(text: str) -> list[Span]:

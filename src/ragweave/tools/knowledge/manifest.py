@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from ragweave import __version__
 from ragweave.errors import KnowledgeBaseError, LockedError, UsageError
 from ragweave.tools.files import hold, parse_json, reading, write_atomic, writing
-from ragweave.tools.retrieval.bm25 import analyzer_for
+from ragweave.tools.retrieval.bm25 import ANALYSIS, Analyzer, analyzer_for
 from ragweave.tools.retrieval.embedding import PACKAGED, dense_available
 
 Unit = Literal["words", "sentences", "tokens"]
@@ -227,6 +227,13 @@ class Manifest:
     """The embedding model, or the class of an embeddings object that the caller passes."""
     dimension: int | None = None
     """Length of the vectors, known after the first embedding."""
+    analysis: int = ANALYSIS
+    """How its texts became the terms of the lexical index (`retrieval.bm25.ANALYSIS`)."""
+
+    @property
+    def analyzer(self) -> Analyzer:
+        """What makes the terms of its lexical index."""
+        return analyzer_for(self.settings.language, self.analysis)
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest as JSON values."""
@@ -236,6 +243,7 @@ class Manifest:
             "ragweave_version": __version__,
             "generation": self.generation,
             "language": self.settings.language,
+            "analysis": self.analysis,
             "settings": self.settings.to_json(),
             "collection": self.collection,
             "embedding": {"name": self.embedding_name, "dimension": self.dimension},
@@ -286,12 +294,13 @@ def manifest_of(
     Raises:
         KnowledgeBaseError: They are damaged or of a newer format.
     """
-    version = values.get("format_version")
-    if isinstance(version, int) and version > FORMAT_VERSION:
-        raise KnowledgeBaseError(
-            f"{where} has format {version}, newer than this ragweave reads ({FORMAT_VERSION}); "
-            "upgrade ragweave"
-        )
+    for field, known in (("format_version", FORMAT_VERSION), ("analysis", ANALYSIS)):
+        version = values.get(field)
+        if isinstance(version, int) and version > known:
+            raise KnowledgeBaseError(
+                f"{where} has {field.removesuffix('_version')} {version}, newer than this ragweave "
+                f"reads ({known}); upgrade ragweave"
+            )
     try:
         return _parse(values)
     except (KeyError, TypeError, ValueError) as error:
@@ -302,6 +311,9 @@ def _parse(values: dict[str, Any]) -> Manifest:
     generation = values["generation"]
     if type(generation) is not int or generation < 0 or values["format_version"] != FORMAT_VERSION:
         raise UsageError("invalid generation or format_version")
+    analysis = values.get("analysis", 1)  # what had no number yet
+    if type(analysis) is not int or analysis < 1:
+        raise UsageError("invalid analysis")
     return Manifest(
         settings=Settings.from_json(values["settings"]),
         collection=str(values["collection"]),
@@ -310,6 +322,7 @@ def _parse(values: dict[str, Any]) -> Manifest:
         sources=int(values["counts"]["sources"]),
         embedding_name=values["embedding"]["name"],
         dimension=values["embedding"]["dimension"],
+        analysis=analysis,
     )
 
 

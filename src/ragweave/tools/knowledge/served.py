@@ -17,13 +17,14 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, UsageError
+from ragweave.tools.knowledge.analysis import query_terms
 from ragweave.tools.knowledge.draft import Draft
 from ragweave.tools.knowledge.embedding import check_dimension
 from ragweave.tools.knowledge.manifest import FORMAT, Manifest, Progress, Settings, manifest_of
 from ragweave.tools.knowledge.served_writing import ServedWriter
 from ragweave.tools.knowledge.snapshot import ATTEMPTS, Rankings, Search
 from ragweave.tools.knowledge.writing import Written, new_collection
-from ragweave.tools.retrieval.bm25 import analyzer_for, with_score
+from ragweave.tools.retrieval.bm25 import with_score
 from ragweave.tools.stores import Address, Hit, PassageStore, open_store
 from ragweave.tools.stores.lease import writing_to
 from ragweave.tools.stores.passage_store import MANIFEST
@@ -132,7 +133,7 @@ class Served:
         return search
 
     def _matching(self, query: str, manifest: Manifest, k: int) -> list[Document]:
-        terms = Counter(analyzer_for(manifest.settings.language).terms(query))
+        terms = Counter(query_terms(manifest, query, self.place))
 
         def find(n: int) -> list[Hit]:
             return self.store.matching(terms, n, manifest.generation)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from langchain_core.embeddings import Embeddings
 
 from ragweave.state.passages import content_id, heading_of
+from ragweave.tools.knowledge.analysis import outdated
 from ragweave.tools.knowledge.draft import Draft, titled
 from ragweave.tools.knowledge.embedding import check_dimension, embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.intake import Intake
 from ragweave.tools.knowledge.manifest import Finding, Manifest, Progress, counted
 from ragweave.tools.knowledge.served import Served, read_served
 from ragweave.tools.knowledge.served_writing import PREFIX, ServedWriter, chunks
-from ragweave.tools.retrieval.bm25 import analyzer_for
+from ragweave.tools.retrieval.bm25 import ANALYSIS
 from ragweave.tools.stores import Address, Held, PassageStore, Row
 from ragweave.tools.stores.lease import writing_to
+from ragweave.tools.stores.passage_store import MANIFEST
 
 _BATCH = 64
 
@@ -47,15 +49,16 @@ def repair_served(
 ) -> int:
     """Repair what `check_served` found; return how many passages were embedded.
 
-    Rows without words or vector get them in place; files whose passages do not match their hashes
-    are read again where they still exist; what an interrupted write left is deleted.
+    Rows without words or vector, or with words as earlier versions split them, get them in place;
+    files whose passages do not match their hashes are read again where they still exist; what an
+    interrupted write left is deleted.
     """
     home = Served(place)
     try:
         manifest = home.manifest
         model = embeddings_of(place, manifest, embeddings)
         with writing_to(home.store):
-            mended = _mend(home.store, manifest, model)
+            mended = _mend(home.store, home.manifest, model)
         files = [Path(key) for one in findings for key in one.sources if Path(key).is_file()]
         report = progress or (lambda _stage, _done, _total: None)
         tokens = tokenizer_of(manifest.settings, model)
@@ -85,6 +88,7 @@ class _Examined:
     wrong: dict[str, int] = field(default_factory=dict)
     """Passages by source whose text does not match its hash."""
     wordless: int = 0
+    outdated: int = 0
     vectorless: int = 0
 
     def findings(self) -> Iterator[Finding]:
@@ -104,6 +108,11 @@ class _Examined:
             yield Finding(f"{counted(number, 'passage')} {verb}", tuple(sorted(self.wrong)))
         if self.wordless:
             yield Finding(f"{counted(self.wordless, 'passage')} without the words of its text")
+        if self.outdated:
+            yield Finding(
+                f"{counted(self.outdated, 'passage')} with words split at their marks, as earlier "
+                "versions did"
+            )
         if self.vectorless:
             verb = "has" if self.vectorless == 1 else "have"
             yield Finding(f"{counted(self.vectorless, 'passage')} {verb} no vector of its own")
@@ -126,6 +135,7 @@ def _examine(found: _Examined, store: PassageStore, row: Held) -> None:
     if content_id(row.text, heading_of(json.loads(row.metadata))) != row.key.content:
         found.wrong[row.key.source] = found.wrong.get(row.key.source, 0) + 1
     found.wordless += not _has_words(store, found.manifest, row)
+    found.outdated += _outdated(found.manifest, row)
     found.vectorless += not _has_vector(found.manifest, row)
 
 
@@ -137,33 +147,55 @@ def _has_vector(manifest: Manifest, row: Held) -> bool:
     return manifest.embedding_name is None or row.dimension == manifest.dimension
 
 
+def _is_whole(store: PassageStore, manifest: Manifest, row: Held) -> bool:
+    return _has_words(store, manifest, row) and _has_vector(manifest, row)
+
+
 def _terms(manifest: Manifest, row: Held) -> list[str]:
-    return analyzer_for(manifest.settings.language).terms(titled(row.text, row.metadata))
+    return manifest.analyzer.terms(titled(row.text, row.metadata))
+
+
+def _outdated(manifest: Manifest, row: Held) -> bool:
+    return outdated(manifest, titled(row.text, row.metadata))
 
 
 def _mend(store: PassageStore, manifest: Manifest, model: Embeddings | None) -> int:
-    """Store words and vectors anew where they are missing; return how many were embedded."""
+    """Store words and vectors anew where they are missing or old; return how many were embedded."""
     embedded = 0
+    today = replace(manifest, analysis=ANALYSIS)
     rows = store.held() if manifest.generation else iter(())
     lost = [
         row
         for row in rows
         if row.key.added <= manifest.generation < row.key.removed
-        and not (_has_words(store, manifest, row) and _has_vector(manifest, row))
+        and (_outdated(manifest, row) or not _is_whole(store, manifest, row))
     ]
     for part in chunks(iter(lost), _BATCH):
-        vectors: list[list[float]] | list[None] = [None] * len(part)
-        if manifest.embedding_name is not None and model is not None:
-            vectors = model.embed_documents([titled(row.text, row.metadata) for row in part])
-            check_dimension(store.address, manifest, vectors)
-            embedded += len(part)
+        vectors = _vectors(store, manifest, part)
+        bare = [row for row in part if row.key.key not in vectors]
+        if bare and manifest.embedding_name is not None and model is not None:
+            made = model.embed_documents([titled(row.text, row.metadata) for row in bare])
+            check_dimension(store.address, manifest, made)
+            vectors |= {row.key.key: vector for row, vector in zip(bare, made, strict=True)}
+            embedded += len(bare)
         store.put(
             [
-                Row(row.key, row.text, row.metadata, _terms(manifest, row), vector)
-                for row, vector in zip(part, vectors, strict=True)
+                Row(row.key, row.text, row.metadata, _terms(today, row), vectors.get(row.key.key))
+                for row in part
             ]
         )
+    if manifest != today:
+        store.put_record(MANIFEST, today.to_json())
     return embedded
+
+
+def _vectors(
+    store: PassageStore, manifest: Manifest, rows: Sequence[Held]
+) -> dict[str, list[float]]:
+    """Return the vectors, by the rows' keys, of those rows that have a usable one."""
+    held = [row for row in rows if row.dimension and _has_vector(manifest, row)]
+    known = store.vectors([row.key.content for row in held]) if held else {}
+    return {row.key.key: known[row.key.content] for row in held if row.key.content in known}
 
 
 def drop_served(place: Address) -> int:

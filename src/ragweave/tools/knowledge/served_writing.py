@@ -27,7 +27,6 @@ from ragweave.tools.knowledge.embedding import check_dimension
 from ragweave.tools.knowledge.manifest import Manifest, Progress, Skip, manifest_of
 from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.writing import Written, write_errors
-from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.stores import Key, PassageStore, Row
 from ragweave.tools.stores.lease import Lease, writing_to
 from ragweave.tools.stores.passage_store import MANIFEST, NEVER
@@ -119,7 +118,7 @@ class ServedWriter:
 
     def _put(self, rows: _Rows, manifest: Manifest, generation: int) -> tuple[Manifest, int]:
         """Embed and store the new rows; return the manifest with the length of the vectors."""
-        terms = analyzer_for(manifest.settings.language).terms
+        terms = manifest.analyzer.terms
         total, done, embedded = rows.fresh_count(generation), 0, 0
         average = rows.average(generation, terms)
         dense = manifest.embedding_name is not None

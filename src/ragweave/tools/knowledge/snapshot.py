@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.knowledge import exact
+from ragweave.tools.knowledge.analysis import query_terms
 from ragweave.tools.knowledge.embedding import check_dimension
 from ragweave.tools.knowledge.manifest import NAME, Manifest, read_manifest
 from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.vectors import Vectors, one_line
-from ragweave.tools.retrieval.bm25 import analyzer_for, with_score
+from ragweave.tools.retrieval.bm25 import with_score
 from ragweave.tools.retrieval.bm25_index import DAMAGE, Bm25Index
 
 BM25 = "bm25"
@@ -198,7 +199,7 @@ class Searches:
         return not self._snapshots.current().manifest.passages
 
     def _matching(self, snapshot: Snapshot, query: str, k: int) -> list[Document] | None:
-        terms = analyzer_for(snapshot.manifest.settings.language).terms(query)
+        terms = query_terms(snapshot.manifest, query, self._folder)
         return self._documents(snapshot, snapshot.index.search(terms, k))
 
     def _nearest(self, snapshot: Snapshot, vector: list[float], k: int) -> list[Document] | None:

@@ -36,7 +36,7 @@ from ragweave.tools.knowledge.manifest import (
 from ragweave.tools.knowledge.snapshot import BM25, ROWS
 from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.vectors import COLLECTION, Vectors
-from ragweave.tools.retrieval.bm25 import analyzer_for
+from ragweave.tools.retrieval.bm25 import ANALYSIS
 from ragweave.tools.retrieval.bm25_index import Bm25Index
 
 _REPORT_EVERY = 1000
@@ -149,7 +149,8 @@ class Writer:
         folder = self._folder / BM25 / str(draft.generation)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        terms = analyzer_for(manifest.settings.language).terms
+        manifest = replace(manifest, analysis=ANALYSIS)
+        terms = manifest.analyzer.terms
         passages = draft.distinct()
         texts = _reported(passages, lambda done, total: self._progress("index", done, total))
         Bm25Index.write(map(terms, texts), folder)

@@ -18,8 +18,14 @@ from ragweave.errors import UsageError
 from ragweave.state.passages import as_document, heading_of, with_id
 from ragweave.tools.retrieval.base import PassageRetriever, check_k
 from ragweave.tools.retrieval.bm25_index import Bm25Index
+from ragweave.tools.text.letters import WORD, folded
 
-_TERM = re.compile(r"\w+")
+ANALYSIS = 2
+"""Which way of making terms is in use. An index is searched by that of its own terms, which is part
+of its format: 1 parts words at combining marks (vowel signs, say) and keeps ligatures."""
+
+_WORD = re.compile(WORD)
+_UNMARKED = re.compile(r"\w+")
 
 _ENGLISH = """
 a an and are as at be but by for if in into is it no not of on or such that the their then there
@@ -46,15 +52,16 @@ def languages() -> tuple[str, ...]:
 class Analyzer:
     """Lower-cased, stemmed terms of a text without its stop words; safe under threads.
 
-    Languages that bm25s has no stop words for keep all their words. The texts are put in Unicode
-    NFC first, so that composed and decomposed accents match.
+    Languages that bm25s has no stop words for keep all their words. Composed and decomposed
+    accents match, and so do ligatures and their letters (see `folded`).
     """
 
-    def __init__(self, language: str = "english") -> None:
+    def __init__(self, language: str = "english", analysis: int = ANALYSIS) -> None:
         """Take a Snowball language name.
 
         Args:
             language: One of `languages()`.
+            analysis: That of the index, where it was not made now.
 
         Raises:
             UsageError: No stemmer has that name.
@@ -64,12 +71,12 @@ class Analyzer:
             raise UsageError(f"unknown language {language!r}; choose one of: {known}")
         self.language = language
         self._stop = stop_words(language)
+        self._words = _words if analysis > 1 else _unmarked_words
         self._local = threading.local()
 
     def terms(self, text: str) -> list[str]:
         """Return the terms of `text` in order, repeats kept."""
-        found = _TERM.findall(unicodedata.normalize("NFC", text).lower())
-        kept = [word for word in found if word not in self._stop]
+        kept = [word for word in self._words(text) if word not in self._stop]
         terms: list[str] = self._stemmer().stemWords(kept)
         return terms
 
@@ -80,10 +87,20 @@ class Analyzer:
         return self._local.stemmer
 
 
+def _words(text: str) -> list[str]:
+    if text.isascii():
+        return _unmarked_words(text)
+    return [word if word.isascii() else folded(word) for word in _WORD.findall(text.lower())]
+
+
+def _unmarked_words(text: str) -> list[str]:
+    return _UNMARKED.findall(unicodedata.normalize("NFC", text).lower())
+
+
 @lru_cache(maxsize=16)
-def analyzer_for(language: str) -> Analyzer:
-    """Return the shared analyzer of `language` (errors as `Analyzer`)."""
-    return Analyzer(language)
+def analyzer_for(language: str, analysis: int = ANALYSIS) -> Analyzer:
+    """Return the shared analyzer of `language` (arguments and errors as `Analyzer`)."""
+    return Analyzer(language, analysis)
 
 
 Search = Callable[[str, int], list[Document]]

@@ -5,7 +5,8 @@ Hybrid retrieval fuses several rankings by reciprocal rank fusion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -132,15 +133,26 @@ class HybridRetriever(PassageRetriever):
 
     def _find(self, query: str, k: int) -> list[Document]:
         lists = self._rankings(query, max(self.depth, k))
-        by_id: dict[str, Document] = {}
-        for doc in (doc for one in lists for doc in one):
-            by_id.setdefault(doc.id or "", doc)
-        fused = reciprocal_rank_fusion(
-            [[doc.id or "" for doc in one] for one in lists], k=self.rrf_k
-        )
-        return [with_score(by_id[key], score) for key, score in fused[:k]]
+        held: dict[tuple[str | None, str], Document] = {}
+        for doc in chain.from_iterable(lists):
+            held.setdefault(_key(doc), doc)
+        fused = reciprocal_rank_fusion([[_key(doc) for doc in one] for one in lists], k=self.rrf_k)
+        return list(_told_apart(with_score(held[key], score) for key, score in fused[:k]))
 
     def _rankings(self, query: str, k: int) -> list[list[Document]]:
         if self.search is not None:
             return self.search(query, k)
         return [find_with(one, query, k) for one in self.retrievers]
+
+
+def _key(doc: Document) -> tuple[str | None, str]:
+    return doc.id, doc.page_content
+
+
+def _told_apart(documents: Iterable[Document]) -> Iterator[Document]:
+    """Give a content id to those whose id an earlier one has: two bases may both count from 1."""
+    taken: set[str | None] = set()
+    for doc in documents:
+        one = with_id(doc.model_copy(update={"id": None})) if doc.id in taken else doc
+        taken.add(one.id)
+        yield one

@@ -11,6 +11,7 @@ selects it.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
@@ -24,7 +25,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, PrivateAttr
 
-from ragweave.errors import UsageError
+from ragweave.errors import UnusableModelError, UsageError
 from ragweave.registry import Registry
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, lexical_of
 from ragweave.tools.retrieval.bm25 import full_text, with_score
@@ -250,5 +251,35 @@ class RerankRetriever(PassageRetriever):
                     load_reranker(self.model) if isinstance(self.model, str) else self.model
                 )
             scores = self._scorer.predict([(query, full_text(doc)) for doc in found])
-        judged = [with_score(doc, float(score)) for doc, score in zip(found, scores, strict=True)]
+        numbers = _numbers(scores, len(found), self._name)
+        judged = [with_score(doc, number) for doc, number in zip(found, numbers, strict=True)]
         return sorted(judged, key=lambda doc: -doc.metadata["score"])[:k]
+
+    @property
+    def _name(self) -> str:
+        return self.model if isinstance(self.model, str) else type(self.model).__name__
+
+
+def _numbers(scores: Sequence[Any], passages: int, name: str) -> list[float]:
+    """Return a model's scores, which order passages only where each has one number.
+
+    Raises:
+        UnusableModelError: They are not that.
+    """
+    if len(scores) != passages:
+        raise UnusableModelError(
+            f"the reranker {name} gave {len(scores)} scores for {passages} passages"
+        )
+    try:
+        numbers = [float(score) for score in scores]
+    except (TypeError, ValueError):
+        raise UnusableModelError(
+            f"the reranker {name} gives a passage several scores (as a classifier of several "
+            "labels does), or none: use a model with one, trained to rank"
+        ) from None
+    if any(map(math.isnan, numbers)):
+        raise UnusableModelError(
+            f"the reranker {name} gave a score that is not a number (NaN), as a model does whose "
+            "weights are damaged or overflow in half precision"
+        )
+    return numbers

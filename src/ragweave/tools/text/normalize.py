@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from langchain_core.messages import BaseMessage
 
+from ragweave.tools.text.letters import LETTERS
+
 _PER_MESSAGE = 3
 
 
@@ -28,7 +30,7 @@ def estimate_message_tokens(messages: Sequence[BaseMessage]) -> int:
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation + "“”‘’–—…«»")
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_WORD = re.compile(rf"{LETTERS}(?:['’]{LETTERS})*")
 
 
 def normalize_answer(text: str) -> str:
@@ -41,5 +43,5 @@ def normalize_answer(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return the lower-cased words of `text` in order (letters and digits, inner apostrophes)."""
+    """Return the lower-cased words of `text` in order (letters with their marks, digits, inner apostrophes)."""
     return _WORD.findall(text.lower())

@@ -9,6 +9,12 @@ import sentencex
 
 _WINDOW = 4_000
 """Characters that sentencex sees at once: its time grows with the square of the quotes in them."""
+_BLANKS = {
+    ord(one): "\n" if one in "\x85\u2028\u2029" else " "
+    for one in map(chr, range(0x80, 0x3001))
+    if one.isspace()
+}
+"""White space beyond ASCII to ASCII's: sentencex 1.0.32 panics over a capital between two such."""
 
 
 class Sentence(NamedTuple):
@@ -60,10 +66,22 @@ def _spans(text: str, language: str) -> Iterator[tuple[int, int]]:
 def _segments(window: str, offset: int, language: str) -> Iterator[tuple[int, int]]:
     """Yield the spans, in the source, of the sentences of a window that begins at `offset`."""
     cursor = 0
-    for piece in sentencex.segment(language, window):
-        start = window.index(piece, cursor)
+    plain = window.translate(_BLANKS)
+    for piece in _pieces(plain, language):
+        start = plain.index(piece, cursor)
         cursor = start + len(piece)
         yield offset + start, offset + cursor
+
+
+def _pieces(window: str, language: str) -> list[str]:
+    """Return what sentencex finds; the window as one piece where it panics."""
+    try:
+        return list(sentencex.segment(language, window))
+    except BaseException as error:
+        # Rust's panics get past `except Exception`, and the extension does not export their class.
+        if type(error).__name__ != "PanicException":
+            raise
+        return [window]
 
 
 def _cut(text: str, offset: int) -> int:
