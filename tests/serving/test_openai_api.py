@@ -162,6 +162,8 @@ async def test_a_key_is_asked_for() -> None:
             await client(key=key or "x", api_keys=("right", "also")).models.list()
     assert await client(key="also", api_keys=("right", "also")).models.list()
     web = transport(api_keys=("right",))
+    bare = await web.get("/v1/models", headers={"authorization": "right"})
+    assert bare.status_code == 401
     assert (await web.get("/health")).json() == {"status": "ok"}
     assert (await web.get("/metrics")).status_code == 401
 
