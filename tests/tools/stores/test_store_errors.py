@@ -131,10 +131,13 @@ def test_lost_words_and_vectors_are_found_and_mended(kb: KnowledgeBase, place: A
 
 
 @needs_qdrant
-def test_a_dead_writer_blocks_nobody(kb: KnowledgeBase, place: Address) -> None:
+def test_a_dead_writer_blocks_nobody(
+    kb: KnowledgeBase, place: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragweave.tools.stores.lease._RENEWED", 0.01)
     store = Served(place).store
     lease = Lease(store)
-    lease.renew()
+    lease.begin()
     with pytest.raises(KnowledgeBaseError, match="is being written by process"):
         kb.add([Document("refused")])
     held = store.record(lease.name)

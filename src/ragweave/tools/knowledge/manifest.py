@@ -227,10 +227,12 @@ class Manifest:
     """The embedding model, or the class of an embeddings object that the caller passes."""
     dimension: int | None = None
     """Length of the vectors, known after the first embedding."""
+    write: str = ""
+    """Token of the write that made the generation, in a store; empty: not known."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest as JSON values."""
-        return {
+        values = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "ragweave_version": __version__,
@@ -241,6 +243,7 @@ class Manifest:
             "embedding": {"name": self.embedding_name, "dimension": self.dimension},
             "counts": {"passages": self.passages, "sources": self.sources},
         }
+        return {**values, "write": self.write} if self.write else values
 
 
 def write_manifest(folder: Path, manifest: Manifest, *, alone: bool = False) -> None:
@@ -310,6 +313,7 @@ def _parse(values: dict[str, Any]) -> Manifest:
         sources=int(values["counts"]["sources"]),
         embedding_name=values["embedding"]["name"],
         dimension=values["embedding"]["dimension"],
+        write=str(values.get("write", "")),
     )
 
 

@@ -15,7 +15,12 @@ from ragweave.tools.knowledge.embedding import check_dimension, embeddings_of, t
 from ragweave.tools.knowledge.intake import Intake
 from ragweave.tools.knowledge.manifest import Finding, Manifest, Progress, counted
 from ragweave.tools.knowledge.served import Served, read_served
-from ragweave.tools.knowledge.served_writing import PREFIX, ServedWriter, chunks
+from ragweave.tools.knowledge.served_writing import (
+    ServedWriter,
+    chunks,
+    is_left_over,
+    sources_prefix,
+)
 from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.stores import Address, Held, PassageStore, Row
 from ragweave.tools.stores.lease import writing_to
@@ -110,11 +115,11 @@ class _Examined:
 
 
 def _examined(store: PassageStore, manifest: Manifest) -> _Examined:
-    names = store.records(f"{PREFIX}{manifest.generation}/")
+    names = store.records(sources_prefix(manifest))
     listed = sum(len((store.record(name) or {}).get("sources", ())) for name in names)
     found = _Examined(manifest, listed)
     for row in store.held() if manifest.generation else ():
-        if row.key.added > manifest.generation:
+        if is_left_over(row.key, manifest):
             found.dead += 1
         elif row.key.removed > manifest.generation:
             found.ids.add(row.key.id)
@@ -148,7 +153,8 @@ def _mend(store: PassageStore, manifest: Manifest, model: Embeddings | None) -> 
     lost = [
         row
         for row in rows
-        if row.key.added <= manifest.generation < row.key.removed
+        if row.key.removed > manifest.generation
+        and not is_left_over(row.key, manifest)
         and not (_has_words(store, manifest, row) and _has_vector(manifest, row))
     ]
     for part in chunks(iter(lost), _BATCH):
