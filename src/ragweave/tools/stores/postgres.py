@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import urlsplit
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, UsageError
 from ragweave.tools.stores.address import Address
@@ -50,10 +49,7 @@ class PostgresStore(PassageStore):
         super().__init__(address)
         if find_spec("psycopg") is None:
             raise MissingExtraError("PostgreSQL", "postgres")
-        if urlsplit(address.place).scheme not in ("postgresql", "postgres"):
-            raise UsageError(
-                f"{address}: must look like pg:postgresql://USER@HOST:PORT/DATABASE#COLLECTION"
-            )
+        _check(address)
         self._rows = f"ragweave_{address.collection}_passages"
         self._words = f"ragweave_{address.collection}_words"
         self._connections = Connections(address)
@@ -312,10 +308,31 @@ class PostgresStore(PassageStore):
                 do("CREATE EXTENSION IF NOT EXISTS vector")
         except psycopg.Error as error:
             raise KnowledgeBaseError(
-                f"{self.address}: pgvector cannot be used there ({one_line(error)}); install it on the "
+                f"{self.address}: pgvector cannot be used there ({one_line(error, self.address)}); install it on the "
                 "server and have its administrator run CREATE EXTENSION vector in this database, or "
                 "index with --embedding none"
             ) from error
+
+
+def _check(address: Address) -> None:
+    """Raise UsageError unless PostgreSQL's client reads the place as we do."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    if not address.place.startswith(("postgresql://", "postgres://")):
+        raise UsageError(
+            f"{address}: must look like pg:postgresql://USER@HOST:PORT/DATABASE#COLLECTION"
+        )
+    if set(address.login) & set("@/") or not address.place.isprintable():
+        raise UsageError(
+            f"{address}: in user, password and settings write @ as %40, / as %2F, and what is no "
+            "printable character by its code too"
+        )
+    try:
+        conninfo_to_dict(address.place)
+    except psycopg.Error as error:
+        told = one_line(error, address)
+        raise UsageError(f"{address}: cannot be read: {told} (% is written %25)") from None
 
 
 def _columns(row: Row, vectors: bool) -> tuple[Any, ...]:

@@ -69,7 +69,9 @@ class Connections:
                 self._idle.append(connection)
         except psycopg.Error as error:
             verb = "cannot be reached" if _is_away(error) else "cannot be used"
-            raise KnowledgeBaseError(f"{self._address} {verb}: {one_line(error)}") from error
+            raise KnowledgeBaseError(
+                f"{self._address} {verb}: {one_line(error, self._address)}"
+            ) from error
 
     def _idle_one(self) -> Any:
         """Return an idle connection that the server has not closed meanwhile, or None."""
@@ -121,6 +123,6 @@ def _is_away(error: Any) -> bool:
     )
 
 
-def one_line(error: BaseException) -> str:
+def one_line(error: BaseException, address: Address) -> str:
     """Return the text of an error on one line, without secrets."""
-    return without_secrets(" ".join(str(error).split())[:300])
+    return " ".join(without_secrets(str(error), address.passwords).split())[:300]
