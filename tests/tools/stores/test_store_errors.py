@@ -131,6 +131,27 @@ def test_lost_words_and_vectors_are_found_and_mended(kb: KnowledgeBase, place: A
 
 
 @needs_qdrant
+@pytest.mark.parametrize("damage", ["{}", "[]", "nothing", '{"collections": {"x": 1}}'])
+def test_a_damaged_list_of_collections_is_told(
+    kb: KnowledgeBase, place: Address, damage: str
+) -> None:
+    kb.close()
+    Path(place.place, "meta.json").write_text(damage)
+    with pytest.raises(KnowledgeBaseError, match=r"its files are damaged .*index again") as caught:
+        KnowledgeBase.open(place)
+    assert "\n" not in str(caught.value)
+
+
+@needs_qdrant
+def test_a_damaged_collection_is_told(kb: KnowledgeBase, place: Address) -> None:
+    kb.close()
+    for file in Path(place.place).rglob("*.sqlite"):
+        file.write_bytes(b"garbage" * 3_000)
+    with pytest.raises(KnowledgeBaseError, match="its files are damaged"):
+        KnowledgeBase.open(place)
+
+
+@needs_qdrant
 def test_a_dead_writer_blocks_nobody(
     kb: KnowledgeBase, place: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
