@@ -14,7 +14,7 @@ from tests.postgres_server import binaries, postgres
 from ragweave.errors import KnowledgeBaseError
 from ragweave.testing.store import WordEmbeddings
 from ragweave.tools.knowledge import KnowledgeBase, Settings
-from ragweave.tools.knowledge.checking import check
+from ragweave.tools.knowledge.checking import check, repair
 from ragweave.tools.knowledge.served_checking import drop_served
 from ragweave.tools.retrieval import Bm25Retriever
 from ragweave.tools.stores import Address
@@ -136,3 +136,21 @@ def test_a_name_with_a_zero_character(address: str) -> None:
         assert check(address) == []
         assert kb.delete_source(name)
         assert len(kb) == 0
+
+
+def test_a_repair_without_the_model_keeps_the_vectors(address: str) -> None:
+    lines = ("salt is white", "pepper is black", "sugar is sweet")
+    with KnowledgeBase.create(address, embeddings=WordEmbeddings()) as kb:
+        kb.add([Document(line) for line in lines])
+        store = kb._home.store  # type: ignore[union-attr]
+        with store._connections.one() as do:
+            do(f"DELETE FROM {store._words}")
+            do(f"UPDATE {store._rows} SET embedding = NULL WHERE text = %s", (lines[0],))
+        assert repair(address, check(address)) == 0
+        assert len(kb.as_retriever(9, "dense").invoke("salt")) == 2
+        assert [one.text for one in check(address)] == [
+            "1 passage without the words of its text",
+            "1 passage has no vector of its own",
+        ]
+        assert repair(address, check(address), embeddings=WordEmbeddings()) == 1
+        assert check(address) == []

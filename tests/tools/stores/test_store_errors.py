@@ -126,8 +126,26 @@ def test_lost_words_and_vectors_are_found_and_mended(kb: KnowledgeBase, place: A
     assert "has no vector of its own" in told[-1]
     assert any("without the words of its text" in one for one in told)
     model = WordEmbeddings()
-    assert repair(place, found, embeddings=model) >= 2
+    assert repair(place, found, embeddings=model) == 1, "stored vectors were made again"
     assert [one.text for one in check(place)] == told[:1]  # a text whose file is unknown stays
+
+
+@needs_qdrant
+def test_a_repair_without_the_model_keeps_the_vectors(kb: KnowledgeBase, place: Address) -> None:
+    home = Served(place)
+    rows = {row.text: row.key.key for row in home.store.held()}
+    client = home.store._client.get()  # type: ignore[attr-defined]
+    client.delete_vectors("ragweave_t", ["words"], [rows["salt is white"], rows["sugar is sweet"]])
+    client.delete_vectors("ragweave_t", ["dense"], [rows["sugar is sweet"]])
+    home.close()
+    assert repair(place, check(place)) == 0
+    left = [one.text for one in check(place)]
+    assert left == ["1 passage without the words of its text", "1 passage has no vector of its own"]
+    found = kb.as_retriever(9, "dense").invoke("salt is white")
+    assert found[0].page_content == "salt is white"
+    assert len(found) == 3
+    assert repair(place, check(place), embeddings=WordEmbeddings()) == 1
+    assert check(place) == []
 
 
 @needs_qdrant

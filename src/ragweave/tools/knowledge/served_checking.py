@@ -23,7 +23,7 @@ from ragweave.tools.knowledge.served_writing import (
 )
 from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.stores import Address, Held, PassageStore, Row
-from ragweave.tools.stores.lease import writing_to
+from ragweave.tools.stores.lease import Lease, writing_to
 
 _BATCH = 64
 
@@ -52,15 +52,16 @@ def repair_served(
 ) -> int:
     """Repair what `check_served` found; return how many passages were embedded.
 
-    Rows without words or vector get them in place; files whose passages do not match their hashes
-    are read again where they still exist; what an interrupted write left is deleted.
+    Rows without words or vector get them in place, vectors only where the model is at hand; files
+    whose passages do not match their hashes are read again where they still exist; what an
+    interrupted write left is deleted.
     """
     home = Served(place)
     try:
         manifest = home.manifest
         model = embeddings_of(place, manifest, embeddings)
-        with writing_to(home.store):
-            mended = _mend(home.store, manifest, model)
+        with writing_to(home.store) as lease:
+            mended = _mend(home.store, manifest, model, lease)
         files = [Path(key) for one in findings for key in one.sources if Path(key).is_file()]
         report = progress or (lambda _stage, _done, _total: None)
         tokens = tokenizer_of(manifest.settings, model)
@@ -146,8 +147,11 @@ def _terms(manifest: Manifest, row: Held) -> list[str]:
     return analyzer_for(manifest.settings.language).terms(titled(row.text, row.metadata))
 
 
-def _mend(store: PassageStore, manifest: Manifest, model: Embeddings | None) -> int:
-    """Store words and vectors anew where they are missing; return how many were embedded."""
+def _mend(store: PassageStore, manifest: Manifest, model: Embeddings | None, lease: Lease) -> int:
+    """Store words and vectors anew where they are missing; return how many were embedded.
+
+    A passage without a vector that there is no model for stays as it is.
+    """
     embedded = 0
     rows = store.held() if manifest.generation else iter(())
     lost = [
@@ -158,18 +162,41 @@ def _mend(store: PassageStore, manifest: Manifest, model: Embeddings | None) -> 
         and not (_has_words(store, manifest, row) and _has_vector(manifest, row))
     ]
     for part in chunks(iter(lost), _BATCH):
-        vectors: list[list[float]] | list[None] = [None] * len(part)
-        if manifest.embedding_name is not None and model is not None:
-            vectors = model.embed_documents([titled(row.text, row.metadata) for row in part])
-            check_dimension(store.address, manifest, vectors)
-            embedded += len(part)
-        store.put(
-            [
-                Row(row.key, row.text, row.metadata, _terms(manifest, row), vector)
-                for row, vector in zip(part, vectors, strict=True)
-            ]
-        )
+        vectors: dict[str, list[float]] = {}
+        if manifest.embedding_name is not None:
+            vectors = _stored(store, manifest, part)
+            made = _embedded(
+                store, manifest, model, [r for r in part if r.key.content not in vectors]
+            )
+            vectors |= made
+            embedded += len(made)
+            part = [row for row in part if row.key.content in vectors]
+        mended = [
+            Row(*row[:3], _terms(manifest, row), vectors.get(row.key.content)) for row in part
+        ]
+        lease.check()
+        store.put(mended)
     return embedded
+
+
+def _stored(
+    store: PassageStore, manifest: Manifest, rows: Sequence[Held]
+) -> dict[str, list[float]]:
+    """Return the vectors by content that the store has of these rows."""
+    found = store.vectors([row.key.content for row in rows])
+    return {key: vector for key, vector in found.items() if len(vector) == manifest.dimension}
+
+
+def _embedded(
+    store: PassageStore, manifest: Manifest, model: Embeddings | None, rows: Sequence[Held]
+) -> dict[str, list[float]]:
+    """Return new vectors by content, or none without a model."""
+    if model is None or not rows:
+        return {}
+    texts = {row.key.content: titled(row.text, row.metadata) for row in rows}
+    vectors = model.embed_documents(list(texts.values()))
+    check_dimension(store.address, manifest, vectors)
+    return dict(zip(texts, vectors, strict=True))
 
 
 def drop_served(place: Address) -> int:
