@@ -17,7 +17,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from openai import OpenAI
-from tests.command import COMMAND, LEXICAL
+from tests.command import COMMAND, LEXICAL, run
 
 from ragweave.cli.serve import mcp, serve
 from ragweave.errors import UsageError
@@ -93,6 +93,13 @@ def test_other_machines_need_a_key(kb: Path, http: bool) -> None:
             mcp(kb=kb, model=LEXICAL[1], http=True, host="0.0.0.0")
         else:
             serve(["concat"], kb=kb, model=LEXICAL[1], host="0.0.0.0")
+
+
+@pytest.mark.parametrize("command", [("serve", "concat"), ("mcp", "--http")])
+def test_an_empty_key_is_refused(kb: Path, command: tuple[str, ...]) -> None:
+    done = run(*command, "--kb", str(kb), *LEXICAL, "--host", "0.0.0.0", "--api-key", "")
+    assert done.returncode == 2
+    assert "an API key is empty" in done.stderr
 
 
 @pytest.mark.parametrize(

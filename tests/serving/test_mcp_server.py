@@ -13,6 +13,7 @@ from starlette.responses import Response
 from tests.scripted import ListRetriever, OwnListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
+from ragweave.errors import UsageError
 from ragweave.serving.mcp_server import AtOnce, create_server, http_app
 
 TEXTS = (
@@ -129,3 +130,5 @@ async def test_over_http_a_key_is_asked_for() -> None:
     for key in ("", "Bearer ", "Bearer wrong"):
         refused = await web.post("/mcp", json={}, headers={"authorization": key})
         assert refused.status_code == 401
+    with pytest.raises(UsageError, match="an API key is empty"):
+        http_app(server(), host="127.0.0.1", keys=[""])

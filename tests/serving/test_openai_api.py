@@ -23,6 +23,7 @@ from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 from ragweave import build_chat
 from ragweave.errors import UsageError
 from ragweave.serving.openai_api import Limits, create_app
+from ragweave.serving.openai_forms import Message, messages_of
 
 TEXTS = (
     "The bridge at Alden was opened in 1932. It was painted grey.",
@@ -156,12 +157,45 @@ async def test_a_failure_tells_nothing_of_the_operators_machine(
     assert "secret" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"stream": None},
+        {"stream": True, "stream_options": {"include_usage": None}},
+        {"stream": True, "stream_options": None},
+        {"temperature": None, "tools": None, "stop": None},
+    ],
+)
+async def test_null_is_a_setting_left_out(given: dict[str, Any]) -> None:
+    body = {"model": "concat", "messages": QUESTION, **given}
+    reply = await transport().post("/v1/chat/completions", json=body)
+    assert reply.status_code == 200, reply.text
+    assert reply.headers["content-type"].startswith(
+        "text/event-stream" if given.get("stream") else "application/json"
+    )
+    assert "Ada" in reply.text
+    assert ("usage" in reply.text) == (not given.get("stream"))
+
+
+async def test_what_the_assistant_refused_is_part_of_the_conversation() -> None:
+    refusal = [{"type": "refusal", "refusal": "I cannot say."}]
+    turns = ({"role": "assistant", "content": refusal}, {"role": "user", "content": "Who?"})
+    read = [Message.model_validate(turn) for turn in turns]
+    assert [one.text for one in messages_of(read)] == ["I cannot say.", "Who?"]
+    body = {"model": "concat", "messages": [{"role": "user", "content": refusal}]}
+    reply = await transport().post("/v1/chat/completions", json=body)
+    assert reply.status_code == 400
+    assert "not 'refusal'" in reply.json()["error"]["message"]
+
+
 async def test_a_key_is_asked_for() -> None:
     for key in ("", "wrong", "rig"):
         with pytest.raises(AuthenticationError):
             await client(key=key or "x", api_keys=("right", "also")).models.list()
     assert await client(key="also", api_keys=("right", "also")).models.list()
     web = transport(api_keys=("right",))
+    bare = await web.get("/v1/models", headers={"authorization": "right"})
+    assert bare.status_code == 401
     assert (await web.get("/health")).json() == {"status": "ok"}
     assert (await web.get("/metrics")).status_code == 401
 

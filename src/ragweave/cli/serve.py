@@ -138,8 +138,12 @@ def _check_open(host: str, keys: list[str] | None, no_key: bool) -> None:
     """Refuse to serve other machines without a key, unless that is asked for.
 
     Raises:
-        UsageError: The address is reachable from elsewhere, and anyone could call.
+        UsageError: A key is empty, or the address is reachable from elsewhere and anyone could
+            call.
     """
+    from ragweave.serving.keys import Keys as CallersKeys
+
+    CallersKeys(keys or ())
     if host not in _LOCAL and not keys and not no_key:
         raise UsageError(
             f"{host} can be reached from other machines: give --api-key, or --no-key to let "

@@ -7,7 +7,6 @@ can't stand beside it in one environment, but talk to this server from theirs.
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Awaitable, Sequence
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ragweave.graphs import CompiledGraph
 from ragweave.nodes.retrieve import Retriever
+from ragweave.serving.keys import Keys
 from ragweave.tools.footnotes import footnotes, label, with_marks
 from ragweave.tools.retrieval.base import takes_k
 from ragweave.tools.text.untrusted import one_line, render_passages
@@ -91,15 +91,18 @@ class NeedsKey:
     """An ASGI app that lets only callers with a key through."""
 
     def __init__(self, app: ASGIApp, keys: Sequence[str]) -> None:
-        """Guard `app`; without keys anyone may call."""
+        """Guard `app`; without keys anyone may call.
+
+        Raises:
+            UsageError: A key is empty.
+        """
         self._app = app
-        self._keys = [f"Bearer {key}".encode() for key in keys]
+        self._keys = Keys(keys)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a call through, or answer 401."""
         given = dict(scope.get("headers") or ()).get(b"authorization", b"")
-        allowed = any(secrets.compare_digest(given, key) for key in self._keys)
-        if scope["type"] != "http" or not self._keys or allowed:
+        if scope["type"] != "http" or self._keys.admit(given):
             await self._app(scope, receive, send)
             return
         refusal = JSONResponse({"error": "a valid key is needed: Authorization: Bearer KEY"}, 401)

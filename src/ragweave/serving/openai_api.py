@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -34,6 +33,7 @@ from starlette.types import Receive, Scope, Send
 
 from ragweave.errors import RunTimeoutError, UsageError
 from ragweave.graphs import ChatGraph
+from ragweave.serving.keys import Keys
 from ragweave.serving.openai_forms import (
     ApiError,
     ChatRequest,
@@ -63,11 +63,12 @@ class Limits:
     """Requests in flight at once; what comes on top is answered with 429."""
 
     def __post_init__(self) -> None:
-        """Check the numbers.
+        """Check the keys and the numbers.
 
         Raises:
-            UsageError: One is below 1.
+            UsageError: A key is empty, or a number below 1.
         """
+        Keys(self.api_keys)
         for name in ("request_bytes", "concurrency"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -80,6 +81,7 @@ class Endpoint:
         """Serve `chats` by their names."""
         self.chats = chats
         self.limits = limits
+        self._keys = Keys(limits.api_keys)
         self.started = int(time.time())
         self.registry = CollectorRegistry()
         labels = ("model", "status")
@@ -106,9 +108,7 @@ class Endpoint:
         Raises:
             ApiError: There are keys, and this caller has none of them.
         """
-        given = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
-        keys = self.limits.api_keys
-        if keys and not any(secrets.compare_digest(given, key.encode()) for key in keys):
+        if not self._keys.admit(request.headers.get("authorization", "").encode("latin-1")):
             raise ApiError(401, "a valid API key is needed: Authorization: Bearer KEY")
 
     async def read(self, request: Request) -> ChatRequest:

@@ -24,6 +24,7 @@ class Part(BaseModel):
 
     type: str
     text: str = ""
+    refusal: str = ""
 
 
 class Message(BaseModel):
@@ -36,7 +37,7 @@ class Message(BaseModel):
 class StreamOptions(BaseModel):
     """What a stream ends with."""
 
-    include_usage: bool = False
+    include_usage: bool | None = None
 
 
 class ChatRequest(BaseModel):
@@ -44,7 +45,7 @@ class ChatRequest(BaseModel):
 
     model: str
     messages: list[Message] = Field(min_length=1)
-    stream: bool = False
+    stream: bool | None = None
     stream_options: StreamOptions | None = None
 
 
@@ -88,10 +89,11 @@ def messages_of(given: Iterable[Message]) -> list[BaseMessage]:
 def _text(message: Message) -> str:
     if not isinstance(message.content, list):
         return message.content or ""
+    readable = {"text", "refusal"} if message.role == "assistant" else {"text"}
     for part in message.content:
-        if part.type != "text":
+        if part.type not in readable:
             raise ApiError(400, f"messages hold text alone here, not {part.type!r}")
-    return "\n".join(part.text for part in message.content)
+    return "\n".join(part.text or part.refusal for part in message.content)
 
 
 def completion(model: str, message: AIMessage, usage: CompletionUsage) -> dict[str, Any]:

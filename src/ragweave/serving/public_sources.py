@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+import re
+from pathlib import PurePath, PurePosixPath, PureWindowsPath
+from urllib.parse import unquote
 
 from langchain_core.documents import Document
 
 from ragweave.tools.retrieval import PassageRetriever
 from ragweave.tools.warm_up import warm_up
+
+_FILE = re.compile(r"file:(?://[^/]*(?=/))?", re.IGNORECASE)
+"""What a URL of a file begins with, up to the path."""
 
 
 class PublicSources(PassageRetriever):
@@ -30,9 +35,18 @@ class PublicSources(PassageRetriever):
         warm_up([self.inner])
 
     def _public(self, doc: Document) -> Document:
-        path = PurePath(str(doc.metadata.get("source") or ""))
-        if not path.is_absolute():
+        path = _absolute(str(doc.metadata.get("source") or ""))
+        if path is None:
             return doc
-        inside = bool(self.folder) and path.is_relative_to(self.folder)
-        shown = path.relative_to(self.folder).as_posix() if inside else path.name
+        inside = bool(self.folder) and path.is_relative_to(self.folder) and ".." not in path.parts
+        name = PureWindowsPath(path.name).name
+        shown = path.relative_to(self.folder).as_posix() if inside else name
         return doc.model_copy(update={"metadata": {**doc.metadata, "source": shown}})
+
+
+def _absolute(source: str) -> PurePath | None:
+    """Return the absolute path that a source is, also one of another system, or as a `file:` URL."""
+    if url := _FILE.match(source):
+        source = unquote(source[url.end() :])
+    paths = (PurePosixPath(source), PureWindowsPath(source))
+    return next((path for path in paths if path.root), None)

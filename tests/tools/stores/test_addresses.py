@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 
 from ragweave.errors import UsageError
 from ragweave.tools.stores import STORES, Address, place_of
+from ragweave.tools.stores.address import hidden
 from ragweave.tools.stores.search_engine import SearchEngineStore
 
 
@@ -53,6 +57,95 @@ def test_no_password_is_shown(name: str, rest: str) -> None:
     assert word in place.spec
 
 
+ODD = st.text(st.sampled_from("?#%@/:&=[]{} \n\x00\udcffé7Zq"), max_size=6)
+
+
+def _told(text: str) -> Iterator[str]:
+    """Give all that is said of an address."""
+    try:
+        place = place_of(text)
+        yield from (str(place), repr(place), hidden(text))
+        if isinstance(place, Address):
+            STORES[place.store].open(place)
+    except UsageError as error:
+        shown: BaseException | None = error
+        while shown is not None:
+            yield str(shown)
+            shown = shown.__cause__ or (None if shown.__suppress_context__ else shown.__context__)
+
+
+@pytest.mark.parametrize("collection", ["", "#papers", "#Papers!"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "pg:postgresql://me:{}@host/db",
+        "pg:postgresql://me:{}@host:1,other:2/db?sslmode=require",
+        "es:https://me:{}@host:9200/path",
+        "opensearch:https://me:{}@host:92x0",
+        "qdrant:http://me:{}@host:6333",
+        "postgresql://me:{}@host/db",
+        "nothing://me:{}@host/db",
+    ],
+)
+@given(ODD, ODD)
+def test_no_password_is_told(form: str, collection: str, before: str, after: str) -> None:
+    text = form.format(f"{before}hunter2{after}") + collection
+    for told in _told(text):
+        assert "hunter2" not in told
+
+
+@pytest.mark.parametrize(
+    "form", ["pg:postgresql:///db?user=me&password={}", "postgresql://h?password={}"]
+)
+@given(ODD, ODD)
+def test_no_password_among_the_settings_is_told(form: str, before: str, after: str) -> None:
+    password = quote(f"{before}hunter2{after}", safe="@/:?%", errors="replace")
+    for told in _told(form.format(password) + "#papers"):
+        assert "hunter2" not in told
+
+
+@given(ODD, ODD)
+def test_a_password_is_noticed_whatever_it_holds(before: str, after: str) -> None:
+    password = f"{before}hunter2{after}"
+    place = Address.parse(f"pg:postgresql://me:{password}@host/db#papers")
+    assert place.has_password
+    assert place.bare == "postgresql://host/db"
+    assert password in place.passwords
+
+
+@pytest.mark.skipif(find_spec("psycopg") is None, reason="needs ragweave[postgres]")
+@pytest.mark.parametrize("password", ["hun?ter2", "hun#ter2", "hun%25ter2"])
+def test_a_password_that_postgresql_takes_stays_one(password: str) -> None:
+    place = Address.parse(f"pg:postgresql://me:{password}@host/db#papers")
+    STORES["pg"].open(place)
+    assert (place.collection, str(place)) == ("papers", "pg:postgresql://host/db#papers")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("es:http://host:92x0#a", r"must look like es:https://HOST:PORT#COLLECTION \(Port"),
+        ("qdrant:http://[::1#a", r"must look like qdrant:.*\(Invalid IPv6 URL\)"),
+        ("opensearch:https://host:99999#a", "Port out of range"),
+        ("pg:postgresql://[::1/db#a", "cannot be read: .*IPv6 host address"),
+        ("pg:postgresql://me:a@b@host/db#a", "write @ as %40"),
+        ("pg:postgresql://me:hunter%2@host/db#a", "% is written %25"),
+    ],
+)
+def test_a_mistyped_url_is_told(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        place = place_of(text)
+        assert isinstance(place, Address)
+        STORES[place.store].open(place)
+
+
+@pytest.mark.skipif(find_spec("elasticsearch") is None, reason="needs ragweave[elasticsearch]")
+def test_a_setting_that_the_client_refuses_is_told() -> None:
+    store = STORES["es"].open(Address.parse("es:http://127.0.0.1:9?ca_certs=/none.pem#a"))
+    with pytest.raises(UsageError, match="cannot be used: TLS options require"):
+        store.record("manifest")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -75,6 +168,7 @@ def test_passwords_of_search_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ELASTICSEARCH_PASSWORD", "of the environment")
     for url, secret in {
         "https://me:of%20the%20url@db": "of the url",
+        "https://me:of/the#u?l@db": "of/the#u?l",
         "https://me@db": "of the environment",
     }.items():
         store = STORES["es"].open(Address("es", url))

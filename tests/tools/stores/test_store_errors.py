@@ -126,15 +126,56 @@ def test_lost_words_and_vectors_are_found_and_mended(kb: KnowledgeBase, place: A
     assert "has no vector of its own" in told[-1]
     assert any("without the words of its text" in one for one in told)
     model = WordEmbeddings()
-    assert repair(place, found, embeddings=model) == 1  # the vector that is lost
+    assert repair(place, found, embeddings=model) == 1, "stored vectors were made again"
     assert [one.text for one in check(place)] == told[:1]  # a text whose file is unknown stays
 
 
 @needs_qdrant
-def test_a_dead_writer_blocks_nobody(kb: KnowledgeBase, place: Address) -> None:
+def test_a_repair_without_the_model_keeps_the_vectors(kb: KnowledgeBase, place: Address) -> None:
+    home = Served(place)
+    rows = {row.text: row.key.key for row in home.store.held()}
+    client = home.store._client.get()  # type: ignore[attr-defined]
+    client.delete_vectors("ragweave_t", ["words"], [rows["salt is white"], rows["sugar is sweet"]])
+    client.delete_vectors("ragweave_t", ["dense"], [rows["sugar is sweet"]])
+    home.close()
+    assert repair(place, check(place)) == 0
+    assert [one.text for one in check(place)] == ["1 passage has no vector of its own"]
+    found = kb.as_retriever(9, "dense").invoke("salt is white")
+    assert found[0].page_content == "salt is white"
+    assert len(found) == 3
+    assert repair(place, check(place), embeddings=WordEmbeddings()) == 1
+    assert check(place) == []
+
+
+@needs_qdrant
+@pytest.mark.parametrize("damage", ["{}", "[]", "nothing", '{"collections": {"x": 1}}'])
+def test_a_damaged_list_of_collections_is_told(
+    kb: KnowledgeBase, place: Address, damage: str
+) -> None:
+    kb.close()
+    Path(place.place, "meta.json").write_text(damage)
+    with pytest.raises(KnowledgeBaseError, match=r"its files are damaged .*index again") as caught:
+        KnowledgeBase.open(place)
+    assert "\n" not in str(caught.value)
+
+
+@needs_qdrant
+def test_a_damaged_collection_is_told(kb: KnowledgeBase, place: Address) -> None:
+    kb.close()
+    for file in Path(place.place).rglob("*.sqlite"):
+        file.write_bytes(b"garbage" * 3_000)
+    with pytest.raises(KnowledgeBaseError, match="its files are damaged"):
+        KnowledgeBase.open(place)
+
+
+@needs_qdrant
+def test_a_dead_writer_blocks_nobody(
+    kb: KnowledgeBase, place: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragweave.tools.stores.lease._RENEWED", 0.01)
     store = Served(place).store
     lease = Lease(store)
-    lease.renew()
+    lease.begin()
     with pytest.raises(KnowledgeBaseError, match="is being written by process"):
         kb.add([Document("refused")])
     held = store.record(lease.name)

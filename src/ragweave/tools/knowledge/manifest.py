@@ -227,6 +227,8 @@ class Manifest:
     """The embedding model, or the class of an embeddings object that the caller passes."""
     dimension: int | None = None
     """Length of the vectors, known after the first embedding."""
+    write: str = ""
+    """Token of the write that made the generation, in a store; empty: not known."""
     analysis: int = ANALYSIS
     """How its texts became the terms of the lexical index (`retrieval.bm25.ANALYSIS`)."""
 
@@ -237,7 +239,7 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest as JSON values."""
-        return {
+        values = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "ragweave_version": __version__,
@@ -249,6 +251,7 @@ class Manifest:
             "embedding": {"name": self.embedding_name, "dimension": self.dimension},
             "counts": {"passages": self.passages, "sources": self.sources},
         }
+        return {**values, "write": self.write} if self.write else values
 
 
 def write_manifest(folder: Path, manifest: Manifest, *, alone: bool = False) -> None:
@@ -323,6 +326,7 @@ def _parse(values: dict[str, Any]) -> Manifest:
         embedding_name=values["embedding"]["name"],
         dimension=values["embedding"]["dimension"],
         analysis=analysis,
+        write=str(values.get("write", "")),
     )
 
 

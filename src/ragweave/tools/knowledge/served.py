@@ -87,7 +87,7 @@ class Served:
         with writing_to(self.store) as lease:
             if not self.manifest.generation:
                 self.store.drop()  # rows of an interrupted first write have the old settings' shape
-                lease.renew()
+                lease.begin()  # its record went with the others
                 made = Manifest(settings, new_collection(), embedding_name=embedding_name)
                 self.store.put_record(MANIFEST, made.to_json())
 

@@ -16,10 +16,15 @@ from ragweave.tools.knowledge.embedding import check_dimension, embeddings_of, t
 from ragweave.tools.knowledge.intake import Intake
 from ragweave.tools.knowledge.manifest import Finding, Manifest, Progress, counted
 from ragweave.tools.knowledge.served import Served, read_served
-from ragweave.tools.knowledge.served_writing import PREFIX, ServedWriter, chunks
+from ragweave.tools.knowledge.served_writing import (
+    ServedWriter,
+    chunks,
+    is_left_over,
+    sources_prefix,
+)
 from ragweave.tools.retrieval.bm25 import ANALYSIS
 from ragweave.tools.stores import Address, Held, PassageStore, Row
-from ragweave.tools.stores.lease import writing_to
+from ragweave.tools.stores.lease import Lease, writing_to
 from ragweave.tools.stores.passage_store import MANIFEST
 
 _BATCH = 64
@@ -49,16 +54,16 @@ def repair_served(
 ) -> int:
     """Repair what `check_served` found; return how many passages were embedded.
 
-    Rows without words or vector, or with words as earlier versions split them, get them in place;
-    files whose passages do not match their hashes are read again where they still exist; what an
-    interrupted write left is deleted.
+    Rows without words or vector, or with words as earlier versions split them, get them in place,
+    vectors only where the model is at hand; files whose passages do not match their hashes are
+    read again where they still exist; what an interrupted write left is deleted.
     """
     home = Served(place)
     try:
         manifest = home.manifest
         model = embeddings_of(place, manifest, embeddings)
-        with writing_to(home.store):
-            mended = _mend(home.store, home.manifest, model)
+        with writing_to(home.store) as lease:
+            mended = _mend(home.store, home.manifest, model, lease)
         files = [Path(key) for one in findings for key in one.sources if Path(key).is_file()]
         report = progress or (lambda _stage, _done, _total: None)
         tokens = tokenizer_of(manifest.settings, model)
@@ -119,11 +124,11 @@ class _Examined:
 
 
 def _examined(store: PassageStore, manifest: Manifest) -> _Examined:
-    names = store.records(f"{PREFIX}{manifest.generation}/")
+    names = store.records(sources_prefix(manifest))
     listed = sum(len((store.record(name) or {}).get("sources", ())) for name in names)
     found = _Examined(manifest, listed)
     for row in store.held() if manifest.generation else ():
-        if row.key.added > manifest.generation:
+        if is_left_over(row.key, manifest):
             found.dead += 1
         elif row.key.removed > manifest.generation:
             found.ids.add(row.key.id)
@@ -159,43 +164,57 @@ def _outdated(manifest: Manifest, row: Held) -> bool:
     return outdated(manifest, titled(row.text, row.metadata))
 
 
-def _mend(store: PassageStore, manifest: Manifest, model: Embeddings | None) -> int:
-    """Store words and vectors anew where they are missing or old; return how many were embedded."""
+def _mend(store: PassageStore, manifest: Manifest, model: Embeddings | None, lease: Lease) -> int:
+    """Store words and vectors anew where they are missing or old; return how many were embedded.
+
+    A passage whose vector is lost stays without one where there is no model.
+    """
     embedded = 0
     today = replace(manifest, analysis=ANALYSIS)
     rows = store.held() if manifest.generation else iter(())
     lost = [
         row
         for row in rows
-        if row.key.added <= manifest.generation < row.key.removed
+        if row.key.removed > manifest.generation
+        and not is_left_over(row.key, manifest)
         and (_outdated(manifest, row) or not _is_whole(store, manifest, row))
     ]
     for part in chunks(iter(lost), _BATCH):
-        vectors = _vectors(store, manifest, part)
-        bare = [row for row in part if row.key.key not in vectors]
-        if bare and manifest.embedding_name is not None and model is not None:
-            made = model.embed_documents([titled(row.text, row.metadata) for row in bare])
-            check_dimension(store.address, manifest, made)
-            vectors |= {row.key.key: vector for row, vector in zip(bare, made, strict=True)}
-            embedded += len(bare)
-        store.put(
-            [
-                Row(row.key, row.text, row.metadata, _terms(today, row), vectors.get(row.key.key))
-                for row in part
-            ]
-        )
+        vectors: dict[str, list[float]] = {}
+        if manifest.embedding_name is not None:
+            vectors = _stored(store, manifest, part)
+            made = _embedded(
+                store, manifest, model, [r for r in part if r.key.content not in vectors]
+            )
+            vectors |= made
+            embedded += len(made)
+        mended = [Row(*row[:3], _terms(today, row), vectors.get(row.key.content)) for row in part]
+        lease.check()
+        store.put(mended)
     if manifest != today:
+        lease.check()
         store.put_record(MANIFEST, today.to_json())
     return embedded
 
 
-def _vectors(
+def _stored(
     store: PassageStore, manifest: Manifest, rows: Sequence[Held]
 ) -> dict[str, list[float]]:
-    """Return the vectors, by the rows' keys, of those rows that have a usable one."""
-    held = [row for row in rows if row.dimension and _has_vector(manifest, row)]
-    known = store.vectors([row.key.content for row in held]) if held else {}
-    return {row.key.key: known[row.key.content] for row in held if row.key.content in known}
+    """Return the vectors by content that the store has of these rows."""
+    found = store.vectors([row.key.content for row in rows])
+    return {key: vector for key, vector in found.items() if len(vector) == manifest.dimension}
+
+
+def _embedded(
+    store: PassageStore, manifest: Manifest, model: Embeddings | None, rows: Sequence[Held]
+) -> dict[str, list[float]]:
+    """Return new vectors by content, or none without a model."""
+    if model is None or not rows:
+        return {}
+    texts = {row.key.content: titled(row.text, row.metadata) for row in rows}
+    vectors = model.embed_documents(list(texts.values()))
+    check_dimension(store.address, manifest, vectors)
+    return dict(zip(texts, vectors, strict=True))
 
 
 def drop_served(place: Address) -> int:

@@ -4,6 +4,11 @@ A writer loads the keys of the rows, about a hundred bytes each, into a draft on
 disk, applies the change there, and stores what is new, a batch at a time, under the next
 generation. No reader sees it before the manifest names that generation. What an interrupted write
 left is undone by the next one, which takes over the vectors that it had paid for.
+
+A writer that was taken for dead may store something when the one that took over has committed, in
+whose generation it would then stand. So the keys of new rows and the names of the records of
+sources begin with a token of the write, which the manifest names, and a writer that finds its right
+to write gone deletes its own.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ import json
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
@@ -28,7 +34,7 @@ from ragweave.tools.knowledge.manifest import Manifest, Progress, Skip, manifest
 from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.writing import Written, write_errors
 from ragweave.tools.stores import Key, PassageStore, Row
-from ragweave.tools.stores.lease import Lease, writing_to
+from ragweave.tools.stores.lease import Lease, LostLeaseError, writing_to
 from ragweave.tools.stores.passage_store import MANIFEST, NEVER
 
 PREFIX = "sources/"
@@ -39,7 +45,8 @@ _SOURCES = 500
 """Sources in a record."""
 _SAMPLE = 10_000
 """Passages whose mean length stands for all."""
-_ROWS = uuid.UUID("c1f5c0a2-54f0-4a51-9c1e-0d0a8d2b7f3e")
+_TOKEN = 16
+"""Letters of a write's token: the first half of the keys of its rows."""
 
 Result = TypeVar("Result")
 
@@ -77,7 +84,8 @@ class ServedWriter:
                 draft_store = Store(Path(folder))
                 draft_store.make()
                 with draft_store.writing() as database:
-                    rows = _Rows(database, self._store, manifest.generation)
+                    rows = _Rows(database, self._store, manifest, lease.token[:_TOKEN])
+                    self._retire(iter(rows.restored), NEVER, lease)
                     draft = Draft(database, manifest.generation + 1, rows.metadata)
                     result = change(draft)
                     draft.commit()
@@ -95,29 +103,43 @@ class ServedWriter:
         return manifest_of(values, self._store.address, lambda where, why: f"{where}: {why}")
 
     def _push(self, rows: _Rows, before: Manifest, lease: Lease) -> Written:
+        try:
+            written = self._stored(rows, before, lease)
+        except LostLeaseError:
+            with suppress(KnowledgeBaseError):  # what stays, the next writer tells by the token
+                self._delete(sorted(rows.stored))
+                self._store.drop_records(rows.recorded)
+            raise
+        self._progress("index", 1, 1)
+        self._tidy(rows, written.manifest.generation)
+        return written
+
+    def _stored(self, rows: _Rows, before: Manifest, lease: Lease) -> Written:
+        """Store the draft and make it the current generation."""
         generation = before.generation + 1
-        manifest, embedded = self._put(rows, before, generation)
-        self._delete(sorted(set(rows.dead) - rows.stored))
-        for part in chunks(rows.retired(generation), _LOOKED_UP):
-            self._store.retire(part, generation)
+        manifest, embedded = self._put(rows, before, lease)
+        self._delete(rows.dead)
+        self._retire(rows.retired(generation), generation, lease)
         self._progress("index", 0, 1)
         self._store.finish()
         counts = rows.counts(generation)
         manifest = replace(manifest, generation=generation, passages=counts[0], sources=counts[1])
-        for name, values in _records_of(rows.sources(generation), generation):
+        manifest = replace(manifest, write=rows.token)
+        for name, values in _records_of(rows.sources(generation), manifest):
+            lease.check()
+            rows.recorded.append(name)
             self._store.put_record(name, values)
         lease.check()
         if not self._store.switch(before.generation, manifest.to_json()):
-            raise KnowledgeBaseError(
+            raise LostLeaseError(
                 f"{self._store.address} was changed by another writer meanwhile; its index is as "
                 "that writer left it: try again"
             )
-        self._progress("index", 1, 1)
-        self._tidy(rows, generation)
         return Written(manifest, embedded)
 
-    def _put(self, rows: _Rows, manifest: Manifest, generation: int) -> tuple[Manifest, int]:
+    def _put(self, rows: _Rows, manifest: Manifest, lease: Lease) -> tuple[Manifest, int]:
         """Embed and store the new rows; return the manifest with the length of the vectors."""
+        generation = manifest.generation + 1
         terms = manifest.analyzer.terms
         total, done, embedded = rows.fresh_count(generation), 0, 0
         average = rows.average(generation, terms)
@@ -138,13 +160,14 @@ class ServedWriter:
                 if not done:
                     self._store.prepare(manifest.dimension if dense else None, average)
                 for few in chunks(iter(part), BATCH):
+                    lease.check()
+                    rows.stored.update(key.key for key, *_ in few)
                     self._store.put(
                         [
                             Row(key, text, meta, terms(titled(text, meta)), known.get(key.content))
                             for key, text, meta in few
                         ]
                     )
-                    rows.stored.update(key.key for key, *_ in few)
                     done += len(few)
                     self._progress("embed" if dense else "store", done, total)
         return manifest, embedded
@@ -166,6 +189,11 @@ class ServedWriter:
         vectors = self._embeddings.embed_documents(list(texts.values()))
         return dict(zip(texts, vectors, strict=True))
 
+    def _retire(self, keys: Iterator[str], generation: int, lease: Lease) -> None:
+        for part in chunks(keys, _LOOKED_UP):
+            lease.check()
+            self._store.retire(part, generation)
+
     def _delete(self, keys: Sequence[str]) -> None:
         for part in chunks(iter(keys), _LOOKED_UP):
             self._store.delete(part)
@@ -173,10 +201,25 @@ class ServedWriter:
     def _tidy(self, rows: _Rows, generation: int) -> None:
         """Delete what neither this generation nor the previous one needs."""
         self._delete(rows.past)
-        kept = {f"{generation}", f"{generation - 1}"}
-        old = [one for one in self._store.records(PREFIX) if one.split("/")[1] not in kept]
+        names = self._store.records(PREFIX)
+        old = [one for one in names if int(one.split("/")[1]) < generation - 1]
         if old:
             self._store.drop_records(old)
+
+
+def sources_prefix(manifest: Manifest) -> str:
+    """Return what the names of the records of a generation's sources begin with."""
+    token = f"{manifest.write}/" if manifest.write else ""  # older versions gave none
+    return f"{PREFIX}{manifest.generation}/{token}"
+
+
+def is_left_over(key: Key, manifest: Manifest) -> bool:
+    """Return whether a row is of a write that was interrupted, or that another one overtook."""
+    if key.added > manifest.generation:
+        return True
+    return key.added == manifest.generation and not key.key.replace("-", "").startswith(
+        manifest.write
+    )
 
 
 _Fresh = tuple[Key, str, str]
@@ -186,36 +229,42 @@ _Fresh = tuple[Key, str, str]
 class _Rows:
     """What a store holds, as rows of a draft's database, and what a draft makes of it."""
 
-    def __init__(self, database: sqlite3.Connection, store: PassageStore, generation: int) -> None:
-        """Load the keys of the current generation; undo what an interrupted write removed."""
+    def __init__(
+        self, database: sqlite3.Connection, store: PassageStore, manifest: Manifest, token: str
+    ) -> None:
+        """Load the keys of the current generation."""
         self._database = database
         self._store = store
+        self.token = token
+        """Names this write."""
         self.dead: list[str] = []
         """Keys of rows of an interrupted write."""
         self.past: list[str] = []
         """Keys of rows that no generation will need after the next one."""
         self.stored: set[str] = set()
         """Keys that this write has stored."""
-        restored: list[str] = []
+        self.recorded: list[str] = []
+        """Names of the records that this write has stored."""
+        self.restored: list[str] = []
+        """Keys of rows that an interrupted write removed, and that must be seen again."""
+        generation = manifest.generation
         database.execute("CREATE TABLE stored (row INTEGER PRIMARY KEY, key TEXT NOT NULL)")
         database.execute("BEGIN")
         for number, key in enumerate(store.keys(), 1):
-            if key.added > generation:
+            if is_left_over(key, manifest):
                 self.dead.append(key.key)
                 continue
             removed = NEVER if key.removed > generation else key.removed
             if removed != key.removed:
-                restored.append(key.key)
+                self.restored.append(key.key)
             if removed == NEVER:
                 self._load(number, key)
             else:
                 self.past.append(key.key)
-        for name in store.records(f"{PREFIX}{generation}/"):
+        for name in store.records(sources_prefix(manifest)):
             for values in (store.record(name) or {}).get("sources", ()):
                 self._load_source(values)
         database.execute("COMMIT")
-        for part in chunks(iter(restored), _LOOKED_UP):
-            store.retire(part, NEVER)
 
     def _load(self, number: int, key: Key) -> None:
         self._database.execute("INSERT INTO stored VALUES (?, ?)", (number, key.key))
@@ -247,13 +296,12 @@ class _Rows:
     def fresh(self, generation: int) -> Iterator[_Fresh]:
         """Return the rows that the draft added, in passage order."""
         query = (
-            "SELECT id, content, document, source, place, text, metadata FROM passages "
+            "SELECT row, id, content, document, source, place, text, metadata FROM passages "
             "WHERE added = ? AND removed > ? ORDER BY source, place, row"
         )
         found = self._database.execute(query, (generation, generation))
-        for id_, content, document, source, place, text, metadata in found:
-            told = json.dumps([generation, source, place, id_])
-            name = str(uuid.uuid5(_ROWS, told.encode("utf-8", "replace").decode()))
+        for row, id_, content, document, source, place, text, metadata in found:
+            name = str(uuid.UUID(f"{self.token}{row:016x}"))
             key = Key(name, id_, content, document, source, place, generation, NEVER)
             yield key, text, metadata
 
@@ -305,10 +353,14 @@ class _Rows:
             yield Source(key, name, kind, size, mtime, digest, skips)
 
 
-def _records_of(sources: Iterator[Source], generation: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _records_of(
+    sources: Iterator[Source], manifest: Manifest
+) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, part in enumerate(chunks(sources, _SOURCES)):
-        name = f"{PREFIX}{generation}/{number:06}"
-        yield name, {"sources": [asdict(source) for source in part]}
+        yield (
+            f"{sources_prefix(manifest)}{number:06}",
+            {"sources": [asdict(source) for source in part]},
+        )
 
 
 Item = TypeVar("Item")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ragweave.errors import UsageError
 from ragweave.tools.text.secrets import redacted
@@ -17,6 +17,8 @@ from ragweave.tools.text.secrets import redacted
 DEFAULT_COLLECTION = "ragweave"
 _COLLECTION = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _STORE = re.compile(r"(?P<store>[a-z][a-z0-9_-]+):(?P<place>.*)", re.DOTALL)
+_LOGIN = re.compile(r"://(?P<login>.*)@", re.DOTALL)
+"""User and password: a password may itself hold `@`, `/`, `?` or `#`."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,21 @@ class Address:
     place: str
     """A URL, or the folder of a store that runs embedded; it may contain a password."""
     collection: str = DEFAULT_COLLECTION
+
+    def __post_init__(self) -> None:
+        """Check a URL of HTTP.
+
+        Raises:
+            UsageError: Its host or port cannot be read.
+        """
+        if not self.place.startswith(("http://", "https://")):
+            return
+        try:
+            _ = urlsplit(self.bare).port
+        except ValueError as error:
+            raise UsageError(
+                f"{self}: must look like {self.store}:https://HOST:PORT#COLLECTION ({error})"
+            ) from error
 
     @classmethod
     def parse(cls, text: str) -> Address:
@@ -41,15 +58,20 @@ class Address:
             raise UsageError(
                 f"an address must look like STORE:URL#COLLECTION, not {hidden(text)!r}"
             )
-        place, mark, collection = found["place"].partition("#")
+        place, mark, collection = found["place"].rpartition("#")
+        if not mark:
+            place, collection = found["place"], DEFAULT_COLLECTION
         if not place:
             raise UsageError(f"{found['store']}: needs a URL: {found['store']}:URL#COLLECTION")
-        if mark and not _COLLECTION.fullmatch(collection):
+        if not _COLLECTION.fullmatch(collection):
+            # A # may stand in a password.
+            secret = "@" in collection or bool(_passwords(place))
+            shown = "" if secret else f", not {collection!r}"
             raise UsageError(
-                f"a collection's name has small letters, digits and underscores, at most 40, and "
-                f"begins with a letter, not {collection!r}"
+                "a collection's name has small letters, digits and underscores, at most 40, and "
+                f"begins with a letter{shown}; it is what stands behind the last #"
             )
-        return cls(found["store"], place, collection or DEFAULT_COLLECTION)
+        return cls(found["store"], place, collection)
 
     @property
     def name(self) -> str:
@@ -62,24 +84,66 @@ class Address:
         return f"{self.store}:{self.place}#{self.collection}"
 
     @property
+    def login(self) -> str:
+        """User and password as the place has them, or an empty text."""
+        return _parted(self.place)[0]
+
+    @property
+    def bare(self) -> str:
+        """The place without user and password."""
+        return _parted(self.place)[1]
+
+    @property
+    def passwords(self) -> list[str]:
+        """Passwords and keys in the address, as they stand there and decoded, the longest first."""
+        found = _passwords(self.place)
+        return sorted({*found, *map(unquote, found)}, key=len, reverse=True)
+
+    @property
     def has_password(self) -> bool:
         """Whether the address holds a password or key."""
-        parts = urlsplit(self.place)
-        named = dict(parse_qsl(parts.query, keep_blank_values=True))
-        return bool(parts.password) or any(
-            word in name.lower() for name in named for word in ("password", "key", "token")
-        )
+        return bool(self.passwords)
 
     def __str__(self) -> str:
         """Return the address without user, password and keys."""
-        return f"{self.store}:{redacted(self.place)}#{self.collection}"
+        return f"{self.store}:{hidden(self.place)}#{self.collection}"
 
     __repr__ = __str__
 
 
 def hidden(text: str) -> str:
-    """Return a text that may be a misspelt address without its user and password."""
-    return re.sub(r"://[^\s/]*@", "://", text)
+    """Return a place, or a text that may be a misspelt address, without user, password and keys."""
+    login, bare = _parted(text)
+    try:
+        if not _of_settings(login):
+            return redacted(bare)
+    except ValueError:  # no URL
+        pass
+    # A setting with an @ in it: where it ends cannot be told.
+    return f"{text.partition('://')[0]}://***"
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """Return user and password of a URL, and the URL without them."""
+    found = _LOGIN.search(text)
+    if found is None:
+        return "", text
+    return found["login"], f"{text[: found.start()]}://{text[found.end() :]}"
+
+
+def _passwords(place: str) -> list[str]:
+    """Return the passwords and keys of a place, as they stand there."""
+    password = _parted(place)[0].partition(":")[2]
+    return [one for one in (password, *_of_settings(place)) if one]
+
+
+def _of_settings(text: str) -> list[str]:
+    """Return the values of a URL's settings that name a password or key."""
+    settings = (part.partition("=") for part in text.partition("?")[2].split("&"))
+    secret = ("password", "key", "token")
+    return [
+        value for name, _, value in settings if any(one in unquote(name).lower() for one in secret)
+    ]
 
 
 Place = Path | Address

@@ -43,7 +43,7 @@ class Engine(ABC):
         """
         if find_spec(self.module) is None:
             raise MissingExtraError(self.title, self.extra)
-        parts = urlsplit(address.place)
+        parts = urlsplit(address.bare)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError(
                 f"{address}: must look like {address.store}:https://HOST:9200#COLLECTION"
@@ -53,8 +53,9 @@ class Engine(ABC):
         self.url = without_slash(
             f"{parts.scheme}://{_bracketed(parts.hostname)}:{port}{parts.path}"
         )
-        self.user = unquote(parts.username or "")
-        self.secret = unquote(parts.password or "") or os.environ.get(self.password, "")
+        user, _, secret = address.login.partition(":")
+        self.user = unquote(user)
+        self.secret = unquote(secret) or os.environ.get(self.password, "")
         self.certificates = (parse_qs(parts.query).get("ca_certs") or [""])[0]
         self._client: Any = None
 
@@ -69,7 +70,7 @@ class Engine(ABC):
             KnowledgeBaseError: The server does not answer, or refuses.
         """
         if self._client is None:
-            self._client = self._connect()
+            self._client = self._connected()
         status, answer = self._ask(method, f"/{path}", body, dict(params or {}))
         if status < 400 or status in (404, 409):
             return status, answer
@@ -87,6 +88,14 @@ class Engine(ABC):
     def unreachable(self, error: Exception) -> KnowledgeBaseError:
         """Return the error of a server that does not answer."""
         return KnowledgeBaseError(f"{self.address} cannot be reached: {_line(str(error))}")
+
+    def _connected(self) -> Any:
+        try:
+            return self._connect()
+        except (ValueError, OSError) as error:  # a setting that the client refuses
+            raise KnowledgeBaseError(
+                f"{self.address} cannot be used: {_line(str(error))}"
+            ) from error
 
     @abstractmethod
     def _connect(self) -> Any:

@@ -3,8 +3,11 @@
 Stores have no lock that all of them know, but each can keep a record and list records. A writer
 puts a record of its own, lists those of all, and begins only if it is alone; two that come at once
 see each other and both give way, so that never both begin. A writer renews its record while it
-works. One that died blocks others until its record is too old, unless it ran on this machine, where
-its process can be looked for.
+works. One that died blocks others until its record is too old and does not change while they watch
+it (clocks differ), unless it ran on this machine, where its process can be looked for.
+
+A writer that was only asleep may wake up when another has taken over. So it looks at its record
+before it stores anything, and takes back what it had stored where the record is gone.
 """
 
 from __future__ import annotations
@@ -27,20 +30,38 @@ PREFIX = "writer/"
 _BOOT, _SPACE = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
 SECONDS = 90.0
 """Age at which the record of a writer that no longer renews it counts for nothing."""
+_RENEWED = SECONDS / 6
+"""How often a writer renews its record."""
+
+
+class LostLeaseError(KnowledgeBaseError):
+    """Another writer took the right to write over: what this one stored must not stay."""
 
 
 class Lease:
     """A writer's record, renewed by a thread of its own."""
 
     def __init__(self, store: PassageStore) -> None:
-        """Take the store; `hold` asks for the right."""
+        """Take the store; `begin` asks for the right."""
         self._store = store
-        self.name = f"{PREFIX}{uuid.uuid4().hex}"
+        self.token = uuid.uuid4().hex
+        """Names this writer; no other has it."""
+        self.name = f"{PREFIX}{self.token}"
         self._done = threading.Event()
         self._renewed = 0.0
 
     def check(self) -> None:
-        """Raise KnowledgeBaseError if the record was not renewed in time, as after a long sleep."""
+        """Make sure that this writer still has the right to write.
+
+        Raises:
+            LostLeaseError: Another writer dropped the record, for it was too old.
+            KnowledgeBaseError: The record was not renewed in time, as after a long sleep.
+        """
+        if self._store.record(self.name) is None:
+            raise LostLeaseError(
+                f"{self._store.address} was taken over by another writer, which had not heard from "
+                "this one in time; nothing of this write was kept: try again"
+            )
         if time.monotonic() - self._renewed > SECONDS / 2:
             raise KnowledgeBaseError(
                 f"{self._store.address} could not be told in time that it is still being written; "
@@ -48,7 +69,11 @@ class Lease:
             )
 
     def renew(self) -> None:
-        """Say that the writer is alive."""
+        """Say that the writer is alive; a record that another writer dropped stays dropped."""
+        if self._store.record(self.name) is not None:
+            self._put()
+
+    def _put(self) -> None:
         now = time.monotonic()
         values = {"machine": _machine(), "host": socket.gethostname(), "process": os.getpid()}
         values["time"] = time.time()
@@ -61,23 +86,36 @@ class Lease:
         Raises:
             KnowledgeBaseError: Another writer has it.
         """
-        self.renew()
-        for name in self._store.records(PREFIX):
-            held = None if name == self.name else self._store.record(name)
-            if held is None:
-                continue
-            if _is_dead(held):
-                self._store.drop_records([name])
-                continue
+        self._put()
+        try:
+            self._give_way()
+        except BaseException:
             self._store.drop_records([self.name])
-            raise KnowledgeBaseError(
-                f"{self._store.address} is being written by process {held.get('process')} of "
-                f"{held.get('host')}; try again when it has finished"
-            )
+            raise
+
+    def _give_way(self) -> None:
+        """Drop the records of writers that have died; raise KnowledgeBaseError for a living one."""
+        others = self._others()
+        silent = {name for name, held in others.items() if _is_silent(held)}
+        if silent:  # or its machine's clock is wrong: then it renews its record meanwhile
+            self._done.wait(2 * _RENEWED)
+        for name, held in others.items():
+            still = name in silent and self._store.record(name) in (held, None)
+            if not (still or _has_ended(held)):
+                raise KnowledgeBaseError(
+                    f"{self._store.address} is being written by process {held.get('process')} of "
+                    f"{held.get('host')}; try again when it has finished"
+                )
+            self._store.drop_records([name])
+
+    def _others(self) -> dict[str, dict[str, Any]]:
+        names = [name for name in self._store.records(PREFIX) if name != self.name]
+        held = {name: self._store.record(name) for name in names}
+        return {name: values for name, values in held.items() if values is not None}
 
     def keep(self) -> None:
         """Renew the record until `stop`; a store that does not answer is asked again."""
-        while not self._done.wait(SECONDS / 6):
+        while not self._done.wait(_RENEWED):
             try:
                 self.renew()
             except KnowledgeBaseError:
@@ -118,9 +156,13 @@ def _machine() -> str:
     return " ".join(told)
 
 
-def _is_dead(held: Mapping[str, Any]) -> bool:
-    if time.time() - float(held.get("time", 0)) > SECONDS:
-        return True
+def _is_silent(held: Mapping[str, Any]) -> bool:
+    """Return whether a record was last renewed too long ago, by this machine's clock."""
+    return abs(time.time() - float(held.get("time", 0))) > SECONDS and not _has_ended(held)
+
+
+def _has_ended(held: Mapping[str, Any]) -> bool:
+    """Return whether the writer was a process of this machine that is no more."""
     if held.get("machine") != _machine():
         return False
     try:

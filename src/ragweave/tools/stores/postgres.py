@@ -12,14 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import urlsplit
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, UsageError
 from ragweave.tools.stores.address import Address
 from ragweave.tools.stores.passage_store import (
-    K1,
     MANIFEST,
-    B,
     Held,
     Hit,
     Key,
@@ -27,18 +24,16 @@ from ragweave.tools.stores.passage_store import (
     Row,
     StoreKind,
 )
+from ragweave.tools.stores.postgres_bm25 import HIT, SEEN, Bm25
 from ragweave.tools.stores.postgres_connections import Connections, Do, one_line
+from ragweave.tools.stores.postgres_texts import clean, restored, with_texts, word_of
 
 _INDEXED = 2_000
 """Most dimensions that pgvector's HNSW index takes; longer vectors are compared one by one."""
 _DEEPEST = 1_000
 """The most candidates that an HNSW search of pgvector keeps."""
-_ZERO = "\U0010fffe"
-"""Stands for a zero character, which no text of PostgreSQL can hold; Unicode never assigns it."""
 _PAGE = 5_000
 _KEY = "key::text, id, content, document, source, place, added, removed"
-_HIT = "p.id, p.content, p.source, p.place, p.text, p.metadata"
-_SEEN = "p.added <= %(g)s AND p.removed > %(g)s"
 
 
 class PostgresStore(PassageStore):
@@ -54,15 +49,11 @@ class PostgresStore(PassageStore):
         super().__init__(address)
         if find_spec("psycopg") is None:
             raise MissingExtraError("PostgreSQL", "postgres")
-        if urlsplit(address.place).scheme not in ("postgresql", "postgres"):
-            raise UsageError(
-                f"{address}: must look like pg:postgresql://USER@HOST:PORT/DATABASE#COLLECTION"
-            )
+        _check(address)
         self._rows = f"ragweave_{address.collection}_passages"
         self._words = f"ragweave_{address.collection}_words"
         self._connections = Connections(address)
-        self._corpus: tuple[int, int, float] | None = None
-        """Generation, and its number of passages and their mean length."""
+        self._bm25 = Bm25(self._rows, self._words)
 
     def record(self, name: str) -> dict[str, Any] | None:
         """Return a record, or None."""
@@ -71,7 +62,7 @@ class PostgresStore(PassageStore):
                 return None
             query = "SELECT value FROM ragweave_records WHERE collection = %s AND name = %s"
             found = do(query, (self.address.collection, name)).fetchone()
-        return None if found is None else dict(found[0])
+        return None if found is None else dict(with_texts(restored, found[0]))
 
     def records(self, prefix: str) -> list[str]:
         """Return the names of the records that begin so, sorted."""
@@ -86,6 +77,7 @@ class PostgresStore(PassageStore):
         """Store or replace a record."""
         from psycopg.types.json import Jsonb
 
+        value = Jsonb(with_texts(clean, dict(values)))
         with self._connections.one() as do:
             if not self._exists(do, "ragweave_records"):
                 do("SELECT pg_advisory_xact_lock(7281104)")  # two first writers at once
@@ -96,7 +88,7 @@ class PostgresStore(PassageStore):
             do(
                 "INSERT INTO ragweave_records VALUES (%s, %s, %s) "
                 "ON CONFLICT (collection, name) DO UPDATE SET value = EXCLUDED.value",
-                (self.address.collection, name, Jsonb(dict(values))),
+                (self.address.collection, name, value),
             )
 
     def drop_records(self, names: Sequence[str]) -> None:
@@ -181,7 +173,7 @@ class PostgresStore(PassageStore):
 
     def put(self, rows: Sequence[Row]) -> None:
         """Store rows and their words, in one transaction."""
-        vectors = bool(rows) and rows[0].vector is not None
+        vectors = any(row.vector is not None for row in rows)
         columns = f"{_KEY.replace('::text', '')}, text, metadata, length"
         columns += ", embedding" * vectors
         with self._connections.one() as do:
@@ -198,9 +190,9 @@ class PostgresStore(PassageStore):
                 f"COPY {self._words} (word, row, count, length) FROM STDIN"
             ) as copy:
                 for row in rows:
-                    for word, count in Counter(row.terms).items():
+                    for word, count in Counter(map(word_of, row.terms)).items():
                         number = numbers[row.key.key]
-                        copy.write_row((_clean(word), number, count, len(row.terms)))
+                        copy.write_row((word, number, count, len(row.terms)))
 
     def retire(self, keys: Sequence[str], generation: int) -> None:
         """Set `removed` of rows."""
@@ -244,8 +236,8 @@ class PostgresStore(PassageStore):
         """
         values = {"v": _literal(vector), "g": generation, "n": n}
         query = (
-            f"SELECT {_HIT}, 1 - (p.embedding <=> %(v)s::vector) FROM {self._rows} p WHERE "  # noqa: S608
-            f"{_SEEN} AND p.embedding IS NOT NULL ORDER BY p.embedding <=> %(v)s::vector LIMIT %(n)s"
+            f"SELECT {HIT}, 1 - (p.embedding <=> %(v)s::vector) FROM {self._rows} p WHERE "  # noqa: S608
+            f"{SEEN} AND p.embedding IS NOT NULL ORDER BY p.embedding <=> %(v)s::vector LIMIT %(n)s"
         )
         with self._connections.one() as do:
             do(f"SET LOCAL hnsw.ef_search = {min(max(2 * n, 200), _DEEPEST)}")
@@ -260,40 +252,12 @@ class PostgresStore(PassageStore):
         if not terms:
             return []
         with self._connections.one() as do:
-            passages, mean = self._of_generation(do, generation)
-            values = {"words": list(map(_clean, terms)), "asked": list(terms.values())}
-            values |= {"g": generation, "n": n, "N": passages, "mean": mean}
-            do("SET LOCAL work_mem = '64MB'")  # so that a million unseen rows are a hash table
-            found = do(self._bm25(), values).fetchall()
+            found = self._bm25.search(do, terms, n, generation)
         return [Hit(*_read(row)) for row in found]
 
-    def _bm25(self) -> str:
-        # The postings alone tell the scores; rows that the generation does not see are few.
-        return f"""
-            WITH unseen AS (
-                SELECT row FROM {self._rows} WHERE added > %(g)s OR removed <= %(g)s),
-            hits AS (
-                SELECT w.word, a.asked, w.row, w.count, w.length
-                FROM unnest(%(words)s::text[], %(asked)s::int[]) AS a (word, asked)
-                JOIN {self._words} w USING (word)
-                WHERE w.row NOT IN (SELECT row FROM unseen)),
-            weights AS (
-                SELECT word, ln(1 + (%(N)s - COUNT(*) + 0.5) / (COUNT(*) + 0.5))::float8 AS idf
-                FROM hits GROUP BY word),
-            best AS (
-                SELECT row, SUM(asked * idf * count
-                    / (count + {K1} * (1 - {B} + {B} * length / %(mean)s::float8))) AS score
-                FROM hits JOIN weights USING (word) GROUP BY row
-                ORDER BY score DESC FETCH FIRST %(n)s ROWS WITH TIES)
-            SELECT {_HIT}, score FROM best JOIN {self._rows} p USING (row)
-            ORDER BY score DESC, p.source COLLATE "C", p.place LIMIT %(n)s"""  # noqa: S608
-
-    def _of_generation(self, do: Do, generation: int) -> tuple[int, float]:
-        if self._corpus is None or self._corpus[0] != generation:
-            query = f"SELECT COUNT(*), AVG(length) FROM {self._rows} p WHERE {_SEEN}"  # noqa: S608
-            count, mean = do(query, {"g": generation}).fetchone()
-            self._corpus = (generation, count, float(mean or 1) or 1.0)
-        return self._corpus[1:]
+    def distinct(self, terms: Sequence[str]) -> int:
+        """Return how many different words the index keeps of these."""
+        return len(set(map(word_of, terms)))
 
     def finish(self) -> None:
         """Build the index of the vectors, once; let searches read the postings' index alone."""
@@ -344,25 +308,41 @@ class PostgresStore(PassageStore):
                 do("CREATE EXTENSION IF NOT EXISTS vector")
         except psycopg.Error as error:
             raise KnowledgeBaseError(
-                f"{self.address}: pgvector cannot be used there ({one_line(error)}); install it on the "
+                f"{self.address}: pgvector cannot be used there ({one_line(error, self.address)}); install it on the "
                 "server and have its administrator run CREATE EXTENSION vector in this database, or "
                 "index with --embedding none"
             ) from error
 
 
+def _check(address: Address) -> None:
+    """Raise UsageError unless PostgreSQL's client reads the place as we do."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    if not address.place.startswith(("postgresql://", "postgres://")):
+        raise UsageError(
+            f"{address}: must look like pg:postgresql://USER@HOST:PORT/DATABASE#COLLECTION"
+        )
+    if set(address.login) & set("@/") or not address.place.isprintable():
+        raise UsageError(
+            f"{address}: in user, password and settings write @ as %40, / as %2F, and what is no "
+            "printable character by its code too"
+        )
+    try:
+        conninfo_to_dict(address.place)
+    except psycopg.Error as error:
+        told = one_line(error, address)
+        raise UsageError(f"{address}: cannot be read: {told} (% is written %25)") from None
+
+
 def _columns(row: Row, vectors: bool) -> tuple[Any, ...]:
-    key = [_clean(one) if isinstance(one, str) else one for one in row.key]
+    kept = with_texts(clean, [*row.key, row.text, row.metadata])
     last = () if not vectors else (None if row.vector is None else _literal(row.vector),)
-    return (*key, _clean(row.text), _clean(row.metadata), len(row.terms), *last)
-
-
-def _clean(text: str) -> str:
-    """Return a text as PostgreSQL takes it: without zero characters."""
-    return text.replace("\x00", _ZERO)
+    return (*kept, len(row.terms), *last)
 
 
 def _read(row: Sequence[Any]) -> list[Any]:
-    return [one.replace(_ZERO, "\x00") if isinstance(one, str) else one for one in row]
+    return list(with_texts(restored, row))
 
 
 def _literal(vector: Sequence[float]) -> str:

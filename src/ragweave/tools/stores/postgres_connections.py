@@ -57,24 +57,31 @@ class Connections:
         import psycopg
 
         try:
-            with self._lock:
-                held = self._idle.pop() if self._idle else None
-            connection = held or self._connect()
+            connection = self._idle_one() or self._connect()
             try:
                 yield connection
             except BaseException:
+                if connection.closed:
+                    self.close()  # the server has gone: for the others too
                 connection.close()
                 raise
             with self._lock:
                 self._idle.append(connection)
-        except psycopg.OperationalError as error:
-            raise KnowledgeBaseError(
-                f"{self._address} cannot be reached: {one_line(error)}"
-            ) from error
         except psycopg.Error as error:
+            verb = "cannot be reached" if _is_away(error) else "cannot be used"
             raise KnowledgeBaseError(
-                f"{self._address} cannot be used: {one_line(error)}"
+                f"{self._address} {verb}: {one_line(error, self._address)}"
             ) from error
+
+    def _idle_one(self) -> Any:
+        """Return an idle connection that the server has not closed meanwhile, or None."""
+        with self._lock:
+            while self._idle:
+                held = self._idle.pop()
+                if _is_alive(held):
+                    return held
+                held.close()
+        return None
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -94,6 +101,28 @@ class Connections:
         )
 
 
-def one_line(error: BaseException) -> str:
+def _is_alive(connection: Any) -> bool:
+    """Return whether a connection is open, as far as is known here: nothing is sent."""
+    import psycopg
+
+    try:
+        connection.pgconn.consume_input()  # what a server says when it closes
+        connection.pgconn.consume_input()  # the end behind it
+    except psycopg.Error:
+        return False
+    return not connection.closed
+
+
+def _is_away(error: Any) -> bool:
+    """Return whether a server did not answer, is starting or shutting down, or hung up."""
+    import psycopg
+
+    state = error.sqlstate
+    return isinstance(error, psycopg.OperationalError) and (
+        state is None or state.startswith(("08", "57P"))
+    )
+
+
+def one_line(error: BaseException, address: Address) -> str:
     """Return the text of an error on one line, without secrets."""
-    return without_secrets(" ".join(str(error).split())[:300])
+    return " ".join(without_secrets(str(error), address.passwords).split())[:300]

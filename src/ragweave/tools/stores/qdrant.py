@@ -8,10 +8,8 @@ passage, for the mean length that passages had when the collection was made.
 
 from __future__ import annotations
 
-import atexit
 import hashlib
-import os
-import threading
+import sqlite3
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,11 +30,9 @@ from ragweave.tools.stores.passage_store import (
     Row,
     StoreKind,
 )
+from ragweave.tools.stores.qdrant_clients import API_KEY, Client, is_url, shared
 from ragweave.tools.text.secrets import without_secrets
 
-API_KEY = "QDRANT_API_KEY"
-"""The environment's variable with a server's key."""
-_SECONDS = 60
 _PAGE = 1_000
 _BATCH = 256
 _DENSE, _WORDS = "dense", "words"
@@ -44,67 +40,6 @@ _KEY = ["id", "content", "document", "source", "place", "added", "removed"]
 _NAMES = uuid.UUID("5f0f6a5e-7a3d-4a53-9f52-0a4b8f6f2d11")
 _AVERAGE = "weights"
 """The record that holds the mean length."""
-
-
-class _Client:
-    """One Qdrant client a place and process: the local mode locks its folder."""
-
-    def __init__(self, place: str) -> None:
-        self.place = place
-        self.users = 0
-        self.lock = threading.RLock()
-        self._open: Any = None
-
-    def get(self) -> Any:
-        if self._open is None:
-            from qdrant_client import QdrantClient
-
-            if _is_url(self.place):
-                self._open = QdrantClient(
-                    url=self.place,
-                    api_key=os.environ.get(API_KEY) or None,
-                    timeout=_SECONDS,
-                    check_compatibility=False,
-                )
-            else:
-                self._open = QdrantClient(path=self.place)
-        return self._open
-
-    def release(self) -> None:
-        with _clients_lock:
-            self.users -= 1
-            if self.users > 0:
-                return
-            _clients.pop(self.place, None)
-        self.close()
-
-    def close(self) -> None:
-        with self.lock:
-            if self._open is not None:
-                self._open.close()
-            self._open = None
-
-
-_clients: dict[str, _Client] = {}
-_clients_lock = threading.Lock()
-
-
-@atexit.register
-def _close_all() -> None:
-    """Close the folders of local modes, which the interpreter no longer can at its very end."""
-    for client in list(_clients.values()):
-        client.close()
-
-
-def _shared(place: str) -> _Client:
-    with _clients_lock:
-        client = _clients.setdefault(place, _Client(place))
-        client.users += 1
-        return client
-
-
-def _is_url(place: str) -> bool:
-    return place.startswith(("http://", "https://"))
 
 
 class QdrantStore(PassageStore):
@@ -120,15 +55,15 @@ class QdrantStore(PassageStore):
         super().__init__(address)
         if find_spec("qdrant_client") is None:
             raise MissingExtraError("Qdrant", "qdrant")
-        if "://" in address.place and not _is_url(address.place):
+        if "://" in address.place and not is_url(address.place):
             raise UsageError(f"{address}: must look like qdrant:http://HOST:PORT#COLLECTION")
         if address.has_password:
             raise UsageError(f"{address}: give Qdrant's key by the environment ({API_KEY})")
-        url = _is_url(address.place)
+        url = is_url(address.place)
         self._place = address.place if url else str(Path(address.place).expanduser().absolute())
         self._rows = f"ragweave_{address.collection}"
         self._records = f"{self._rows}_records"
-        self._client: _Client | None = None
+        self._client: Client | None = None
         self._mean: float | None = None
 
     def record(self, name: str) -> dict[str, Any] | None:
@@ -155,7 +90,7 @@ class QdrantStore(PassageStore):
                 client.create_collection(self._records, vectors_config={})
             payload = {"name": name, "value": dict(values)}
             point = models.PointStruct(id=_point(name), vector={}, payload=payload)
-            strong = {} if not _is_url(self._place) else {"ordering": models.WriteOrdering.STRONG}
+            strong = {} if not is_url(self._place) else {"ordering": models.WriteOrdering.STRONG}
             client.upsert(self._records, [point], wait=True, **strong)
 
     def drop_records(self, names: Sequence[str]) -> None:
@@ -178,7 +113,7 @@ class QdrantStore(PassageStore):
                         _WORDS: models.SparseVectorParams(modifier=models.Modifier.IDF)
                     },
                 )
-                if _is_url(self._place):
+                if is_url(self._place):
                     self._index_payload(client)
             if self.record(_AVERAGE) is None:
                 self.put_record(_AVERAGE, {"mean": average})
@@ -356,7 +291,7 @@ class QdrantStore(PassageStore):
         from qdrant_client.http.exceptions import ApiException
 
         if self._client is None:
-            self._client = _shared(self._place)
+            self._client = shared(self._place)
         try:
             with self._client.lock:
                 yield self._client.get()
@@ -365,8 +300,9 @@ class QdrantStore(PassageStore):
         except (ApiException, OSError) as error:
             verb = "cannot be reached" if not hasattr(error, "status_code") else "refused"
             raise KnowledgeBaseError(f"{self.address} {verb}: {_line(error)}") from error
-        except (ValueError, RuntimeError) as error:
-            # The local mode's own: another process has the folder, or a shape does not fit.
+        except (ValueError, RuntimeError, sqlite3.Error) as error:
+            # The local mode's own: another process has the folder, its files are damaged, or a
+            # shape does not fit.
             raise KnowledgeBaseError(f"{self.address} cannot be used: {_line(error)}") from error
 
 

