@@ -315,6 +315,11 @@ def test_the_reference_is_a_source_and_none_of_the_answer() -> None:
         ("It was banned in 1978. So the answer is.", "It was banned in 1978"),
         ("1978. So the answer is", "1978"),
         ("So the answer is Osk. So the answer is:", "Osk"),
+        ("Osk. So the answer is. So the answer is.", "Osk"),
+        ("Is that your final answer", "Is that your final answer"),
+        ("Her last book is Final Answer", "Her last book is Final Answer"),
+        ("So the answer is that of the queen before", "that of the queen before"),
+        ("Answer: that old black coat", "that old black coat"),
         ("So the answer is that the veins return it.", "the veins return it"),
         ("So the answer is That Winter", "That Winter"),
     ],
@@ -323,6 +328,14 @@ def test_a_conclusion_may_stop_early_or_be_a_clause(reply: str, answer: str, rea
     assert read_answer(reply, "short", reasons=reasons).answer == answer
 
 
-@pytest.mark.parametrize("reply", ["So the answer is.", "Answer:"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "So the answer is.",
+        "Answer:",
+        "So the answer is. So the answer is.",
+        "So the answer is:\nFinal answer:",
+    ],
+)
 def test_a_conclusion_without_an_answer_is_asked_for_again(reply: str) -> None:
     assert read_answer(reply, "short") == (UNKNOWN, "no_conclusion")

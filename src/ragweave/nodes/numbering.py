@@ -57,9 +57,9 @@ class Numbering:
         A reply may call the items what the prompt calls them: `parse_ids` itself knows only the
         words that mean an item everywhere, as "strip" doesn't.
         """
-        items = re.sub(rf"\b{re.escape(self.label)}\b", "item", text, flags=re.IGNORECASE)
-        said = text if self.label in _KNOWN else items
-        return parse_ids(said, count, titles, first=self.first)
+        if self.label not in _KNOWN:
+            text = re.sub(rf"\b{re.escape(self.label)}\b", "item", text, flags=re.IGNORECASE)
+        return parse_ids(text, count, titles, first=self.first)
 
 
 _KNOWN = frozenset({"knowledge", "passage", "sentence", "document"})

@@ -49,7 +49,13 @@ _MARKER = re.compile(
     r"|^[ \t>*#_]*(?:short )?answer[ \t*_]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-_THAT = re.compile(r"\A\s*that (?=\S+ \S+ \S)")
+_OPEN_END = re.compile(
+    r"(?:\A|(?<=[\s.!?:;,]))(?:(?:so|thus|hence|therefore|and),? )?"
+    r"(?:(?:the|my) (?:(?:final|correct|short) )?answer is|so,? (?:final )?answer is"
+    r"|(?:(?<=\n)|\A)(?:(?:final|short) )?answer(?=[ \t*_]*:))[\s:.*_]*\Z",
+    re.IGNORECASE,
+)
+_THAT = re.compile(r"(?<=\bis\s)that (?!of\b|which\b|who\b|one\b)(?=\S+ \S+ \S)")
 """A conclusion that is a clause: "So the answer is that the pulmonary veins return it"."""
 _WRAPPED = re.compile(
     r"<answer>(.*?)(?:</answer>|\Z)|\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}", re.DOTALL | re.IGNORECASE
@@ -273,17 +279,17 @@ def _field(value: object) -> str | None:
 
 def _without_open_end(text: str) -> str:
     """Cut a conclusion that stops before its answer: "It ended in 1978. So the answer is."."""
-    last = max(_MARKER.finditer(text), key=lambda match: match.end(), default=None)
-    if last is None or text[last.end() :].strip(_WRAPPING + ".:"):
-        return text
-    return text[: last.start()].rstrip()
+    while open_end := _OPEN_END.search(text):
+        text = text[: open_end.start()].rstrip()
+    return text
 
 
 def _behind_marker(text: str) -> str | None:
     ends = [match.end() for match in _MARKER.finditer(text)]
     for end in reversed(ends):
         if text[end:].strip(_WRAPPING + ".:"):
-            return _THAT.sub("", text[end:])
+            clause = _THAT.match(text, end)
+            return text[clause.end() if clause else end :]
     return None
 
 

@@ -344,7 +344,7 @@ def test_open_or_create_and_settings(tmp_path: Path) -> None:
             tmp_path / "kb", settings=Settings(embedding=None, size=60, language="german")
         )
     manifest = json.loads((tmp_path / "kb" / "manifest.json").read_text())
-    assert (manifest["format_version"], manifest["language"]) == (1, "german")
+    assert (manifest["format_version"], manifest["language"]) == (2, "german")
 
 
 def test_modes_and_k_are_checked(kb: KnowledgeBase) -> None:

@@ -34,8 +34,8 @@ def query_terms(manifest: Manifest, query: str, place: object) -> list[str]:
 @lru_cache(maxsize=1000)
 def _warn(place: str) -> None:
     _LOGGER.warning(
-        "%s was indexed by an earlier version, which splits words of this question at their marks "
-        "or keeps their ligatures: `ragweave kb check %s --repair` makes its word index anew",
+        "%s was indexed by an earlier version, which makes other terms of this question's words "
+        "(their marks, ligatures): `ragweave kb check %s --repair` makes its word index anew",
         place,
         shlex.quote(place),
     )

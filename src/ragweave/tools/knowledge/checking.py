@@ -190,7 +190,9 @@ class _Check:
         elif differs:
             yield Finding(f"the BM25 index differs from a newly built one ({', '.join(differs)})")
         elif any(outdated(manifest, text) for text in passages.texts()):
-            yield Finding("the BM25 index splits words at their marks, as earlier versions did")
+            yield Finding(
+                "the BM25 index has terms as earlier versions made them, of marks and ligatures"
+            )
 
     def _embeddings(self, database: sqlite3.Connection, manifest: Manifest) -> Iterator[Finding]:
         if self._vectors is None or not manifest.generation:

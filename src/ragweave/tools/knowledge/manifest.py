@@ -208,7 +208,7 @@ class Finding:
 
 
 FORMAT = "ragweave-knowledge-base"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 NAME = "manifest.json"
 
 
@@ -241,7 +241,7 @@ class Manifest:
         """Return the manifest as JSON values."""
         values = {
             "format": FORMAT,
-            "format_version": FORMAT_VERSION,
+            "format_version": min(self.analysis, FORMAT_VERSION),
             "ragweave_version": __version__,
             "generation": self.generation,
             "language": self.settings.language,
@@ -312,7 +312,7 @@ def manifest_of(
 
 def _parse(values: dict[str, Any]) -> Manifest:
     generation = values["generation"]
-    if type(generation) is not int or generation < 0 or values["format_version"] != FORMAT_VERSION:
+    if type(generation) is not int or generation < 0 or values["format_version"] not in (1, 2):
         raise UsageError("invalid generation or format_version")
     analysis = values.get("analysis", 1)  # what had no number yet
     if type(analysis) is not int or analysis < 1:

@@ -115,8 +115,8 @@ class _Examined:
             yield Finding(f"{counted(self.wordless, 'passage')} without the words of its text")
         if self.outdated:
             yield Finding(
-                f"{counted(self.outdated, 'passage')} with words split at their marks, as earlier "
-                "versions did"
+                f"{counted(self.outdated, 'passage')} with terms as earlier versions made them, of "
+                "marks and ligatures"
             )
         if self.vectorless:
             verb = "has" if self.vectorless == 1 else "have"

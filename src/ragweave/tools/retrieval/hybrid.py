@@ -6,7 +6,6 @@ Hybrid retrieval fuses several rankings by reciprocal rank fusion.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -133,11 +132,10 @@ class HybridRetriever(PassageRetriever):
 
     def _find(self, query: str, k: int) -> list[Document]:
         lists = self._rankings(query, max(self.depth, k))
-        held: dict[tuple[str | None, str], Document] = {}
-        for doc in chain.from_iterable(lists):
-            held.setdefault(_key(doc), doc)
-        fused = reciprocal_rank_fusion([[_key(doc) for doc in one] for one in lists], k=self.rrf_k)
-        return list(_told_apart(with_score(held[key], score) for key, score in fused[:k]))
+        held: list[Document] = []
+        ranked = [[_place(doc, held) for doc in one] for one in lists]
+        fused = reciprocal_rank_fusion(ranked, k=self.rrf_k)
+        return list(_told_apart(with_score(held[at], score) for at, score in fused[:k]))
 
     def _rankings(self, query: str, k: int) -> list[list[Document]]:
         if self.search is not None:
@@ -145,8 +143,18 @@ class HybridRetriever(PassageRetriever):
         return [find_with(one, query, k) for one in self.retrievers]
 
 
-def _key(doc: Document) -> tuple[str | None, str]:
-    return doc.id, doc.page_content
+def _place(doc: Document, held: list[Document]) -> int:
+    """Return where a passage stands among those held; a new one is put behind them."""
+    for at, other in enumerate(held):
+        if other.id == doc.id and _same_text(other.page_content, doc.page_content):
+            return at
+    held.append(doc)
+    return len(held) - 1
+
+
+def _same_text(one: str, other: str) -> bool:
+    """Say whether texts are of one passage: a retriever may put its title before it, or shorten it."""
+    return one in other or other in one
 
 
 def _told_apart(documents: Iterable[Document]) -> Iterator[Document]:

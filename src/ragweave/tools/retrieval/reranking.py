@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import parse_qsl
 
+import numpy as np
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, PrivateAttr
@@ -250,7 +251,7 @@ class RerankRetriever(PassageRetriever):
                 self._scorer = (
                     load_reranker(self.model) if isinstance(self.model, str) else self.model
                 )
-            scores = self._scorer.predict([(query, full_text(doc)) for doc in found])
+            scores = [*self._scorer.predict([(query, full_text(doc)) for doc in found])]
         numbers = _numbers(scores, len(found), self._name)
         judged = [with_score(doc, number) for doc, number in zip(found, numbers, strict=True)]
         return sorted(judged, key=lambda doc: -doc.metadata["score"])[:k]
@@ -271,7 +272,7 @@ def _numbers(scores: Sequence[Any], passages: int, name: str) -> list[float]:
             f"the reranker {name} gave {len(scores)} scores for {passages} passages"
         )
     try:
-        numbers = [float(score) for score in scores]
+        numbers = [float(np.asarray(score).item()) for score in scores]
     except (TypeError, ValueError):
         raise UnusableModelError(
             f"the reranker {name} gives a passage several scores (as a classifier of several "

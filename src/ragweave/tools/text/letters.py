@@ -51,15 +51,21 @@ LETTERS = rf"[^\W_]+(?:{_MARKS}[^\W_]*)*"
 _WORD = re.compile(WORD)
 
 
+def _is_raised(sign: str) -> bool:
+    """Say whether a sign is a digit above or below the line, as in m² and H₂O."""
+    return sign.isdigit() and unicodedata.decomposition(sign).startswith(("<super>", "<sub>"))
+
+
 def folded(word: str) -> str:
     """Return a word in lower case and Unicode's form NFKC: composed accents, no ligatures.
 
-    It stays in NFC where NFKC would make it several words (½, ﷺ). The capital İ becomes an i
-    without the second dot that Python gives it.
+    It stays in NFC where NFKC would make it several words (½, ﷺ) or another number (10⁵). The
+    capital İ becomes an i without the second dot that Python gives it.
     """
     if word.isascii():
         return word.lower()
     compatible = unicodedata.normalize("NFKC", word)
-    if compatible != word and _WORD.sub("", compatible) != _WORD.sub("", word):
+    parted = compatible != word and _WORD.sub("", compatible) != _WORD.sub("", word)
+    if parted or any(map(_is_raised, word)):
         compatible = unicodedata.normalize("NFC", word)
     return compatible.lower().replace("i\u0307", "i")
