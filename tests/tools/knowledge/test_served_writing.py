@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from tests.postgres_server import binaries, postgres
+from tests.search_server import SearchServer
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.testing.store import LINES, WordEmbeddings
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.tools.knowledge.checking import check
-from ragweave.tools.stores import Key, PassageStore, Row, lease
+from ragweave.tools.stores import Key, PassageStore, Row, lease, place_of
 from ragweave.tools.stores.lease import PREFIX, SECONDS, Lease, writing_to
 from ragweave.tools.stores.passage_store import MANIFEST, NEVER
 
@@ -91,6 +92,110 @@ def test_a_writer_that_was_overtaken_leaves_nothing(
         slow.add(docs, "slept")
         assert len(kb) == 104
         assert check(address) == []
+
+
+@pytest.mark.parametrize("breaks", [1, 99])
+@pytest.mark.parametrize(
+    ("kind", "product", "module"),
+    [
+        ("es", "elasticsearch", "elasticsearch"),
+        ("opensearch", "opensearch", "opensearchpy"),
+    ],
+)
+def test_a_write_that_the_server_made_before_the_connection_broke_stands(
+    kind: str, product: str, module: str, breaks: int
+) -> None:
+    """The client sends the manifest again, and is told that it was changed: by itself."""
+    pytest.importorskip(module)
+    left = [breaks]
+
+    def hangs_up(method: str, target: str) -> bool:
+        if method == "PUT" and "if_seq_no" in target and left[0]:
+            left[0] -= 1
+            return True
+        return False
+
+    with SearchServer(product) as server:
+        place = place_of(f"{kind}:{server.url}#t")
+        with KnowledgeBase.create(place, settings=Settings(embedding=None)) as kb:
+            kb.add([Document("salt is white")])
+            server.hangs_up = hangs_up
+            kb.add([Document("pepper is black")])
+            assert left[0] < breaks
+            assert [doc.page_content for doc in kb.as_retriever(9, "bm25").invoke("pepper")] == [
+                "pepper is black"
+            ]
+        assert check(place) == []
+
+
+def _unreachable(*_: object) -> None:
+    raise KnowledgeBaseError("it cannot be reached")
+
+
+def test_a_write_whose_end_is_not_known_is_not_taken_back(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KnowledgeBase.create(address, embeddings=WordEmbeddings()) as kb:
+        kb.add([Document("salt is white")])
+        store = _store(kb)
+        switch, record = store.switch, store.record
+
+        def switch_unheard(before: int, manifest: dict[str, Any]) -> bool:
+            assert switch(before, manifest)
+            monkeypatch.setattr(
+                store, "record", lambda name: _unreachable() if name == MANIFEST else record(name)
+            )
+            return False
+
+        monkeypatch.setattr(store, "switch", switch_unheard)
+        with pytest.raises(KnowledgeBaseError, match="cannot be reached"):
+            kb.add([Document("pepper is black")])
+        monkeypatch.undo()
+        assert _texts(kb) == ["pepper is black", "salt is white"]
+        assert check(address) == []
+
+
+def test_a_switch_that_may_still_arrive_finds_what_was_stored(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KnowledgeBase.create(address, embeddings=WordEmbeddings()) as kb:
+        kb.add([Document("salt is white")])
+        store, late = _store(kb), []
+        switch = store.switch
+
+        def switch_later(*asked: Any) -> None:
+            late.append(asked)
+            _unreachable()
+
+        monkeypatch.setattr(store, "switch", switch_later)
+        with pytest.raises(KnowledgeBaseError, match="cannot be reached"):
+            kb.add([Document("pepper is black")])
+        assert _texts(kb) == ["salt is white"]
+        assert switch(*late[0])
+        assert _texts(kb) == ["pepper is black", "salt is white"]
+        assert check(address) == []
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_generation_that_another_writer_made_keeps_nothing_of_this_one(
+    address: str, answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KnowledgeBase.create(address, embeddings=WordEmbeddings()) as kb:
+        kb.add([Document("salt is white")])
+        store = _store(kb)
+        rows, names = sorted(store.keys()), store.records("sources/")
+
+        def overtaken(_before: int, manifest: dict[str, Any]) -> bool:
+            store.put_record(MANIFEST, {**manifest, "write": "7" * 16})
+            if not answers:
+                _unreachable()
+            return False
+
+        monkeypatch.setattr(store, "switch", overtaken)
+        with pytest.raises(KnowledgeBaseError, match="was changed by another writer"):
+            kb.add([Document("pepper is black")], "other")
+        assert sorted(store.keys()) == rows
+        assert store.records("sources/") == names
 
 
 def test_what_stays_of_a_writer_that_died_overtaken_is_collected(address: str) -> None:
