@@ -263,6 +263,66 @@ def test_a_living_writer_whose_clock_is_wrong_is_not_taken_for_dead(
         assert store.records(PREFIX) == []
 
 
+def _leave_behind(store: PassageStore, **more: Any) -> None:
+    """Store the record of a writer that has died long ago."""
+    held = {"machine": "far", "host": "far", "process": 1, "time": 0.0, **more}
+    store.put_record(f"{PREFIX}dead", held)
+
+
+def test_a_writer_that_took_over_has_its_full_time(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KnowledgeBase.create(address, settings=Settings(embedding=None)) as kb:
+        store = _store(kb)
+        monkeypatch.setattr(lease, "SECONDS", 6.0)
+        monkeypatch.setattr(lease, "_RENEWED", 1.0)
+        _leave_behind(store)
+        with writing_to(store) as held:
+            told = store.record(held.name) or {}
+            assert time.time() - told["time"] < 1.0
+            put = store.put_record
+
+            def put_slowly(name: str, values: dict[str, Any]) -> None:
+                time.sleep(0.3)
+                put(name, values)
+
+            monkeypatch.setattr(store, "put_record", put_slowly)
+            until = time.monotonic() + 1.5
+            while time.monotonic() < until:
+                held.check()
+                time.sleep(0.02)
+
+
+def test_a_writer_renews_its_record_while_it_watches(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KnowledgeBase.create(address, settings=Settings(embedding=None)) as kb:
+        store, told = _store(kb), []
+        put = store.put_record
+
+        def noted(name: str, values: dict[str, Any]) -> None:
+            told.append(values["time"])
+            put(name, values)
+
+        _leave_behind(store)
+        monkeypatch.setattr(store, "put_record", noted)
+        Lease(store).begin()
+        assert len(told) >= 3
+        assert told == sorted(set(told))
+
+
+def test_a_writer_that_finds_nobody_silent_does_not_wait(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KnowledgeBase.create(address, settings=Settings(embedding=None)) as kb:
+        store = _store(kb)
+        monkeypatch.setattr(Lease, "_watch", lambda _: pytest.fail("it waited"))
+        kb.add([Document("one")])
+        _leave_behind(store, machine=lease._machine(), process=2**22 + 1)
+        kb.add([Document("two")])
+        assert store.records(PREFIX) == []
+
+
 def test_a_dropped_record_is_not_put_back(address: str) -> None:
     with KnowledgeBase.create(address, settings=Settings(embedding=None)) as kb:
         store = _store(kb)
