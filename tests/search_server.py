@@ -16,6 +16,7 @@ import json
 import math
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -63,6 +64,8 @@ class SearchServer:
         self.product = product
         self.indices: dict[str, Index] = {}
         self.requests: list[str] = []
+        self.hangs_up: Callable[[str, str], bool] = lambda _method, _target: False
+        """Whether the connection breaks when a request was carried out, before its answer."""
         self.login = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
         self.locked = bool(user)
         self._lock = threading.Lock()
@@ -312,6 +315,9 @@ def _handler(server: SearchServer) -> type[BaseHTTPRequestHandler]:
                 status, answer = 401, {"error": {"reason": "unable to authenticate user"}}
             else:
                 status, answer = server.answer(self.command, self.path, body)
+            if server.hangs_up(self.command, self.path):
+                self.close_connection = True
+                return
             sent = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")

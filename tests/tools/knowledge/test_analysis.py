@@ -14,6 +14,7 @@ from ragweave.testing.store import WordEmbeddings
 from ragweave.tools.knowledge import KnowledgeBase, writing
 from ragweave.tools.knowledge.checking import check, repair
 from ragweave.tools.knowledge.manifest import Settings
+from ragweave.tools.knowledge.served_writing import ServedWriter
 from ragweave.tools.retrieval.bm25 import ANALYSIS
 from ragweave.tools.stores import Address, place_of
 from ragweave.tools.stores.passage_store import MANIFEST
@@ -116,6 +117,27 @@ def test_one_behind_an_address_keeps_to_its_terms_until_it_is_repaired(served: A
         assert kb.manifest.analysis == ANALYSIS
         assert set(found(kb, "किताब")) == {"book", "new"}
         assert kb.as_retriever(1, "dense").invoke("salt white")[0].id == "salt"
+
+
+@pytest.mark.skipif(find_spec("qdrant_client") is None, reason="needs ragweave[qdrant]")
+def test_an_open_reader_searches_by_the_new_terms_as_soon_as_they_are_stored(
+    served: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the repair ends before it has made a new generation."""
+
+    def stop(*_: object, **__: object) -> None:
+        raise KnowledgeBaseError("interrupted")
+
+    model = WordEmbeddings()
+    with KnowledgeBase.open(served, embeddings=model) as reader:
+        search = reader.as_retriever(3, "bm25")
+        assert {doc.id for doc in search.invoke("किताब")} == {"book", "letters"}
+        generation = reader.manifest.generation
+        monkeypatch.setattr(ServedWriter, "write", stop)
+        with pytest.raises(KnowledgeBaseError, match="interrupted"):
+            repair(served, check(served), embeddings=model)
+        assert [doc.id for doc in search.invoke("किताब")] == ["book"]
+        assert reader.manifest.generation == generation
 
 
 def test_a_newer_analysis_is_refused(folder: Path) -> None:

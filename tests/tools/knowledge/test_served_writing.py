@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from tests.postgres_server import binaries, postgres
+from tests.search_server import SearchServer
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.testing.store import LINES, WordEmbeddings
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.tools.knowledge.checking import check
-from ragweave.tools.stores import Key, PassageStore, Row, lease
+from ragweave.tools.stores import Key, PassageStore, Row, lease, place_of
 from ragweave.tools.stores.lease import PREFIX, SECONDS, Lease, writing_to
 from ragweave.tools.stores.passage_store import MANIFEST, NEVER
 
@@ -93,6 +94,110 @@ def test_a_writer_that_was_overtaken_leaves_nothing(
         assert check(address) == []
 
 
+@pytest.mark.parametrize("breaks", [1, 99])
+@pytest.mark.parametrize(
+    ("kind", "product", "module"),
+    [
+        ("es", "elasticsearch", "elasticsearch"),
+        ("opensearch", "opensearch", "opensearchpy"),
+    ],
+)
+def test_a_write_that_the_server_made_before_the_connection_broke_stands(
+    kind: str, product: str, module: str, breaks: int
+) -> None:
+    """The client sends the manifest again, and is told that it was changed: by itself."""
+    pytest.importorskip(module)
+    left = [breaks]
+
+    def hangs_up(method: str, target: str) -> bool:
+        if method == "PUT" and "if_seq_no" in target and left[0]:
+            left[0] -= 1
+            return True
+        return False
+
+    with SearchServer(product) as server:
+        place = place_of(f"{kind}:{server.url}#t")
+        with KnowledgeBase.create(place, settings=Settings(embedding=None)) as kb:
+            kb.add([Document("salt is white")])
+            server.hangs_up = hangs_up
+            kb.add([Document("pepper is black")])
+            assert left[0] < breaks
+            assert [doc.page_content for doc in kb.as_retriever(9, "bm25").invoke("pepper")] == [
+                "pepper is black"
+            ]
+        assert check(place) == []
+
+
+def _unreachable(*_: object) -> None:
+    raise KnowledgeBaseError("it cannot be reached")
+
+
+def test_a_write_whose_end_is_not_known_is_not_taken_back(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KnowledgeBase.create(address, embeddings=WordEmbeddings()) as kb:
+        kb.add([Document("salt is white")])
+        store = _store(kb)
+        switch, record = store.switch, store.record
+
+        def switch_unheard(before: int, manifest: dict[str, Any]) -> bool:
+            assert switch(before, manifest)
+            monkeypatch.setattr(
+                store, "record", lambda name: _unreachable() if name == MANIFEST else record(name)
+            )
+            return False
+
+        monkeypatch.setattr(store, "switch", switch_unheard)
+        with pytest.raises(KnowledgeBaseError, match="cannot be reached"):
+            kb.add([Document("pepper is black")])
+        monkeypatch.undo()
+        assert _texts(kb) == ["pepper is black", "salt is white"]
+        assert check(address) == []
+
+
+def test_a_switch_that_may_still_arrive_finds_what_was_stored(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KnowledgeBase.create(address, embeddings=WordEmbeddings()) as kb:
+        kb.add([Document("salt is white")])
+        store, late = _store(kb), []
+        switch = store.switch
+
+        def switch_later(*asked: Any) -> None:
+            late.append(asked)
+            _unreachable()
+
+        monkeypatch.setattr(store, "switch", switch_later)
+        with pytest.raises(KnowledgeBaseError, match="cannot be reached"):
+            kb.add([Document("pepper is black")])
+        assert _texts(kb) == ["salt is white"]
+        assert switch(*late[0])
+        assert _texts(kb) == ["pepper is black", "salt is white"]
+        assert check(address) == []
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_generation_that_another_writer_made_keeps_nothing_of_this_one(
+    address: str, answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KnowledgeBase.create(address, embeddings=WordEmbeddings()) as kb:
+        kb.add([Document("salt is white")])
+        store = _store(kb)
+        rows, names = sorted(store.keys()), store.records("sources/")
+
+        def overtaken(_before: int, manifest: dict[str, Any]) -> bool:
+            store.put_record(MANIFEST, {**manifest, "write": "7" * 16})
+            if not answers:
+                _unreachable()
+            return False
+
+        monkeypatch.setattr(store, "switch", overtaken)
+        with pytest.raises(KnowledgeBaseError, match="was changed by another writer"):
+            kb.add([Document("pepper is black")], "other")
+        assert sorted(store.keys()) == rows
+        assert store.records("sources/") == names
+
+
 def test_what_stays_of_a_writer_that_died_overtaken_is_collected(address: str) -> None:
     """A row and a record of sources that came too late, and that nobody took back."""
     with KnowledgeBase.create(address, embeddings=WordEmbeddings()) as kb:
@@ -155,6 +260,66 @@ def test_a_living_writer_whose_clock_is_wrong_is_not_taken_for_dead(
             done.set()
             renewing.join()
         kb.add([Document("one")])
+        assert store.records(PREFIX) == []
+
+
+def _leave_behind(store: PassageStore, **more: Any) -> None:
+    """Store the record of a writer that has died long ago."""
+    held = {"machine": "far", "host": "far", "process": 1, "time": 0.0, **more}
+    store.put_record(f"{PREFIX}dead", held)
+
+
+def test_a_writer_that_took_over_has_its_full_time(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KnowledgeBase.create(address, settings=Settings(embedding=None)) as kb:
+        store = _store(kb)
+        monkeypatch.setattr(lease, "SECONDS", 6.0)
+        monkeypatch.setattr(lease, "_RENEWED", 1.0)
+        _leave_behind(store)
+        with writing_to(store) as held:
+            told = store.record(held.name) or {}
+            assert time.time() - told["time"] < 1.0
+            put = store.put_record
+
+            def put_slowly(name: str, values: dict[str, Any]) -> None:
+                time.sleep(0.3)
+                put(name, values)
+
+            monkeypatch.setattr(store, "put_record", put_slowly)
+            until = time.monotonic() + 1.5
+            while time.monotonic() < until:
+                held.check()
+                time.sleep(0.02)
+
+
+def test_a_writer_renews_its_record_while_it_watches(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KnowledgeBase.create(address, settings=Settings(embedding=None)) as kb:
+        store, told = _store(kb), []
+        put = store.put_record
+
+        def noted(name: str, values: dict[str, Any]) -> None:
+            told.append(values["time"])
+            put(name, values)
+
+        _leave_behind(store)
+        monkeypatch.setattr(store, "put_record", noted)
+        Lease(store).begin()
+        assert len(told) >= 3
+        assert told == sorted(set(told))
+
+
+def test_a_writer_that_finds_nobody_silent_does_not_wait(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KnowledgeBase.create(address, settings=Settings(embedding=None)) as kb:
+        store = _store(kb)
+        monkeypatch.setattr(Lease, "_watch", lambda _: pytest.fail("it waited"))
+        kb.add([Document("one")])
+        _leave_behind(store, machine=lease._machine(), process=2**22 + 1)
+        kb.add([Document("two")])
         assert store.records(PREFIX) == []
 
 

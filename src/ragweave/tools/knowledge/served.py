@@ -191,7 +191,12 @@ def _refuse_chroma(settings: Settings) -> None:
 
 
 def _same(one: Manifest, other: Manifest) -> bool:
-    return (one.collection, one.generation) == (other.collection, other.generation)
+    """Return whether both name the same rows; a repair replaces their terms in place."""
+    return (one.collection, one.generation, one.analysis) == (
+        other.collection,
+        other.generation,
+        other.analysis,
+    )
 
 
 def _distinct_of(find: Callable[[int], list[Hit]], manifest: Manifest, k: int) -> list[Document]:

@@ -130,12 +130,37 @@ class ServedWriter:
             rows.recorded.append(name)
             self._store.put_record(name, values)
         lease.check()
-        if not self._store.switch(before.generation, manifest.to_json()):
-            raise LostLeaseError(
-                f"{self._store.address} was changed by another writer meanwhile; its index is as "
-                "that writer left it: try again"
-            )
+        self._switch(before.generation, manifest)
         return Written(manifest, embedded)
+
+    def _switch(self, before: int, manifest: Manifest) -> None:
+        """Make the generation of `manifest` the current one.
+
+        Where the store does not say that it did so, the manifest tells: a client that sends a
+        request again, for the connection broke before the answer, is told of a conflict with
+        itself.
+
+        Raises:
+            LostLeaseError: Another writer has made this generation.
+            KnowledgeBaseError: It is not known who made it: what was stored may be in use, or be
+                in use soon.
+        """
+        failed: KnowledgeBaseError | None = None
+        try:
+            if self._store.switch(before, manifest.to_json()):
+                return
+        except KnowledgeBaseError as error:
+            failed = error
+        held = self._store.record(MANIFEST) or {}
+        if held.get("write") == manifest.write:
+            return
+        changed = (
+            f"{self._store.address} was changed by another writer meanwhile; its index is as that "
+            "writer left it: try again"
+        )
+        if held.get("generation") == manifest.generation:
+            raise LostLeaseError(changed)
+        raise failed or KnowledgeBaseError(changed)
 
     def _put(self, rows: _Rows, manifest: Manifest, lease: Lease) -> tuple[Manifest, int]:
         """Embed and store the new rows; return the manifest with the length of the vectors."""

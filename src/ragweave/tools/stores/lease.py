@@ -89,6 +89,8 @@ class Lease:
         self._put()
         try:
             self._give_way()
+            if time.monotonic() - self._renewed > _RENEWED:  # nobody renews it before `keep`
+                self.renew()
         except BaseException:
             self._store.drop_records([self.name])
             raise
@@ -98,7 +100,7 @@ class Lease:
         others = self._others()
         silent = {name for name, held in others.items() if _is_silent(held)}
         if silent:  # or its machine's clock is wrong: then it renews its record meanwhile
-            self._done.wait(2 * _RENEWED)
+            self._watch()
         for name, held in others.items():
             still = name in silent and self._store.record(name) in (held, None)
             if not (still or _has_ended(held)):
@@ -107,6 +109,12 @@ class Lease:
                     f"{held.get('host')}; try again when it has finished"
                 )
             self._store.drop_records([name])
+
+    def _watch(self) -> None:
+        """Give others the time to renew their records twice; renew this one as often."""
+        for _ in range(2):
+            self._done.wait(_RENEWED)
+            self.renew()
 
     def _others(self) -> dict[str, dict[str, Any]]:
         names = [name for name in self._store.records(PREFIX) if name != self.name]
