@@ -128,6 +128,7 @@ def test_a_password_that_postgresql_takes_stays_one(password: str) -> None:
         ("es:https://me:p@ss?word@db#a", "write @ as %40"),
         ("es:https://me:p@ss#word@db#a", "write @ as %40"),
         ("qdrant:http://me:hun/ter2@host:6333#a", "/ as %2F"),
+        ("es:https://me:7,hun/ter2@host#a", "/ as %2F"),
         ("pg:postgresql://me:p@ss/word@host/db#a", "write @ as %40, / as %2F"),
         ("pg:postgresql://me:hun/ter2@host/db#a", "write @ as %40, / as %2F"),
         ("pg:postgresql://me:p@ss?word=x@host/db#a", "write @ as %40, / as %2F"),

@@ -42,13 +42,16 @@ class Address:
         """
         if not self.place.startswith(("http://", "https://")):
             return
+        unclear = UsageError(
+            f"{self}: in user, password and path write @ as %40, / as %2F, ? as %3F and # as %23"
+        )
         if not self.login_is_clear:
-            raise UsageError(
-                f"{self}: in user, password and path write @ as %40, / as %2F, ? as %3F and # as %23"
-            )
+            raise unclear
         try:
             _ = urlsplit(self.bare).port
         except ValueError as error:
+            if self.may_quote_password:
+                raise unclear from None
             raise UsageError(
                 f"{self}: must look like {self.store}:https://HOST:PORT#COLLECTION ({error})"
             ) from error
