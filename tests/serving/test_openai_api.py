@@ -188,6 +188,14 @@ async def test_what_the_assistant_refused_is_part_of_the_conversation() -> None:
     assert "not 'refusal'" in reply.json()["error"]["message"]
 
 
+def test_a_part_s_other_field_may_be_null() -> None:
+    said = [{"type": "refusal", "refusal": "I cannot say.", "text": None}]
+    asked = [{"type": "text", "text": "Who?", "refusal": None}, {"type": "text", "text": None}]
+    turns = ({"role": "assistant", "content": said}, {"role": "user", "content": asked})
+    read = [Message.model_validate(turn) for turn in turns]
+    assert [one.text.strip() for one in messages_of(read)] == ["I cannot say.", "Who?"]
+
+
 async def test_a_key_is_asked_for() -> None:
     for key in ("", "wrong", "rig"):
         with pytest.raises(AuthenticationError):

@@ -143,6 +143,18 @@ def test_an_error_s_text_is_kept_out_with_the_others(
         assert text not in sent
 
 
+@pytest.mark.parametrize(
+    "name", ["INPUT_MESSAGES", "OUTPUT_TEXT", "PROMPTS", "CHOICES", "RETRIEVAL_DOCUMENTS"]
+)
+def test_each_variable_that_hides_texts_hides_those_of_errors(
+    name: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"OPENINFERENCE_HIDE_{name}", "true")
+    span = failed(collector)
+    assert attributes(span.events[0]) == {"exception.type": "ValueError"}
+    assert span.status.message == "ValueError"
+
+
 def test_an_error_s_text_is_told_otherwise(collector: Collector) -> None:
     span = failed(collector)
     assert "Where is the tower?" in attributes(span.events[0])["exception.message"]

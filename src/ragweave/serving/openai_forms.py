@@ -23,8 +23,8 @@ class Part(BaseModel):
     """A part of a message's content."""
 
     type: str
-    text: str = ""
-    refusal: str = ""
+    text: str | None = None
+    refusal: str | None = None
 
 
 class Message(BaseModel):
@@ -93,7 +93,7 @@ def _text(message: Message) -> str:
     for part in message.content:
         if part.type not in readable:
             raise ApiError(400, f"messages hold text alone here, not {part.type!r}")
-    return "\n".join(part.text or part.refusal for part in message.content)
+    return "\n".join(part.text or part.refusal or "" for part in message.content)
 
 
 def completion(model: str, message: AIMessage, usage: CompletionUsage) -> dict[str, Any]:

@@ -8,8 +8,10 @@
 Each run is one trace: a span for the graph, for each node, model call and retrieval, with messages,
 tokens and documents as OpenInference names them, for Phoenix, Langfuse, Jaeger or any collector of
 OTLP over HTTP. The standard variables hold: `OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS` for keys,
-`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`. `OPENINFERENCE_HIDE_INPUTS` and the other variables
-of OpenInference keep texts out of spans; an error's own words, which may quote them, go with them.
+`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`. OpenInference's variables keep texts out of spans:
+`OPENINFERENCE_HIDE_INPUTS`, `…_OUTPUTS`, `…_INPUT_MESSAGES`, `…_OUTPUT_MESSAGES`, `…_INPUT_TEXT`,
+`…_OUTPUT_TEXT`, `…_PROMPTS`, `…_CHOICES` and others; with any of them an error's own words, which
+may quote a text, stay out too.
 """
 
 from __future__ import annotations
@@ -31,6 +33,20 @@ _LOCAL = "http://localhost:4318"
 """Where OTLP over HTTP is taken by default (OpenTelemetry's specification)."""
 _PATIENCE = 5_000
 """Milliseconds that spans may take to leave at the end."""
+
+_HIDING = (
+    "hide_inputs",
+    "hide_outputs",
+    "hide_input_messages",
+    "hide_output_messages",
+    "hide_input_text",
+    "hide_output_text",
+    "hide_prompts",
+    "hide_choices",
+    "hide_retrieval_documents",
+    "hide_embeddings_text",
+)
+"""Settings of OpenInference that hide texts; earlier versions lack some of them."""
 
 _KIND = "exception.type"
 """OpenTelemetry's name of an exception's class in a span's event."""
@@ -145,7 +161,7 @@ def instrument(
         provider = TracerProvider(resource=named)
         config = TraceConfig(hide_inputs=True, hide_outputs=True) if hide_text else TraceConfig()
         out = exporter or _exporter(endpoint)
-        if config.hide_inputs or config.hide_outputs:
+        if any(getattr(config, name, None) for name in _HIDING):
             out = cast("SpanExporter", _WithoutErrorTexts(out))
         provider.add_span_processor(BatchSpanProcessor(out))
         LangChainInstrumentor().instrument(tracer_provider=provider, config=config)

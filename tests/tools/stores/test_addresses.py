@@ -109,7 +109,6 @@ def test_a_password_is_noticed_whatever_it_holds(before: str, after: str) -> Non
     password = f"{before}hunter2{after}"
     place = Address.parse(f"pg:postgresql://me:{password}@host/db#papers")
     assert place.has_password
-    assert place.bare == "postgresql://host/db"
     assert password in place.passwords
 
 
@@ -124,6 +123,16 @@ def test_a_password_that_postgresql_takes_stays_one(password: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("es:https://me:of/the#u?l@db#a", "write @ as %40, / as %2F, . as %3F and # as %23"),
+        ("es:https://me:p@ss/word@db#a", "write @ as %40"),
+        ("es:https://me:p@ss?word@db#a", "write @ as %40"),
+        ("es:https://me:p@ss#word@db#a", "write @ as %40"),
+        ("qdrant:http://me:hun/ter2@host:6333#a", "/ as %2F"),
+        ("es:https://me:7,hun/ter2@host#a", "/ as %2F"),
+        ("pg:postgresql://me:p@ss/word@host/db#a", "write @ as %40, / as %2F"),
+        ("pg:postgresql://me:hun/ter2@host/db#a", "write @ as %40, / as %2F"),
+        ("pg:postgresql://me:p@ss?word=x@host/db#a", "write @ as %40, / as %2F"),
+        ("pg:postgresql://host?user=me@corp#a", "write @ as %40, / as %2F"),
         ("es:http://host:92x0#a", r"must look like es:https://HOST:PORT#COLLECTION \(Port"),
         ("qdrant:http://[::1#a", r"must look like qdrant:.*\(Invalid IPv6 URL\)"),
         ("opensearch:https://host:99999#a", "Port out of range"),
@@ -137,6 +146,41 @@ def test_a_mistyped_url_is_told(text: str, message: str) -> None:
         place = place_of(text)
         assert isinstance(place, Address)
         STORES[place.store].open(place)
+
+
+@pytest.mark.parametrize(
+    ("text", "login", "bare", "shown"),
+    [
+        ("es:https://h/es@prod", "", "https://h/es@prod", "https://***@prod"),
+        ("es:https://me@h/es@prod", "me", "https://h/es@prod", "https://***@prod"),
+        (
+            "es:https://me:pw@h:9200?ca_certs=/team@corp/ca.pem",
+            "me:pw",
+            "https://h:9200?ca_certs=/team@corp/ca.pem",
+            "https://***@corp/ca.pem",
+        ),
+        ("qdrant:https://h:6333/pre@x", "", "https://h:6333/pre@x", "https://***@x"),
+        ("pg:postgresql://h/db?user=me@c", "", "postgresql://h/db?user=me@c", "postgresql://***@c"),
+        (
+            "pg:postgresql://me:pw@h?application_name=a@b",
+            "me:pw",
+            "postgresql://h?application_name=a@b",
+            "postgresql://***@b",
+        ),
+        ("pg:postgresql://me:h?n@h/db", "me:h?n", "postgresql://h/db", "postgresql://h/db"),
+    ],
+)
+def test_an_at_sign_behind_the_host_changes_no_host(
+    text: str, login: str, bare: str, shown: str
+) -> None:
+    place = Address.parse(f"{text}#papers")
+    assert (place.login, place.bare) == (login, bare)
+    assert str(place) == f"{place.store}:{shown}#papers"
+    store = STORES[place.store].open(place)
+    if isinstance(store, SearchEngineStore):
+        assert store._engine.url.startswith(("https://h:443/es@prod", "https://h:9200"))
+    if "pw" in login:
+        assert "pw" in place.passwords
 
 
 @pytest.mark.skipif(find_spec("elasticsearch") is None, reason="needs ragweave[elasticsearch]")
@@ -168,7 +212,7 @@ def test_passwords_of_search_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ELASTICSEARCH_PASSWORD", "of the environment")
     for url, secret in {
         "https://me:of%20the%20url@db": "of the url",
-        "https://me:of/the#u?l@db": "of/the#u?l",
+        "https://me:of@the%2Furl@db": "of@the/url",
         "https://me@db": "of the environment",
     }.items():
         store = STORES["es"].open(Address("es", url))

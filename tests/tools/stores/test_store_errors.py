@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -148,15 +150,49 @@ def test_a_repair_without_the_model_keeps_the_vectors(kb: KnowledgeBase, place: 
 
 
 @needs_qdrant
-@pytest.mark.parametrize("damage", ["{}", "[]", "nothing", '{"collections": {"x": 1}}'])
+@pytest.mark.parametrize("damage", [b"", b"nothing", b'{"collections": ', b"\xff"])
 def test_a_damaged_list_of_collections_is_told(
-    kb: KnowledgeBase, place: Address, damage: str
+    kb: KnowledgeBase, place: Address, damage: bytes
 ) -> None:
     kb.close()
-    Path(place.place, "meta.json").write_text(damage)
+    Path(place.place, "meta.json").write_bytes(damage)
     with pytest.raises(KnowledgeBaseError, match=r"its files are damaged .*index again") as caught:
         KnowledgeBase.open(place)
     assert "\n" not in str(caught.value)
+
+
+@needs_qdrant
+@pytest.mark.parametrize("odd", ["{}", "[]", '{"collections": {"x": 1}}'])
+def test_files_of_perhaps_another_version_are_not_to_be_deleted(
+    kb: KnowledgeBase, place: Address, odd: str
+) -> None:
+    kb.close()
+    Path(place.place, "meta.json").write_text(odd)
+    with pytest.raises(KnowledgeBaseError, match="or of another version") as caught:
+        KnowledgeBase.open(place)
+    assert "delete" not in str(caught.value)
+
+
+@needs_qdrant
+@pytest.mark.parametrize("obstacle", ["lock", "folder"])
+def test_healthy_files_that_cannot_be_opened_are_not_to_be_deleted(
+    kb: KnowledgeBase, place: Address, obstacle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kb.close()
+    file = next(Path(place.place).rglob("*.sqlite"))
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        if obstacle == "lock":
+            connect = sqlite3.connect
+            monkeypatch.setattr(
+                sqlite3, "connect", lambda *args, **more: connect(*args, **more, timeout=0)
+            )
+            other.execute("BEGIN EXCLUSIVE")
+        else:
+            file.rename(file.with_suffix(".moved"))
+            file.mkdir()
+        with pytest.raises(KnowledgeBaseError, match="its files cannot be opened: ") as caught:
+            KnowledgeBase.open(place)
+    assert "delete" not in str(caught.value)
 
 
 @needs_qdrant

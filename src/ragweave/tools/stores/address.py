@@ -18,7 +18,10 @@ DEFAULT_COLLECTION = "ragweave"
 _COLLECTION = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _STORE = re.compile(r"(?P<store>[a-z][a-z0-9_-]+):(?P<place>.*)", re.DOTALL)
 _LOGIN = re.compile(r"://(?P<login>.*)@", re.DOTALL)
-"""User and password: a password may itself hold `@`, `/`, `?` or `#`."""
+"""All that may be user and password, for hiding: a password may hold `@`, `/`, `?` or `#`."""
+_HOST = re.compile(r"(?:\[[0-9a-f:.]*\]|[\w.%-]*)(?::\d+)?", re.IGNORECASE)
+_SETTING = re.compile(r"[^@=]+=.*", re.DOTALL)
+_POSTGRESQL = ("postgresql://", "postgres://")
 
 
 @dataclass(frozen=True)
@@ -35,13 +38,20 @@ class Address:
         """Check a URL of HTTP.
 
         Raises:
-            UsageError: Its host or port cannot be read.
+            UsageError: Its host or port cannot be read, or cannot be told from its password.
         """
         if not self.place.startswith(("http://", "https://")):
             return
+        unclear = UsageError(
+            f"{self}: in user, password and path write @ as %40, / as %2F, ? as %3F and # as %23"
+        )
+        if not self.login_is_clear:
+            raise unclear
         try:
             _ = urlsplit(self.bare).port
         except ValueError as error:
+            if self.may_quote_password:
+                raise unclear from None
             raise UsageError(
                 f"{self}: must look like {self.store}:https://HOST:PORT#COLLECTION ({error})"
             ) from error
@@ -85,13 +95,33 @@ class Address:
 
     @property
     def login(self) -> str:
-        """User and password as the place has them, or an empty text."""
-        return _parted(self.place)[0]
+        """User and password as a client reads them in the place, or an empty text."""
+        return _split(self.place)[0]
 
     @property
     def bare(self) -> str:
         """The place without user and password."""
-        return _parted(self.place)[1]
+        login, host, rest = _split(self.place)
+        return f"{self.place.partition('://')[0]}://{host}{rest}" if login else self.place
+
+    @property
+    def login_is_clear(self) -> bool:
+        """Whether no `@` leaves it open where user and password end and the host begins."""
+        login, host, rest = _split(self.place)
+        early = re.split("[?#]", login, maxsplit=1)[0]
+        if early != login and _is_hosts(early):
+            return False
+        if "@" not in rest:
+            return True
+        path, _, settings = rest.partition("?")
+        in_path = "@" in path and (":" in login or "#" in path)
+        odd = any("@" in one and not _SETTING.fullmatch(one) for one in settings.split("&"))
+        return _is_hosts(host) and not (in_path or odd or "#" in settings)
+
+    @property
+    def may_quote_password(self) -> bool:
+        """Whether an error about the URL may quote part of what is perhaps a password."""
+        return "@" in _split(self.place)[2]
 
     @property
     def passwords(self) -> list[str]:
@@ -101,8 +131,13 @@ class Address:
 
     @property
     def has_password(self) -> bool:
-        """Whether the address holds a password or key."""
+        """Whether the address holds a password or key, or what may be one."""
         return bool(self.passwords)
+
+    @property
+    def sends_password(self) -> bool:
+        """Whether a client finds a password or key in the address."""
+        return bool(self.login.partition(":")[2] or _of_settings(self.place))
 
     def __str__(self) -> str:
         """Return the address without user, password and keys."""
@@ -116,25 +151,48 @@ def hidden(text: str) -> str:
     login, bare = _parted(text)
     try:
         if not _of_settings(login):
-            return redacted(bare)
+            return _marked(redacted(bare)) if "@" in _split(text)[2] else redacted(bare)
     except ValueError:  # no URL
         pass
     # A setting with an @ in it: where it ends cannot be told.
     return f"{text.partition('://')[0]}://***"
 
 
+def _marked(shown: str) -> str:
+    """Return a URL that says that something is left out: what follows may not be the host."""
+    return shown.replace("://", "://***@", 1)
+
+
 def _parted(text: str) -> tuple[str, str]:
-    """Return user and password of a URL, and the URL without them."""
+    """Return all of a URL that may be user and password, and the URL without it."""
     found = _LOGIN.search(text)
     if found is None:
         return "", text
     return found["login"], f"{text[: found.start()]}://{text[found.end() :]}"
 
 
+def _split(place: str) -> tuple[str, str, str]:
+    """Return user and password, host and port, and what follows, as clients read them."""
+    rest = place.partition("://")[2]
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    if "@" not in authority and place.startswith(_POSTGRESQL):
+        # libpq takes ? and # within a password.
+        longer = rest.partition("/")[0]
+        authority = longer if "@" in longer else authority
+    login, _, host = authority.rpartition("@")
+    return login, host, rest[len(authority) :]
+
+
+def _is_hosts(text: str) -> bool:
+    """Return whether a text can be hosts with their ports."""
+    return all(map(_HOST.fullmatch, text.split(",")))
+
+
 def _passwords(place: str) -> list[str]:
-    """Return the passwords and keys of a place, as they stand there."""
-    password = _parted(place)[0].partition(":")[2]
-    return [one for one in (password, *_of_settings(place)) if one]
+    """Return what may be passwords and keys of a place, as they stand there."""
+    logins = (_parted(place)[0], _split(place)[0])
+    found = [login.partition(":")[2] for login in logins]
+    return [one for one in (*found, *_of_settings(place)) if one]
 
 
 def _of_settings(text: str) -> list[str]:

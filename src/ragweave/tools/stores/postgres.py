@@ -323,14 +323,17 @@ def _check(address: Address) -> None:
         raise UsageError(
             f"{address}: must look like pg:postgresql://USER@HOST:PORT/DATABASE#COLLECTION"
         )
-    if set(address.login) & set("@/") or not address.place.isprintable():
-        raise UsageError(
-            f"{address}: in user, password and settings write @ as %40, / as %2F, and what is no "
-            "printable character by its code too"
-        )
+    unclear = UsageError(
+        f"{address}: in user, password and settings write @ as %40, / as %2F, and what is no "
+        "printable character by its code too"
+    )
+    if "@" in address.login or not address.login_is_clear or not address.place.isprintable():
+        raise unclear
     try:
         conninfo_to_dict(address.place)
     except psycopg.Error as error:
+        if address.may_quote_password:
+            raise unclear from None
         told = one_line(error, address)
         raise UsageError(f"{address}: cannot be read: {told} (% is written %25)") from None
 

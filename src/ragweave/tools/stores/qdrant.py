@@ -57,7 +57,7 @@ class QdrantStore(PassageStore):
             raise MissingExtraError("Qdrant", "qdrant")
         if "://" in address.place and not is_url(address.place):
             raise UsageError(f"{address}: must look like qdrant:http://HOST:PORT#COLLECTION")
-        if address.has_password:
+        if address.sends_password:
             raise UsageError(f"{address}: give Qdrant's key by the environment ({API_KEY})")
         url = is_url(address.place)
         self._place = address.place if url else str(Path(address.place).expanduser().absolute())

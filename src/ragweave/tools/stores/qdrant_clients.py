@@ -15,16 +15,15 @@ API_KEY = "QDRANT_API_KEY"
 """The environment's variable with a server's key."""
 _SECONDS = 60
 _DAMAGE = (
-    sqlite3.Error,
+    sqlite3.DatabaseError,
     pickle.PickleError,
     json.JSONDecodeError,
     UnicodeDecodeError,
     EOFError,
-    LookupError,
-    TypeError,
-    AttributeError,
 )
-"""What the local mode raises where its files are not as it wrote them."""
+"""What the local mode raises where its files can no longer be read."""
+_FOREIGN = (LookupError, TypeError, AttributeError, ImportError)
+"""What it raises where they are not as it wrote them: damaged, or of another version."""
 
 
 class Client:
@@ -95,11 +94,22 @@ def is_url(place: str) -> bool:
 
 
 def _local(make: Callable[..., Any], folder: str) -> Any:
-    """Open a folder; raise ValueError where its files are damaged."""
+    """Open a folder; raise ValueError where its files cannot be opened, or are damaged."""
     try:
         return make(path=folder)
+    except (sqlite3.OperationalError, OSError) as error:
+        # Of healthy files too: no permission, a lock, a full disk.
+        raise ValueError(f"its files cannot be opened: {error}") from error
     except _DAMAGE as error:
         raise ValueError(
-            f"its files are damaged ({type(error).__name__}: {error}); delete the folder, and "
-            "index again"
+            f"its files are damaged ({_named(error)}); delete the folder, and index again"
         ) from error
+    except _FOREIGN as error:
+        raise ValueError(
+            "its files cannot be opened: they are damaged, or of another version of qdrant-client "
+            f"({_named(error)})"
+        ) from error
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
