@@ -61,7 +61,8 @@ class Bm25:
 
     def _query(self, repeats: bool) -> str:
         # The postings alone tell the scores; rows that the generation does not see are few. Where
-        # passages are repeated, their ids must be looked up to count each once.
+        # passages are repeated, their ids must be looked up to count each once. Weights that are not
+        # materialized would be computed for each hit instead of each word.
         counted = "COUNT(DISTINCT p.id)" if repeats else "COUNT(*)"
         rows = f"JOIN {self._rows} p USING (row)" if repeats else ""
         return f"""
@@ -73,7 +74,7 @@ class Bm25:
                 JOIN {self._words} w USING (word)
                 WHERE w.row NOT IN (SELECT row FROM unseen)),
             found AS (SELECT word, {counted} AS passages FROM hits {rows} GROUP BY word),
-            weights AS (
+            weights AS MATERIALIZED (
                 SELECT word, ln(1 + (%(N)s - passages + 0.5) / (passages + 0.5))::float8 AS idf
                 FROM found),
             best AS (
