@@ -17,7 +17,7 @@ from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.tools.knowledge.checking import check, repair
 from ragweave.tools.knowledge.served_checking import drop_served
 from ragweave.tools.retrieval import Bm25Retriever
-from ragweave.tools.stores import Address
+from ragweave.tools.stores import Address, postgres_bm25
 from ragweave.tools.stores.postgres_texts import word_of
 
 pytestmark = [
@@ -58,7 +58,11 @@ def test_an_open_reader_ranks_by_what_was_made_anew(address: str) -> None:
         assert told[0][1] > 0
 
 
-def test_a_passage_of_several_sources_counts_once(address: str) -> None:
+@pytest.mark.parametrize("few", [0, 1_000])
+def test_a_passage_of_several_sources_counts_once(
+    address: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_bm25, "_FEW", few)
     docs = [
         Document("the shared licence text", id="shared"),
         Document("a licence to fish in the river", id="fish"),
@@ -72,6 +76,56 @@ def test_a_passage_of_several_sources_counts_once(address: str) -> None:
             told = Bm25Retriever.from_documents(docs, k=5).invoke(query)
             scores = {doc.id: pytest.approx(doc.metadata["score"], abs=1e-4) for doc in told}
             assert dict(_ranked(kb, query)) == scores, query
+
+
+@pytest.mark.parametrize("few", [0, 1_000])
+def test_repeats_that_come_and_go(address: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_bm25, "_FEW", few)
+    made = random.Random(5)
+    words = ["salt", "sea", "ship", "sail", "storm", "star"]
+    texts = (" ".join(made.choices(words, k=made.randint(2, 9))) for _ in range(60))
+    docs = [Document(f"{text} {n}", id=f"d{n}") for n, text in enumerate(texts)]
+    with KnowledgeBase.create(address, settings=WORDS) as kb:
+        kb.add(docs, "all")
+        for source, part in (("x", docs[:20]), ("y", docs[10:30]), ("z", docs[25:26])):
+            kb.add(part, source)
+            _agree(kb, docs)
+        assert kb.delete_source("all")
+        _agree(kb, docs[:30])
+
+
+def _agree(kb: KnowledgeBase, docs: list[Document]) -> None:
+    """Assert that a knowledge base scores as the folder's BM25 does."""
+    for query in ("salt", "sea storm", "ship sail star star"):
+        told = Bm25Retriever.from_documents(docs, k=len(docs)).invoke(query)
+        scores = {doc.id: pytest.approx(doc.metadata["score"], abs=1e-4) for doc in told}
+        found = kb.as_retriever(len(docs), "bm25").invoke(query)
+        assert {doc.id: doc.metadata["score"] for doc in found} == scores, query
+
+
+def test_an_open_reader_counts_once_what_was_repaired(address: str, database: str) -> None:
+    import psycopg
+
+    docs = [Document("zebra stripes", id="shared"), Document("zebra crossing", id="other")]
+    with KnowledgeBase.create(address, settings=WORDS) as kb:
+        kb.add(docs[:1], "x")
+        kb.add(docs, "y")
+        told = _ranked(kb, "zebra")
+        table = f"ragweave_{Address.parse(address).collection}_words"
+        with psycopg.connect(database, autocommit=True) as own:
+            own.execute(f"DELETE FROM {table}")
+        repair(address, check(address))
+        assert _ranked(kb, "zebra") == told
+
+
+def test_each_word_is_weighed_once(address: str) -> None:
+    with KnowledgeBase.create(address, settings=WORDS) as kb:
+        kb.add([Document("salt of the sea")])
+        store = kb._home.store  # type: ignore[union-attr]
+        values = {"words": ["salt"], "asked": [1], "g": 1, "n": 1, "N": 1, "mean": 1.0}
+        with store._connections.one() as do:
+            plan = do(f"EXPLAIN {store._bm25._query([])}", values).fetchall()
+        assert "CTE weights" in [line.strip() for (line,) in plan]
 
 
 def test_words_of_any_length_are_kept_and_found(address: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from ragweave.tools.stores.passage_store import K1, B
 from ragweave.tools.stores.postgres_connections import Do
@@ -11,6 +12,8 @@ from ragweave.tools.stores.postgres_texts import word_of
 
 HIT = "p.id, p.content, p.source, p.place, p.text, p.metadata"
 SEEN = "p.added <= %(g)s AND p.removed > %(g)s"
+_FEW = 1_000
+"""How many repeats of passages each query may name."""
 
 
 class _Corpus(NamedTuple):
@@ -22,8 +25,9 @@ class _Corpus(NamedTuple):
     passages: int
     mean: float
     """Mean number of terms."""
-    repeats: bool
-    """Whether several sources have a passage, which counts once."""
+    surplus: list[UUID] | None
+    """Keys of all rows of a repeated passage but the first, since it counts once; None where they
+    are many. A repair gives rows new numbers and leaves their keys."""
 
 
 class Bm25:
@@ -49,21 +53,38 @@ class Bm25:
             asked[word_of(term)] += count
         values: dict[str, Any] = {"words": list(asked), "asked": list(asked.values())}
         values |= {"g": generation, "n": n, "N": corpus.passages, "mean": corpus.mean}
-        return list(do(self._query(corpus.repeats), values).fetchall())
+        values |= {"surplus": corpus.surplus}
+        return list(do(self._query(corpus.surplus), values).fetchall())
 
     def _measured(self, do: Do, table: int, generation: int) -> _Corpus:
         query = f"""
-            SELECT COUNT(*), AVG(length), COALESCE(SUM(rows), 0) > COUNT(*) FROM (
+            SELECT COUNT(*), AVG(length), COALESCE(SUM(rows), 0) - COUNT(*) FROM (
                 SELECT MIN(length) AS length, COUNT(*) AS rows
                 FROM {self._rows} p WHERE {SEEN} GROUP BY id) AS passages"""  # noqa: S608
         passages, mean, repeats = do(query, {"g": generation}).fetchone()
-        return _Corpus(table, generation, passages, float(mean or 1) or 1.0, repeats)
+        surplus = self._surplus(do, generation, repeats)
+        return _Corpus(table, generation, passages, float(mean or 1) or 1.0, surplus)
 
-    def _query(self, repeats: bool) -> str:
-        # The postings alone tell the scores; rows that the generation does not see are few. Where
-        # passages are repeated, their ids must be looked up to count each once.
-        counted = "COUNT(DISTINCT p.id)" if repeats else "COUNT(*)"
-        rows = f"JOIN {self._rows} p USING (row)" if repeats else ""
+    def _surplus(self, do: Do, generation: int, repeats: int) -> list[UUID] | None:
+        if not 0 < repeats <= _FEW:
+            return None if repeats else []
+        query = f"""
+            SELECT p.key FROM {self._rows} p JOIN (
+                SELECT id, MIN(row) AS first
+                FROM {self._rows} p WHERE {SEEN} GROUP BY id HAVING COUNT(*) > 1
+            ) AS repeated ON p.id = repeated.id AND p.row > first WHERE {SEEN}"""  # noqa: S608
+        return [key for (key,) in do(query, {"g": generation})]
+
+    def _query(self, surplus: list[UUID] | None) -> str:
+        # The postings alone tell the scores; rows that the generation does not see are few. So may
+        # be the repeats of passages; else ids must be looked up to count each passage once. Weights
+        # that are not materialized would be computed for each hit instead of each word.
+        counted, rows = "COUNT(*)", ""
+        if surplus is None:
+            counted, rows = "COUNT(DISTINCT p.id)", f"JOIN {self._rows} p USING (row)"
+        elif surplus:
+            repeats = f"SELECT row FROM {self._rows} WHERE key = ANY(%(surplus)s::uuid[])"  # noqa: S608
+            counted = f"COUNT(*) FILTER (WHERE row NOT IN ({repeats}))"
         return f"""
             WITH unseen AS (
                 SELECT row FROM {self._rows} WHERE added > %(g)s OR removed <= %(g)s),
@@ -73,7 +94,7 @@ class Bm25:
                 JOIN {self._words} w USING (word)
                 WHERE w.row NOT IN (SELECT row FROM unseen)),
             found AS (SELECT word, {counted} AS passages FROM hits {rows} GROUP BY word),
-            weights AS (
+            weights AS MATERIALIZED (
                 SELECT word, ln(1 + (%(N)s - passages + 0.5) / (passages + 0.5))::float8 AS idf
                 FROM found),
             best AS (
