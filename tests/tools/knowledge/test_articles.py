@@ -170,6 +170,26 @@ def test_superscripts_keep_apart_from_the_word_before(
     assert shown in one(tmp_path / "a.html", PAGE).text
 
 
+@pytest.mark.parametrize(
+    ("html", "heading"),
+    [
+        ("Introduction<a href='#introduction'>#</a>", "Introduction"),
+        ("Spring tides <a href='/tides#spring'><span>¶</span></a>", "Spring tides"),
+        ("<a href='#x'>§</a>Learn C#<a href='#x'>\u200b</a>", "Learn C#"),
+        ("Ports<a href='#p'>\U0001f517</a><a href='#p'>\uf0c1</a>", "Ports"),
+        ("Tides # <a href='#t'>and # ports</a>", "Tides # and # ports"),
+    ],
+)
+def test_a_heading_ends_before_its_link_to_itself(tmp_path: Path, html: str, heading: str) -> None:
+    loaded = article(tmp_path, f"<h2>{html}</h2><p>The <a href='#x'>#</a> sign.</p>")
+    page = one(tmp_path / "a.html", PAGE)
+    assert [head.text for head in loaded.headings] == ["Top", heading]
+    assert [head.text for head in page.headings] == ["Top", heading]
+    assert "The # sign." in page.text
+    (tmp_path / "a.html").write_text(f"<meta charset=utf-8><h1>{html}</h1><p>Text.</p>")
+    assert one(tmp_path / "a.html", PAGE).title == heading
+
+
 def test_text_behind_a_block_of_code_is_kept(tmp_path: Path) -> None:
     text = article(tmp_path, "<pre>a\nb</pre>behind one<pre><code>c\nd</code></pre>behind two").text
     assert "```\na\nb\n```\nbehind one" in text

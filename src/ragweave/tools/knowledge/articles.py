@@ -26,6 +26,7 @@ from ragweave.tools.knowledge.markup import (
     Heading,
     Loaded,
     UnreadableError,
+    is_permalink,
     needs_caret,
     stem,
     visible_html,
@@ -84,6 +85,8 @@ def _article(source: str) -> str:
 
 def _simplify(tree: Any) -> None:
     """Change what Trafilatura reads as something else, or not at all."""
+    for heading in [*tree.iter("h1", "h2", "h3", "h4", "h5", "h6")]:
+        _drop_permalinks(heading)
     for small in [*tree.iter("sub", "sup", "u")]:
         if small.tag == "sup" and needs_caret(_first_text(small)):
             small.text = f"^{(small.text or '').lstrip()}"
@@ -92,6 +95,12 @@ def _simplify(tree: Any) -> None:
         _keep_what_follows(block)
         if block.find(".//code") is None:
             _mark_as_code(block)
+
+
+def _drop_permalinks(heading: Any) -> None:
+    for link in heading.findall(".//a"):
+        if is_permalink(link.text_content()):
+            link.drop_tree()
 
 
 def _first_text(element: Any) -> str:
