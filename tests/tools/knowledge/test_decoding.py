@@ -68,7 +68,19 @@ def test_a_byte_order_mark_counts_more_than_the_page_says(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "label",
-    ["punycode", "puny-code", "idna", "UTF-7", "unicode-1-1-utf-7", "u7", "unicode_escape", "unicode-escape", "raw_unicode_escape", "rot13", "hex"],
+    [
+        "punycode",
+        "puny-code",
+        "idna",
+        "UTF-7",
+        "unicode-1-1-utf-7",
+        "u7",
+        "unicode_escape",
+        "unicode-escape",
+        "raw_unicode_escape",
+        "rot13",
+        "hex",
+    ],
 )
 @pytest.mark.parametrize("text", [r"a \x41 +AEE- \u0041 xn--kln-sna b-c", f"{GERMAN} +AEE-"])
 def test_codecs_of_python_that_no_page_is_in(tmp_path: Path, label: str, text: str) -> None:
