@@ -127,7 +127,7 @@ def test_an_article_is_read_as_it_stands(texts: list[str], signs: list[str]) -> 
         (r"<p>Copy \\host\share to C:\_new\.x.</p>", r"Copy \\host\share to C:\_new\.x."),
         (r"<p>Match <code>'\.'</code> and <code>\_</code>.</p>", r"Match `'\.'` and `\_`."),
         ("<p>A List&lt;String&gt; of a &lt; b.</p>", "A List<String> of a < b."),
-        ("<p>H<sub>2</sub>O, <u>10 m<sup>3</sup></u>.</p>", "H2O, 10 m3."),
+        ("<p>H<sub>2</sub>O, <u>10 m<sup>3</sup></u>.</p>", "H2O, 10 m^3."),
         ("<p>Write &lt;sub&gt; for it.</p>", "Write <sub> for it."),
         ("<p>1986. A year.</p><ul><li># 2</li><li>- x</li></ul>", "1986. A year.\n\n- # 2\n- - x"),
         ("<table><tr><td>a|b_c</td><td><code>x|y</code></td></tr></table>", "| a|b_c | `x|y` |"),
@@ -152,6 +152,42 @@ def test_what_is_no_heading_neither_is_one_nor_hides_one(tmp_path: Path, body: s
     loaded = article(tmp_path, f"{body}<h2>Below</h2><p>Behind.</p>")
     assert [head.text for head in loaded.headings] == ["Top", "Below"]
     assert loaded.heading_path(loaded.text.index("Behind")) == ["Top", "Below"]
+
+
+@pytest.mark.parametrize(
+    ("html", "shown"),
+    [
+        ("2<sup>8</sup>-1 in 10<sup>6</sup> m<sup>2</sup>.", "2^8-1 in 10^6 m^2."),
+        ("tables<sup>1</sup>. Seas<sup> <a href='#f'>[2]</a></sup>.", "tables^1. Seas"),
+        ("e<sup>x<sup>2</sup></sup>, n<sup> k</sup>, a<sup></sup>b.", "e^x^2, n^k, ab."),
+        ("The 4<sup>th</sup>, le XX<sup>e</sup>.", "The 4th, le XXe."),
+    ],
+)
+def test_superscripts_keep_apart_from_the_word_before(
+    tmp_path: Path, html: str, shown: str
+) -> None:
+    assert shown in article(tmp_path, f"<p>{html}</p>").text
+    assert shown in one(tmp_path / "a.html", PAGE).text
+
+
+@pytest.mark.parametrize(
+    ("html", "heading"),
+    [
+        ("Introduction<a href='#introduction'>#</a>", "Introduction"),
+        ("Spring tides <a href='/tides#spring'><span>¶</span></a>", "Spring tides"),
+        ("<a href='#x'>§</a>Learn C#<a href='#x'>\u200b</a>", "Learn C#"),
+        ("Ports<a href='#p'>\U0001f517</a><a href='#p'>\uf0c1</a>", "Ports"),
+        ("Tides # <a href='#t'>and # ports</a>", "Tides # and # ports"),
+    ],
+)
+def test_a_heading_ends_before_its_link_to_itself(tmp_path: Path, html: str, heading: str) -> None:
+    loaded = article(tmp_path, f"<h2>{html}</h2><p>The <a href='#x'>#</a> sign.</p>")
+    page = one(tmp_path / "a.html", PAGE)
+    assert [head.text for head in loaded.headings] == ["Top", heading]
+    assert [head.text for head in page.headings] == ["Top", heading]
+    assert "The # sign." in page.text
+    (tmp_path / "a.html").write_text(f"<meta charset=utf-8><h1>{html}</h1><p>Text.</p>")
+    assert one(tmp_path / "a.html", PAGE).title == heading
 
 
 def test_text_behind_a_block_of_code_is_kept(tmp_path: Path) -> None:

@@ -66,6 +66,29 @@ def test_a_byte_order_mark_counts_more_than_the_page_says(tmp_path: Path) -> Non
     assert read_html(tmp_path / "b.html.gz") == page
 
 
+@pytest.mark.parametrize(
+    "label",
+    [
+        "punycode",
+        "puny-code",
+        "idna",
+        "UTF-7",
+        "unicode-1-1-utf-7",
+        "u7",
+        "unicode_escape",
+        "unicode-escape",
+        "raw_unicode_escape",
+        "rot13",
+        "hex",
+    ],
+)
+@pytest.mark.parametrize("text", [r"a \x41 +AEE- \u0041 xn--kln-sna b-c", f"{GERMAN} +AEE-"])
+def test_codecs_of_python_that_no_page_is_in(tmp_path: Path, label: str, text: str) -> None:
+    page = f"<meta charset={label}><p>{text}"
+    assert as_browsers_read(page.encode(), label) is None
+    assert read(tmp_path, page.encode()) == page
+
+
 @pytest.mark.parametrize("data", [b"", b" \n", b"<meta charset=latin1>\0", b"\xff\xfe\0\1\0\0"])
 def test_what_is_no_page(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(UnreadableError, match=r"empty|binary"):

@@ -116,6 +116,7 @@ def test_html_gives_what_is_seen(tmp_path: Path) -> None:
         ("<title> </title><h1>A <i>b</i></h1><h1>Other</h1>", "A b\nOther", "A b"),
         ("<svg><title>icon</title></svg>y", "y", "x"),
         ("<svg><title>icon</title></svg><h1>Head</h1>y", "Head\ny", "Head"),
+        ("<h1>R<sup>2</sup></h1>y<sup><style>p{}</style>3<p>z", "R^2\ny^3\nz", "R^2"),
         ("<svg><title>icon</title></svg><title>T</title>y", "y", "T"),
         ("<details><summary>Why</summary>Because</details>", "Why\nBecause", "x"),
         ("<select><optgroup><option>a<option>b</select>", "a\nb", "x"),

@@ -67,6 +67,8 @@ def site(socket_enabled: None) -> Iterator[str]:
             UMLAUTS.encode("utf-16le"),
         ),
         "/odd": (200, {"Content-Type": "text/plain; charset=no-such"}, UMLAUTS.encode()),
+        "/ascii": (200, {"Content-Type": "text/plain; charset=US-ASCII"}, UMLAUTS.encode()),
+        "/no-ascii": (200, {"Content-Type": "text/plain; charset=us-ascii"}, b"caf\xe9"),
         "/zip": (200, {"Content-Type": "application/zip"}, b"PK"),
         "/long": (200, html, b"x" * 5000),
         "/cut": (200, {**html, "Content-Length": "99"}, b"begun"),
@@ -95,6 +97,8 @@ def test_a_page_is_read_after_its_redirects(site: str) -> None:
         ("/quotes", "<p>“So”"),
         ("/wide", UMLAUTS),
         ("/odd", UMLAUTS),
+        ("/ascii", UMLAUTS),
+        ("/no-ascii", "café"),
     ],
 )
 def test_the_server_says_what_a_text_is_encoded_in(

@@ -26,6 +26,8 @@ from ragweave.tools.knowledge.markup import (
     Heading,
     Loaded,
     UnreadableError,
+    is_permalink,
+    needs_caret,
     stem,
     visible_html,
 )
@@ -83,12 +85,26 @@ def _article(source: str) -> str:
 
 def _simplify(tree: Any) -> None:
     """Change what Trafilatura reads as something else, or not at all."""
+    for heading in [*tree.iter("h1", "h2", "h3", "h4", "h5", "h6")]:
+        _drop_permalinks(heading)
     for small in [*tree.iter("sub", "sup", "u")]:
+        if small.tag == "sup" and needs_caret(_first_text(small)):
+            small.text = f"^{(small.text or '').lstrip()}"
         small.drop_tag()  # they would stand as tags in the text
     for block in [*tree.iter("pre")]:
         _keep_what_follows(block)
         if block.find(".//code") is None:
             _mark_as_code(block)
+
+
+def _drop_permalinks(heading: Any) -> None:
+    for link in heading.findall(".//a"):
+        if is_permalink(link.text_content()):
+            link.drop_tree()
+
+
+def _first_text(element: Any) -> str:
+    return next((text for text in element.xpath(".//text()") if text.strip()), "")
 
 
 def _keep_what_follows(block: Any) -> None:

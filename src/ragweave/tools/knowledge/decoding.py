@@ -7,6 +7,7 @@ Source: WHATWG, "Encoding", section 4.2 (labels), and "HTML", section 13.2.3 (wh
 from __future__ import annotations
 
 import codecs
+import re
 from pathlib import Path
 
 from ragweave.tools.knowledge.markup import UnreadableError
@@ -32,6 +33,9 @@ _MEANT = {
     "big5": "big5hkscs",
 }
 """What browsers read by Python's name of the encoding that is named."""
+
+_ESCAPES = re.compile(r"(idna|punycode|(raw)?unicodeescape|u(tf|nicode11utf)?7)")
+"""Python's codecs, their aliases too, that read ASCII as other text: no encodings of pages."""
 
 
 def decode(data: bytes) -> str:
@@ -103,7 +107,8 @@ def _html(data: bytes) -> str:
     text = as_browsers_read(data, named)
     if text is not None:
         return text
-    guessed = UnicodeDammit(data, is_html=True)
+    untried = [named] if _is_escape(named) else []
+    guessed = UnicodeDammit(data, is_html=True, exclude_encodings=untried)
     if guessed.unicode_markup is None or guessed.contains_replacement_characters:
         raise UnreadableError("HTML in an encoding that it does not name")
     return guessed.unicode_markup
@@ -117,15 +122,22 @@ def as_browsers_read(data: bytes, label: str) -> str | None:
         label: The name of an encoding, as the page or its server gives it.
 
     Returns:
-        The text; None where the page has a byte order mark, the label is unknown, or the page is in
-        another encoding: most of what is not ASCII is invalid.
+        The text; None where the page has a byte order mark, the label is unknown or none that pages
+        have, or the page is in another encoding: most of what is not ASCII is invalid.
     """
     if data.startswith(_MARKS):
         return None
     try:
         name = codecs.lookup(label).name
+        if _is_escape(name):
+            return None
         text = data.decode(_MEANT.get(name, name), "replace")
     except (LookupError, ValueError):
         return None
     beyond = sum(not one.isascii() for one in text) if "\ufffd" in text else 0
     return text if 2 * text.count("\ufffd") <= beyond else None
+
+
+def _is_escape(label: str) -> bool:
+    plain = "".join(one for one in label.lower() if one.isascii() and one.isalnum())
+    return _ESCAPES.fullmatch(plain) is not None

@@ -209,8 +209,22 @@ _BLOCKS = frozenset(
 )
 _LEVELS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _SPACE = re.compile(r"\s+")
+_ORDINALS = frozenset(re.findall(r"\w+", "st nd rd th er re e ère ème"))
+_PERMALINK = re.compile(r"\s*(?:[#¶§\U0001F517\uf0c1]\ufe0f?|\u200b)\s*")
+"""What documentation shows in a heading as its link to itself; some draw it over an empty space."""
 _MARK = "\0"
 """Stands behind the level of a heading that begins, or 0 where one ends; text never holds it."""
+
+
+def needs_caret(superscript: str) -> bool:
+    """Return whether a `^` must keep a superscript from what stands before it: 2^8, but 4th."""
+    text = superscript.strip().lower()
+    return bool(text) and text not in _ORDINALS
+
+
+def is_permalink(shown: str) -> bool:
+    """Return whether a link in a heading, by what it shows, is the heading's link to itself."""
+    return _PERMALINK.fullmatch(shown) is not None
 
 
 def visible_html(source: str, name: str) -> Loaded:
@@ -242,6 +256,10 @@ class _Page:
         self._open: list[str] = []
         self._count: Counter[str] = Counter()
         self._done: set[str] = set()
+        self._raised = False
+        """Whether a superscript is open of which nothing has been seen."""
+        self._link: tuple[int, int] | None = None
+        """Where the link that is open begins in the pieces, and in the first `<h1>`."""
 
     def text(self) -> tuple[str, tuple[Heading, ...]]:
         """Return the visible text, white space folded, a line a block, and its headings."""
@@ -275,6 +293,9 @@ class _Page:
         if self._count["head"] and tag not in _IN_HEAD:
             self._end("head")
         self._edge(tag)
+        self._raised = self._raised or tag == "sup"
+        if tag == "a":
+            self._link = len(self._pieces), len(self._headings.get("h1", ()))
         if tag in _LEVELS:
             self._pieces.append(f"{tag[1]}{_MARK}")
         if tag not in _VOID:
@@ -288,23 +309,41 @@ class _Page:
         while self._count[tag]:
             last = self._open.pop()
             self._count[last] -= 1
-            self._edge(last)
-            if last in _LEVELS:
-                self._pieces.append(f"0{_MARK}")
-            if last in self._headings:
-                self._done.add(last)
+            self._close(last)
             if last == tag:
                 return
+
+    def _close(self, tag: str) -> None:
+        self._edge(tag)
+        self._raised = self._raised and tag != "sup"
+        if tag == "a":
+            self._end_link()
+        if tag in _LEVELS:
+            self._pieces.append(f"0{_MARK}")
+        if tag in self._headings:
+            self._done.add(tag)
+
+    def _end_link(self) -> None:
+        start, self._link = self._link, None
+        if start is None or not any(self._count[level] for level in _LEVELS):
+            return
+        if is_permalink("".join(self._pieces[start[0] :])):
+            del self._pieces[start[0] :]
+            del self._headings.get("h1", [])[start[1] :]
 
     def _data(self, data: str) -> None:
         """Keep text that is seen, and that of the first title and heading; a drawing has its own.
 
         Only `<pre>` keeps its lines: elsewhere a page wraps its source where it likes.
         """
+        seen = not any(self._count[tag] for tag in self._hidden)
+        if self._raised and seen and data.strip():
+            self._raised = False
+            data = f"^{data.lstrip()}" if needs_caret(data) else data
         for tag in ("title", "h1"):
             if self._count[tag] and tag not in self._done and not self._count["svg"]:
                 self._headings.setdefault(tag, []).append(data)
-        if not any(self._count[tag] for tag in self._hidden):
+        if seen:
             self._pieces.append(data if self._count["pre"] else _SPACE.sub(" ", data))
 
     def _edge(self, tag: str) -> None:

@@ -209,16 +209,26 @@ def _body(answer: http.client.HTTPResponse, end: float, most: int) -> bytes:
 def _decoded(answer: http.client.HTTPResponse, data: bytes) -> bytes:
     """Return text as UTF-8 that says so, where the server names an encoding: a file has no headers.
 
-    The server's word counts more than that of the page.
+    The server's word counts more than that of the page, but where it says ASCII of valid UTF-8.
     """
     charset = answer.headers.get_content_charset()
     if charset is None or answer.headers.get_content_maintype() != "text":
         return data
+    if charset in ("us-ascii", "ascii") and _is_utf8(data):
+        charset = "utf-8"
     text = as_browsers_read(data, charset)
     encoded = data if text is None else text.encode("utf-8", "replace")
     if text is None or (encoded == data and data.isascii()):
         return data
     return codecs.BOM_UTF8 + encoded
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _suffix(answer: http.client.HTTPResponse) -> str:
