@@ -7,7 +7,9 @@ import tempfile
 import tracemalloc
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.evaluation.files import write_json, write_lines
@@ -92,6 +94,35 @@ def test_passages_are_read_though_the_first_row_has_none(tmp_path: Path) -> None
     first, second = open_dataset(str(write_lines(tmp_path / "mine.jsonl", *rows)))
     assert not first.passages
     assert [doc.page_content for doc in second.passages] == ["It was Ada."]
+
+
+@pytest.mark.parametrize("first", [{}, {"passages": None}, {"passages": []}])
+def test_the_first_row_need_not_have_the_passages_of_the_others(
+    first: dict[str, Any], tmp_path: Path
+) -> None:
+    told = {"passages": ["It was Ada."]}
+    rows = [{"question": "Who?", "answers": ["Ada"], **more} for more in (first, first, told)]
+    dataset = open_dataset(str(write_lines(tmp_path / "mine.jsonl", *rows)))
+    assert (dataset.name, dataset.form.name) == ("jsonl", "jsonl")
+    assert [len(one.passages) for one in dataset] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        ({"answer_type": ""}, {"answer_type": "entity"}),
+        ({"answer_type": None}, {"answer_type": "entity"}),
+        ({"passages": None}, {"passages": {"passage_text": ["It was Ada."]}}),
+        ({"passages": {"passage_text": ["It was Ada."]}}, {"passages": None}),
+    ],
+)
+def test_fields_of_nq_rows_that_are_called_as_those_of_plain_rows_are_ignored(
+    first: dict[str, Any], other: dict[str, Any], tmp_path: Path
+) -> None:
+    rows = [{"question": "Who?", "answer": ["Ada"], **more} for more in (first, other)]
+    dataset = open_dataset(str(write_lines(tmp_path / "mine.jsonl", *rows)))
+    assert dataset.name == "nq_open"
+    assert [one.answers for one in dataset] == [("Ada",), ("Ada",)]
 
 
 def test_plain_rows_without_passages_are_nq_open(tmp_path: Path) -> None:

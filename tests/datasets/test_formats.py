@@ -191,6 +191,14 @@ def test_a_context_that_is_a_text_is_no_retriever_output(tmp_path: Path) -> None
     assert [one.answers for one in read(path)] == [("x",)]
 
 
+def test_the_first_row_of_a_retriever_output_may_lack_its_context(tmp_path: Path) -> None:
+    row = {"question": "q", "answers": ["x"]}
+    given = [{**row, "ctx": None}, {**row, "ctx": {"title": "T", "text": "t"}}]
+    path = write_lines(tmp_path / "mine.jsonl", *given)
+    assert open_dataset(str(path)).name == "dpr"
+    assert [len(one.passages) for one in read(path)] == [0, 1]
+
+
 def test_dpr_training_files_have_gold_in_positive_ctxs(tmp_path: Path) -> None:
     row = {
         "question": "q",
@@ -225,6 +233,11 @@ def test_dpr_training_files_have_gold_in_positive_ctxs(tmp_path: Path) -> None:
                 "targetValue": r'(list (description "Ann \"Rocky\" Lee") (description "A\\B"))',
             },
             ('Ann "Rocky" Lee', "A\\B"),
+        ),
+        (
+            "webquestions",
+            {"utterance": "q", "targetValue": r'(list (description "x\") (description "y z"))'},
+            ("x\\", "y z"),
         ),
         (
             "triviaqa",

@@ -32,7 +32,17 @@ def test_csv_with_named_fields(tmp_path: Path) -> None:
     [
         ('["a|b", "c", null]', ("a|b", "c")),
         ("['a|b', 'c', None]", ("a|b", "c")),
-        ("[1932]", ("1932",)),
+        ("[1932]", ("[1932]",)),
+        ("[0, 1]", ("[0, 1]",)),
+        ("[1.50]|[1e3]", ("[1.50]", "[1e3]")),
+        ("[Infinity]", ("[Infinity]",)),
+        ("[true]", ("[true]",)),
+        ("[null]", ("[null]",)),
+        ("[]", ("[]",)),
+        ("[[1,2],[3,4]]", ("[[1,2],[3,4]]",)),
+        ('["a", 1]', ('["a", 1]',)),
+        ('["a"]|["b"]', ('["a"]', '["b"]')),
+        ('["x"] and ["y"]', ('["x"] and ["y"]',)),
         ("[sic]|so", ("[sic]", "so")),
         ("a | b", ("a", "b")),
     ],
@@ -45,6 +55,13 @@ def test_a_cell_holds_texts_with_bars_or_a_list(
     path.write_text(f'question,answers\nq,"{quoted}"\n', "utf-8")
     (one,) = open_dataset(str(path))
     assert one.answers == answers
+
+
+def test_a_cell_is_no_list_where_a_separator_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("question,answers\nq,['a'; 'b']\nr,['a']\n", "utf-8")
+    read = [one.answers for one in open_dataset(f"csv:{path}?separator=;")]
+    assert read == [("['a'", "'b']"), ("['a']",)]
 
 
 @given(answers=st.lists(st.text(min_size=1).filter(str.strip), min_size=1), form=st.booleans())

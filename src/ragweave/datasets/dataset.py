@@ -2,7 +2,8 @@
 
 * `hotpotqa:dev.json`: a named data set (`DATASETS`), in any of the formats it is published in;
   `?subset=blendfilter` or `?random=500&seed=1` selects questions of it (`subsets`).
-* `dev.json`: a path alone; the fields of the first row show the format.
+* `dev.json`: a path alone; the fields of the first row show the format, and those of the first
+  1,000 whether plain rows have passages.
 * `jsonl:my.jsonl?question=q&answers=gold&id=key&passages=docs`: plain JSON lines, a JSON array or
   CSV (`plain`).
 * `hf:nq_open?split=validation`: a data set of the Hugging Face hub, by its name there.
@@ -28,7 +29,7 @@ from ragweave.datasets.claims import FEVER, FOOL_ME_TWICE, KILT, KILT_CLAIMS, KI
 from ragweave.datasets.long_form import ASQA, CLAPNQ, ELI5
 from ragweave.datasets.open_qa import DPR, NQ_OPEN, POPQA, TRIVIAQA, WEBQUESTIONS
 from ragweave.datasets.paragraph_qa import HOTPOTQA, MUSIQUE, QED, SKR, SQUAD, STRATEGYQA
-from ragweave.datasets.plain import PLAIN, plain
+from ragweave.datasets.plain import PLAIN, SAMPLED, plain
 from ragweave.datasets.question import Format, Question
 from ragweave.datasets.recorded import RECORDED
 from ragweave.datasets.rows import NO_GOLD, Row, Rows, file_hash
@@ -237,11 +238,7 @@ def open_dataset(spec: str) -> Dataset:
         raise UsageError(f"{spec!r}: field names after '?' only apply to jsonl: and csv: files")
     if Path(path).is_dir():
         return _opened("beir", Path(path), (BEIR,), settings)
-    return _opened("", Path(path), file_formats(), settings)
-
-
-_PLAIN_ONLY = ("passages", "answer_type")
-"""Fields of plain rows that NQ-open's rows do not have."""
+    return _with_passages(_opened("", Path(path), file_formats(), settings))
 
 
 def file_formats() -> tuple[Format, ...]:
@@ -251,11 +248,27 @@ def file_formats() -> tuple[Format, ...]:
     plain row; so plain rows that have such fields are tried before it.
     """
     own = plain("jsonl", {})
-    fuller = replace(
-        own,
-        fits=lambda fields: own.fits(fields) and any(name in fields for name in _PLAIN_ONLY),
-    )
+    fuller = replace(own, fits=lambda fields: own.fits(fields) and _is_fuller(fields))
     return (*(one for one in sniffed_formats() if one is not NQ_OPEN), fuller, NQ_OPEN, own)
+
+
+def _is_fuller(fields: Mapping[str, Any]) -> bool:
+    return _has_passages(fields) or bool(fields.get("answer_type"))
+
+
+def _has_passages(fields: Mapping[str, Any]) -> bool:
+    """Return whether a row has passages as plain rows do; elsewhere they may be an object."""
+    return isinstance(fields.get("passages"), list)
+
+
+def _with_passages(opened: Dataset) -> Dataset:
+    """Return a file that was taken for NQ-open as plain rows where one further down has passages."""
+    if opened.form is not NQ_OPEN:
+        return opened
+    if not any(_has_passages(row.fields) for row in islice(opened.rows(), SAMPLED)):
+        return opened
+    own = plain("jsonl", {})
+    return replace(opened, name=own.name, form=own)
 
 
 def parse_spec(spec: str) -> tuple[str, str, dict[str, str]]:

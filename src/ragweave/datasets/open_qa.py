@@ -32,7 +32,8 @@ def _fits_nq_open(fields: Mapping[str, Any]) -> bool:
 
 
 def _fits_dpr(fields: Mapping[str, Any]) -> bool:
-    passages = bool({*_LISTS} & fields.keys()) or isinstance(fields.get("ctx"), Mapping)
+    one = isinstance(fields.get("ctx", ""), Mapping | None)
+    passages = one or bool({*_LISTS} & fields.keys())
     return {"question", "answers"} <= fields.keys() and passages
 
 
@@ -99,7 +100,8 @@ DPR = Format(
 )
 
 
-_DESCRIPTION = re.compile(r'\(description (?:"((?:[^"\\]|\\.)*+)"|([^\s()]+))\)')
+_DESCRIPTION = re.compile(r'\(description (?:"((?:[^"\\]|\\.)*+)"|"([^"]*+)"|([^\s()]+))\)')
+"""In quotes with escapes; with a backslash that escapes nothing; without quotes."""
 _ESCAPED = re.compile(r"\\(.)")
 
 
@@ -119,7 +121,7 @@ def _read_web(row: Row) -> Iterator[Question]:
         answers = row.texts("answers")
     else:
         found = _DESCRIPTION.findall(row.text("targetValue"))
-        named = (_ESCAPED.sub(r"\1", quoted) or bare for quoted, bare in found)
+        named = (_ESCAPED.sub(r"\1", quoted) or raw or bare for quoted, raw, bare in found)
         answers = tuple(dict.fromkeys(filter(str.strip, named)))
         if not answers:
             raise row.error(f"{NO_GOLD}: 'targetValue' holds no description")

@@ -24,7 +24,9 @@ def _read_qed(row: Row) -> Iterator[Question]:
         Row({"original_nq_answers": one}, row.where, row.number)
         for one in row.listed("original_nq_answers")
     ]
-    texts = [part.fields.get("string") for one in groups for part in one.items(*one.fields)]
+    texts = [
+        part.fields.get("string") for one in groups for part in one.items("original_nq_answers")
+    ]
     starts = row.listed("sentence_starts")
     marked = row.item("annotation").item("selected_sentence", optional=True)
     start = marked.fields.get("start")

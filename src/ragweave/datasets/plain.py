@@ -1,7 +1,7 @@
 """Questions of one's own: plain JSON lines, a JSON array, CSV or TSV.
 
 Fields that the spec does not name are `question`, `answers` (or `answer`), `id`, `passages` and
-`answer_type`. A cell of a CSV holds several answers as `one|two`, or as a list.
+`answer_type`. A cell of a CSV holds several answers as `one|two`, or as a list of texts.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ PLAIN = ("jsonl", "json", "csv", "tsv")
 
 FIELDS = ("question", "answers", "id", "passages", "answer_type", "separator")
 """What the spec of plain rows may name. `separator` splits one text into answers; without it a
-cell of a CSV is split at `|`, and a JSON string is one answer."""
+cell of a CSV is a list or split at `|`, and a JSON string is one answer."""
 
 _OPTIONAL = ("id", "passages", "answer_type")
 """Fields that a row may lack."""
 
-_SAMPLED = 1000
-"""Rows of which one must have a field that the spec names."""
+SAMPLED = 1000
+"""Rows that show which fields a file has: one of them must have each that the spec names."""
 
 
 def plain(name: str, names: Mapping[str, str]) -> Format:
@@ -66,7 +66,7 @@ def plain(name: str, names: Mapping[str, str]) -> Format:
 def _settled(form: Format, named: Mapping[str, str], rows: Rows) -> Format:
     """Return the format, once each named field has been seen: a misspelt one would be in no row."""
     missing, row = set(named.values()), None
-    for row in islice(rows, _SAMPLED):
+    for row in islice(rows, SAMPLED):
         missing -= row.fields.keys()
         if not missing:
             break
@@ -103,7 +103,8 @@ def _answers(
 ) -> tuple[str, ...]:
     name, value = row.field(*names), row.value(*names)
     if isinstance(value, str):
-        value = _in_cell(row, value, separator or "|") if row.cells else _split(value, separator)
+        in_cell = row.cells and not separator
+        value = _in_cell(row, value) if in_cell else _split(value, separator)
     if kind == "yes_no":
         value = [_verdict(one) for one in value] if isinstance(value, list) else _verdict(value)
     return Row({name: value}, row.where, row.number).texts(name)
@@ -113,26 +114,35 @@ def _split(text: str, separator: str | None) -> list[str]:
     return text.split(separator) if separator else [text]
 
 
-_LIST = re.compile(r"\[\s*([\"']).*\1\s*\]", re.DOTALL)
+_TEXT = r"""(?:"[^"]*+"|'[^']*+')"""
+_NUMPY = re.compile(rf"\[\s*+{_TEXT}(?:\s++{_TEXT})++\s*+\]")
 
 
-def _in_cell(row: Row, cell: str, separator: str) -> list[Any]:
-    """Return the answers of a cell: a list, as JSON or as Python (and pandas) writes it, or texts.
+def _in_cell(row: Row, cell: str) -> list[Any]:
+    """Return the answers of a cell: a list of texts, or what stands between bars.
 
     Raises:
-        UsageError: It looks like a list and is none, as numpy's: its items would run together.
+        UsageError: It is a list as numpy prints one: its items would run together.
     """
     text = cell.strip()
-    if text.startswith("["):
-        with suppress(ValueError):
-            return list(parse_json(text))
-        if (value := _as_python_wrote(text)) is not None:
-            return value
-    if _LIST.fullmatch(text):
+    if _NUMPY.fullmatch(text):
         raise row.error(
-            f'{text[:60]!r} looks like a list but is none: write ["one", "two"] or one{separator}two'
+            f'{text[:60]!r} looks like a list but is none: write ["one", "two"] or one|two'
         )
-    return cell.split(separator)
+    return (_listed(text) if text.startswith("[") else None) or cell.split("|")
+
+
+def _listed(text: str) -> list[Any] | None:
+    """Return a list of texts, as JSON or as Python (and pandas) writes it; None for all else.
+
+    Brackets alone make no list: `[0, 1]` is an interval, and the digits of `[1.50]` are the answer.
+    """
+    try:
+        value = parse_json(text)
+    except ValueError:
+        value = _as_python_wrote(text)
+    kinds = set(map(type, value or ()))
+    return value if str in kinds <= {str, type(None)} else None
 
 
 def _as_python_wrote(text: str) -> list[Any] | None:

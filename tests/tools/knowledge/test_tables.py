@@ -176,6 +176,39 @@ def test_quotes_that_do_not_pair_up_between_tabs_are_text(tmp_path: Path, field:
     ]
 
 
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [
+        (
+            'name\tnote\nAnn\t"He said ""hi"" to\nall" \nBob\t"x ""y"""\n',
+            ['name: Ann\nnote: He said "hi" to\nall ', 'name: Bob\nnote: x "y"'],
+        ),
+        (
+            'name\tnote\nAnn\t"three\n\nlines"\nBob\t"O" Neil\n',
+            ["name: Ann\nnote: three\n\nlines", "name: Bob\nnote: O Neil"],
+        ),
+        (
+            'name\tnote\nAnn\t"She said ""no"""\nBob\t"O" Neil\n',
+            ['name: Ann\nnote: She said "no"', "name: Bob\nnote: O Neil"],
+        ),
+        ('"name"\t"note"\n"Bob"\t"O" Neil\n', ["name: Bob\nnote: O Neil"]),
+        ('name\tnote\n"Bob"  \t"O"\n', ["name: Bob  \nnote: O"]),
+    ],
+)
+def test_one_wrong_field_between_tabs_does_not_unquote_the_others(
+    tmp_path: Path, data: str, wanted: list[str]
+) -> None:
+    (tmp_path / "a.tsv").write_text(data)
+    assert [one.text for one in rows(tmp_path / "a.tsv")] == wanted
+
+
+def test_what_stands_between_two_stray_quotes_is_no_quoted_field(tmp_path: Path) -> None:
+    data = 'name\tnote\nAnn\t"\nBob\t"\nA\t"Up, a film\nPipe\t5"\nB\t"C" D\n'
+    (tmp_path / "a.tsv").write_text(data)
+    notes = [one.text.partition("note: ")[2] for one in rows(tmp_path / "a.tsv")]
+    assert notes == ['"', '"', '"Up, a film', '5"', '"C" D']
+
+
 CELL = st.text(
     st.sampled_from('",;|\t\r\n ') | st.characters(exclude_categories=("C",)), min_size=1
 )
