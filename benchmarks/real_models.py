@@ -19,7 +19,11 @@ as there was time for, and says how many: for each system the same ones, those t
 Writes `benchmarks/results/real_models.json`, a plot a table, and every question's answer to
 `benchmarks/results/real_models/TABLE.jsonl` (ids and answers; the questions are the data sets').
 `--published` begins a table's run with the answers that stand there, so that another machine goes
-on where one stopped, with the same models; the seconds are then those of several machines.
+on where one stopped, with the same models.
+
+Many questions in flight share the processor, and how long each waited says nothing of its method.
+So seconds are measured apart: `--timed 3` puts three questions to each system of the tables, one
+answer at a time and none from the cache, and adds the mean of each to its table.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from call_log import logged
 from ragweave.errors import RagweaveError
 from ragweave.evaluation.metrics import bootstrap
 from ragweave.evaluation.report import TOKENS, Point, plot_bars, plot_points
@@ -161,12 +166,12 @@ def directory_of(name: str, options: argparse.Namespace) -> RunDirectory:
     form, _, file = one.dataset.partition(":")
     models = {"answer": options.model, "proxy": options.proxy}
     return claim_directory(
-        options.runs / name,
+        options.runs / (f"{name}-timed" if options.timed else name),
         plan(
             f"{form}:{options.data / file}",
             systems,
             models,
-            sample=options.questions or one.questions or 100,
+            sample=options.timed or options.questions or one.questions or 100,
             seed=0,
             **one.settings,
         ),
@@ -175,9 +180,17 @@ def directory_of(name: str, options: argparse.Namespace) -> RunDirectory:
 
 async def work(directory: RunDirectory, options: argparse.Namespace, until: float) -> bool:
     """Answer what is left of a run until the time is up; return whether it is complete."""
-    config = RunConfig(concurrency=options.concurrency, cache=options.runs / "replies.sqlite")
+    cache = options.runs / "replies.sqlite"
+    config = (
+        RunConfig(concurrency=1)
+        if options.timed
+        else RunConfig(concurrency=options.concurrency, cache=cache)
+    )
     dataset = checked(directory.settings, config)
-    with hold(directory):
+    proxy, answering = Path(options.proxy).stem, Path(options.model).stem
+    names = {"answer": answering} | dict.fromkeys(("proxy", "judge", "rewrite"), proxy)
+    about = {"dataset": directory.settings.dataset_name}
+    with hold(directory), logged(options.calls, about, names):
         result = await answer(directory, config, dataset, stop=lambda: time.monotonic() > until)
     return result.complete
 
@@ -210,7 +223,8 @@ def restored(row: Record) -> Record:
     """Return a published answer as a run's record: what a table is made of, and no more."""
     usage = {name: row[name] for name in USAGE}
     kept = {key: value for key, value in row.items() if key not in USAGE}
-    nothing = {"error": None, "scoring": "short", "spent": {}, "cost": None}
+    spent = {"paid": {}, "cached": {}}
+    nothing = {"error": None, "scoring": "short", "spent": spent, "cost": None}
     return {**nothing, **kept, "usage": usage}
 
 
@@ -223,8 +237,6 @@ def row(label: str, records: Sequence[Record]) -> dict[str, Any]:
         found = bootstrap(values)
         scores[name] = [round(100 * x, 1) for x in (found.mean, found.low, found.high)]
     costs = {name: round(fmean(one["usage"][name] for one in records), 1) for name in USAGE}
-    if timed := [one["seconds"] for one in records if "seconds" in one]:
-        costs["seconds"] = round(fmean(timed), 2)
     return {"system": label, "questions": len(records), **scores, **costs}
 
 
@@ -232,19 +244,19 @@ def output(record: Record) -> dict[str, Any]:
     """Return what is published of a question's record."""
     kept = ("at", "id", "system", "scoring", "answer", "status", "truncated", "scores", "notes")
     spent = {name: record["usage"][name] for name in USAGE}
-    return {key: record[key] for key in (*kept, "seconds") if key in record} | spent
+    return {key: record[key] for key in kept if key in record} | spent
 
 
 def write(name: str, directory: RunDirectory, results: Path) -> dict[str, Any] | None:
-    """Write a table's answers and plot; return the table, None where no question is shared."""
-    found = shared_records(directory)
-    if not next(iter(found.values())):
-        return None
+    """Write a table's answers; draw and return the table, None where no question is shared."""
     answered = [one for one in records_of([directory.results]) if not one["error"]]
     lines = [json.dumps(output(record), ensure_ascii=False) for record in answered]
     folder = results / "real_models"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.jsonl").write_text("\n".join(sorted(lines)) + "\n", encoding="utf-8")
+    found = shared_records(directory)
+    if not next(iter(found.values())):
+        return None
     scores = [bootstrap([one["scores"]["f1"] for one in records]) for records in found.values()]
     plot_bars(folder, name, list(found), scores, "F1 (%), 95% interval")
     if COMPARISONS[name].every_method:
@@ -265,6 +277,31 @@ def tokens(record: Record) -> int:
     return sum(record["usage"][name] for name in ("input_tokens", "output_tokens"))
 
 
+def timed(directory: RunDirectory) -> dict[str, Any] | None:
+    """Return the mean seconds of each system of a timed run, None where no question is shared."""
+    found = shared_records(directory)
+    questions = len(next(iter(found.values())))
+    if not questions:
+        return None
+    means = {
+        label: round(fmean(one["seconds"] for one in records), 2)
+        for label, records in found.items()
+    }
+    return {"questions": questions, "seconds": means}
+
+
+def reported(
+    name: str, directory: RunDirectory, options: argparse.Namespace, before: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a table by its name with what the run adds, nothing where that is nothing yet."""
+    if not options.timed:
+        table = write(name, directory, options.results)
+        kept = {"timed": before["timed"]} if "timed" in before else {}
+        return {name: table | kept} if table else {}
+    times = timed(directory)
+    return {name: dict(before) | {"timed": times}} if before and times else {}
+
+
 def show(name: str, table: Mapping[str, Any], console: Console) -> None:
     """Print a table."""
     questions = table["systems"][0]["questions"]
@@ -272,9 +309,10 @@ def show(name: str, table: Mapping[str, Any], console: Console) -> None:
     columns = ("em", "f1", "unknown", "nm", *USAGE, "seconds")
     for column in ("system", *columns):
         shown.add_column(column)
+    seconds = table.get("timed", {}).get("seconds", {})
     for line in table["systems"]:
-        cells = [line.get(column, "") for column in columns]
-        shown.add_row(line["system"], *(_cell(one) for one in cells))
+        cells = [line.get(column, "") for column in columns[:-1]]
+        shown.add_row(line["system"], *map(_cell, cells), _cell(seconds.get(line["system"], "")))
     console.print(shown)
 
 
@@ -299,6 +337,8 @@ def main() -> None:
     add("--concurrency", type=int, default=4, help="questions times methods in flight")
     add("--report", action="store_true", help="only write what the runs hold")
     add("--published", action="store_true", help="begin with the answers in --results")
+    add("--calls", type=Path, help="write what is asked and replied (see record_replies.py)")
+    add("--timed", type=int, help="measure seconds, on so many questions, one answer at a time")
     options = parser.parse_args()
     console, until = Console(), time.monotonic() + 60 * options.minutes
     path = options.results / "real_models.json"
@@ -309,15 +349,18 @@ def main() -> None:
     tables = before.get("tables", {})
     for name in options.tables.split(","):
         directory = directory_of(name, options)
-        if options.published and (count := restore(name, directory, options.results)):
+        if (
+            options.published
+            and not options.timed
+            and (count := restore(name, directory, options.results))
+        ):
             console.print(f"{name}: {count} published answers")
         if not options.report and time.monotonic() < until:
             complete = asyncio.run(work(directory, options, until))
             console.print(f"{name}: {'complete' if complete else 'time is up'}")
-        table = write(name, directory, options.results)
-        if table is not None:
-            tables[name] = table
-            show(name, table, console)
+        tables |= reported(name, directory, options, tables.get(name, {}))
+        if name in tables:
+            show(name, tables[name], console)
     result = {"models": models, "sample_seed": 0, "tables": tables}
     path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

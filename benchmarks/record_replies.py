@@ -18,7 +18,7 @@ for each question and method: the answer, the gold answers, the notes, or the er
 `⟦ID⟧` stands for the text of a passage of the questions' file. A question that fails is recorded
 and the others go on; when `--minutes` are over, what has not begun is left out, and the table says
 so. The table shows, for each step, how many replies the step could read; whether they were read as
-they were meant takes a reader: `tests/recorded`.
+they were meant takes a reader: `tests/recorded`. It also reads what `real_models.py --calls` wrote.
 """
 
 from __future__ import annotations
@@ -30,28 +30,22 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, cast
-from uuid import UUID
 
 from langchain_core.caches import InMemoryCache
-from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.globals import set_llm_cache
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
-from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.reply_readers import read_record
-
+from call_log import Calls, plain_notes
 from ragweave import build_graph
 from ragweave.errors import RagweaveError
 from ragweave.graphs import METHODS, CompiledGraph
 from ragweave.tools.models import chat_model
-from ragweave.tools.models.tasks import task_of
 from reply_questions import Asked, Material, WordEmbeddings, prepare, read
 from reply_table import print_table, read_lines, write
 
@@ -60,88 +54,6 @@ FORMED = ("blendfilter", "slimplm", "filco", "self_eval", "adaptive", "chain_of_
 OPTIONS: dict[str, dict[str, Any]] = {"filco": {"filter": "llm"}}
 PATIENCE = 20
 """Seconds that what has begun may still take when the time is over."""
-
-
-class Calls(AsyncCallbackHandler):
-    """The model calls of one run."""
-
-    run_inline = True
-
-    def __init__(self, passages: Mapping[str, str], method: str) -> None:
-        self.passages, self.method = passages, method
-        self.open: dict[UUID, dict[str, Any]] = {}
-        self.done: list[dict[str, Any]] = []
-
-    async def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],  # noqa: ARG002
-        messages: list[list[BaseMessage]],
-        *,
-        run_id: UUID,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Take the prompt."""
-        known, asked = metadata or {}, kwargs.get("invocation_params") or {}
-        task = task_of(messages[0]) or cast("Any", {})
-        names = [one["id"] for one in task.get("passages", ())]
-        self.open[run_id] = {
-            "method": self.method,
-            "node": known.get("ragweave_node", ""),
-            "role": known.get("ragweave_role", ""),
-            "execution": known.get("langgraph_checkpoint_ns", "").rpartition(":")[2],
-            "grammar": bool(asked.get("grammar")),
-            "max_tokens": asked.get("max_tokens"),
-            "question": task.get("question", ""),
-            "answer_type": task.get("answer_type", "short"),
-            "titles": [one["title"] for one in task.get("passages", ())],
-            "passages": names,
-            "prompt": [[one.type, str(one.text)] for one in messages[0]],
-            "began": time.perf_counter(),
-        }
-
-    async def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
-        """Read the reply."""
-        record = self._closed(run_id)
-        generation = response.generations[0][0]
-        record["reply"] = generation.text
-        message = generation.message if isinstance(generation, ChatGeneration) else None
-        record["finish"] = (message.response_metadata if message else {}).get("finish_reason")
-        spent = getattr(message, "usage_metadata", None) or {}
-        record["tokens"] = [spent.get("input_tokens"), spent.get("output_tokens")]
-        try:
-            record["read"] = read_record(record)
-        except Exception as error:  # noqa: BLE001 - a parser that fails is what is looked for
-            record["parser_failed"] = f"{type(error).__name__}: {error}"
-
-    async def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
-        """Take down that the call failed."""
-        if run_id in self.open:
-            self._closed(run_id)["error"] = f"{type(error).__name__}: {error}"
-
-    def _closed(self, run_id: UUID) -> dict[str, Any]:
-        record = self.open.pop(run_id)
-        record["seconds"] = round(time.perf_counter() - record.pop("began"), 3)
-        self.done.append(record)
-        return record
-
-    def lines(self, notes: Mapping[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-        """Yield the calls, each with its step's notes and its number in the step."""
-        numbers: dict[str, int] = {}
-        for record in self.done:
-            name = record.pop("execution")
-            record["turn"] = numbers[name] = numbers.get(name, -1) + 1
-            record["notes"] = notes.get(name, [])
-            record["prompt"] = [
-                [kind, self._short(text, record)] for kind, text in record["prompt"]
-            ]
-            yield record
-
-    def _short(self, text: str, record: dict[str, Any]) -> str:
-        for name in record["passages"]:
-            passage = self.passages.get(name, "")
-            text = text.replace(passage, f"⟦{name}⟧") if passage else text
-        return text
 
 
 @dataclass
@@ -211,18 +123,9 @@ async def _followed(
             output = cast("dict[str, Any]", event)
             continue
         ended = cast("dict[str, Any]", event)
-        result = ended.get("result")
-        said = result.get("notes") if isinstance(result, dict) else None
-        if isinstance(said, list) and said:
-            notes[str(ended["id"])] = [
-                {"event": one["event"], **{key: _plain(v) for key, v in one["detail"].items()}}
-                for one in said
-            ]
+        if said := plain_notes(ended.get("result")):
+            notes[str(ended["id"])] = said
     return {name: output.get(name) for name in ("answer", "status", "truncated")}
-
-
-def _plain(value: object) -> object:
-    return value if isinstance(value, bool | int | float | str) else str(value)[:300]
 
 
 def graphs_of(
@@ -320,6 +223,7 @@ def main() -> None:
     parser.add_argument("--prepare", type=Path, help="write the questions' file and end")
     parser.add_argument("--table", type=Path, nargs="*", help="print the table of calls and end")
     parser.add_argument("--write", type=Path, help="with --table: a JSON file for the table")
+    parser.add_argument("--add", action="store_true", help="with --write: add to what it holds")
     parser.add_argument("--questions", type=Path, help="the questions' file")
     parser.add_argument("--out", default="replies", help="beginning of the two files' names")
     parser.add_argument("--model", action="append", default=[], help="a model spec; may repeat")
@@ -337,7 +241,7 @@ def main() -> None:
     elif given.table:
         print_table(line for path in given.table for line in read_lines(path))
         if given.write:
-            write(given.write, given.table)
+            write(given.write, given.table, add=given.add)
     elif given.questions and given.model:
         record_all(given)
     else:

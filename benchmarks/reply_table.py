@@ -75,8 +75,8 @@ def counts(calls: Iterable[dict[str, Any]]) -> dict[Key, Counter[str]]:
 def rows_of(found: dict[Key, Counter[str]]) -> list[dict[str, Any]]:
     """Return the counts as rows, by model, step and form."""
     return [
-        {"model": model, "step": step, "form": form, **dict(sorted(count.items()))}
-        for (model, step, form), count in sorted(found.items())
+        dict(zip(_KEY, key, strict=True)) | dict(sorted(count.items()))
+        for key, count in sorted(found.items())
     ]
 
 
@@ -92,35 +92,57 @@ def read_as_meant() -> list[dict[str, Any]]:
     return [{"step": step, "form": form, **count} for (step, form), count in sorted(found.items())]
 
 
-def write(path: Path, recordings: Iterable[Path]) -> None:
+def write(path: Path, recordings: Iterable[Path], *, add: bool = False) -> None:
     """Write the table of recordings, what they rest on, and the annotated replies' table.
 
-    What stands there of models that were not recorded again is kept.
+    What stands there of a model that was recorded anew is replaced, or added to; the rest is kept.
     """
     calls, runs = [], []
     for one in recordings:
-        calls += list(read_lines(one))
-        runs += list(read_lines(one.with_name(one.name.replace("-calls.", "-questions."))))
-    asked: dict[str, Counter[str]] = defaultdict(Counter)
-    for question in {(one["model"], one["dataset"], one["id"]) for one in runs}:
-        asked[question[0]][question[1]] += 1
+        found = list(read_lines(one))
+        calls += found
+        runs += runs_of(one, found)
+    questions: dict[str, Counter[str]] = defaultdict(Counter)
+    for model, dataset, _ in {(one["model"], one["dataset"], one["id"]) for one in runs}:
+        questions[model][dataset] += 1
     finished = Counter(one["model"] for one in runs if "error" not in one)
+    steps = counts(calls)
     before = json.loads(path.read_text("utf-8"))["recorded"] if path.exists() else {}
-    questions = before.get("questions", {}) | {model: dict(found) for model, found in asked.items()}
-    steps = [one for one in before.get("steps", ()) if one["model"] not in asked]
+    for model, asked in before.get("questions", {}).items():
+        if add or model not in questions:
+            questions[model].update(asked)
+            finished[model] += before["runs finished"][model]
+    recorded = {model for model, *_ in steps}
+    for row in before.get("steps", ()):
+        if add or row["model"] not in recorded:
+            key = row["model"], row["step"], row["form"]
+            count = {name: value for name, value in row.items() if name not in _KEY}
+            steps.setdefault(key, Counter()).update(count)
     table = {
         "recorded": {
-            "questions": dict(sorted(questions.items())),
-            "runs finished": dict(sorted((before.get("runs finished", {}) | finished).items())),
-            "steps": sorted(steps + rows_of(counts(calls)), key=_place),
+            "questions": {model: dict(one) for model, one in sorted(questions.items())},
+            "runs finished": dict(sorted(finished.items())),
+            "steps": rows_of(steps),
         },
         "annotated": read_as_meant(),
     }
     path.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
-def _place(row: dict[str, Any]) -> Key:
-    return row["model"], row["step"], row["form"]
+_KEY = ("model", "step", "form")
+
+
+def runs_of(recording: Path, calls: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a line for each question and method of a recording.
+
+    Beside a log of calls there is no file of questions: they are those that the calls answer.
+    """
+    questions = recording.with_name(recording.name.replace("-calls.", "-questions."))
+    if questions.exists():
+        return list(read_lines(questions))
+    keys = ("model", "method", "dataset", "id")
+    named = {tuple(one[key] for key in keys) for one in calls if one["role"] == "answer"}
+    return [dict(zip(keys, one, strict=True)) for one in sorted(named)]
 
 
 def step_of(call: dict[str, Any]) -> str:

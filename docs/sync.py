@@ -16,6 +16,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from ragweave.cli.methods import diagrams, stale, write
@@ -32,6 +33,7 @@ from ragweave.tools.retrieval.reranking import RERANKERS
 
 sys.path.append(str(Path(__file__).parent))
 
+import effects
 from signatures import typed_files
 
 ROOT = Path(__file__).parents[1]
@@ -160,10 +162,17 @@ def comparison() -> str:
     return text.replace("| METHODS |", f"| {len(METHODS.ours())} |")
 
 
+def effect(name: str) -> str:
+    """Return a table of what the methods buy with real models."""
+    head, *rows = effects.rows(name)
+    return f"{effects.caption(name)}\n\n{table(head, rows)}"
+
+
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"methods": methods_table, "comparison": comparison},
     "docs/index.md": {"comparison": comparison},
     "docs/evaluation.md": {"metrics": metrics_table, "formats": formats_table},
+    "docs/effects.md": {name: partial(effect, name) for name in effects.TABLES},
     "docs/models.md": {"models": models_table},
     "docs/reproduce.md": {
         "reproductions": reproductions,

@@ -36,8 +36,10 @@ def on_files(files: Files, config: Any) -> Files:
     for one in METHODS.ours():
         made[f"methods/{one.name}.md"] = method_page(one.name)
         made[f"methods/{one.name}.svg"] = picture(one.name)
-    plot = Path(__file__).parents[2] / "benchmarks" / "results" / "query_blending.png"
-    made["assets/query_blending.png"] = plot.read_bytes()
+    results = Path(__file__).parents[2] / "benchmarks" / "results"
+    made["assets/query_blending.png"] = (results / "query_blending.png").read_bytes()
+    for plot in results.glob("real_models/methods-*-tokens.png"):
+        made[f"assets/{plot.name}"] = plot.read_bytes()
     for path, content in made.items():
         files.append(File.generated(config, path, content=content))
     return files
