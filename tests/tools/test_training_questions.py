@@ -93,13 +93,14 @@ def test_labels_from_needed_known_or_answers() -> None:
         ({"question": "a", "reply": "x"}, "reply", "row 2: no gold answers in 'answers'"),
         ({"question": "a", "answers": ["x"]}, "reply", "row 2: 'reply' must be a string"),
         ({"question": "a", "reply": "x", "answers": []}, "reply", "row 2: no gold answers"),
+        ({"question": "a", "reply": "x", "answers": [None]}, "reply", "row 2: no gold answers"),
         *(
             (
                 {"question": "a", "reply": "x", "answers": answers},
                 "reply",
                 "row 2: 'answers': a gold answer must be a string or a number, not ",
             )
-            for answers in ({"x": 1}, True, [None], [["x", None]], [True], [[["x"]]], [{"a": 1}])
+            for answers in ({"x": 1}, True, [True], [[["x"]]], [{"a": 1}])
         ),
     ],
 )
@@ -107,6 +108,13 @@ def test_rows_without_a_label(row: Any, draft: str | None, says: str) -> None:
     good = {"question": "a", "known": True, "reply": "x", "answers": ["x"]}
     with pytest.raises(UsageError, match=says):
         list(label_training([good, row], draft=draft))
+
+
+def test_nulls_among_the_answers_are_left_out() -> None:
+    row = {"question": "a", "reply": "x", "answers": [["x", None]]}
+    assert list(label_training([row], draft="reply")) == list(
+        label_training([{**row, "answers": [["x"]]}], draft="reply")
+    )
 
 
 def test_numbers_are_answers_as_they_are_written() -> None:
