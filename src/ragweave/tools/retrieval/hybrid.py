@@ -5,6 +5,7 @@ Hybrid retrieval fuses several rankings by reciprocal rank fusion.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -133,7 +134,8 @@ class HybridRetriever(PassageRetriever):
     def _find(self, query: str, k: int) -> list[Document]:
         lists = self._rankings(query, max(self.depth, k))
         held: list[Document] = []
-        ranked = [[_place(doc, held) for doc in one] for one in lists]
+        places: dict[str | None, list[int]] = defaultdict(list)
+        ranked = [[_place(doc, held, places[doc.id]) for doc in one] for one in lists]
         fused = reciprocal_rank_fusion(ranked, k=self.rrf_k)
         return list(_told_apart(with_score(held[at], score) for at, score in fused[:k]))
 
@@ -143,13 +145,17 @@ class HybridRetriever(PassageRetriever):
         return [find_with(one, query, k) for one in self.retrievers]
 
 
-def _place(doc: Document, held: list[Document]) -> int:
-    """Return where a passage stands among those held; a new one is put behind them."""
-    for at, other in enumerate(held):
-        if other.id == doc.id and _same_text(other.page_content, doc.page_content):
+def _place(doc: Document, held: list[Document], places: list[int]) -> int:
+    """Return where a passage stands among those held; a new one is put behind them.
+
+    `places` are those of its id.
+    """
+    for at in places:
+        if _same_text(held[at].page_content, doc.page_content):
             return at
+    places.append(len(held))
     held.append(doc)
-    return len(held) - 1
+    return places[-1]
 
 
 def _same_text(one: str, other: str) -> bool:
