@@ -352,6 +352,31 @@ def test_one_setting_of_the_clause_on_unknown(method: str, options: dict[str, An
     assert "Unknown." not in asked(method, "ours", unknown=False, **options)
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("short", "give only the answer, in as few words as it takes"),
+        ("long", "give the answer in a few complete sentences"),
+        ("yes_no", "give Yes or No as the answer, and nothing else"),
+    ],
+)
+def test_chain_of_thought_asks_for_the_answer_behind_the_reasoning(kind: Any, said: str) -> None:
+    """Asked for few words in a sentence of its own, small models answer at once, mostly Unknown."""
+    asked_for = {
+        unknown: asked("cot", "ours", {"question": QUESTION, "answer_type": kind}, unknown=unknown)
+        for unknown in (True, False)
+    }
+    for unknown, prompt in asked_for.items():
+        rest = ", or Unknown if you don't know it." if unknown else "."
+        assert prompt.endswith(f'"So the answer is …". Behind these words, {said}{rest}')
+
+
+def test_a_users_conclusion_gets_the_clause_on_unknown_behind_it() -> None:
+    mine = {"cot": "{question} Reason, then {conclusion}."}
+    said = asked("cot", "ours", prompts=mine, unknown=True)
+    assert said.endswith("in as few words as it takes, or Unknown if you don't know it.")
+
+
 SAID_IN_A_VALUE = [
     ("chain_of_note", {}, "answer from what you know."),
     ("chain_of_note", {"own_knowledge": False}, ""),

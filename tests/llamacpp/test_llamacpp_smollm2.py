@@ -26,8 +26,6 @@ except MissingExtraError as error:
 
 QUESTION = "What is the capital of France?"
 START, END = "<|im_start|>", "<|im_end|>"
-TIE = 0.3
-"""Log-probability; two tokens that are no farther apart may change places."""
 
 
 @pytest.fixture(scope="module")
@@ -108,26 +106,31 @@ def test_a_grammar_holds_what_it_says(smol: Any) -> None:
     assert held["answer"] in ("Paris", "Rome")
 
 
+SURE = {
+    "Japan": "Tokyo",
+    "China": "Beijing",
+    "Egypt": "Cairo",
+    "Norway": "Oslo",
+    "Greece": "Athens",
+    "Hungary": "Budapest",
+    "Chile": "Santiago",
+    "Syria": "Damascus",
+}
+"""Capitals that it names with each token nearly two or more ahead of the next (log-probability)."""
+
+
 def test_eight_threads_say_what_one_says(smol: Any) -> None:
-    """But for ties: a processor may add up a batch's numbers in another order than one call's."""
-    questions = [f"Name a fruit. Number {n}." for n in range(8)]
+    """Numbers of a batch and of one call differ by up to .5, and more on some processors."""
 
-    def said(question: str) -> list[dict[str, Any]]:
-        reply = smol.invoke(question, max_tokens=6, logprobs=True, top_logprobs=5)
-        return list(reply.response_metadata["logprobs"]["content"])
+    def said(country: str) -> str:
+        reply = smol.invoke(f"What is the capital of {country}?", max_tokens=6)
+        return str(reply.content)
 
-    alone = [said(one) for one in questions]
+    alone = {country: said(country) for country in SURE}
     with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(said, questions))
-    for one, other in zip(alone, together, strict=True):
-        parting = next(
-            (p for p in zip(one, other, strict=False) if p[0]["token"] != p[1]["token"]), None
-        )
-        if parting is None:
-            assert len(one) == len(other)
-            continue
-        likely = {top["token"]: top["logprob"] for top in parting[0]["top_logprobs"]}
-        assert likely[parting[0]["token"]] - likely[parting[1]["token"]] < TIE
+        together = dict(zip(SURE, pool.map(said, SURE), strict=True))
+    assert together == alone
+    assert all(city in together[country] for country, city in SURE.items())
 
 
 async def test_a_stream_that_is_left_gives_its_place_back(smol: Any) -> None:

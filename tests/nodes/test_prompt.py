@@ -126,7 +126,12 @@ def test_a_template_with_unbalanced_braces() -> None:
     ],
 )
 def test_a_passage_changes_no_other_part_of_the_prompt(name: str, attack: str) -> None:
-    values = {"question": "Where?", "answer_form": "Short.", "candidates": "A; B"}
+    values = {
+        "question": "Where?",
+        "answer_form": "Short.",
+        "conclusion": "short",
+        "candidates": "A; B",
+    }
 
     def structure(middle: str) -> list[tuple[str, str]]:
         docs = documents("one", middle, "three")
@@ -149,4 +154,12 @@ def test_a_passage_changes_no_other_part_of_the_prompt(name: str, attack: str) -
 
 @pytest.mark.parametrize("name", [name for name in PROMPTS if "@" not in name])
 def test_every_prompt_of_ours_says_what_to_do_when_the_answer_is_not_known(name: str) -> None:
-    assert "just say Unknown" in str(PROMPTS[name].messages[-1].prompt.template)  # type: ignore[union-attr]
+    said = str(PROMPTS[name].messages[-1].prompt.template)  # type: ignore[union-attr]
+    assert re.search(r"just say Unknown\.$|, or Unknown if you don't know it\.$", said)
+
+
+def test_a_prompt_of_the_users_may_say_the_answer_form_in_a_sentence_of_its_own() -> None:
+    mine = "{question} Think. {answer_form} If you don't know the answer, just say Unknown."
+    assert with_overrides({"cot": PROMPTS["cot"]}, {"cot": mine})
+    with pytest.raises(UsageError, match=r"uses \{conclusion\}, but only"):
+        with_overrides({"direct": PROMPTS["direct"]}, {"direct": "{question} {conclusion}"})

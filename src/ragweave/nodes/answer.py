@@ -5,8 +5,8 @@ Post-fusion as Fallback Improves Retrieval Augmented Generation with LLMs), sect
 A: passages first, then the question; every prompt ends with what to say when the answer is not
 known. The wording is ours.
 
-Variables: `question`, `passages` (rendered), `answer_form` (the kind of answer wanted), and for
-`distill` also `candidates`.
+Variables: `question`, `passages` (rendered), `answer_form` (the kind of answer wanted, a sentence) or
+`conclusion` (the same as the end of a sentence), and for `distill` also `candidates`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ from ragweave.nodes.step import Context, Step, Work
 from ragweave.nodes.wording import (
     ANSWER_FORMS,
     MANY_ANSWERS,
+    OR_UNKNOWN,
     UNKNOWN_CLAUSE,
     Style,
     answer_choice,
+    as_clause,
     asked_again,
     style_of,
     with_printed_clause,
@@ -94,13 +96,16 @@ def _one_shot(manner: str, shown: str) -> ChatPromptTemplate:
     )
 
 
-_STEPS = 'Think step by step, then end with "So the answer is …".'
+_STEPS = (
+    'Think step by step, in full sentences, then end with "So the answer is …". Behind these '
+    "words, {conclusion}" + OR_UNKNOWN + "."
+)
 
 _OURS = {
     "direct": _closed_book("Answer the question."),
     "direct_passages": _open_book("Answer the question."),
-    "cot": _closed_book(_STEPS),
-    "cot_passages": _open_book(_STEPS),
+    "cot": ChatPromptTemplate([("human", "Question: {question}\n" + _STEPS)]),
+    "cot_passages": ChatPromptTemplate([("system", _READER), ("human", _PASSAGES + _STEPS)]),
     "concat": _open_book("Answer the question from the passages."),
     "post_fusion": _open_book("Answer the question from the passage."),
     "pruning": _one_shot(
@@ -225,9 +230,11 @@ class AnswerStep:
             task["candidates"] = list(branch["hints"])
         if self.extracts:
             task["draft"] = branch["draft"]
+        answer_form = self._answer_form(branch["answer_type"], options)
         values = {
             "question": branch["question"],
-            "answer_form": self._answer_form(branch["answer_type"], options),
+            "answer_form": answer_form,
+            "conclusion": as_clause(answer_form),
             "candidates": "; ".join(map(one_line, branch["hints"])),
             "draft": untrusted(branch.get("draft", "")),
             **(self.values(branch, options) if self.values else {}),

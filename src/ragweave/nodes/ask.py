@@ -46,7 +46,17 @@ Templates = Mapping[str, ChatPromptTemplate]
 """Prompt templates by name."""
 
 _ABOUT_FORM = frozenset(
-    {"answer_form", "examples", "otherwise", "unknown", "count", "count_form", "last", "topic"}
+    {
+        "answer_form",
+        "conclusion",
+        "examples",
+        "otherwise",
+        "unknown",
+        "count",
+        "count_form",
+        "last",
+        "topic",
+    }
 )
 """Variables that shape a reply; a prompt of the caller's may do without them."""
 
@@ -137,9 +147,9 @@ def with_overrides(
                 f"unknown prompt {name!r}{closest(name, own)}: this method's prompts are {known}"
             )
         template = _template(name, given) if isinstance(given, str) else given
-        extra = set(template.input_variables) - set(own[name].input_variables)
-        if extra:
-            has = ", ".join(sorted(own[name].input_variables))
+        usable = _usable(own[name])
+        if extra := set(template.input_variables) - usable:
+            has = ", ".join(sorted(usable))
             raise UsageError(
                 f"prompt {name!r} uses {{{sorted(extra)[0]}}}, but only {has} can be used"
             )
@@ -152,6 +162,12 @@ def with_overrides(
             )
         templates[name] = template
     return templates
+
+
+def _usable(own: ChatPromptTemplate) -> set[str]:
+    """Return the variables that stand for a template: what asks for one form has the other too."""
+    named = set(own.input_variables)
+    return named | {"answer_form"} if "conclusion" in named else named
 
 
 def _template(name: str, text: str) -> ChatPromptTemplate:

@@ -28,6 +28,9 @@ from ragweave.trained.forms import context_text
 
 UNKNOWN_CLAUSE = "If you don't know the answer, just say Unknown."
 
+OR_UNKNOWN = ", or Unknown if you don't know it"
+"""The same behind `{conclusion}`: as a sentence of its own it made small models skip the reasoning."""
+
 _PRINTED_CLAUSE = "If don't know the answer, just say Unknown."
 """The clause as Liu et al. 2024 print it (section 3.1)."""
 
@@ -40,8 +43,8 @@ ANSWER_FORMS: dict[AnswerType, str] = {
 MANY_ANSWERS = "Include as many possible answers as you can."
 """The form of a short answer that is searched for gold answers (SlimPLM, table 9)."""
 
-_CLAUSE = re.compile(r" ?\bIf [^.\n]{1,80}\bUnknown\]?\.")
-"""A sentence of a template that asks to say Unknown."""
+_CLAUSE = re.compile(r" ?\bIf [^.\n]{1,80}\bUnknown\]?\.|" + re.escape(OR_UNKNOWN))
+"""What of a template asks to say Unknown."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,11 @@ STYLES: Mapping[Paper, Style] = MappingProxyType(
 holds no form: ours stands); SlimPLM, table 9; FILCO, released code."""
 
 
+def as_clause(form: str) -> str:
+    """Return what `answer_form` says as the end of a sentence: "give only the answer, …"."""
+    return form[:1].lower() + form[1:].removesuffix(".")
+
+
 def style_of(options: Options) -> Style | None:
     """Return how the paper in force asks for answers; None where the method's own way holds."""
     return STYLES[options.paper] if options.paper else None
@@ -188,6 +196,7 @@ def with_clause(template: ChatPromptTemplate) -> ChatPromptTemplate:
         return template
     for mark, changed in (
         ("{answer_form}", "{answer_form} " + UNKNOWN_CLAUSE),
+        ("{conclusion}", "{conclusion}" + OR_UNKNOWN),
         ("\n\n{examples}", f" {UNKNOWN_CLAUSE}\n\n{{examples}}"),
     ):
         for index, text in texts.items():

@@ -28,6 +28,8 @@ UNKNOWNS = [
     "The answer is therefore unknown.",
     "Unknown (the passages do not mention it)",
     "Unknown, as the passages talk about other films.",
+    "So the answer is Unknown if you don't know it.",
+    "Unknown if you don't know it.",
     "Unknown. The passages only describe the first season.",
     "<think>Maybe Paris? The answer is Paris?</think>\nUnknown",
     "",

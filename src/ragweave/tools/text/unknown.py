@@ -172,7 +172,8 @@ _REFUSALS = re.compile(
     )
 )
 _BARE_START = re.compile(
-    r"unknown\W{1,4}(?:passages?|documents?|not|no|as|because|since|the|not|based|no|none|there|this|it|i|neither)\b"
+    r"unknown\W{1,4}(?:passages?|documents?|not|no|as|because|since|the|based|none|there|this|it|i|neither"
+    r"|if|whether)\b"
 )
 _CONTRAST = re.compile(r"\b(?:but|however|although|though|nevertheless|nonetheless|yet)\b,? *")
 _STILL_NOTHING = re.compile(
