@@ -8,6 +8,7 @@ logits differ by about 1e-2 and a near tie may fall the other way.
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -18,6 +19,7 @@ from ragweave.llamacpp.core import Core, CoreSettings
 from ragweave.llamacpp.decoder import Decoder
 from ragweave.llamacpp.gguf import read_gguf
 from ragweave.llamacpp.job import Finished, GenerationJob, Request, ScoreJob
+from ragweave.llamacpp.prefix import Shelf
 from ragweave.llamacpp.sampling import Sampling
 
 QUESTIONS = [
@@ -161,15 +163,85 @@ def test_what_is_kept_is_bounded(core: Core) -> None:
     assert following.reused == len(following.prompt) - 1
 
 
+def test_what_leaves_the_context_comes_back_from_main_memory(core: Core) -> None:
+    long = [f"{text} {QUESTIONS[-1] * 2}" for text in ("a", "b", "c", "d")]
+    expected = [alone(core, text) for text in long]
+    shelf = Shelf(1 << 24)
+    decoder = Decoder(core, 2, n_kept=0, shelf=shelf)
+    run(decoder, *(job(core, text)[0] for text in long))
+    computed = decoder.computed
+    again = [job(core, text)[0] for text in long]
+    run(decoder, *again)
+    assert [made.reused for made in again] == [len(made.prompt) - 1 for made in again]
+    assert decoder.computed - computed == sum(20 for _ in again)
+    assert [reply(made) for made in again] == expected
+    assert 0 < shelf.size < 1 << 24
+
+
+def test_a_beginning_in_main_memory_is_worth_more_than_a_shorter_one_in_the_context(
+    core: Core,
+) -> None:
+    head = QUESTIONS[-1] * 2
+    decoder = Decoder(core, 1, n_kept=0, shelf=Shelf(1 << 24))
+    run(decoder, *(job(core, text)[0] for text in (head + QUESTIONS[0], QUESTIONS[-1] + "x")))
+    following, _ = job(core, head + QUESTIONS[1])
+    run(decoder, following)
+    assert following.reused >= len(core.vocabulary.encode(head)) - 2
+    assert reply(following) == alone(core, head + QUESTIONS[1])
+
+
+def test_no_copy_is_made_without_room_for_it(core: Core) -> None:
+    decoder = Decoder(core, 1, n_kept=0, shelf=Shelf())
+    long = [f"{text} {QUESTIONS[-1] * 2}" for text in ("a", "b")]
+    run(decoder, *(job(core, text)[0] for text in long))
+    again, _ = job(core, long[0])
+    run(decoder, again)
+    assert again.reused < 8
+
+
+def test_a_copy_that_does_not_fit_the_cache_is_computed_again(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = [f"{text} {QUESTIONS[-1] * 2}" for text in ("a", "b")]
+    decoder = Decoder(core, 1, n_kept=0, shelf=Shelf(1 << 24))
+    run(decoder, *(job(core, text)[0] for text in long))
+    monkeypatch.setattr(core, "restore", lambda *_: False)
+    again, _ = job(core, long[0])
+    run(decoder, again)
+    assert again.reused < 8
+    assert reply(again) == alone(core, long[0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_traffic_gets_the_replies_that_each_gets_alone(core: Core, seed: int) -> None:
+    """Beginnings that are shared, left, copied out and back in a context that is too small."""
+    draw = Random(seed)
+    heads = [f"{letter} {QUESTIONS[-1] * draw.randint(1, 3)}" for letter in "abcd"]
+    texts = [draw.choice(heads) + draw.choice(QUESTIONS[:6]) for _ in range(24)]
+    limits = [draw.randint(1, 60) for _ in texts]
+    decoder = Decoder(core, 6, n_kept=draw.choice([0, 200]), shelf=Shelf(1 << 20))
+    jobs = [job(core, text, max_tokens=n)[0] for text, n in zip(texts, limits, strict=True)]
+    for start in range(0, len(jobs), 8):
+        run(decoder, *jobs[start : start + 8])
+    expected = [alone(core, text, max_tokens=n) for text, n in zip(texts, limits, strict=True)]
+    assert [reply(made) for made in jobs] == expected
+    assert sum(made.reused for made in jobs) > 0
+
+
 def test_requests_that_outgrow_the_context_together_all_finish(core: Core) -> None:
     texts = [f"{i} {QUESTIONS[-1]}" for i in range(6)]
     expected = [alone(core, text, max_tokens=220) for text in texts]
-    decoder = Decoder(core, 6)
-    jobs = [job(core, text, max_tokens=220)[0] for text in texts]
-    assert sum(len(made.prompt) + 220 for made in jobs) > 1024
-    run(decoder, *jobs)
-    assert [len(reply(made)) for made in jobs] == [220] * 6
-    assert [reply(made)[:50] for made in jobs] == [tokens[:50] for tokens in expected]
+    computed = {}
+    for limit in (0, 1 << 24):
+        decoder = Decoder(core, 6, shelf=Shelf(limit))
+        jobs = [job(core, text, max_tokens=220)[0] for text in texts]
+        assert sum(len(made.prompt) + 220 for made in jobs) > 1024
+        run(decoder, *jobs)
+        assert [len(reply(made)) for made in jobs] == [220] * 6
+        assert [reply(made)[:50] for made in jobs] == [tokens[:50] for tokens in expected]
+        computed[limit] = decoder.computed
+    # Those that had to wait go on from the copies of what they had computed.
+    assert computed[1 << 24] < computed[0]
 
 
 def test_a_reply_ends_where_the_context_ends(core: Core) -> None:

@@ -18,9 +18,10 @@ from pydantic import BaseModel
 
 from ragweave.errors import ModelError
 from ragweave.llamacpp.binding import _listed_cores, physical_cores
-from ragweave.llamacpp.cache import KVCells, PrefixCache, common_prefix
+from ragweave.llamacpp.cache import KVCells
 from ragweave.llamacpp.decoder import Slot, portions
 from ragweave.llamacpp.job import Finished, GenerationJob, Piece, Request, ScoreJob
+from ragweave.llamacpp.prefix import PrefixCache, Shelf, common_prefix
 from ragweave.llamacpp.prompt import structured
 from ragweave.llamacpp.sampling import Sampler, Sampling, best, log_normaliser, logprob_of
 from ragweave.llamacpp.vocabulary import TextFlow
@@ -150,16 +151,55 @@ def test_common_is_the_longest_common_beginning(left: list[int], right: list[int
     assert left[n : n + 1] != right[n : n + 1] or n in (len(left), len(right))
 
 
+@given(
+    st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=6), max_size=12), st.integers(1, 9)
+)
+def test_the_shelf_holds_what_was_used_last_within_its_limit(
+    sequences: list[list[int]], limit: int
+) -> None:
+    shelf = Shelf(limit)
+    for one in sequences:
+        tokens, state = np.array(one, np.int32), np.zeros(len(one), np.uint8)
+        before = shelf.find(tokens)[1]
+        assert shelf.wants(tokens) == (before < len(one))
+        if shelf.wants(tokens):
+            shelf.put(tokens, state)
+        assert shelf.size <= limit
+        key, length = shelf.find(tokens)
+        assert length == max(before, len(one) if len(one) <= limit else 0) or shelf.size == limit
+        if length:
+            found, kept = shelf.get(key)
+            assert list(found[:length]) == one[:length]
+            assert len(kept) == len(found)
+
+
+def test_the_shelf_drops_what_was_used_least_recently() -> None:
+    shelf = Shelf(8)
+    first, second, third = (np.array([n, n, n], np.int32) for n in range(3))
+    for tokens in (first, second):
+        shelf.put(tokens, np.full(4, tokens[0], np.uint8))
+    shelf.get(shelf.find(first)[0])
+    shelf.put(third, np.full(4, 2, np.uint8))
+    assert [shelf.find(tokens)[1] for tokens in (first, second, third)] == [3, 0, 3]
+    longer = np.array([0, 0, 0, 5], np.int32)
+    assert shelf.wants(longer)
+    shelf.put(longer, np.full(4, 9, np.uint8))
+    assert shelf.size == 8
+    tokens, state = shelf.get(shelf.find(first)[0])
+    assert (list(tokens), state[0]) == ([0, 0, 0, 5], 9)
+
+
 def test_the_oldest_prefix_goes_first() -> None:
     kept = PrefixCache()
     for sequence in range(3):
         kept.add(sequence, np.array([sequence, 1, 2], np.int32))
     kept.use(0)
     assert kept.find(np.array([2, 1, 9], np.int32)) == (2, 2)
-    assert [kept.oldest(excluding=1), kept.oldest(), kept.oldest(), kept.oldest()] == [
-        2,
-        1,
-        0,
+    left = [kept.oldest(excluding=1), kept.oldest(), kept.oldest(), kept.oldest()]
+    assert [one and (one[0], list(one[1])) for one in left] == [
+        (2, [2, 1, 2]),
+        (1, [1, 1, 2]),
+        (0, [0, 1, 2]),
         None,
     ]
 

@@ -94,6 +94,10 @@ def log() -> Log:
 
 _SPARE = 256 << 20
 """Bytes for compute buffers and everything else in the process."""
+_MOST_CACHED = 2 << 30
+"""Bytes of prefixes in main memory, where nothing else is asked for."""
+_UNMEASURED = 4 << 30
+"""Bytes taken to be free where the system does not say."""
 
 
 def physical_cores() -> int:
@@ -144,6 +148,13 @@ def free_memory() -> int | None:
 def needed_memory(facts: GGUFFacts, n_ctx: int) -> int:
     """Estimate the bytes that a model with a context of `n_ctx` tokens takes."""
     return facts.size + (facts.cache_bytes(n_ctx) or 0) + _SPARE
+
+
+def cache_bytes(requested: int | None) -> int:
+    """Return the bytes of main memory for prefixes: `requested` MiB, or part of what is free."""
+    if requested is not None:
+        return requested << 20
+    return min((free_memory() or _UNMEASURED) // 8, _MOST_CACHED)
 
 
 def context_length(facts: GGUFFacts, requested: int | None, *, in_memory: bool) -> int:

@@ -1,21 +1,17 @@
-"""Bookkeeping of the key-value cache: cells, reusable prefixes, and the pool of sequences.
+"""Bookkeeping of the key-value cache: its cells, and the pool of sequences.
 
 llama.cpp's unified KV cache stores a token once, however many sequences share it, and does not
 say how many cells are left. `KVCells` mirrors it, so that no batch is ever sent that would not
-fit. `PrefixCache` remembers which finished sequences stay computed, so that a later prompt with
-the same prefix need not be computed again. `SequencePool` combines the two: it lends sequences
-and cells to requests and takes them back.
+fit. `SequencePool` lends sequences and cells to requests and takes them back: what finished ones
+have computed stays in the context for a while, then in main memory (`prefix.py`).
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterable
 
 from ragweave.llamacpp.core import Core
+from ragweave.llamacpp.prefix import PrefixCache, Shelf, Tokens, longest_prefix
 
 
 class KVCells:
@@ -63,68 +59,23 @@ class KVCells:
         del self._held[sequence][keep:]
 
 
-Tokens = NDArray[np.int32]
-
-
-def common_prefix(left: Tokens, right: Tokens) -> int:
-    """Return the length of the longest common prefix of two arrays of tokens."""
-    size = min(len(left), len(right))
-    if not size or left[0] != right[0]:
-        return 0
-    differing = np.flatnonzero(left[:size] != right[:size])
-    return int(differing[0]) if differing.size else size
-
-
-class PrefixCache:
-    """Finished sequences whose tokens stay computed, the least recently used first."""
-
-    def __init__(self) -> None:
-        self._tokens: OrderedDict[int, Tokens] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._tokens)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._tokens)
-
-    def add(self, sequence: int, tokens: Tokens) -> None:
-        """Add a sequence that holds `tokens`."""
-        self._tokens[sequence] = tokens
-
-    def use(self, sequence: int) -> None:
-        """Mark a sequence as just used; a sequence that is not in the cache is ignored."""
-        if sequence in self._tokens:
-            self._tokens.move_to_end(sequence)
-
-    def find(self, tokens: Tokens) -> tuple[int, int]:
-        """Return the sequence with the longest common prefix, and its length; (-1, 0) if none."""
-        return longest_prefix(tokens, self._tokens.items())
-
-    def oldest(self, excluding: int = -1) -> int | None:
-        """Remove and return the least recently used sequence other than `excluding`."""
-        for sequence in self._tokens:
-            if sequence != excluding:
-                del self._tokens[sequence]
-                return sequence
-        return None
-
-
-def longest_prefix(tokens: Tokens, held: Iterable[tuple[int, Tokens]]) -> tuple[int, int]:
-    """Return the key and length of the longest common prefix; (-1, 0) where there is none."""
-    found, length = -1, 0
-    for key, other in held:
-        shared = common_prefix(tokens, other)
-        if shared > length:
-            found, length = key, shared
-    return found, length
+_WORTH_COPYING = 32
+"""Tokens; fewer are as soon computed again."""
 
 
 class SequencePool:
     """Lends sequences and cells of a model's context to requests, and takes them back."""
 
-    def __init__(self, core: Core, n_kept: int) -> None:
-        """Start with an empty context; keep at most `n_kept` tokens of finished requests."""
+    def __init__(self, core: Core, n_kept: int, shelf: Shelf) -> None:
+        """Start with an empty context.
+
+        Args:
+            core: The loaded model.
+            n_kept: Most tokens of finished requests that stay in the context.
+            shelf: Where sequences go that leave it.
+        """
         core.clear()
+        self._shelf = shelf
         self._core = core
         self._n_kept = n_kept
         self._cells = KVCells(core.n_ctx, core.n_sequences)
@@ -148,11 +99,48 @@ class SequencePool:
 
     def evict(self, excluding: int = -1) -> bool:
         """Evict the least recently used cached sequence; return whether there was one."""
-        sequence = self._prefixes.oldest(excluding)
-        if sequence is None:
+        found = self._prefixes.oldest(excluding)
+        if found is None:
             return False
-        self.forget(sequence)
+        self.set_aside(*found)
         return True
+
+    def set_aside(self, sequence: int, tokens: Tokens) -> None:
+        """Take a sequence and its cells back, and keep a copy of its `tokens` in main memory."""
+        if len(tokens) >= _WORTH_COPYING and self._core.can_share and self._shelf.wants(tokens):
+            self._core.cut(sequence, len(tokens))
+            self._shelf.put(tokens, self._core.state(sequence))
+        self.forget(sequence)
+
+    def restore(self, tokens: Tokens, beyond: int, need: int, excluding: int) -> tuple[int, int]:
+        """Return a new sequence that begins like `tokens`, copied from main memory.
+
+        Args:
+            tokens: What is to be computed.
+            beyond: How many of them another sequence holds: a copy must hold clearly more.
+            need: Cells that must be free besides those copied.
+            excluding: A sequence that must stay.
+
+        Returns:
+            The sequence and how many of `tokens` it holds; (-1, 0) where there is no copy worth it,
+            or no room.
+        """
+        key, length = self._shelf.find(tokens)
+        if length < beyond + _WORTH_COPYING:
+            return -1, 0
+        copied, state = self._shelf.get(key)
+        if not self.make_room(len(copied) + need, excluding):
+            return -1, 0
+        sequence = self.acquire(excluding, 0)
+        if sequence is None:
+            return -1, 0
+        if not self._core.restore(sequence, state):
+            self.forget(sequence)
+            return -1, 0
+        self._cells.take(sequence, len(copied))
+        self._core.cut(sequence, length)
+        self._cells.cut(sequence, length)
+        return sequence, length
 
     def acquire(self, source: int, length: int) -> int | None:
         """Return a sequence that starts with `length` tokens of another; None if all are in use."""

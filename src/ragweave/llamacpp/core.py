@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from ragweave.errors import ModelError, UnusableModelError, UsageError
 from ragweave.llamacpp.binding import bind, context_length, log, physical_cores
 from ragweave.llamacpp.gguf import GGUFFacts
 from ragweave.llamacpp.guard import Repack
+from ragweave.llamacpp.prefix import State
 from ragweave.llamacpp.sampling import Row
 from ragweave.llamacpp.vocabulary import Vocabulary
 
@@ -26,6 +28,7 @@ class CoreSettings:
     n_ctx: int | None = None
     n_parallel: int = 8
     n_kept: int | None = None
+    cache_ram: int | None = None
     n_batch: int = 512
     n_threads: int | None = None
     flash_attention: bool | None = None
@@ -36,8 +39,10 @@ class CoreSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1, not {value}")
-        if self.n_kept is not None and self.n_kept < 0:
-            raise UsageError(f"n_kept must be 0 or more, not {self.n_kept}")
+        for name in ("n_kept", "cache_ram"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise UsageError(f"{name} must be 0 or more, not {value}")
         if self.n_parallel > 64:
             raise UsageError(f"n_parallel must be at most 64, not {self.n_parallel}")
         if self.repack not in ("auto", "on", "off"):
@@ -138,6 +143,20 @@ class Core:
         """Let an empty sequence share the first `count` tokens of another."""
         self._lib.llama_memory_seq_cp(self._memory, source, target, 0, count)
 
+    def state(self, sequence: int) -> State:
+        """Return a copy of a sequence's keys and values, empty where llama.cpp can't make one."""
+        size = int(self._lib.llama_state_seq_get_size(self._context, sequence))
+        state = np.empty(size, np.uint8)
+        written = self._lib.llama_state_seq_get_data(self._context, _bytes(state), size, sequence)
+        return state[: int(written)]
+
+    def restore(self, sequence: int, state: State) -> bool:
+        """Copy keys and values into an empty sequence; return whether there was room for them."""
+        read = self._lib.llama_state_seq_set_data(
+            self._context, _bytes(state), state.nbytes, sequence
+        )
+        return int(read) > 0
+
     def clear(self) -> None:
         """Remove all sequences."""
         self._lib.llama_memory_clear(self._memory, False)
@@ -202,6 +221,10 @@ class Core:
             f"{settings.n_parallel} at a time, {self.n_threads} threads"
             + ("" if self._extra_buffers else ", extra buffers off")
         )
+
+
+def _bytes(state: State) -> Any:
+    return state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
 def _check_types(lib: Any, facts: GGUFFacts) -> None:

@@ -15,9 +15,10 @@ from itertools import count, islice
 import numpy as np
 
 from ragweave.errors import ModelError, RagweaveError
-from ragweave.llamacpp.cache import SequencePool, Tokens, common_prefix
+from ragweave.llamacpp.cache import SequencePool
 from ragweave.llamacpp.core import Core, Run
 from ragweave.llamacpp.job import Job
+from ragweave.llamacpp.prefix import Shelf, Tokens, common_prefix
 
 
 @dataclass(eq=False)
@@ -84,7 +85,13 @@ class Decoder:
     """Steps through requests batch by batch. Not safe under threads."""
 
     def __init__(
-        self, core: Core, n_parallel: int, *, n_kept: int | None = None, share: bool = True
+        self,
+        core: Core,
+        n_parallel: int,
+        *,
+        n_kept: int | None = None,
+        shelf: Shelf | None = None,
+        share: bool = True,
     ) -> None:
         """Start empty.
 
@@ -94,11 +101,13 @@ class Decoder:
             n_kept: Most tokens of finished requests that stay in the prefix cache, unless a
                 single one holds more; None takes an eighth of the context. Attention runs over
                 all cached tokens in each batch, useful or not, so a larger cache rarely pays.
+            shelf: Where tokens go that no longer stay there; None keeps none.
             share: Whether to compute common prefixes once.
         """
         self._core = core
         self._n_parallel = n_parallel
-        self._pool = SequencePool(core, core.n_ctx // 8 if n_kept is None else n_kept)
+        kept = core.n_ctx // 8 if n_kept is None else n_kept
+        self._pool = SequencePool(core, kept, Shelf() if shelf is None else shelf)
         self._share = share and core.can_share
         self._waiting: deque[Job] = deque()
         self._running: list[Slot] = []
@@ -179,10 +188,7 @@ class Decoder:
         return (source, length, upcoming) if length >= _WORTH_SHARING else (-1, 0, upcoming)
 
     def _start(self, job: Job, source: int, length: int) -> bool:
-        need = len(job.tokens) - length + int(job.generates) + _MARGIN * len(self._running)
-        if not self._pool.make_room(need, excluding=source) and self._running:
-            return False
-        sequence = self._pool.acquire(source, length)
+        sequence, length = self._begin(job, source, length)
         if sequence is None:
             return False
         slot = Slot(job, sequence, next(self._ages), length)
@@ -190,6 +196,23 @@ class Decoder:
             job.reused = length
         self._running.append(slot)
         return True
+
+    def _begin(self, job: Job, source: int, length: int) -> tuple[int | None, int]:
+        """Return a sequence for a job and how many of its tokens that holds; None: wait.
+
+        It begins with what was set aside in main memory, where that holds more than `length`.
+        """
+        beyond = int(job.generates) + _MARGIN * len(self._running)
+        if self._share:
+            usable = all_tokens(job)[: job.logits_from]
+            need = max(0, len(job.tokens) - len(usable)) + beyond
+            sequence, copied = self._pool.restore(usable, length, need, source)
+            if copied:
+                return sequence, copied
+        need = len(job.tokens) - length + beyond
+        if not self._pool.make_room(need, excluding=source) and self._running:
+            return None, 0
+        return self._pool.acquire(source, length), length
 
     # One batch
 
@@ -279,5 +302,6 @@ class Decoder:
         self._pool.forget(slot.sequence)
 
     def _preempt(self, slot: Slot) -> None:
-        self._release(slot)
+        self._running.remove(slot)
+        self._pool.set_aside(slot.sequence, all_tokens(slot.job)[: slot.done])
         self._waiting.appendleft(slot.job)

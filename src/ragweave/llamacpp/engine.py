@@ -20,20 +20,24 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.errors import ModelError, RagweaveError, RunTimeoutError
+from ragweave.llamacpp.binding import cache_bytes
 from ragweave.llamacpp.core import Core, CoreSettings
 from ragweave.llamacpp.decoder import Decoder
 from ragweave.llamacpp.gguf import GGUFFacts, read_gguf
 from ragweave.llamacpp.guard import extra_buffers
 from ragweave.llamacpp.job import Job, Sink
+from ragweave.llamacpp.prefix import Shelf
 
 
 class Scheduler:
     """Runs a decoder in one thread of its own. `submit` and `close` are safe under threads."""
 
-    def __init__(self, core: Core, n_parallel: int, n_kept: int | None = None) -> None:
+    def __init__(
+        self, core: Core, n_parallel: int, n_kept: int | None = None, shelf: Shelf | None = None
+    ) -> None:
         """Start the thread; from now on others may use only the vocabulary of `core`."""
         self._core = core
-        self.decoder = Decoder(core, n_parallel, n_kept=n_kept)
+        self.decoder = Decoder(core, n_parallel, n_kept=n_kept, shelf=shelf)
         self._arrived: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._closed = False
         self._process = os.getpid()
@@ -144,7 +148,8 @@ class Engine:
         self.placement = core.placement
         """One line that says where the layers are, the context and the threads."""
         _LOGGER.info("%s", self.placement)
-        self._scheduler = Scheduler(core, settings.n_parallel, settings.n_kept)
+        shelf = Shelf(cache_bytes(settings.cache_ram))
+        self._scheduler = Scheduler(core, settings.n_parallel, settings.n_kept, shelf)
         weakref.finalize(self, self._scheduler.stop).atexit = False
 
     @property

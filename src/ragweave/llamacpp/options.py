@@ -146,6 +146,10 @@ class LlamaCppFields(BaseChatModel):
     n_kept: int | None = None
     """Most tokens of finished calls that stay in the prefix cache for later calls; None takes an
     eighth of the context, because cached tokens slow down all calls that run meanwhile."""
+    cache_ram: int | None = None
+    """Most MiB of main memory for what finished calls have computed beyond `n_kept`; a later call
+    with the same beginning copies it back. None: an eighth of the memory that is free when the
+    model is loaded, at most 2,048; 0 keeps nothing."""
     n_batch: int = 512
     """Most tokens computed in one step."""
     n_threads: int | None = None

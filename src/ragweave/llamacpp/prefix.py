@@ -1,0 +1,112 @@
+"""Which tokens stay computed, so that a later prompt with the same prefix is not computed again.
+
+`PrefixCache` names the finished sequences that stay in the context. Attention runs over all tokens
+there, useful or not, so that they are few. `Shelf` holds copies in main memory of those that had to
+leave: copying a sequence's keys and values takes a hundredth and less of computing them, and slows
+nothing down until it is needed again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tokens = NDArray[np.int32]
+State = NDArray[np.uint8]
+"""A sequence's keys and values, as llama.cpp writes them."""
+
+
+def common_prefix(left: Tokens, right: Tokens) -> int:
+    """Return the length of the longest common prefix of two arrays of tokens."""
+    size = min(len(left), len(right))
+    if not size or left[0] != right[0]:
+        return 0
+    differing = np.flatnonzero(left[:size] != right[:size])
+    return int(differing[0]) if differing.size else size
+
+
+def longest_prefix(tokens: Tokens, held: Iterable[tuple[int, Tokens]]) -> tuple[int, int]:
+    """Return the key and length of the longest common prefix; (-1, 0) where there is none."""
+    found, length = -1, 0
+    for key, other in held:
+        shared = common_prefix(tokens, other)
+        if shared > length:
+            found, length = key, shared
+    return found, length
+
+
+class PrefixCache:
+    """Finished sequences whose tokens stay computed, the least recently used first."""
+
+    def __init__(self) -> None:
+        self._tokens: OrderedDict[int, Tokens] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._tokens)
+
+    def add(self, sequence: int, tokens: Tokens) -> None:
+        """Add a sequence that holds `tokens`."""
+        self._tokens[sequence] = tokens
+
+    def use(self, sequence: int) -> None:
+        """Mark a sequence as just used; a sequence that is not in the cache is ignored."""
+        if sequence in self._tokens:
+            self._tokens.move_to_end(sequence)
+
+    def find(self, tokens: Tokens) -> tuple[int, int]:
+        """Return the sequence with the longest common prefix, and its length; (-1, 0) if none."""
+        return longest_prefix(tokens, self._tokens.items())
+
+    def oldest(self, excluding: int = -1) -> tuple[int, Tokens] | None:
+        """Remove and return the least recently used sequence other than `excluding`."""
+        for sequence in self._tokens:
+            if sequence != excluding:
+                return sequence, self._tokens.pop(sequence)
+        return None
+
+
+class Shelf:
+    """Sequences set aside, the least recently used first."""
+
+    def __init__(self, limit: int = 0) -> None:
+        """Start empty; hold at most `limit` bytes."""
+        self._limit = limit
+        self._held: OrderedDict[int, tuple[Tokens, State]] = OrderedDict()
+        self._keys = count()
+        self.size = 0
+        """Bytes held."""
+
+    def wants(self, tokens: Tokens) -> bool:
+        """Whether a sequence is worth copying: no other one here begins with its tokens."""
+        return bool(self._limit) and self.find(tokens)[1] < len(tokens)
+
+    def put(self, tokens: Tokens, state: State) -> None:
+        """Set a sequence aside in place of those that are its beginning; drop what is too much."""
+        if not 0 < state.nbytes <= self._limit:
+            return
+        for key, (other, _) in list(self._held.items()):
+            if common_prefix(tokens, other) == len(other):
+                self._drop(key)
+        self._held[next(self._keys)] = (tokens, state)
+        self.size += state.nbytes
+        while self.size > self._limit:
+            self._drop(next(iter(self._held)))
+
+    def find(self, tokens: Tokens) -> tuple[int, int]:
+        """Return the key of the longest common prefix, and its length; (-1, 0) if there is none."""
+        return longest_prefix(tokens, ((key, other) for key, (other, _) in self._held.items()))
+
+    def get(self, key: int) -> tuple[Tokens, State]:
+        """Return a sequence and mark it as just used."""
+        self._held.move_to_end(key)
+        return self._held[key]
+
+    def _drop(self, key: int) -> None:
+        self.size -= self._held.pop(key)[1].nbytes
