@@ -153,7 +153,7 @@ def measure(
     first = list(ROWS).index(row) * options.questions
     questions = [one.question for one in islice(data, first, first + options.questions)]
     retriever = Bm25Retriever.from_documents(data.corpus())
-    chats = {label: engine(options, kept) for label, kept in contestants(options).items()}
+    chats = {label: engine(options, given) for label, given in contestants(options).items()}
     before = {label: chat.engine.computed for label, chat in chats.items()}
     models = {**chats, **others}
     found: dict[str, dict[str, Any]] = {name: {} for name in models}
@@ -169,19 +169,21 @@ def measure(
     return found
 
 
-def contestants(options: argparse.Namespace) -> dict[str, int | None]:
-    """Return our engine's settings of `n_kept` by what the results call them."""
-    return {"ours": None, **{f"ours, {kept} kept": kept for kept in options.kept}}
+def contestants(options: argparse.Namespace) -> dict[str, dict[str, int]]:
+    """Return our engine's settings by what the results call them."""
+    return {"ours": {}, **{f"ours, {text}": settings(text) for text in options.ours}}
 
 
-def engine(options: argparse.Namespace, kept: int | None) -> LlamaCppChat:
+def settings(text: str) -> dict[str, int]:
+    """Read `n_kept=4096,cache_ram=0`."""
+    pairs = (one.partition("=") for one in text.split(","))
+    return {name.strip(): int(value) for name, _, value in pairs}
+
+
+def engine(options: argparse.Namespace, given: dict[str, int]) -> LlamaCppChat:
     """Return our engine, warm."""
     chat = LlamaCppChat(
-        path=str(options.model),
-        n_ctx=8192,
-        n_kept=kept,
-        n_threads=options.threads,
-        temperature=0.0,
+        path=str(options.model), n_ctx=8192, n_threads=options.threads, temperature=0.0, **given
     )
     chat.invoke("warm up", max_tokens=2)
     return chat
@@ -206,7 +208,7 @@ def main() -> None:
     add("--threads", type=int, default=physical_cores())
     add("--questions", type=int, default=4)
     add("--rows", default=";".join(ROWS), help="separated by ;")
-    add("--kept", type=int, action="append", default=[], help="our engine with this n_kept too")
+    add("--ours", action="append", default=[], help="our engine with n_kept=4096,cache_ram=0 too")
     add("--server", action="append", default=[], help="NAME=URL of a server of the same model")
     options = parser.parse_args()
     data = open_dataset(f"hotpotqa:{DATA}")
