@@ -339,3 +339,11 @@ def test_a_conclusion_may_stop_early_or_be_a_clause(reply: str, answer: str, rea
 )
 def test_a_conclusion_without_an_answer_is_asked_for_again(reply: str) -> None:
     assert read_answer(reply, "short") == (UNKNOWN, "no_conclusion")
+
+
+def test_a_conclusion_that_a_reply_repeats_until_it_is_cut_is_read_whole() -> None:
+    said = "So the answer is 1,000,000 "
+    assert read_answer(3 * said + "So the answer is 1", "short", reasons=True).answer == "1,000,000"
+    assert read_answer(3 * said + "So the answer is", "short", reasons=True).answer == "1,000,000"
+    other = "So the answer is Paris, in France. So the answer is Paris."
+    assert read_answer(other, "short", reasons=True).answer == "Paris"

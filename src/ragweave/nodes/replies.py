@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
@@ -58,6 +59,8 @@ _OPENS = re.compile(
 )
 """What promises an answer; it may stop there."""
 _NOTHING = re.compile(r"[\s:.*_]*")
+_RUNS_AWAY = 3
+"""Conclusions; fewer may differ by what the last one leaves out."""
 _THAT = re.compile(r"(?<=\bis\s)that (?!of\b|which\b|who\b|one\b)(?=\S+ \S+ \S)")
 """A conclusion that is a clause: "So the answer is that the pulmonary veins return it"."""
 _WRAPPED = re.compile(
@@ -291,12 +294,24 @@ def _without_open_end(text: str) -> str:
 
 
 def _behind_marker(text: str) -> str | None:
-    ends = [match.end() for match in _MARKER.finditer(text)]
-    for end in reversed(ends):
+    found = [*_MARKER.finditer(text)]
+    if repeated := _repeated(text, found):
+        return repeated
+    for end in (match.end() for match in reversed(found)):
         if text[end:].strip(_WRAPPING + ".:"):
             clause = _THAT.match(text, end)
             return text[clause.end() if clause else end :]
     return None
+
+
+def _repeated(text: str, conclusions: Sequence[re.Match[str]]) -> str:
+    """Return a conclusion that a reply says again and again until its limit cuts it, else ""."""
+    if len(conclusions) < _RUNS_AWAY:
+        return ""
+    *_, first, second, cut = conclusions
+    said, again = text[first.end() : second.start()], text[second.end() : cut.start()]
+    last = text[cut.end() :]
+    return said if said == again and said.startswith(last) and said.strip() else ""
 
 
 def _first_line(text: str) -> str:

@@ -30,6 +30,7 @@ UNKNOWNS = [
     "Unknown, as the passages talk about other films.",
     "So the answer is Unknown if you don't know it.",
     "Unknown if you don't know it.",
+    "The bridge at Veld cost Unknown.",
     "Unknown. The passages only describe the first season.",
     "<think>Maybe Paris? The answer is Paris?</think>\nUnknown",
     "",

@@ -165,6 +165,7 @@ _REFUSALS = re.compile(
             rf"(?:\w+ ){{0,4}}?{_SOURCE}|{_MISSING}{_IN_SOURCE})",
             rf"[^,;:]{{1,200}} (?:is|are|was|were|remains?) (?:unknown|unclear|unspecified"
             rf"|uncertain|missing){_IN_SOURCE}",
+            r"[^,;:]{1,200} costs? unknown$",
             rf"(?:information|details?|answer) not {_ADVERB}{_MISSING}\b",
             rf"[^,;:]{{0,200}} (?:cannot|can't) be {_ADVERB}\w+ (?:from|based on|with|using|in) "
             rf"(?:\w+ ){{0,4}}?{_SOURCE}",
