@@ -105,6 +105,23 @@ def test_counts_tell_what_was_computed_before(make_chat) -> None:
     )
 
 
+@pytest.mark.parametrize("cache_ram", [None, 1, 0])
+def test_a_prompt_that_left_the_context_is_copied_back(make_chat, cache_ram: int | None) -> None:
+    model = make_chat(n_ctx=1024, n_kept=0, cache_ram=cache_ram)
+    prompts = [f"{letter} " + "the passage says what the question asks " * 12 for letter in "ab"]
+    replies = [model.invoke(prompt) for prompt in [*prompts, prompts[0]]]
+    usage = replies[2].usage_metadata
+    copied = usage["input_tokens"] - 1 if cache_ram != 0 else 0
+    assert usage["input_token_details"]["cache_read"] >= copied
+    assert (usage["input_token_details"]["cache_read"] < 32) is (cache_ram == 0)
+    assert replies[2].content == replies[0].content
+
+
+def test_a_cache_of_less_than_nothing_is_refused(make_chat) -> None:
+    with pytest.raises(UsageError, match="cache_ram must be 0 or more, not -1"):
+        make_chat(cache_ram=-1).invoke("x")
+
+
 def test_a_grammar_holds_the_reply(make_chat) -> None:
     model = make_chat(temperature=1.0)
     verdicts = {

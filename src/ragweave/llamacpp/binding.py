@@ -150,11 +150,14 @@ def needed_memory(facts: GGUFFacts, n_ctx: int) -> int:
     return facts.size + (facts.cache_bytes(n_ctx) or 0) + _SPARE
 
 
-def cache_bytes(requested: int | None) -> int:
-    """Return the bytes of main memory for prefixes: `requested` MiB, or part of what is free."""
+def cache_bytes(requested: int | None, *, in_memory: bool) -> int:
+    """Return the bytes of main memory for prefixes: `requested` MiB, or part of what is free.
+
+    Nothing unasked where a GPU computes them: whether copying is faster there was not measured.
+    """
     if requested is not None:
         return requested << 20
-    return min((free_memory() or _UNMEASURED) // 8, _MOST_CACHED)
+    return min((free_memory() or _UNMEASURED) // 8, _MOST_CACHED) if in_memory else 0
 
 
 def context_length(facts: GGUFFacts, requested: int | None, *, in_memory: bool) -> int:

@@ -91,7 +91,9 @@ class Core:
         _check_types(lib, facts)
         self._extra_buffers = extra_buffers
         offload = bool(lib.llama_supports_gpu_offload()) and settings.n_gpu_layers != 0
-        self.n_ctx = context_length(facts, settings.n_ctx, in_memory=not offload)
+        self.in_memory = not offload
+        """Whether the model lives in main memory: no layer is offloaded."""
+        self.n_ctx = context_length(facts, settings.n_ctx, in_memory=self.in_memory)
         self._mark = log().mark()
         self._model = self._load(facts, settings)
         self._free_model = weakref.finalize(self, lib.llama_model_free, self._model)
@@ -108,7 +110,7 @@ class Core:
             lib.llama_model_is_recurrent(self._model) or lib.llama_model_is_hybrid(self._model)
         )
         """Whether sequences can share a prefix (recurrent states can't)."""
-        self.placement = self._placement(facts, settings, offload=offload)
+        self.placement = self._placement(facts, settings)
         self._batch = _Batch(lib, self.n_batch)
 
     def decode(self, runs: Sequence[Run]) -> int:
@@ -208,10 +210,10 @@ class Core:
             )
         return context
 
-    def _placement(self, facts: GGUFFacts, settings: CoreSettings, *, offload: bool) -> str:
+    def _placement(self, facts: GGUFFacts, settings: CoreSettings) -> str:
         if not self._lib.llama_supports_gpu_offload():
             where = "all layers on the CPU (this llama-cpp-python has no GPU support)"
-        elif not offload:
+        elif self.in_memory:
             where = "all layers on the CPU (n_gpu_layers=0)"
         else:
             line = log().find("layers to GPU", self._mark) or "offloaded layers: not reported"

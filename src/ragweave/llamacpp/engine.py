@@ -148,7 +148,7 @@ class Engine:
         self.placement = core.placement
         """One line that says where the layers are, the context and the threads."""
         _LOGGER.info("%s", self.placement)
-        shelf = Shelf(cache_bytes(settings.cache_ram))
+        shelf = Shelf(cache_bytes(settings.cache_ram, in_memory=core.in_memory))
         self._scheduler = Scheduler(core, settings.n_parallel, settings.n_kept, shelf)
         weakref.finalize(self, self._scheduler.stop).atexit = False
 

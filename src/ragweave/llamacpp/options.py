@@ -149,7 +149,7 @@ class LlamaCppFields(BaseChatModel):
     cache_ram: int | None = None
     """Most MiB of main memory for what finished calls have computed beyond `n_kept`; a later call
     with the same beginning copies it back. None: an eighth of the memory that is free when the
-    model is loaded, at most 2,048; 0 keeps nothing."""
+    model is loaded, at most 2,048, and nothing where layers are on a GPU; 0 keeps nothing."""
     n_batch: int = 512
     """Most tokens computed in one step."""
     n_threads: int | None = None
