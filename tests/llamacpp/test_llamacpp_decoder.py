@@ -181,13 +181,80 @@ def test_what_leaves_the_context_comes_back_from_main_memory(core: Core) -> None
 def test_a_beginning_in_main_memory_is_worth_more_than_a_shorter_one_in_the_context(
     core: Core,
 ) -> None:
-    head = QUESTIONS[-1] * 2
+    head = QUESTIONS[-1] * 3
     decoder = Decoder(core, 1, n_kept=0, shelf=Shelf(1 << 24))
     run(decoder, *(job(core, text)[0] for text in (head + QUESTIONS[0], QUESTIONS[-1] + "x")))
     following, _ = job(core, head + QUESTIONS[1])
     run(decoder, following)
     assert following.reused >= len(core.vocabulary.encode(head)) - 2
     assert reply(following) == alone(core, head + QUESTIONS[1])
+
+
+def random_tokens(core: Core, *sizes: int) -> list[list[int]]:
+    draw = Random(1)
+    return [[draw.randrange(256) for _ in range(size)] for size in sizes]
+
+
+def generation(core: Core, tokens: list[int], max_tokens: int) -> GenerationJob:
+    return GenerationJob(tokens, Request(max_tokens=max_tokens), core.vocabulary, [].append)
+
+
+def test_a_head_that_running_requests_share_stays_shared(core: Core) -> None:
+    """Copies take cells of their own: eight of a long head would fill the context."""
+    head, *bodies = random_tokens(core, 300, *[40] * 8)
+    batches = {}
+    for limit in (0, 1 << 24):
+        decoder = Decoder(core, 8, n_kept=100, shelf=Shelf(limit))
+        run(decoder, *(generation(core, head + body, 3) for body in bodies))
+        before = decoder.batches
+        run(decoder, *(generation(core, [*head, *body, 7], 20) for body in bodies))
+        batches[limit] = decoder.batches - before
+    assert batches[1 << 24] <= batches[0]
+
+
+def test_a_request_that_waits_for_room_is_not_copied_in_again_and_again(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head, rest, other, *more = random_tokens(core, 60, 700, 400, 10, 50, 60)
+    restored, restore = [], core.restore
+    monkeypatch.setattr(core, "restore", lambda *given: restored.append(given) or restore(*given))
+    decoder = Decoder(core, 4, n_kept=0, shelf=Shelf(1 << 24))
+    for tokens in ([*head, *more[0]], more[1], more[2]):
+        run(decoder, generation(core, tokens, 2))
+    long = generation(core, head + rest, 5)
+    run(decoder, generation(core, other, 300), long)
+    assert len(restored) <= 2
+    assert long.reused == len(head), "what it computed itself before it was put off is not counted"
+
+
+def test_a_short_copy_is_used_where_a_long_one_would_not_fit(core: Core) -> None:
+    head, long, short, other, company = random_tokens(core, 100, 750, 20, 40, 200)
+    decoder = Decoder(core, 4, n_kept=0, shelf=Shelf(1 << 24))
+    for tokens in (head + long, other, [*head[:-1], head[-1] ^ 1, *short], other[::-1]):
+        run(decoder, generation(core, tokens, 2))
+    decoder.add(generation(core, company, 30))
+    for _ in range(4):
+        decoder.step()
+    following = generation(core, [*head[:-1], 255, 254], 2)
+    run(decoder, following)
+    assert following.reused == len(head) - 1
+
+
+def test_a_copy_that_would_fill_the_context_is_cut(core: Core) -> None:
+    prompt, other = random_tokens(core, 300, 40)
+    shelf = Shelf(1 << 24)
+    decoder = Decoder(core, 1, n_kept=0, shelf=shelf)
+    for tokens, limit in ((prompt, None), (other, 2), (other[::-1], 2)):
+        run(decoder, GenerationJob(tokens, Request(max_tokens=limit), core.vocabulary, [].append))
+    following = generation(core, [*prompt, 1, 2], 2)
+    run(decoder, following)
+    assert following.reused == len(prompt)
+
+
+def test_no_copy_is_made_of_what_can_t_be_held(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "state", lambda _: pytest.fail("copied for nothing"))
+    decoder = Decoder(core, 1, n_kept=0, shelf=Shelf(20_000))
+    run(decoder, *(generation(core, tokens, 2) for tokens in random_tokens(core, 600, 600, 600)))
 
 
 def test_no_copy_is_made_without_room_for_it(core: Core) -> None:

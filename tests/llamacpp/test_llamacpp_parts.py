@@ -161,8 +161,8 @@ def test_the_shelf_holds_what_was_used_last_within_its_limit(
     for one in sequences:
         tokens, state = np.array(one, np.int32), np.zeros(len(one), np.uint8)
         before = shelf.find(tokens)[1]
-        assert shelf.wants(tokens) == (before < len(one))
-        if shelf.wants(tokens):
+        assert shelf.holds(tokens) == (before == len(one))
+        if not shelf.holds(tokens):
             shelf.put(tokens, state)
         assert shelf.size <= limit
         key, length = shelf.find(tokens)
@@ -178,11 +178,11 @@ def test_the_shelf_drops_what_was_used_least_recently() -> None:
     first, second, third = (np.array([n, n, n], np.int32) for n in range(3))
     for tokens in (first, second):
         shelf.put(tokens, np.full(4, tokens[0], np.uint8))
-    shelf.get(shelf.find(first)[0])
+    assert shelf.holds(first)
     shelf.put(third, np.full(4, 2, np.uint8))
     assert [shelf.find(tokens)[1] for tokens in (first, second, third)] == [3, 0, 3]
     longer = np.array([0, 0, 0, 5], np.int32)
-    assert shelf.wants(longer)
+    assert not shelf.holds(longer)
     shelf.put(longer, np.full(4, 9, np.uint8))
     assert shelf.size == 8
     tokens, state = shelf.get(shelf.find(first)[0])
@@ -363,7 +363,7 @@ def test_a_reply_of_nothing_but_space_behind_the_thoughts_ends(stream: bool) -> 
 
 def test_main_memory_for_prefixes_is_part_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache_bytes(3, in_memory=False) == 3 << 20
-    for free, expected in ((8 << 30, 1 << 30), (64 << 30, 2 << 30), (None, 1 << 29)):
+    for free, expected in ((8 << 30, 1 << 30), (64 << 30, 2 << 30), (0, 0), (None, 1 << 29)):
         monkeypatch.setattr("ragweave.llamacpp.binding.free_memory", lambda free=free: free)
         assert cache_bytes(None, in_memory=True) == expected
         assert cache_bytes(None, in_memory=False) == 0

@@ -347,3 +347,7 @@ def test_a_conclusion_that_a_reply_repeats_until_it_is_cut_is_read_whole() -> No
     assert read_answer(3 * said + "So the answer is", "short", reasons=True).answer == "1,000,000"
     other = "So the answer is Paris, in France. So the answer is Paris."
     assert read_answer(other, "short", reasons=True).answer == "Paris"
+    clause = 3 * "So the answer is that Mars has two moons. "
+    assert read_answer(clause, "short", reasons=True).answer == "Mars has two moons"
+    aside = 2 * "The answer is Paris. Yes. " + "The answer is Paris."
+    assert read_answer(aside, "short", reasons=True).answer == "Paris"

@@ -157,7 +157,9 @@ def cache_bytes(requested: int | None, *, in_memory: bool) -> int:
     """
     if requested is not None:
         return requested << 20
-    return min((free_memory() or _UNMEASURED) // 8, _MOST_CACHED) if in_memory else 0
+    free = free_memory()
+    part = (_UNMEASURED if free is None else free) // 8
+    return min(part, _MOST_CACHED) if in_memory else 0
 
 
 def context_length(facts: GGUFFacts, requested: int | None, *, in_memory: bool) -> int:

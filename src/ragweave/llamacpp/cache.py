@@ -61,6 +61,8 @@ class KVCells:
 
 _WORTH_COPYING = 32
 """Tokens; fewer are as soon computed again."""
+_ROOM_BESIDE = 8
+"""Which part of the context a copy leaves free, so that a request can begin with it."""
 
 
 class SequencePool:
@@ -107,18 +109,21 @@ class SequencePool:
 
     def set_aside(self, sequence: int, tokens: Tokens) -> None:
         """Take a sequence and its cells back, and keep a copy of its `tokens` in main memory."""
-        if len(tokens) >= _WORTH_COPYING and self._core.can_share and self._shelf.wants(tokens):
-            self._core.cut(sequence, len(tokens))
-            self._shelf.put(tokens, self._core.state(sequence))
+        kept = tokens[: self._core.n_ctx - self._core.n_ctx // _ROOM_BESIDE]
+        if len(kept) >= _WORTH_COPYING and self._core.can_share and not self._shelf.holds(kept):
+            self._core.cut(sequence, len(kept))
+            if self._core.state_size(sequence) <= self._shelf.limit:
+                self._shelf.put(kept, self._core.state(sequence))
         self.forget(sequence)
 
-    def restore(self, tokens: Tokens, beyond: int, need: int, excluding: int) -> tuple[int, int]:
+    def restore(self, tokens: Tokens, shared: int, need: int, excluding: int) -> tuple[int, int]:
         """Return a new sequence that begins like `tokens`, copied from main memory.
 
         Args:
-            tokens: What is to be computed.
-            beyond: How many of them another sequence holds: a copy must hold clearly more.
-            need: Cells that must be free besides those copied.
+            tokens: What may be taken from elsewhere of what is to be computed.
+            shared: How many of them another sequence holds. Sharing them takes no cells, and a copy
+                does: it must hold twice as many.
+            need: Cells that must be free for the request, what is copied included.
             excluding: A sequence that must stay.
 
         Returns:
@@ -126,10 +131,10 @@ class SequencePool:
             or no room.
         """
         key, length = self._shelf.find(tokens)
-        if length < beyond + _WORTH_COPYING:
+        if length < max(shared + _WORTH_COPYING, 2 * shared):
             return -1, 0
         copied, state = self._shelf.get(key)
-        if not self.make_room(len(copied) + need, excluding):
+        if not self.make_room(max(len(copied), need), excluding):
             return -1, 0
         sequence = self.acquire(excluding, 0)
         if sequence is None:
@@ -137,6 +142,7 @@ class SequencePool:
         if not self._core.restore(sequence, state):
             self.forget(sequence)
             return -1, 0
+        self._shelf.use(key)
         self._cells.take(sequence, len(copied))
         self._core.cut(sequence, length)
         self._cells.cut(sequence, length)

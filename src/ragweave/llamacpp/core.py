@@ -145,11 +145,16 @@ class Core:
         """Let an empty sequence share the first `count` tokens of another."""
         self._lib.llama_memory_seq_cp(self._memory, source, target, 0, count)
 
+    def state_size(self, sequence: int) -> int:
+        """Return how many bytes a copy of a sequence's keys and values takes."""
+        return int(self._lib.llama_state_seq_get_size(self._context, sequence))
+
     def state(self, sequence: int) -> State:
         """Return a copy of a sequence's keys and values, empty where llama.cpp can't make one."""
-        size = int(self._lib.llama_state_seq_get_size(self._context, sequence))
-        state = np.empty(size, np.uint8)
-        written = self._lib.llama_state_seq_get_data(self._context, _bytes(state), size, sequence)
+        state = np.empty(self.state_size(sequence), np.uint8)
+        written = self._lib.llama_state_seq_get_data(
+            self._context, _bytes(state), state.nbytes, sequence
+        )
         return state[: int(written)]
 
     def restore(self, sequence: int, state: State) -> bool:

@@ -192,25 +192,23 @@ class Decoder:
         if sequence is None:
             return False
         slot = Slot(job, sequence, next(self._ages), length)
-        if len(job.tokens) == len(job.prompt):
-            job.reused = length
+        if not job.admitted:
+            job.admitted, job.reused = True, length
         self._running.append(slot)
         return True
 
     def _begin(self, job: Job, source: int, length: int) -> tuple[int | None, int]:
         """Return a sequence for a job and how many of its tokens that holds; None: wait.
 
-        It begins with what was set aside in main memory, where that holds more than `length`.
+        It begins with a copy from main memory, where that holds clearly more than `length` tokens.
         """
-        beyond = int(job.generates) + _MARGIN * len(self._running)
+        need = len(job.tokens) + int(job.generates) + _MARGIN * len(self._running)
         if self._share:
             usable = all_tokens(job)[: job.logits_from]
-            need = max(0, len(job.tokens) - len(usable)) + beyond
             sequence, copied = self._pool.restore(usable, length, need, source)
             if copied:
                 return sequence, copied
-        need = len(job.tokens) - length + beyond
-        if not self._pool.make_room(need, excluding=source) and self._running:
+        if not self._pool.make_room(need - length, excluding=source) and self._running:
             return None, 0
         return self._pool.acquire(source, length), length
 

@@ -40,6 +40,8 @@ class Job(ABC):
         self.tokens = list(prompt)
         self.logits_from = len(self.tokens) - 1
         """First position whose logits are still to be read."""
+        self.admitted = False
+        """Whether it was begun, be it put off again since."""
         self.reused = 0
         """Tokens of the prompt that another request had computed."""
         self.keep: int | None = None

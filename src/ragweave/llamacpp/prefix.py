@@ -77,36 +77,48 @@ class Shelf:
 
     def __init__(self, limit: int = 0) -> None:
         """Start empty; hold at most `limit` bytes."""
-        self._limit = limit
+        self.limit = limit
         self._held: OrderedDict[int, tuple[Tokens, State]] = OrderedDict()
         self._keys = count()
         self.size = 0
         """Bytes held."""
 
-    def wants(self, tokens: Tokens) -> bool:
-        """Whether a sequence is worth copying: no other one here begins with its tokens."""
-        return bool(self._limit) and self.find(tokens)[1] < len(tokens)
+    def holds(self, tokens: Tokens) -> bool:
+        """Whether a copy begins with all of `tokens`; it then counts as just used."""
+        key, length = self.find(tokens)
+        if length < len(tokens):
+            return False
+        self.use(key)
+        return True
 
     def put(self, tokens: Tokens, state: State) -> None:
         """Set a sequence aside in place of those that are its beginning; drop what is too much."""
-        if not 0 < state.nbytes <= self._limit:
+        if not 0 < state.nbytes <= self.limit:
             return
         for key, (other, _) in list(self._held.items()):
             if common_prefix(tokens, other) == len(other):
                 self._drop(key)
         self._held[next(self._keys)] = (tokens, state)
         self.size += state.nbytes
-        while self.size > self._limit:
+        while self.size > self.limit:
             self._drop(next(iter(self._held)))
 
     def find(self, tokens: Tokens) -> tuple[int, int]:
-        """Return the key of the longest common prefix, and its length; (-1, 0) if there is none."""
-        return longest_prefix(tokens, ((key, other) for key, (other, _) in self._held.items()))
+        """Return the key of the longest common prefix, and its length; (-1, 0) if there is none.
+
+        Of several as long it is the shortest copy: the whole of it takes cells for a moment.
+        """
+        by_size = sorted(self._held.items(), key=lambda one: len(one[1][0]))
+        return longest_prefix(tokens, ((key, other) for key, (other, _) in by_size))
 
     def get(self, key: int) -> tuple[Tokens, State]:
-        """Return a sequence and mark it as just used."""
-        self._held.move_to_end(key)
+        """Return a sequence."""
         return self._held[key]
+
+    def use(self, key: int) -> None:
+        """Mark a sequence as just used; one that was dropped meanwhile is ignored."""
+        if key in self._held:
+            self._held.move_to_end(key)
 
     def _drop(self, key: int) -> None:
         self.size -= self._held.pop(key)[1].nbytes

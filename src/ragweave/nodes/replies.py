@@ -59,6 +59,7 @@ _OPENS = re.compile(
 )
 """What promises an answer; it may stop there."""
 _NOTHING = re.compile(r"[\s:.*_]*")
+_ENDS = (".", "!", "?", "。")
 _RUNS_AWAY = 3
 """Conclusions; fewer may differ by what the last one leaves out."""
 _THAT = re.compile(r"(?<=\bis\s)that (?!of\b|which\b|who\b|one\b)(?=\S+ \S+ \S)")
@@ -310,8 +311,12 @@ def _repeated(text: str, conclusions: Sequence[re.Match[str]]) -> str:
         return ""
     *_, first, second, cut = conclusions
     said, again = text[first.end() : second.start()], text[second.end() : cut.start()]
-    last = text[cut.end() :]
-    return said if said == again and said.startswith(last) and said.strip() else ""
+    last = text[cut.end() :].rstrip()
+    whole = last == said.rstrip() or last.endswith(_ENDS)
+    if whole or said != again or not said.startswith(last):
+        return ""
+    clause = _THAT.match(text, first.end())
+    return text[clause.end() if clause else first.end() : second.start()]
 
 
 def _first_line(text: str) -> str:

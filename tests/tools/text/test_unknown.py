@@ -133,6 +133,8 @@ ANSWERS = [
     "Unknown Pleasures",
     "The Tomb of the Unknown Warrior",
     "Liam Neeson starred in Unknown",
+    "Unknown if it is the oldest, but it was built in 1180.",
+    "At a cost unknown",
     "Unknown (2011 film)",
     "The Great Unknown",
     "It is not known for certain, but Paris",

@@ -165,7 +165,7 @@ _REFUSALS = re.compile(
             rf"(?:\w+ ){{0,4}}?{_SOURCE}|{_MISSING}{_IN_SOURCE})",
             rf"[^,;:]{{1,200}} (?:is|are|was|were|remains?) (?:unknown|unclear|unspecified"
             rf"|uncertain|missing){_IN_SOURCE}",
-            r"[^,;:]{1,200} costs? unknown$",
+            r"(?:it|this|that|the [^,;:]{1,200}) costs? unknown$",
             rf"(?:information|details?|answer) not {_ADVERB}{_MISSING}\b",
             rf"[^,;:]{{0,200}} (?:cannot|can't) be {_ADVERB}\w+ (?:from|based on|with|using|in) "
             rf"(?:\w+ ){{0,4}}?{_SOURCE}",
@@ -174,7 +174,7 @@ _REFUSALS = re.compile(
 )
 _BARE_START = re.compile(
     r"unknown\W{1,4}(?:passages?|documents?|not|no|as|because|since|the|based|none|there|this|it|i|neither"
-    r"|if|whether)\b"
+    r"|if (?:you|i|we) (?:do not|cannot|are not|am not))\b"
 )
 _CONTRAST = re.compile(r"\b(?:but|however|although|though|nevertheless|nonetheless|yet)\b,? *")
 _STILL_NOTHING = re.compile(
