@@ -394,3 +394,21 @@ def test_it_says_where_the_layers_are(make_chat) -> None:
     assert "context 512 tokens" in make_chat(n_ctx=512).placement
     assert make_chat(n_ctx=512).profile["max_input_tokens"] == 512
     assert make_chat().profile["max_input_tokens"] == 2048
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"stop": [1]}, "stop must be texts"),
+        ({"temperature": "hot"}, "temperature must be a number, not 'hot'"),
+        ({"max_tokens": "5"}, "max_tokens must be a whole number, not '5'"),
+        ({"timeout": "3"}, "timeout must be a number"),
+        ({"response_format": "json"}, "response_format must be an object"),
+        ({"response_format": {"type": "json_schema"}}, "needs json_schema with a schema"),
+    ],
+)
+def test_an_option_of_the_wrong_type_is_the_callers_error_alone(make_chat, option, said) -> None:
+    model = make_chat()
+    with pytest.raises(UsageError, match=said):
+        model.invoke("x", **option)
+    assert not model.engine.closed

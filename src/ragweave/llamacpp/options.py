@@ -67,6 +67,7 @@ def call_options(
         raise UsageError(f"a llama.cpp model has no option {sorted(unknown)[0]!r}")
     settings = {**fields, **given}
     stops = settings["stop"] if stop is None else stop
+    _check_types({**settings, "stop": stops})
     max_tokens, top_logprobs = settings["max_tokens"], settings["top_logprobs"]
     if max_tokens is not None and max_tokens < 1:
         raise UsageError(f"max_tokens must be at least 1, not {max_tokens}")
@@ -94,6 +95,28 @@ def call_options(
     return Options(request, settings["overflow"], settings["timeout"], thinking, values)
 
 
+_NUMBERS = ("temperature", "top_p", "min_p", "presence_penalty", "repetition_penalty", "timeout")
+_COUNTS = ("max_tokens", "top_k", "seed", "top_logprobs", "thinking_tokens")
+
+
+def _check_types(settings: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for a value that is not of its option's type."""
+    kinds: dict[str, tuple[type | tuple[type, ...], str]] = {
+        **dict.fromkeys(_NUMBERS, ((int, float), "a number")),
+        **dict.fromkeys(_COUNTS, (int, "a whole number")),
+        **dict.fromkeys(("json_schema", "response_format"), (Mapping, "an object")),
+        "grammar": (str, "a text"),
+    }
+    for name, (kind, said) in kinds.items():
+        value = settings.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
+            raise UsageError(f"{name} must be {said}, not {value!r}")
+    stops = settings["stop"]
+    listed = [stops] if isinstance(stops, str) else stops or ()
+    if any(not isinstance(one, str) for one in listed):
+        raise UsageError(f"stop must be texts, not {stops!r}")
+
+
 def _grammar(options: Mapping[str, Any]) -> str | None:
     """Return the grammar that a call asks for, in whichever form."""
     given = {
@@ -118,7 +141,10 @@ def _from_format(form: Mapping[str, Any]) -> str | None:
     if kind == "json_object":
         return schema_grammar({"type": "object"})
     if kind == "json_schema":
-        return schema_grammar(form["json_schema"]["schema"])
+        schema = form.get("json_schema")
+        if not isinstance(schema, Mapping) or "schema" not in schema:
+            raise UsageError("response_format of type json_schema needs json_schema with a schema")
+        return schema_grammar(schema["schema"])
     raise UsageError(f"unknown response_format type {kind!r}")
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+from collections.abc import Callable
 from importlib import metadata
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from langchain_openai import ChatOpenAI
+from openai import OpenAIError
 from tests.openai_server import OpenAIServer
 from tests.scripted import ScriptedChat
 
@@ -173,6 +178,45 @@ def test_no_error_shows_a_secret(spec: str) -> None:
     assert SECRET not in repr(link)
 
 
+def other_provider(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any]) -> None:
+    """Stand in for the package langchain, whose `init_chat_model` makes any provider's models."""
+    for name in ("langchain", "langchain.chat_models"):
+        module = ModuleType(name)
+        module.__spec__ = ModuleSpec(name, None)
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(sys.modules["langchain.chat_models"], "init_chat_model", make, False)
+
+
+def test_no_error_of_another_provider_shows_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(name: str, *, model_provider: str, **settings: Any) -> ChatOpenAI:
+        assert model_provider == "azure"
+        return ChatOpenAI(model=name, **settings)
+
+    other_provider(monkeypatch, make)
+    with pytest.raises(UsageError, match="model 'azure:m': invalid settings") as caught:
+        chat_model(f"azure:m?api_key={SECRET}&n=0")
+    assert SECRET not in str(caught.value)
+
+
+def test_another_provider_without_its_key_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(name: str, **_: Any) -> ChatOpenAI:
+        raise OpenAIError(f"Missing credentials\nfor {name}")
+
+    other_provider(monkeypatch, make)
+    with pytest.raises(ModelError, match=r"^model 'azure:m' can't be made: Missing credentials for"):
+        chat_model("azure:m")
+
+
+@pytest.mark.parametrize("name", ["o1", "o3", "o3-mini", "o4-mini", "gpt-4o"])
+def test_reasoning_models_are_sent_no_temperature_unless_the_spec_has_one(name: str) -> None:
+    """Their server takes 1 alone; langchain-openai sets that for o1 by itself."""
+    given: Any = chat_model(f"openai:{name}?api_key=k")
+    sent = given._get_request_payload([("human", "Who?")])
+    assert sent.get("temperature", 1) == (0 if name == "gpt-4o" else 1)
+    told: Any = chat_model(f"openai:{name}?api_key=k&temperature=0.5")
+    assert told.temperature == 0.5
+
+
 def test_no_repr_shows_a_secret() -> None:
     model = chat_model(f"openai:m?api_key={SECRET}&base_url=http://127.0.0.1:1/v1")
     assert SECRET not in repr(model)
@@ -183,6 +227,7 @@ def test_no_repr_shows_a_secret() -> None:
     ("query", "settings"),
     [
         ("stop=END", {"stop": ["END"]}),
+        ("api_key=Zm9v+YmFy/x==&stop=C++", {"api_key": "Zm9v+YmFy/x==", "stop": ["C++"]}),
         ("stop=1&stop=%0A", {"stop": ["1", "\n"]}),
         ('stop=["a","b"]', {"stop": ["a", "b"]}),
         (

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, cast
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel, ValidationError
@@ -28,7 +29,7 @@ from pydantic import BaseModel, ValidationError
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 from ragweave.registry import Registry
 from ragweave.tools.models.roles import ChatModel
-from ragweave.tools.text.secrets import redacted
+from ragweave.tools.text.secrets import redacted, spec_settings, without_secrets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +197,7 @@ def read_settings(query: str) -> dict[str, Any]:
         UsageError: A JSON value cannot be read.
     """
     settings: dict[str, Any] = {}
-    for name, text in parse_qsl(query, keep_blank_values=True):
+    for name, text in spec_settings(query):
         head, _, part = name.partition(".")
         if name == "stop":
             settings.setdefault("stop", []).extend(_stops(text))
@@ -300,9 +301,7 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
                 f"('openai:{name}?base_url=http://localhost:8000/v1')"
             )
         settings = {"api_key": "none", **settings}
-    return checked_model(
-        f"openai:{name}", {"model": name, "temperature": 0.0, **settings}, ChatOpenAI
-    )
+    return checked_model(f"openai:{name}", {"model": name, **_greedy(name, settings)}, ChatOpenAI)
 
 
 def _without_user(settings: dict[str, Any], url: str) -> dict[str, Any]:
@@ -346,13 +345,26 @@ def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
         )
     from langchain.chat_models import init_chat_model
 
+    make = partial(init_chat_model, name, model_provider=kind)
     try:
-        model = init_chat_model(name, model_provider=kind, **{"temperature": 0.0, **settings})
+        return checked_model(f"{kind}:{name}", _greedy(name, settings), make)
     except ImportError as error:
         raise ModelError(f"model provider {kind!r}: {error}") from error
-    except ValueError as error:
-        raise UsageError(f"model '{kind}:{name}': {' '.join(str(error).split())}") from error
-    return cast("ChatModel", model)
+    except UsageError:
+        raise
+    except Exception as error:  # each provider's client has errors of its own: no key, no region
+        reason = without_secrets(" ".join(str(error).split()))
+        raise ModelError(f"model '{kind}:{name}' can't be made: {reason}") from error
+
+
+_REASONING = re.compile(r"o\d")
+"""OpenAI's models whose server refuses a temperature, by the beginning of their names."""
+
+
+def _greedy(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with temperature 0, where none is given and the model takes one."""
+    fixed = {} if _REASONING.match(name) else {"temperature": 0.0}
+    return {**fixed, **settings}
 
 
 EXTRACTIVE = ModelProvider(

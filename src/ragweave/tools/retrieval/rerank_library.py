@@ -12,12 +12,11 @@ from contextlib import redirect_stdout
 from importlib.util import find_spec
 from io import StringIO
 from typing import Any
-from urllib.parse import parse_qsl
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 from ragweave.registry import closest
 from ragweave.tools.retrieval.embedding import quiet
-from ragweave.tools.text.secrets import without_secrets
+from ragweave.tools.text.secrets import spec_settings, without_secrets
 
 _KEYS = {
     "cohere": "COHERE_API_KEY",
@@ -86,7 +85,7 @@ def library_reranker(rest: str) -> LibraryScorer:
     """
     named, _, query = rest.partition("?")
     kind, _, name = named.partition(":")
-    settings = {one: _value(text) for one, text in parse_qsl(query, keep_blank_values=True)}
+    settings = {one: _value(text) for one, text in spec_settings(query)}
     if kind not in TYPES:
         raise UsageError(
             f"unknown type {kind!r} of rerankers:TYPE:MODEL{closest(kind, TYPES)}; types: "

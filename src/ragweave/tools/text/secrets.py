@@ -29,6 +29,11 @@ _SHORTEST = 8
 """Characters that the value of a variable must have to be looked for in texts."""
 
 
+def spec_settings(query: str) -> list[tuple[str, str]]:
+    """Read `a=1&b=C%2B%2B`; a plus is a plus, as keys in base64 have it, and no space."""
+    return parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
+
+
 def redacted(spec: str) -> str:
     """Return a spec without what must not be written down: keys, tokens, passwords in addresses.
 
@@ -40,7 +45,7 @@ def redacted(spec: str) -> str:
         return _address(head) if "://" in head else head
     kept = [
         f"{name}={'***' if _is_secret(name) else _value(value)}"
-        for name, value in parse_qsl(query, keep_blank_values=True)
+        for name, value in spec_settings(query)
     ]
     return f"{_address(head) if '://' in head else head}?{'&'.join(kept)}"
 
@@ -116,7 +121,7 @@ def _hidden(found: re.Match[str]) -> str:
 def _secrets(spec: str) -> Iterator[bool]:
     head, _, query = spec.partition("?")
     yield _of_address(head)
-    for name, value in parse_qsl(query, keep_blank_values=True):
+    for name, value in spec_settings(query):
         yield _is_secret(name) and value.lower() not in _PLACEHOLDERS
         yield _of_address(value)
 
