@@ -25,6 +25,7 @@ from ragweave.evaluation.runs.settings import (
     System,
     absolute_models,
     absolute_systems,
+    check_labels,
     digests,
     versions,
 )
@@ -129,11 +130,12 @@ def plan(
         **settings: More of `RunSettings`.
 
     Raises:
-        UsageError: The data set, a setting or a trained part is bad, a metric is unknown or has
-            no judge, gold passages are wanted where there are none, or no method would use the
-            second retriever.
+        UsageError: The data set, a setting or a trained part is bad, two systems have the same
+            label, a metric is unknown or has no judge, gold passages are wanted where there are
+            none, or no method would use the second retriever.
     """
     _check_secrets({**models, "scorer": scorer, "judge_model": judge_model})
+    check_labels(systems)
     computed = chosen_metrics(metrics)
     check_judge(judge_model, computed, named=bool(metrics))
     dataset = open_dataset(spec)

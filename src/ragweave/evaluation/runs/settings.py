@@ -90,14 +90,23 @@ def parse_systems(text: str, shared: Mapping[str, Any] | None = None) -> list[Sy
     if not parts or ",".join(parts).replace(" ", "") != text.replace(" ", "").strip(","):
         raise UsageError(f"methods {text!r}: give names separated by commas, such as direct,concat")
     found = [_parsed(part, shared or {}) for part in parts]
-    labels = [one.label for one in found]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise UsageError(f"methods: {label!r} is listed twice")
+    check_labels(found)
     for name in shared or {}:
         if not any(name in one.options for one in found):
             raise UsageError(f"none of these methods has an option {name!r}")
     return found
+
+
+def check_labels(systems: Sequence[System]) -> None:
+    """Check that a run can tell its systems apart.
+
+    Raises:
+        UsageError: Two have the same label.
+    """
+    labels = [one.label for one in systems]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise UsageError(f"methods: {label!r} is listed twice")
 
 
 def _parsed(part: str, shared: Mapping[str, Any]) -> System:
