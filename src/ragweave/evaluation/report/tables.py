@@ -8,6 +8,7 @@ follows BlendFilter (Wang et al. 2024, figure 4): of a method's answers under se
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from ragweave.datasets.subsets import note_of
@@ -180,7 +181,7 @@ def answers_table(experiment: Experiment) -> Table:
         if column.errors:
             listed = ", ".join(f"{kind} {n}" for kind, n in sorted(column.errors.items()))
             remarks.append(f"{column.label}: failed, and in no score: {listed}.")
-    remarks += [*_unequal(experiment), *_selected(experiment)]
+    remarks += [*_unequal(experiment), *_selected(experiment), *_partial(experiment)]
     if (only := experiment.settings.only) is not None:
         remarks.append(
             f"{len(only)} of {experiment.settings.questions} questions: those that were answered "
@@ -197,6 +198,22 @@ def _selected(experiment: Experiment) -> Iterator[str]:
     settings = experiment.settings
     if note := note_of(settings.dataset_name, settings.dataset):
         yield f"Of {settings.dataset_name}: {note}."
+
+
+def _partial(experiment: Experiment) -> Iterator[str]:
+    """Yield a line that says which shards of the run the table lacks, where it lacks some."""
+    missing, parts = experiment.missing_shards, experiment.settings.shard[1]
+    if missing:
+        listed = ", ".join(map(str, missing[:_SHARDS_NAMED]))
+        more = ", …" if len(missing) > _SHARDS_NAMED else ""
+        whole = replace(experiment.settings, shard=(1, 1)).planned
+        yield (
+            f"{experiment.planned} of the run's {whole} questions: without "
+            f"shard{'s' if len(missing) > 1 else ''} {listed}{more} of {parts}."
+        )
+
+
+_SHARDS_NAMED = 8
 
 
 def _unequal(experiment: Experiment) -> Iterator[str]:
