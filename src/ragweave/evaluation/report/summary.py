@@ -6,6 +6,7 @@ import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any, get_args
@@ -182,6 +183,11 @@ class Experiment:
         """The name of the primary metric."""
         return next(iter(self.columns.values())).primary
 
+    @cached_property
+    def ids(self) -> dict[int, str]:
+        """The ids of the questions that have a record, by index; reads the records once more."""
+        return {record["at"]: record["id"] for record in records(self)}
+
     def metric(self, name: str) -> MetricInfo:
         """Return what the report says of a metric: its label, direction and group."""
         return metric_info(name, self.settings.metrics)
@@ -258,9 +264,21 @@ def records(experiment: Experiment) -> Iterator[Record]:
     return records_of([RunDirectory(path).results for path in experiment.directories])
 
 
-def paired(one: Values, other: Values) -> Comparison | None:
-    """Compare two systems on the questions that both answered; None where there are none."""
-    values = dict(zip(other.index, other.values, strict=True))
+def paired(
+    one: Values, other: Values, places: Mapping[int, int] | None = None
+) -> Comparison | None:
+    """Compare two systems on the questions that both answered; None where there are none.
+
+    Args:
+        one: Scores of the first.
+        other: Scores of the second.
+        places: The first's index of each question that has another in the second's run; None: the
+            run is the same.
+    """
+    values = {
+        index if places is None else places.get(index): value
+        for index, value in zip(other.index, other.values, strict=True)
+    }
     both = [
         (value, values[index])
         for index, value in zip(one.index, one.values, strict=True)

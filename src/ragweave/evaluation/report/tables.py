@@ -46,18 +46,23 @@ def pairs_table(experiment: Experiment, score: str = "") -> Table | None:
 
 
 def between_table(experiments: Sequence[Experiment]) -> Table | None:
-    """Return the paired tests of the same system in two runs over the same data set."""
+    """Return the paired tests of the same system in two runs over the same data set.
+
+    Questions are paired by id: each run may have selected others of the file (`?random=`).
+    """
     rows: list[list[str]] = []
     ps: list[float] = []
     for first, second in combinations(experiments, 2):
-        if first.settings.dataset_hash != second.settings.dataset_hash:
+        if first.settings.source != second.settings.source:
             continue
+        indices = {key: index for index, key in first.ids.items()}
+        places = {index: indices[key] for index, key in second.ids.items() if key in indices}
         score = first.primary
         for label, column in first.columns.items():
             other = second.columns.get(label)
             if other is None or score not in column.scores or score not in other.scores:
                 continue
-            found = paired(column.scores[score], other.scores[score])
+            found = paired(column.scores[score], other.scores[score], places)
             if found is not None:
                 cells = [f"{label}: {first.name} − {second.name}", first.metric(score).label]
                 rows.append([*cells, *_difference(found), str(found.n)])

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args, get_type_hints
 
+from ragweave.datasets.dataset import source_of
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics.metric import MetricInfo
 from ragweave.graphs import METHODS
@@ -284,6 +285,11 @@ class RunSettings:
                 f"the run began in an earlier version, in which --gold {self.gold} gave passages to "
                 "every method: it can be reported, but not resumed; start a new run"
             )
+
+    @property
+    def source(self) -> str:
+        """What runs share whose questions with one id are one question."""
+        return source_of(self.dataset, self.dataset_hash)
 
     @property
     def planned(self) -> int:
