@@ -189,8 +189,8 @@ def answers_table(experiment: Experiment) -> Table:
     remarks += [*_unequal(experiment), *_selected(experiment), *_partial(experiment)]
     if (only := experiment.settings.only) is not None:
         remarks.append(
-            f"{len(only)} of {experiment.settings.questions} questions: those that were answered "
-            "without context are left out (Liu et al. 2024)."
+            f"From the {len(only)} of {experiment.settings.questions} questions that were asked "
+            "without context and not answered right (Liu et al. 2024)."
         )
     if experiment.settings.oracle:
         remarks.append("Methods were handed the gold answers: filters are oracles (SILVER).")

@@ -6,7 +6,7 @@ A plan may leave out the questions that a model answers without context, as Liu 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from ragweave.evaluation.runs.settings import (
     digests,
     versions,
 )
+from ragweave.evaluation.runs.stream import chosen
 from ragweave.graphs import METHODS
 from ragweave.graphs.build import check_searches_again
 from ragweave.names import MetricName
@@ -43,20 +44,25 @@ from ragweave.trained.card import absolute_spec
 _CORRECTNESS = ("em", "accuracy", "coverage_em")
 
 
-def not_answered_in(run: Path, dataset: Dataset) -> tuple[int, ...]:
+def not_answered_in(run: Path, dataset: Dataset, made: RunSettings) -> tuple[int, ...]:
     """Return the indices of the questions that `direct` did not answer correctly in another run.
+
+    Args:
+        run: The other run's directory.
+        dataset: The data set of the run that is planned.
+        made: Its settings, with no question left out yet.
 
     Raises:
         UsageError: There is no such run, it is over another data set, has no answers without
-            context, is not complete, or leaves no question.
+            context, is not complete, did not ask all questions of this one, or leaves none.
     """
     directory = RunDirectory(run)
     settings = directory.settings
-    if settings.dataset_hash != dataset.hash:
+    if settings.source != made.source:
         raise UsageError(f"{run}: is a run over another data set ({settings.dataset})")
     label = _without_context(settings, run)
     right = {
-        record["at"]: _is_right(record, run)
+        record["id"]: _is_right(record, run)
         for record in records_of([directory.results])
         if record["system"] == label and not record["error"]
     }
@@ -65,10 +71,22 @@ def not_answered_in(run: Path, dataset: Dataset) -> tuple[int, ...]:
             f"{run}: {label} has answered {len(right)} of {settings.planned} questions: finish the "
             f"run first with `ragweave eval --resume {run}`"
         )
-    left = tuple(sorted(index for index, said in right.items() if not said))
+    _check_asked(run, right, dataset, made)
+    left = tuple(index for index, one in enumerate(dataset) if right.get(one.id) is False)
     if not left:
         raise UsageError(f"{run}: {label} answered every question correctly: none is left to ask")
     return left
+
+
+def _check_asked(run: Path, answered: Collection[str], dataset: Dataset, made: RunSettings) -> None:
+    """Check that a run without context asked every question that another would ask."""
+    wanted = [one.id for _, one in chosen(dataset, replace(made, shard=(1, 1)))]
+    missing = sum(one not in answered for one in wanted)
+    if missing:
+        raise UsageError(
+            f"{run}: did not ask {missing} of these {len(wanted)} questions: ask them all there, "
+            "in one run without --shard, or give this run the same questions, --limit or --sample"
+        )
 
 
 def _without_context(settings: RunSettings, run: Path) -> str:
@@ -166,7 +184,6 @@ def plan(
         corpus=where,
         passages=passages,  # type: ignore[arg-type]
         gold=gold,  # type: ignore[arg-type]
-        only=None if drop_answered is None else not_answered_in(drop_answered, dataset),
         gold_questions=None if gold == "as_found" else sum(bool(one.gold) for one in dataset),
         kb=_lasting(kb) if kb else "",
         kb_generation=generation,
@@ -176,6 +193,8 @@ def plan(
         second_collection=second_collection,
         **settings,
     )
+    if drop_answered is not None:
+        made = replace(made, only=not_answered_in(drop_answered, dataset, made))
     _check_passages(made, dataset)
     if not own_retriever:
         _check_searchable(made, dataset)
