@@ -20,13 +20,16 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.runs.directory import RunDirectory, records_of
 from ragweave.evaluation.runs.judging import check_judge
+from ragweave.evaluation.runs.references import (
+    absolute_model,
+    absolute_reranker,
+    absolute_systems,
+    digests,
+)
 from ragweave.evaluation.runs.settings import (
     RunSettings,
     System,
-    absolute_models,
-    absolute_systems,
     check_labels,
-    digests,
     versions,
 )
 from ragweave.evaluation.runs.stream import chosen
@@ -39,7 +42,6 @@ from ragweave.tools.knowledge.retrievers import needs_kb
 from ragweave.tools.scorers.specs import LogprobScorer, absolute_scorer, scorer_of_spec
 from ragweave.tools.stores import place_of
 from ragweave.tools.text.secrets import has_secret, redacted
-from ragweave.trained.card import absolute_spec
 
 _CORRECTNESS = ("em", "accuracy", "coverage_em")
 
@@ -119,6 +121,7 @@ def plan(
     scorer: str = "",
     metrics: Sequence[MetricName | Metric] = (),
     judge_model: str = "",
+    rerank: str = "",
     own_retriever: bool = True,
     **settings: Any,
 ) -> RunSettings:
@@ -127,8 +130,8 @@ def plan(
     Args:
         spec: The data set's spec (`open_dataset`).
         systems: What is compared.
-        models: Model specs by role; `answer` at least. Folders of trained parts among them, and
-            among the systems' filters, become absolute.
+        models: Model specs by role; `answer` at least. Files and folders among them, and among the
+            systems' options, become absolute.
         kb: Folder or address of a knowledge base to search.
         corpus: Where passages come from; "": the knowledge base where one is named, else the
             file where its questions have passages, else nowhere.
@@ -143,6 +146,7 @@ def plan(
             declaration of one's own must be passed to `evaluate` too.
         judge_model: Spec of the model that judges answers for judged metrics, such as
             `faithfulness`.
+        rerank: Spec of a reranker; "": none.
         own_retriever: Whether `evaluate` may be given a retriever; without one, methods of ours
             that would find nothing to search are refused.
         **settings: More of `RunSettings`.
@@ -157,7 +161,8 @@ def plan(
     computed = chosen_metrics(metrics)
     check_judge(judge_model, computed, named=bool(metrics))
     dataset = open_dataset(spec)
-    models, systems = absolute_models(models), absolute_systems(systems)
+    models = {role: absolute_model(one) for role, one in models.items()}
+    systems = absolute_systems(systems)
     if passages == "given":
         if corpus not in ("", "given") or kb is not None:
             raise UsageError(
@@ -179,7 +184,8 @@ def plan(
         parts=digests(models, systems),
         scorer=absolute_scorer(scorer),
         metrics=tuple(one.info for one in computed) if metrics else (),
-        judge_model=absolute_spec(judge_model) if judge_model else "",
+        judge_model=absolute_model(judge_model),
+        rerank=absolute_reranker(rerank),
         versions=versions() | _packages(systems, metrics),
         corpus=where,
         passages=passages,  # type: ignore[arg-type]
