@@ -118,7 +118,7 @@ def hub_rows(name: str, settings: dict[str, str]) -> Rows:
     if importlib.util.find_spec("datasets") is None:
         raise MissingExtraError("A data set of the Hugging Face hub", "hub")
     datasets = importlib.import_module("datasets")
-    split = settings.get("split", "validation")
+    split = settings.get("split", _SPLIT)
     try:
         found: Any = datasets.load_dataset(
             name, settings.get("config"), split=split, streaming=True
@@ -211,6 +211,22 @@ class Dataset:
         if self._on_hub:
             return hub_rows(str(self.path)[3:], self.settings)
         return self.form.rows(self.path)
+
+
+def source_of(spec: str, digest: str) -> str:
+    """Return what tells where questions come from, whichever of them a spec selects.
+
+    Args:
+        spec: The data set's spec.
+        digest: Its `Dataset.hash`, which of a hub data set is the name alone.
+    """
+    if not spec.startswith("hf:"):
+        return digest
+    settings = parse_spec(spec)[2]
+    return f"{digest}, {settings.get('config', '')}, {settings.get('split', _SPLIT)}"
+
+
+_SPLIT = "validation"
 
 
 def open_dataset(spec: str) -> Dataset:

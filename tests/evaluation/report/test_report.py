@@ -68,18 +68,38 @@ def test_tables_say_what_the_records_say(done: RunDirectory) -> None:
 
 
 def test_shards_are_one_experiment_again(tmp_path: Path) -> None:
-    data = f"jsonl:{towns(tmp_path, 7)}"
-    merged = []
-    for part in (1, 2):
-        made = plan(data, [system("direct")], {"answer": "scripted"}, shard=(part, 2))
-        directory = claim_directory(tmp_path / f"part{part}", made)
-        run(directory, reader())
-        merged.append(directory.path)
+    merged = [shard(tmp_path, part, 2) for part in (1, 2)]
     (experiment,) = read_runs(merged)
     assert experiment.columns["direct"].answered == 7
     assert experiment.planned == 7
+    assert not any("shard" in one for one in tables_of(experiment)[0].remarks)
     with pytest.raises(UsageError, match="named twice"):
         read_runs([merged[0], merged[0]])
+
+
+def test_shards_that_may_share_questions_are_not_merged(tmp_path: Path) -> None:
+    whole, half, third = (shard(tmp_path, 1, parts) for parts in (1, 2, 3))
+    for one, other in ((whole, half), (half, whole), (half, third)):
+        with pytest.raises(UsageError, match="they may share questions"):
+            read_runs([one, other])
+
+
+def test_a_report_of_some_shards_says_which_are_missing(tmp_path: Path) -> None:
+    (half,) = read_runs([shard(tmp_path, 1, 2)])
+    remarks = tables_of(half)[0].remarks
+    assert "4 of the run's 7 questions: without shard 2 of 2." in remarks
+    (some,) = read_runs([shard(tmp_path, part, 4) for part in (1, 3)])
+    remarks = tables_of(some)[0].remarks
+    assert "4 of the run's 7 questions: without shards 2, 4 of 4." in remarks
+
+
+def shard(folder: Path, part: int, parts: int) -> Path:
+    """Run a shard of seven towns; return its directory."""
+    data = f"jsonl:{towns(folder, 7)}"
+    made = plan(data, [system("direct")], {"answer": "scripted"}, shard=(part, parts))
+    directory = claim_directory(folder / f"part{part}of{parts}", made)
+    run(directory, reader())
+    return directory.path
 
 
 def test_failures_and_unfinished_questions_are_told(tmp_path: Path) -> None:

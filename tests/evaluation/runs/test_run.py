@@ -364,27 +364,3 @@ def test_a_trained_judge_stops_no_run_that_has_self_eval_in_it(tmp_path: Path) -
     with pytest.raises(UsageError, match="leave out decided_by=judge"):
         asked = planned(tmp_path / "b", "self_eval[decided_by=judge]", count=1, models=models)
         run(asked, ScriptedChat())
-
-
-def test_what_is_answered_without_context_is_left_out(tmp_path: Path) -> None:
-    closed = planned(tmp_path / "closed", "direct")
-
-    def knows(seen: Seen) -> str:
-        return "1901" if "Lom" in seen.text else "1903" if "Pirra" in seen.text else "Unknown"
-
-    with pytest.raises(UsageError, match="finish the run first"):
-        planned(tmp_path / "early", "concat[k=1]", drop_answered=closed.path)
-    run(closed, ScriptedChat(replies=knows))
-    left = planned(tmp_path / "left", "concat[k=1]", drop_answered=closed.path)
-    ended = run(left, reader())
-    assert ended.complete
-    assert [one["at"] for one in records(left)] == [0, 2, 4, 5]
-    assert left.settings.planned == 4
-    first = planned(tmp_path / "first", "concat[k=1]", drop_answered=closed.path, limit=2)
-    run(first, reader())
-    assert [one["at"] for one in records(first)] == [0, 2]
-    drawn = planned(tmp_path / "drawn", "concat[k=1]", drop_answered=closed.path, sample=3)
-    run(drawn, reader())
-    assert {one["at"] for one in records(drawn)} < {0, 2, 4, 5}
-    with pytest.raises(UsageError, match="has no answers without context"):
-        planned(tmp_path / "no", "concat[k=1]", drop_answered=left.path)

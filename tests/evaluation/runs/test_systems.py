@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
+from tests.evaluation.towns import towns
 
 from ragweave.errors import UsageError
-from ragweave.evaluation.runs import parse_systems, system
+from ragweave.evaluation.runs import parse_systems, plan, system
+from ragweave.evaluation.studies import STUDIES, runs_of
 from ragweave.graphs import METHODS
 
 
@@ -55,3 +60,13 @@ def test_what_is_no_list_of_methods(text: str, said: str) -> None:
 def test_a_shared_option_that_no_method_has() -> None:
     with pytest.raises(UsageError, match="none of these methods has an option 'hops'"):
         parse_systems("direct", {"hops": 2})
+
+
+def test_systems_of_one_label_are_refused_when_the_run_is_planned(tmp_path: Path) -> None:
+    (study,) = runs_of(STUDIES["k"], ["concat", "concat"], ["1"])
+    for systems, label in (
+        ([system("concat", "mine"), system("direct", "mine")], "mine"),
+        (study.systems, "concat[k=1]"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(f"methods: {label!r} is listed twice")):
+            plan(f"jsonl:{towns(tmp_path)}", systems, {"answer": "scripted"})

@@ -9,6 +9,7 @@ from ragweave.evaluation.published import PublishedResult, all_published
 from ragweave.evaluation.report.summary import Column, Experiment, Table, Values
 from ragweave.evaluation.runs.settings import RunSettings, System
 from ragweave.graphs import METHODS
+from ragweave.tools.models.specs import is_part_spec
 
 _VARIANTS = frozenset(
     {
@@ -109,8 +110,8 @@ def _gold_differences(settings: RunSettings) -> Iterator[str]:
 def _training_differences(
     one: PublishedResult, settings: RunSettings, system: System
 ) -> Iterator[str]:
-    here = {role: "trained" for role, spec in settings.models.items() if spec in settings.parts} | {
-        "generator": "trained" if settings.models["answer"] in settings.parts else "untrained"
+    here = {role: "trained" for role, spec in settings.models.items() if is_part_spec(spec)} | {
+        "generator": "trained" if is_part_spec(settings.models["answer"]) else "untrained"
     }
     chosen = system.resolved()
     if getattr(chosen, "proxy_profile", "") == "released":

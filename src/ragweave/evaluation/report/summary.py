@@ -6,6 +6,7 @@ import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any, get_args
@@ -172,9 +173,20 @@ class Experiment:
         return sum(RunDirectory(path).settings.planned for path in self.directories)
 
     @property
+    def missing_shards(self) -> list[int]:
+        """The shards of the run, counted from 1, that none of the directories holds."""
+        there = {RunDirectory(path).settings.shard[0] for path in self.directories}
+        return [part for part in range(1, self.settings.shard[1] + 1) if part not in there]
+
+    @property
     def primary(self) -> str:
         """The name of the primary metric."""
         return next(iter(self.columns.values())).primary
+
+    @cached_property
+    def ids(self) -> dict[int, str]:
+        """The ids of the questions that have a record, by index; reads the records once more."""
+        return {record["at"]: record["id"] for record in records(self)}
 
     def metric(self, name: str) -> MetricInfo:
         """Return what the report says of a metric: its label, direction and group."""
@@ -192,17 +204,14 @@ def read_runs(paths: Sequence[Path]) -> list[Experiment]:
     """Read runs; shards of one experiment become one.
 
     Raises:
-        UsageError: A path is not a run, a shard is named twice, or no question is finished yet.
+        UsageError: A path is not a run, shards of one run overlap, or no question is finished yet.
     """
     found: dict[str, Experiment] = {}
-    shards: set[tuple[str, tuple[int, int]]] = set()
     for path in paths:
         settings = RunDirectory(path).settings
         key = _same(settings)
-        if (key, settings.shard) in shards:
-            raise UsageError(f"{path}: shard {_shard(settings)} of this run is named twice")
-        shards.add((key, settings.shard))
         if key in found:
+            _check_apart(path, settings, found[key])
             found[key].directories.append(path)
         else:
             infos = tuple(infos_of(settings.metrics))
@@ -215,6 +224,19 @@ def read_runs(paths: Sequence[Path]) -> list[Experiment]:
             raise UsageError(f"{experiment.directories[0]}: no question is finished yet")
     _tell_apart(list(found.values()))
     return list(found.values())
+
+
+def _check_apart(path: Path, settings: RunSettings, experiment: Experiment) -> None:
+    """Check that a run has no question in common with the shards that it would be merged with."""
+    for other in experiment.directories:
+        theirs = RunDirectory(other).settings
+        if theirs.shard == settings.shard:
+            raise UsageError(f"{path}: shard {_shard(settings)} of this run is named twice")
+        if theirs.shard[1] != settings.shard[1]:
+            raise UsageError(
+                f"{path}: is shard {_shard(settings)} of a run of which {other} is shard "
+                f"{_shard(theirs)}: they may share questions; report them one at a time"
+            )
 
 
 def _tell_apart(experiments: Sequence[Experiment]) -> None:
@@ -242,9 +264,21 @@ def records(experiment: Experiment) -> Iterator[Record]:
     return records_of([RunDirectory(path).results for path in experiment.directories])
 
 
-def paired(one: Values, other: Values) -> Comparison | None:
-    """Compare two systems on the questions that both answered; None where there are none."""
-    values = dict(zip(other.index, other.values, strict=True))
+def paired(
+    one: Values, other: Values, places: Mapping[int, int] | None = None
+) -> Comparison | None:
+    """Compare two systems on the questions that both answered; None where there are none.
+
+    Args:
+        one: Scores of the first.
+        other: Scores of the second.
+        places: The first's index of each question that has another in the second's run; None: the
+            run is the same.
+    """
+    values = {
+        index if places is None else places.get(index): value
+        for index, value in zip(other.index, other.values, strict=True)
+    }
     both = [
         (value, values[index])
         for index, value in zip(one.index, one.values, strict=True)

@@ -8,6 +8,7 @@ follows BlendFilter (Wang et al. 2024, figure 4): of a method's answers under se
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from ragweave.datasets.subsets import note_of
@@ -45,18 +46,23 @@ def pairs_table(experiment: Experiment, score: str = "") -> Table | None:
 
 
 def between_table(experiments: Sequence[Experiment]) -> Table | None:
-    """Return the paired tests of the same system in two runs over the same data set."""
+    """Return the paired tests of the same system in two runs over the same data set.
+
+    Questions are paired by id: each run may have selected others of the file (`?random=`).
+    """
     rows: list[list[str]] = []
     ps: list[float] = []
     for first, second in combinations(experiments, 2):
-        if first.settings.dataset_hash != second.settings.dataset_hash:
+        if first.settings.source != second.settings.source:
             continue
+        indices = {key: index for index, key in first.ids.items()}
+        places = {index: indices[key] for index, key in second.ids.items() if key in indices}
         score = first.primary
         for label, column in first.columns.items():
             other = second.columns.get(label)
             if other is None or score not in column.scores or score not in other.scores:
                 continue
-            found = paired(column.scores[score], other.scores[score])
+            found = paired(column.scores[score], other.scores[score], places)
             if found is not None:
                 cells = [f"{label}: {first.name} − {second.name}", first.metric(score).label]
                 rows.append([*cells, *_difference(found), str(found.n)])
@@ -180,11 +186,11 @@ def answers_table(experiment: Experiment) -> Table:
         if column.errors:
             listed = ", ".join(f"{kind} {n}" for kind, n in sorted(column.errors.items()))
             remarks.append(f"{column.label}: failed, and in no score: {listed}.")
-    remarks += [*_unequal(experiment), *_selected(experiment)]
+    remarks += [*_unequal(experiment), *_selected(experiment), *_partial(experiment)]
     if (only := experiment.settings.only) is not None:
         remarks.append(
-            f"{len(only)} of {experiment.settings.questions} questions: those that were answered "
-            "without context are left out (Liu et al. 2024)."
+            f"From the {len(only)} of {experiment.settings.questions} questions that were asked "
+            "without context and not answered right (Liu et al. 2024)."
         )
     if experiment.settings.oracle:
         remarks.append("Methods were handed the gold answers: filters are oracles (SILVER).")
@@ -197,6 +203,22 @@ def _selected(experiment: Experiment) -> Iterator[str]:
     settings = experiment.settings
     if note := note_of(settings.dataset_name, settings.dataset):
         yield f"Of {settings.dataset_name}: {note}."
+
+
+def _partial(experiment: Experiment) -> Iterator[str]:
+    """Yield a line that says which shards of the run the table lacks, where it lacks some."""
+    missing, parts = experiment.missing_shards, experiment.settings.shard[1]
+    if missing:
+        listed = ", ".join(map(str, missing[:_SHARDS_NAMED]))
+        more = ", …" if len(missing) > _SHARDS_NAMED else ""
+        whole = replace(experiment.settings, shard=(1, 1)).planned
+        yield (
+            f"{experiment.planned} of the run's {whole} questions: without "
+            f"shard{'s' if len(missing) > 1 else ''} {listed}{more} of {parts}."
+        )
+
+
+_SHARDS_NAMED = 8
 
 
 def _unequal(experiment: Experiment) -> Iterator[str]:

@@ -19,7 +19,7 @@ from ragweave.evaluation.metrics import Price
 from ragweave.evaluation.metrics.cost import cost
 from ragweave.evaluation.reproduction.runs import PlannedRun
 from ragweave.evaluation.runs import RunSettings, System, claim_directory, evaluate, records_of
-from ragweave.evaluation.runs.settings import digests
+from ragweave.evaluation.runs.references import digests
 from ragweave.graphs.build import AnyModel, method_named
 from ragweave.state import Tokens
 

@@ -30,8 +30,9 @@ from ragweave.evaluation.runs.passages import needs_file
 from ragweave.evaluation.runs.progress import RunConfig
 from ragweave.evaluation.runs.questions import Questions, open_questions
 from ragweave.evaluation.runs.recorder import Row, RunCheckpoints, connect
+from ragweave.evaluation.runs.references import check_parts
 from ragweave.evaluation.runs.run import OnProgress, RunResult, checked, work_through
-from ragweave.evaluation.runs.settings import RunSettings, check_parts
+from ragweave.evaluation.runs.settings import RunSettings
 from ragweave.evaluation.runs.stream import Job, thread_of
 from ragweave.tools.cluster import Ask, LostNodeError, Pool, Work, connected
 from ragweave.tools.journal import Slot, line_of

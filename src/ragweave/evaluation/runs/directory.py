@@ -15,6 +15,7 @@ from typing import Any
 
 from ragweave.errors import LockedError, UsageError
 from ragweave.evaluation.runs.outcome import Record
+from ragweave.evaluation.runs.references import with_absolute_paths
 from ragweave.evaluation.runs.settings import FORMAT, RunSettings
 from ragweave.tools import files as locks
 from ragweave.tools.files import parse_json, remove_leftovers, write_atomic
@@ -189,13 +190,15 @@ def check_same(directory: RunDirectory, settings: RunSettings) -> None:
     Raises:
         UsageError: They differ; the text says which.
     """
-    theirs = json.loads(json.dumps(directory.settings.plain()))
+    theirs = json.loads(json.dumps(with_absolute_paths(directory.settings).plain()))
     ours = json.loads(json.dumps(settings.plain()))
     for name in ours:
         if name == "versions":
             _check_versions(directory, theirs[name], ours[name])
         elif name in ("kb_collection", "second_collection") and not theirs[name]:
             continue  # earlier versions did not write it down
+        elif name == "parts" and theirs[name].items() <= ours[name].items():
+            continue  # nor all of these
         elif ours[name] != theirs[name]:
             raise UsageError(
                 f"{directory.path}: holds a run with other settings: {name} was "

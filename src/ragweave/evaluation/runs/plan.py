@@ -6,7 +6,7 @@ A plan may leave out the questions that a model answers without context, as Liu 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,19 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.runs.directory import RunDirectory, records_of
 from ragweave.evaluation.runs.judging import check_judge
+from ragweave.evaluation.runs.references import (
+    absolute_model,
+    absolute_reranker,
+    absolute_systems,
+    digests,
+)
 from ragweave.evaluation.runs.settings import (
     RunSettings,
     System,
-    absolute_models,
-    absolute_systems,
-    digests,
+    check_labels,
     versions,
 )
+from ragweave.evaluation.runs.stream import chosen
 from ragweave.graphs import METHODS
 from ragweave.graphs.build import check_searches_again
 from ragweave.names import MetricName
@@ -37,25 +42,29 @@ from ragweave.tools.knowledge.retrievers import needs_kb
 from ragweave.tools.scorers.specs import LogprobScorer, absolute_scorer, scorer_of_spec
 from ragweave.tools.stores import place_of
 from ragweave.tools.text.secrets import has_secret, redacted
-from ragweave.trained.card import absolute_spec
 
 _CORRECTNESS = ("em", "accuracy", "coverage_em")
 
 
-def not_answered_in(run: Path, dataset: Dataset) -> tuple[int, ...]:
+def not_answered_in(run: Path, dataset: Dataset, made: RunSettings) -> tuple[int, ...]:
     """Return the indices of the questions that `direct` did not answer correctly in another run.
+
+    Args:
+        run: The other run's directory.
+        dataset: The data set of the run that is planned.
+        made: Its settings, with no question left out yet.
 
     Raises:
         UsageError: There is no such run, it is over another data set, has no answers without
-            context, is not complete, or leaves no question.
+            context, is not complete, did not ask all questions of this one, or leaves none.
     """
     directory = RunDirectory(run)
     settings = directory.settings
-    if settings.dataset_hash != dataset.hash:
+    if settings.source != made.source:
         raise UsageError(f"{run}: is a run over another data set ({settings.dataset})")
     label = _without_context(settings, run)
     right = {
-        record["at"]: _is_right(record, run)
+        record["id"]: _is_right(record, run)
         for record in records_of([directory.results])
         if record["system"] == label and not record["error"]
     }
@@ -64,10 +73,22 @@ def not_answered_in(run: Path, dataset: Dataset) -> tuple[int, ...]:
             f"{run}: {label} has answered {len(right)} of {settings.planned} questions: finish the "
             f"run first with `ragweave eval --resume {run}`"
         )
-    left = tuple(sorted(index for index, said in right.items() if not said))
+    _check_asked(run, right, dataset, made)
+    left = tuple(index for index, one in enumerate(dataset) if right.get(one.id) is False)
     if not left:
         raise UsageError(f"{run}: {label} answered every question correctly: none is left to ask")
     return left
+
+
+def _check_asked(run: Path, answered: Collection[str], dataset: Dataset, made: RunSettings) -> None:
+    """Check that a run without context asked every question that another would ask."""
+    wanted = [one.id for _, one in chosen(dataset, replace(made, shard=(1, 1)))]
+    missing = sum(one not in answered for one in wanted)
+    if missing:
+        raise UsageError(
+            f"{run}: did not ask {missing} of these {len(wanted)} questions: ask them all there, "
+            "in one run without --shard, or give this run the same questions, --limit or --sample"
+        )
 
 
 def _without_context(settings: RunSettings, run: Path) -> str:
@@ -100,6 +121,7 @@ def plan(
     scorer: str = "",
     metrics: Sequence[MetricName | Metric] = (),
     judge_model: str = "",
+    rerank: str = "",
     own_retriever: bool = True,
     **settings: Any,
 ) -> RunSettings:
@@ -108,8 +130,8 @@ def plan(
     Args:
         spec: The data set's spec (`open_dataset`).
         systems: What is compared.
-        models: Model specs by role; `answer` at least. Folders of trained parts among them, and
-            among the systems' filters, become absolute.
+        models: Model specs by role; `answer` at least. Files and folders among them, and among the
+            systems' options, become absolute.
         kb: Folder or address of a knowledge base to search.
         corpus: Where passages come from; "": the knowledge base where one is named, else the
             file where its questions have passages, else nowhere.
@@ -124,20 +146,23 @@ def plan(
             declaration of one's own must be passed to `evaluate` too.
         judge_model: Spec of the model that judges answers for judged metrics, such as
             `faithfulness`.
+        rerank: Spec of a reranker; "": none.
         own_retriever: Whether `evaluate` may be given a retriever; without one, methods of ours
             that would find nothing to search are refused.
         **settings: More of `RunSettings`.
 
     Raises:
-        UsageError: The data set, a setting or a trained part is bad, a metric is unknown or has
-            no judge, gold passages are wanted where there are none, or no method would use the
-            second retriever.
+        UsageError: The data set, a setting or a trained part is bad, two systems have the same
+            label, a metric is unknown or has no judge, gold passages are wanted where there are
+            none, or no method would use the second retriever.
     """
     _check_secrets({**models, "scorer": scorer, "judge_model": judge_model})
+    check_labels(systems)
     computed = chosen_metrics(metrics)
     check_judge(judge_model, computed, named=bool(metrics))
     dataset = open_dataset(spec)
-    models, systems = absolute_models(models), absolute_systems(systems)
+    models = {role: absolute_model(one) for role, one in models.items()}
+    systems = absolute_systems(systems)
     if passages == "given":
         if corpus not in ("", "given") or kb is not None:
             raise UsageError(
@@ -159,12 +184,12 @@ def plan(
         parts=digests(models, systems),
         scorer=absolute_scorer(scorer),
         metrics=tuple(one.info for one in computed) if metrics else (),
-        judge_model=absolute_spec(judge_model) if judge_model else "",
+        judge_model=absolute_model(judge_model),
+        rerank=absolute_reranker(rerank),
         versions=versions() | _packages(systems, metrics),
         corpus=where,
         passages=passages,  # type: ignore[arg-type]
         gold=gold,  # type: ignore[arg-type]
-        only=None if drop_answered is None else not_answered_in(drop_answered, dataset),
         gold_questions=None if gold == "as_found" else sum(bool(one.gold) for one in dataset),
         kb=_lasting(kb) if kb else "",
         kb_generation=generation,
@@ -174,6 +199,8 @@ def plan(
         second_collection=second_collection,
         **settings,
     )
+    if drop_answered is not None:
+        made = replace(made, only=not_answered_in(drop_answered, dataset, made))
     _check_passages(made, dataset)
     if not own_retriever:
         _check_searchable(made, dataset)

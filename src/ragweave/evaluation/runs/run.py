@@ -18,7 +18,8 @@ from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.progress import Budget, Progress, RunConfig
 from ragweave.evaluation.runs.questions import open_questions
 from ragweave.evaluation.runs.recorder import Recorder, RunCheckpoints, connect
-from ragweave.evaluation.runs.settings import RunSettings, check_parts
+from ragweave.evaluation.runs.references import check_parts
+from ragweave.evaluation.runs.settings import RunSettings
 from ragweave.evaluation.runs.stream import Job, Stream
 from ragweave.tools.journal import Slot
 from ragweave.tools.models import ChatModel

@@ -1,30 +1,26 @@
 """What determines a run's results, and is written down in its directory.
 
-A `System` is what a run compares: a method with its options, under a label. Trained parts are
-named by absolute path and identified by their model cards: a part that was trained again is
-another model, and a run that began with the old one cannot be resumed.
+A `System` is what a run compares: a method with its options, under a label. What is taken from
+files is named by absolute path (`references`).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.metadata
 import json
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args, get_type_hints
 
+from ragweave.datasets.dataset import source_of
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics.metric import MetricInfo
 from ragweave.graphs import METHODS
-from ragweave.graphs.build import filter_option, method_named, method_options, part_for
+from ragweave.graphs.build import method_named, method_options
 from ragweave.graphs.method import Method, parse_options
 from ragweave.nodes.options import Options
-from ragweave.tools.filters import FILTERS
-from ragweave.tools.models.specs import is_part_spec
-from ragweave.trained.card import absolute_spec
 
 _PART = re.compile(r"[^,\[\]]+(?:\[[^\[\]]*\])?")
 
@@ -90,14 +86,23 @@ def parse_systems(text: str, shared: Mapping[str, Any] | None = None) -> list[Sy
     if not parts or ",".join(parts).replace(" ", "") != text.replace(" ", "").strip(","):
         raise UsageError(f"methods {text!r}: give names separated by commas, such as direct,concat")
     found = [_parsed(part, shared or {}) for part in parts]
-    labels = [one.label for one in found]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise UsageError(f"methods: {label!r} is listed twice")
+    check_labels(found)
     for name in shared or {}:
         if not any(name in one.options for one in found):
             raise UsageError(f"none of these methods has an option {name!r}")
     return found
+
+
+def check_labels(systems: Sequence[System]) -> None:
+    """Check that a run can tell its systems apart.
+
+    Raises:
+        UsageError: Two have the same label.
+    """
+    labels = [one.label for one in systems]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise UsageError(f"methods: {label!r} is listed twice")
 
 
 def _parsed(part: str, shared: Mapping[str, Any]) -> System:
@@ -165,7 +170,8 @@ class RunSettings:
     models: Mapping[str, str]
     """Model specs by role (`answer`, `proxy`, `judge`, `rewriter`, `filter_model`)."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """Hash of the card of each trained part, by spec."""
+    """Hash of the card of each trained part, by spec, and SHA-256 of each file that models and
+    options name (recordings, training questions)."""
     corpus: Corpus = "none"
     passages: Passages = "searched"
     kb: str = ""
@@ -277,6 +283,11 @@ class RunSettings:
             )
 
     @property
+    def source(self) -> str:
+        """What runs share whose questions with one id are one question."""
+        return source_of(self.dataset, self.dataset_hash)
+
+    @property
     def planned(self) -> int:
         """The number of questions of this run and shard."""
         asked = self.questions if self.only is None else len(self.only)
@@ -311,62 +322,7 @@ def _tuples(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def absolute_models(models: Mapping[str, str]) -> dict[str, str]:
-    """Return model specs by role that mean the same in any working directory."""
-    return {role: absolute_spec(spec) for role, spec in models.items()}
-
-
-def absolute_systems(systems: Sequence[System]) -> tuple[System, ...]:
-    """Return systems whose filters mean the same in any working directory."""
-    return tuple(
-        dataclasses.replace(one, options={**one.options, "filter": absolute_spec(named)})
-        if (named := _filter_of(one))
-        else one
-        for one in systems
-    )
-
-
-def digests(models: Mapping[str, str], systems: Sequence[System]) -> dict[str, str]:
-    """Return by spec the digest that identifies each part's training.
-
-    Raises:
-        UsageError: A part is missing, unsafe, or trained for another role.
-    """
-    return {spec: part_for(argument, spec) for argument, spec in _parts(models, systems)}
-
-
-def check_parts(settings: RunSettings) -> None:
-    """Check that a run's parts are still those that it began with.
-
-    Raises:
-        UsageError: One is missing, or was trained again.
-    """
-    now = digests(settings.models, settings.systems)
-    for spec, digest in now.items():
-        if settings.parts.get(spec) != digest:
-            raise UsageError(
-                f"{spec}: was trained again after the run began; start a new run in another directory"
-            )
-
-
 def cache_name(spec: str, settings: RunSettings) -> str:
-    """Return a model's name in the keys of replies; a trained part's includes its digest."""
+    """Return a model's name in the keys of replies, with the digest of what it was made from."""
     digest = settings.parts.get(spec)
     return f"{spec}#{digest}" if digest else spec
-
-
-def _parts(models: Mapping[str, str], systems: Sequence[System]) -> Iterator[tuple[str, str]]:
-    for role, spec in models.items():
-        if is_part_spec(spec):
-            yield "model" if role == "answer" else role, spec
-    for one in systems:
-        if named := _filter_of(one):
-            yield "filter", named
-
-
-def _filter_of(system: System) -> str:
-    """Return the folder that a system names as its filter; "" where it names none."""
-    named = system.options.get("filter")
-    if not isinstance(named, str) or named in FILTERS:
-        return ""
-    return named if filter_option(named) != named else ""

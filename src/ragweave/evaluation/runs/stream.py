@@ -92,15 +92,11 @@ class Stream:
         )
 
     def _jobs(self) -> Iterator[Job]:
-        settings = self.settings
-        drawn = None
-        if settings.sample is not None:
-            drawn = sorted(self.dataset.sample(settings.sample, settings.seed, settings.only))
         own, workers = self.part
-        for place, (index, question) in enumerate(chosen(self.dataset, settings, drawn)):
+        for place, (index, question) in enumerate(chosen(self.dataset, self.settings)):
             if place % workers != own - 1:
                 continue
-            for system in settings.systems:
+            for system in self.settings.systems:
                 if not self.done.has(index, system.label, retry_failed=self.retry_failed):
                     yield index, question, system
 
@@ -119,12 +115,12 @@ def thread_of(index: int, system: System) -> str:
     return thread_name(index, system.label)
 
 
-def chosen(
-    dataset: Dataset, settings: RunSettings, drawn: list[int] | None
-) -> Iterator[tuple[int, Question]]:
+def chosen(dataset: Dataset, settings: RunSettings) -> Iterator[tuple[int, Question]]:
     """Yield the questions of a run with their indices: limit or sample, then the shard."""
     part, parts = settings.shard
-    wanted = None if drawn is None else set(drawn)
+    wanted = None
+    if settings.sample is not None:
+        wanted = dataset.sample(settings.sample, settings.seed, settings.only)
     included = None if settings.only is None else set(settings.only)
     asked = taken = 0
     for index, question in enumerate(dataset):
