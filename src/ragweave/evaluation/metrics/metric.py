@@ -24,7 +24,8 @@ Group = Literal["answers", "passages"]
 
 Compute = Callable[[Question, Mapping[str, Any]], float | None]
 """Takes the question with its gold and the graph's final state; gives 0 to 1, or None where the
-metric does not apply to the question."""
+metric does not apply to the question. A run adds to the state what a judge said (`judgements`) and
+how many passages the question's own search asked for (`search_depth`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -227,6 +227,7 @@ def passages_table(experiment: Experiment) -> Table | None:
     remarks = [
         "Recall, precision and S-Precision are of the passages that stood in the prompt.",
         *_gold_remarks(experiment),
+        *_partial(experiment, metrics),
     ]
     return Table("Passages", ["method", *(one.label for one in metrics)], rows, remarks)
 
@@ -245,6 +246,20 @@ def _gold_remarks(experiment: Experiment) -> Iterator[str]:
             if experiment.settings.gold == "with":
                 line += ", and nothing was put in for them"
         yield f"{line}."
+
+
+def _partial(experiment: Experiment, metrics: Sequence[MetricInfo]) -> Iterator[str]:
+    """Yield a line for each method some of whose cells are over fewer questions than others."""
+    for column in experiment.columns.values():
+        counts = {
+            one.label: len(column.scores[one.name].values)
+            for one in metrics
+            if one.name in column.scores
+        }
+        most = max(counts.values(), default=0)
+        fewer = [f"{label} {count}" for label, count in counts.items() if count < most]
+        if fewer:
+            yield f"{column.label}: over {most} questions, but {', '.join(fewer)}."
 
 
 def costs_table(experiment: Experiment) -> Table:
