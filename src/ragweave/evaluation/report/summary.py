@@ -17,8 +17,11 @@ from ragweave.evaluation.metrics import (
     Comparison,
     Interval,
     MetricInfo,
+    Price,
+    Prices,
     bootstrap,
     compare,
+    cost,
     infos_of,
     metric_info,
     primary_metric,
@@ -55,7 +58,8 @@ class Values:
 
 COSTS = ("calls", "api_calls", "retrievals", "input_tokens", "output_tokens", "seconds", "cost")
 """What each answered question cost the method, whoever answered (model or cache); `api_calls` are
-those of the large model alone (SlimPLM, table 1: #API)."""
+those of the large model alone (SlimPLM, table 1: #API). The dollars are of all calls too: methods
+share replies, and the one that asks first would pay for the others."""
 
 
 @dataclass
@@ -65,6 +69,11 @@ class Column:
     system: System
     metrics: Sequence[MetricInfo] = field(default_factory=METRICS.ours)
     """What the run computes, in its order."""
+    prices: Prices = field(default_factory=dict)
+    """Dollars a million tokens, by role."""
+    unpriced: set[str] = field(default_factory=set)
+    """Roles that were asked and have no price, where there are prices: the method then has no
+    cost, for the questions without these roles would say too little."""
     answered: int = 0
     failed: int = 0
     scores: dict[str, Values] = field(default_factory=dict)
@@ -141,10 +150,15 @@ class Column:
     def _add_costs(self, record: Record) -> None:
         index, usage = record["at"], record["usage"]
         large = usage["by_role"].get("answer", {}).get("calls", 0)
-        costs = {**usage, "api_calls": large, "seconds": record["seconds"], "cost": record["cost"]}
+        if self.prices and "*" not in self.prices:
+            self.unpriced |= usage["by_role"].keys() - self.prices.keys()
+        dollars = None if self.unpriced else cost(usage["by_role"], self.prices)
+        costs = {**usage, "api_calls": large, "seconds": record["seconds"], "cost": dollars}
         for name in COSTS:
             if costs[name] is not None:
                 self.costs.setdefault(name, Values()).add(index, costs[name])
+        if self.unpriced:
+            self.costs.pop("cost", None)
 
     def _add_gold(self, found: Mapping[str, int]) -> None:
         for name, count in {**found, "without": int(not found["known"])}.items():
@@ -206,7 +220,8 @@ def read_runs(paths: Sequence[Path]) -> list[Experiment]:
             found[key].directories.append(path)
         else:
             infos = tuple(infos_of(settings.metrics))
-            columns = {one.label: Column(one, infos) for one in settings.systems}
+            prices = {role: Price(*pair) for role, pair in settings.prices.items()}
+            columns = {one.label: Column(one, infos, prices) for one in settings.systems}
             found[key] = Experiment(settings, [path], columns)
     for experiment in found.values():
         for record in records(experiment):

@@ -278,6 +278,13 @@ def costs_table(experiment: Experiment) -> Table:
         "Means a question; the last two columns are totals of the run. #API: calls of the large "
         "model alone."
     ]
+    if "cost" in names:
+        remarks.append("US$: at the run's prices, calls that the cache answered included.")
+    remarks += [
+        f"{column.label}: no US$, for the run has no price for {', '.join(sorted(column.unpriced))}."
+        for column in columns
+        if column.unpriced
+    ]
     if any(column.estimated for column in columns):
         remarks.append("Some token counts are estimated from characters.")
     return Table("Cost", head, rows, remarks)
