@@ -15,6 +15,7 @@ from tests.evaluation.towns import planned, reader, records, run, towns
 from tests.scripted import ScriptedChat, Seen
 
 from ragweave.errors import UsageError
+from ragweave.evaluation.metrics import Metric
 from ragweave.evaluation.published import all_published
 from ragweave.evaluation.report import between_table, read_runs, tables_of, write_report
 from ragweave.evaluation.report.published import differences, published_for, published_table
@@ -358,6 +359,27 @@ def test_slimplm_counts_the_calls_of_the_large_model_and_the_share_of_answers(
     assert beside is not None
     assert "#API 1.0 · EM (share) 66.7" in beside.rows[0][1]
     assert "#API 1.0 · EM (share) 47.4" in beside.rows[0][2]
+
+
+def test_a_metric_as_an_object_is_aggregated_in_its_own_way(tmp_path: Path) -> None:
+    worst = Metric(
+        name="worst",
+        label="Worst",
+        summary="The worst answer.",
+        compute=lambda question, _state: float(question.id != "t0"),
+        aggregate=min,
+    )
+    directory = planned(tmp_path, "direct", metrics=["em", worst])
+    asyncio.run(evaluate(directory, models={"answer": reader()}, metrics=[worst]))
+    (whole,) = read_runs([directory.path], metrics=[worst])
+    table = tables_of(whole)[0]
+    shown = dict(zip(table.head, table.rows[0], strict=True))
+    assert shown["Worst"].startswith("0.0 ")
+    (without,) = read_runs([directory.path])
+    table = tables_of(without)[0]
+    assert "Worst" not in table.head
+    assert any("Worst is left out" in one for one in table.remarks)
+    assert "worst" not in without.columns["direct"].scores
 
 
 def _dollars(directory: RunDirectory) -> tuple[dict[str, str], str]:

@@ -7,7 +7,6 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 from typing import Any, get_args
 
 from ragweave.datasets import Scoring
@@ -16,6 +15,7 @@ from ragweave.evaluation.metrics import (
     METRICS,
     Comparison,
     Interval,
+    Metric,
     MetricInfo,
     Price,
     Prices,
@@ -31,6 +31,8 @@ from ragweave.evaluation.runs.directory import RunDirectory, records_of
 from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.settings import RunSettings, System
 
+Aggregate = Callable[[Sequence[float]], float]
+
 
 @dataclass
 class Values:
@@ -38,7 +40,7 @@ class Values:
 
     index: array[int] = field(default_factory=lambda: array("q"))
     values: array[float] = field(default_factory=lambda: array("d"))
-    aggregate: Callable[[Sequence[float]], float] | None = None
+    aggregate: Aggregate | None = None
     """Makes one number of the values; None: their mean."""
 
     def add(self, index: int, value: float) -> None:
@@ -69,6 +71,10 @@ class Column:
     system: System
     metrics: Sequence[MetricInfo] = field(default_factory=METRICS.ours)
     """What the run computes, in its order."""
+    aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
+    """How metrics are aggregated that have a way of their own, by name."""
+    left_out: set[str] = field(default_factory=set)
+    """Metrics with a way of their own that is not at hand: their mean would be another number."""
     prices: Prices = field(default_factory=dict)
     """Dollars a million tokens, by role."""
     unpriced: set[str] = field(default_factory=set)
@@ -126,9 +132,9 @@ class Column:
         self.scorings.add(record["scoring"])
         index, usage = record["at"], record["usage"]
         for name, value in record["scores"].items():
-            if name not in self.scores:
-                self.scores[name] = Values(aggregate=_aggregate(name))
-            self.scores[name].add(index, value)
+            if name not in self.left_out:
+                self.scores.setdefault(name, Values(aggregate=self.aggregates.get(name)))
+                self.scores[name].add(index, value)
         self._add_costs(record)
         if "gold_found" in record:  # runs of 0.1.0 and before don't say it
             self._add_gold(record["gold_found"])
@@ -202,8 +208,13 @@ class Experiment:
         return [one for one in map(self.metric, names) if one.group == group]
 
 
-def read_runs(paths: Sequence[Path]) -> list[Experiment]:
+def read_runs(paths: Sequence[Path], *, metrics: Sequence[Metric] = ()) -> list[Experiment]:
     """Read runs; shards of one experiment become one.
+
+    Args:
+        paths: The runs' directories.
+        metrics: Metrics of one's own, as `evaluate` took them: those that aggregate their values
+            in a way of their own are left out of a report that does not have them.
 
     Raises:
         UsageError: A path is not a run, a shard is named twice, or no question is finished yet.
@@ -219,9 +230,7 @@ def read_runs(paths: Sequence[Path]) -> list[Experiment]:
         if key in found:
             found[key].directories.append(path)
         else:
-            infos = tuple(infos_of(settings.metrics))
-            prices = {role: Price(*pair) for role, pair in settings.prices.items()}
-            columns = {one.label: Column(one, infos, prices) for one in settings.systems}
+            columns = {one.label: _column(one, settings, metrics) for one in settings.systems}
             found[key] = Experiment(settings, [path], columns)
     for experiment in found.values():
         for record in records(experiment):
@@ -305,10 +314,13 @@ def holm(ps: Sequence[float]) -> list[float]:
     return found
 
 
-def _aggregate(name: str) -> Callable[[Sequence[float]], float] | None:
-    """Return how a metric of another package is aggregated; None: by the mean, as ours are."""
-    metric = METRICS.get(name)
-    return None if metric is None or metric.aggregate is fmean else metric.aggregate
+def _column(system: System, settings: RunSettings, metrics: Sequence[Metric]) -> Column:
+    infos = tuple(infos_of(settings.metrics))
+    declared = [one for info in infos if (one := METRICS.get(info.name))]
+    own = {one.name: one.aggregate for one in [*declared, *metrics] if one.own_aggregate}
+    missing = {one.name for one in infos if one.own_aggregate} - own.keys()
+    prices = {role: Price(*pair) for role, pair in settings.prices.items()}
+    return Column(system, infos, aggregates=own, left_out=missing, prices=prices)
 
 
 def _same(settings: RunSettings) -> str:
