@@ -84,6 +84,22 @@ def test_labels_from_needed_known_or_answers() -> None:
         list(label_training(rows, draft="draft", aliases="some"))
 
 
+def test_a_draft_is_not_compared_with_yes_or_no(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"question": "Is it old?", "draft": "I do not know.", "answers": ["no"]},
+        {"question": "Is it new?", "draft": "Yes.", "answers": [["Yes"]]},
+        {"question": "Who made it?", "draft": "I do not know.", "answers": ["Ada"]},
+    ]
+    source = write(tmp_path / "q.jsonl", *rows)
+    done = write_training(source, tmp_path / "t.jsonl", draft="draft")
+    assert (done.questions, done.needed, done.dropped) == (1, 1, 2)
+    assert read_training(done.path) == [{"question": "Who made it?", "needed": True}]
+    with pytest.raises(UsageError, match="answered by yes or no"):
+        write_training(write(tmp_path / "y.jsonl", rows[0]), tmp_path / "u.jsonl", draft="draft")
+    labelled = [{"question": "Is it old?", "needed": False, "answers": ["no"]}]
+    assert [one["needed"] for one in label_training(labelled)] == [False]
+
+
 @pytest.mark.parametrize(
     ("row", "draft", "says"),
     [

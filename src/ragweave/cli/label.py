@@ -238,6 +238,11 @@ def needed(
 
     done = write_training(source, out, draft=draft, gold=gold, theta=theta, aliases=aliases)
     typer.echo(f"{done.path}: {done.questions} questions, of which {done.needed} need retrieval")
+    if done.dropped:
+        typer.echo(
+            f"left out: {done.dropped} questions with a yes or no answer, of which a match ratio "
+            "says nothing"
+        )
     typer.echo(f"use it: ragweave ask … --method skr_knn --option training={done.path}", err=True)
 
 

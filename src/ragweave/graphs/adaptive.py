@@ -47,6 +47,7 @@ from ragweave.nodes.step import Context, Goto, Route, Step, Work
 from ragweave.nodes.sufficiency import answer_work
 from ragweave.nodes.vote import vote_step
 from ragweave.state import Branch, RAGState, by_query, interleave
+from ragweave.tools.models import Role
 
 STYLES = {
     "concat": AnswerStep("answer", "concat"),
@@ -85,6 +86,12 @@ class AdaptiveOptions(BlendingOptions, NecessityOptions, BudgetOptions, ContextF
     def own_paper(self) -> Paper:
         """The paper whose way to ask for the answer is chosen."""
         return _ASKED_BY[self.answer]
+
+
+def asked_roles(options: AdaptiveOptions) -> list[Role]:
+    """Return the roles, beside `answer`, in which a model may be asked."""
+    filters = options.knowledge_filter or options.filter == "llm"
+    return [*options.small_roles, *(("filter",) if filters else ())]
 
 
 def merge_strategy(options: AdaptiveOptions) -> MergeStrategy:
@@ -197,6 +204,7 @@ METHOD = Method(
     worst="9 + hops + 2·(claims + rewrites) + 5p + 2k'·p, and 3 + claims small",
     options=AdaptiveOptions,
     build=build,
+    roles=asked_roles,
     prompts={
         **PROXY_PROMPTS,
         **AUGMENT_PROMPTS,

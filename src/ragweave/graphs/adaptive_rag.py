@@ -75,6 +75,9 @@ METHOD = Method(
     worst="max_steps + 4p, and 1 small",
     options=AdaptiveRagOptions,
     build=build,
+    roles=lambda options: (
+        ("proxy",) if options.strategy == "classified" and not options.router else ()
+    ),
     prompts={
         **adaptive_rag.PROMPTS,
         **ircot.PROMPTS,

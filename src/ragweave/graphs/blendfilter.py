@@ -88,5 +88,6 @@ METHOD = Method(
     worst="8 + hops + 3p, 5 + hops in sequence",
     options=BlendFilterOptions,
     build=build,
+    roles=lambda options: ("filter",) if options.knowledge_filter else (),
     prompts={**AUGMENT_PROMPTS, **KNOWLEDGE_PROMPTS},
 )

@@ -61,6 +61,7 @@ METHOD = Method(
     worst="k + 2 + 2p",
     options=CragOptions,
     build=build,
+    roles=lambda _options: ("judge", "rewrite", "filter"),
     prompts={**PROMPTS, **answer_prompts("concat", "direct")},
     searches_again=True,
 )

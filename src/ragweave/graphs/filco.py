@@ -79,5 +79,6 @@ METHOD = Method(
     worst="2p + 1",
     options=FilcoOptions,
     build=build,
+    roles=lambda options: ("filter",) if options.filter == "llm" else (),
     prompts={**GENERATE_PROMPTS, **SENTENCE_PROMPTS, **answer_prompts("direct")},
 )

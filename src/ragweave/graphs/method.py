@@ -25,6 +25,7 @@ from ragweave.nodes.answer import PROMPTS
 from ragweave.nodes.options import Options
 from ragweave.nodes.sufficiency import PROMPTS as RATING
 from ragweave.nodes.wording import variants
+from ragweave.tools.models import Role
 
 FUSION = "Liu et al. 2024, Post-fusion as Fallback"
 
@@ -53,6 +54,8 @@ class Method:
     """Wires and compiles its graph."""
     prompts: Mapping[str, ChatPromptTemplate] = field(default_factory=dict)
     """The prompt templates that a caller may replace, by name."""
+    roles: Callable[[Any], Iterable[Role]] = lambda _options: ()
+    """From its options to the roles, beside `answer`, in which it may ask a model."""
     searches_again: bool = False
     """Whether it looks again with `second_retriever`, where one is given."""
 

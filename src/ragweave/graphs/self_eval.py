@@ -48,5 +48,6 @@ METHOD = Method(
     worst="1 + 2p",
     options=SelfEvalOptions,
     build=build,
+    roles=lambda options: (options.decided_by,),
     prompts={**PROMPTS, **answer_prompts(*ANSWERS)},
 )

@@ -84,5 +84,6 @@ METHOD = Method(
     worst="4p, and 3 + claims small",
     options=SlimPlmOptions,
     build=build,
+    roles=lambda options: options.small_roles,
     prompts={**PROXY_PROMPTS, **REFERENCE_PROMPTS, **answer_prompts("direct")},
 )

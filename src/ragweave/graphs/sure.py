@@ -66,5 +66,6 @@ METHOD = Method(
     worst="1 + candidates·(candidates + 1)",
     options=SureOptions,
     build=build,
+    roles=lambda _options: ("judge",),
     prompts=PROMPTS,
 )

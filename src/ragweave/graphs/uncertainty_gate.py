@@ -61,5 +61,6 @@ METHOD = Method(
     worst="gate_samples + 2p",
     options=UncertaintyGateOptions,
     build=build,
+    roles=lambda options: (options.gate_role,),
     prompts=answer_prompts(*ANSWERS),
 )

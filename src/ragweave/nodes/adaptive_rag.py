@@ -19,10 +19,10 @@ What was to take no retrieval and is answered Unknown is searched for once (`sec
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from langchain_core.prompts import ChatPromptTemplate
 
@@ -103,6 +103,10 @@ class AdaptiveRagOptions(IrcotOptions):
     route_threshold: float | None = None
     """What a dearer route must add to the probability of a right answer; None: what the router's
     training chose."""
+
+    def search_depth(self, state: Mapping[str, Any]) -> int:
+        """Return how many passages the question's own search asked for, by a run's final state."""
+        return self.k if state["route"] == "many" else self.k_one
 
     def __post_init__(self) -> None:
         """Check the values.

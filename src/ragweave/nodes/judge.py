@@ -119,6 +119,17 @@ class NecessityOptions(GateOptions):
         return self.question_judge or self.rewrite
 
     @property
+    def small_roles(self) -> list[Role]:
+        """The roles of small models in which a model may be asked."""
+        judges = self.question_judge and self.route == "judge"
+        asked: dict[Role, bool] = {
+            "proxy": self.drafts or self.gate_role is not None,
+            "judge": judges or (self.rewrite and self.claim_filter),
+            "rewrite": self.rewrite,
+        }
+        return [role for role, may in asked.items() if may]
+
+    @property
     def own_paper(self) -> Paper:
         """SlimPLM."""
         return "slimplm"

@@ -225,6 +225,10 @@ class Options(_Named):
         """The answer type of an input that names none: Yes or No under the StrategyQA profile."""
         return "yes_no" if self.profile == "strategyqa" else self.answer_type
 
+    def search_depth(self, _state: Mapping[str, Any]) -> int:
+        """Return how many passages the question's own search asked for, by a run's final state."""
+        return self.k
+
     def __post_init__(self) -> None:
         """Set what the profile settles and check the values: first their types, then ranges.
 

@@ -172,6 +172,14 @@ class MethodTests:
         assert least is None or least <= len(run.calls), f"{len(run.calls)} calls, best {least}"
         assert most is None or len(run.calls) <= most, f"{len(run.calls)} calls, worst {most}"
 
+    def test_calls_are_made_in_the_declared_roles(self) -> None:
+        """Every call is the answering model's, or of a role that the method names."""
+        for run in self.finished():
+            method = self._method()
+            declared = {"answer", *method.roles(method.options(**run.setting.options))}
+            made = {call.role for call in run.calls}
+            assert made <= declared, f"{_said(run)}: asks in roles it does not name: {made}"
+
     # -- options and prompts -------------------------------------------------------------------
 
     def test_every_option_does_something(self) -> None:

@@ -28,8 +28,10 @@ from ragweave.tools.claims import (
     check_aliases,
     check_theta,
     gold_groups,
+    is_released,
     known_label,
     names_apart,
+    only_yes_or_no,
 )
 from ragweave.tools.files import parse_json, write_atomic
 from ragweave.tools.packed import UnpackedSizeError, open_packed
@@ -49,6 +51,8 @@ class Written:
     path: Path
     questions: int
     needed: int
+    dropped: int = 0
+    """Questions with a yes or no answer, which no draft can be labelled by."""
 
 
 def read_training(path: str | Path) -> list[TrainingQuestion]:
@@ -79,7 +83,8 @@ def label_training(
 
     A row says so itself by `needed`, or by `known` (SlimPLM's judge data: what the model knows
     needs no retrieval). Otherwise its draft answer is compared with its gold answers, as SlimPLM
-    labels its judge data (section 3.2).
+    labels its judge data (section 3.2); questions whose gold answer is yes or no are left out then,
+    for "no" stands in every "I do not know". SlimPLM's released files keep theirs.
 
     Args:
         rows: Rows with `question` and one of these.
@@ -98,7 +103,9 @@ def label_training(
     for number, row in enumerate(rows, start=1):
         where = f"row {number}"
         question = _text(row, "question", where)
-        yield {"question": question, "needed": _needed(row, where, draft, gold, theta, aliases)}
+        needed = _needed(row, where, draft, gold, theta, aliases)
+        if needed is not None:
+            yield {"question": question, "needed": needed}
 
 
 def write_training(
@@ -121,30 +128,35 @@ def write_training(
     """
     if Path(target).is_file():
         raise UsageError(f"{target}: already exists; name another --out, or delete it")
-    read = (row for _, row in _rows(Path(source)))
+    read = [row for _, row in _rows(Path(source))]
     try:
         labelled = list(label_training(read, draft=draft, gold=gold, theta=theta, aliases=aliases))
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from error
     if not labelled:
-        raise UsageError(f"{source}: contains no questions")
+        why = "no questions but those answered by yes or no, which no draft can be labelled by"
+        raise UsageError(f"{source}: contains {why if read else 'no questions'}")
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in labelled)
     packed = Path(target).suffix.lower() == ".gz"
     try:
         write_atomic(Path(target), gzip.compress(lines.encode(), mtime=0) if packed else lines)
     except OSError as error:
         raise UsageError(f"{target}: cannot be written ({error.strerror})") from error
-    return Written(Path(target), len(labelled), sum(row["needed"] for row in labelled))
+    needed = sum(row["needed"] for row in labelled)
+    return Written(Path(target), len(labelled), needed, len(read) - len(labelled))
 
 
 def _needed(
     row: Mapping[str, Any], where: str, draft: str | None, gold: str, theta: float, aliases: str
-) -> bool:
+) -> bool | None:
+    """Return a row's label; None where a draft is to be compared with a yes or no."""
     if draft is not None:
         groups = gold_groups(row.get(gold))
         if not groups:
             raise UsageError(f"{where}: no gold answers in {gold!r}")
         answer = _text(row, draft, where, blank=True)
+        if only_yes_or_no(groups) and not is_released(row):
+            return None
         apart = names_apart(row, aliases)
         counted = [name for group in groups for name in group] if apart else groups
         try:

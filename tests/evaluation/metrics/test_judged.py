@@ -178,6 +178,41 @@ def test_verdicts(reply: str, read: list[bool] | None) -> None:
     assert parse_verdicts(reply, 2) == read
 
 
+@pytest.mark.parametrize(
+    ("reply", "grade"),
+    [
+        ("Correct", "correct"),
+        ("**Correct**", "correct"),
+        ("correct.", "correct"),
+        ("Grade: Correct", "correct"),
+        ("Grade, one of Correct, Incorrect, Not attempted: Correct", None),
+        ("The answer is correct.", "correct"),
+        ("The answer is fully correct.", "correct"),
+        ("Yes, it is correct.", "correct"),
+        ("I would consider the answer correct.", "correct"),
+        ("Correct. It does not say more than 1932.", "correct"),
+        ("It says 1932, which is one of the right answers.\n\nGrade: **Correct**", "correct"),
+        ("Incorrect. The correct answer is 1932.", "incorrect"),
+        ("The answer is wrong.", "incorrect"),
+        ("This isn't correct.", "incorrect"),
+        ("The answer is not entirely correct.", "incorrect"),
+        ("The answer cannot be considered correct.", "incorrect"),
+        ("It is far from correct", "incorrect"),
+        ("Not attempted", "not attempted"),
+        ("Partially correct", None),
+        ("Mostly correct", None),
+        ("Correct, though not complete.", None),
+        ("The answer is correct. However, it says 1933 too.", None),
+        ("Correct?", None),
+        ("It is not wrong.", None),
+        ("Not only correct.", None),
+        ("The correct answer is 1932.", None),
+    ],
+)
+def test_correct_is_read_where_it_is_said_plainly(reply: str, grade: str | None) -> None:
+    assert parse_correctness(reply) == grade
+
+
 @pytest.mark.parametrize("row", RECORDED, ids=lambda row: f"{row['node']}: {row['reply'][:24]!r}")
 def test_what_a_real_model_said_as_judge_is_read(row: dict[str, Any]) -> None:
     readers: dict[str, Callable[[str], object]] = {

@@ -15,6 +15,7 @@ from tests.evaluation.towns import planned, reader, records, run, towns
 from tests.scripted import ScriptedChat, Seen
 
 from ragweave.errors import UsageError
+from ragweave.evaluation.metrics import Metric
 from ragweave.evaluation.published import all_published
 from ragweave.evaluation.report import between_table, read_runs, tables_of, write_report
 from ragweave.evaluation.report.published import differences, published_for, published_table
@@ -378,6 +379,61 @@ def test_slimplm_counts_the_calls_of_the_large_model_and_the_share_of_answers(
     assert beside is not None
     assert "#API 1.0 · EM (share) 66.7" in beside.rows[0][1]
     assert "#API 1.0 · EM (share) 47.4" in beside.rows[0][2]
+
+
+def test_a_metric_as_an_object_is_aggregated_in_its_own_way(tmp_path: Path) -> None:
+    worst = Metric(
+        name="worst",
+        label="Worst",
+        summary="The worst answer.",
+        compute=lambda question, _state: float(question.id != "t0"),
+        aggregate=min,
+    )
+    directory = planned(tmp_path, "direct", metrics=["em", worst])
+    asyncio.run(evaluate(directory, models={"answer": reader()}, metrics=[worst]))
+    (whole,) = read_runs([directory.path], metrics=[worst])
+    table = tables_of(whole)[0]
+    shown = dict(zip(table.head, table.rows[0], strict=True))
+    assert shown["Worst"].startswith("0.0 ")
+    (without,) = read_runs([directory.path])
+    table = tables_of(without)[0]
+    assert "Worst" not in table.head
+    assert any("Worst is left out" in one for one in table.remarks)
+    assert "worst" not in without.columns["direct"].scores
+
+
+def _dollars(directory: RunDirectory) -> tuple[dict[str, str], str]:
+    """Return the column US$ of the table of costs, by system, and the table's remarks."""
+    (experiment,) = read_runs([directory.path])
+    (table,) = [one for one in tables_of(experiment) if one.title == "Cost"]
+    at = table.head.index("US$") if "US$" in table.head else None
+    return {row[0]: "" if at is None else row[at] for row in table.rows}, " ".join(table.remarks)
+
+
+def test_dollars_count_replies_from_the_cache_for_each_method_alike(tmp_path: Path) -> None:
+    prices = {"*": (1e6, 1e6)}
+    directory = planned(tmp_path, "concat[k=1],concat_pf[k=1]", prices=prices)
+    run(directory, reader(), concurrency=1, cache=tmp_path / "replies.sqlite")
+    (experiment,) = read_runs([directory.path])
+    assert sum(one.spent.cached_calls for one in experiment.columns.values()) > 0
+    for column in experiment.columns.values():
+        calls = column.costs["calls"].mean
+        assert column.costs["cost"].mean == pytest.approx(12 * calls)
+    assert "cache answered included" in _dollars(directory)[1]
+
+
+def test_a_method_with_a_role_without_a_price_has_no_dollars(tmp_path: Path) -> None:
+    def said(seen: Seen) -> str:
+        easy = "Varn" in seen.text
+        judges = seen.task is not None and seen.task["task"] == "judge"
+        return f"<Known({easy})>" if judges else "1900"
+
+    prices = {"answer": (1e6, 1e6), "proxy": (1e6, 1e6), "judge": (1e6, 1e6)}
+    directory = planned(tmp_path, "direct,slimplm", prices=prices)
+    run(directory, ScriptedChat(replies=said, usage=(10, 2)))
+    found, remarks = _dollars(directory)
+    assert found == {"direct": "12.00", "slimplm": "–"}
+    assert "slimplm: no US$, for the run has no price for rewrite." in remarks
 
 
 def test_nothing_is_beside_a_table_with_gold_where_no_gold_was_put_in(tmp_path: Path) -> None:

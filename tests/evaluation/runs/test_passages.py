@@ -63,6 +63,37 @@ def test_the_gold_passage_stands_where_the_order_says(tmp_path: Path) -> None:
         assert one["passages"][place]["gold"]
 
 
+@pytest.mark.parametrize("route", ["", "[strategy=one,k_one=5]", "[strategy=many,k=5,k_one=1]"])
+def test_questions_whose_search_finds_nothing_count_in_recall_at_k(
+    tmp_path: Path, route: str
+) -> None:
+    found = [{"title": "Varn", "text": "The bridge of Varn opened in 1900.", "gold": True}]
+    lost = [{"title": "Lom", "text": "Ferries cross there since 1901.", "gold": True}]
+    path = write_lines(
+        tmp_path / "q.jsonl",
+        {"question": "When did the bridge of Varn open?", "answers": ["1900"], "passages": found},
+        {"question": "Zzyzx?", "answers": ["1901"], "passages": lost},
+    )
+    method = f"adaptive_rag{route}" if route else "concat"
+    made = plan(
+        f"jsonl:{path}", parse_systems(method), {"answer": "scripted"}, metrics=["recall@5"]
+    )
+    directory = claim_directory(tmp_path / "run", made)
+    run(directory, reader())
+    assert [one["scores"] for one in records(directory)] == [{"recall@5": 1.0}, {"recall@5": 0.0}]
+
+
+def test_the_report_says_where_a_metric_is_over_fewer_questions(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "concat[k=2]", metrics=["recall", "filter_recall"])
+    run(directory, reader())
+    lines = [json.loads(line) for line in directory.results.read_text("utf-8").splitlines()]
+    lines[0]["scores"]["filter_recall"] = 1.0
+    directory.results.write_text("\n".join(map(json.dumps, lines)) + "\n", "utf-8")
+    (experiment,) = read_runs([directory.path])
+    (table,) = [one for one in tables_of(experiment) if one.title == "Passages"]
+    assert table.remarks[-1] == "concat[k=2]: over 6 questions, but Filter recall 1."
+
+
 def test_an_order_by_gold_needs_gold_passages_marked(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="order=gold_first needs marked gold passages"):
         planned(tmp_path, "concat[order=gold_first]")

@@ -15,6 +15,7 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.runs import Progress, RunConfig, RunDirectory, claim_directory, evaluate
 from ragweave.evaluation.runs.directory import hold
 from ragweave.evaluation.runs.recorder import Recorder, RecordingError
+from ragweave.nodes.judge import NecessityOptions
 
 
 class RefusedError(Exception):
@@ -230,9 +231,30 @@ def test_a_dollar_budget_needs_a_price_for_whoever_is_paid(tmp_path: Path) -> No
     known = planned(tmp_path / "known", "direct", prices=prices, models=models)
     with pytest.raises(UsageError, match="proxy has none"):
         run(known, reader(), budget_usd=1.0)
-    found = planned(tmp_path / "found", "slimplm", prices=prices)
+    models = {"answer": "scripted", "rewriter": "small", "filter_model": "small"}
+    rewrites = planned(tmp_path / "rewrites", "direct", prices=prices, models=models)
+    with pytest.raises(UsageError, match="each role: rewrite, filter has none"):
+        run(rewrites, reader(), budget_usd=1.0)
+    every = dict.fromkeys(("answer", "rewrite", "filter"), (1000.0, 1000.0))
+    priced = planned(tmp_path / "every", "direct", prices=every, models=models)
+    played = dict.fromkeys(models, reader())
+    assert asyncio.run(evaluate(priced, RunConfig(budget_usd=9.0), models=played)).complete
+    found = planned(tmp_path / "found", "slimplm,filco,self_eval", prices=prices)
+    with pytest.raises(UsageError, match="each role: proxy, judge, rewrite has none"):
+        run(found, reader(), budget_usd=1.0)
+    assert not records(found)
+    filters = planned(tmp_path / "filters", "direct,filco[filter=llm]", prices=prices)
+    with pytest.raises(UsageError, match="each role: filter has none"):
+        run(filters, reader(), budget_usd=1.0)
+
+
+def test_a_dollar_budget_ends_a_run_whose_method_does_not_say_whom_it_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = planned(tmp_path, "slimplm", prices={"answer": (1000.0, 1000.0)})
+    monkeypatch.setattr(NecessityOptions, "small_roles", ())
     with pytest.raises(UsageError, match="no price for"):
-        run(found, reader(), concurrency=1, budget_usd=1.0)
+        run(directory, reader(), concurrency=1, budget_usd=1.0)
 
 
 def test_shards_part_the_questions(tmp_path: Path) -> None:

@@ -56,6 +56,17 @@ def test_a_filter_that_kept_nothing_found_nothing() -> None:
     assert (found["recall"], found["answer_recall"], found["filter_recall"]) == (0.0, 0.0, 0.0)
 
 
+def test_a_search_that_finds_too_little_counts_by_what_it_asked_for() -> None:
+    question = Question(id="q", question="?", answers=("Paris",), passages=(GOLD, OTHER))
+    nothing = scores(question, state(retrieved={"question": []}, search_depth=10))
+    assert {nothing[name] for name in ("recall@1", "recall@5", "recall@10", "ndcg@10")} == {0.0}
+    little = scores(question, state(retrieved={"question": [GOLD]}, search_depth=5))
+    assert (little["recall@1"], little["recall@5"]) == (1.0, 1.0)
+    assert "recall@10" not in little
+    other = scores(question, state(retrieved={"external": [GOLD]}, search_depth=5))
+    assert "recall@1" not in other
+
+
 def test_without_retrieval_no_passage_score_is_made_up() -> None:
     question = Question(id="q", question="?", answers=("Paris",), passages=(GOLD,))
     assert "recall" not in scores(question, state())

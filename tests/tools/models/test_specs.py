@@ -203,7 +203,9 @@ def test_another_provider_without_its_key_is_one_line(monkeypatch: pytest.Monkey
         raise OpenAIError(f"Missing credentials\nfor {name}")
 
     other_provider(monkeypatch, make)
-    with pytest.raises(ModelError, match=r"^model 'azure:m' can't be made: Missing credentials for"):
+    with pytest.raises(
+        ModelError, match=r"^model 'azure:m' can't be made: Missing credentials for"
+    ):
         chat_model("azure:m")
 
 

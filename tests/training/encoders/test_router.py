@@ -353,6 +353,14 @@ def test_the_threshold_keeps_to_the_share_and_folds_keep_questions_together() ->
     assert (fold[0], fold[1]) == (fold[2], fold[4])
 
 
+def test_the_threshold_keeps_to_the_share_where_retrieval_adds_much_to_most_questions() -> None:
+    chances = np.array([[0.1, 0.9, 0.9], [0.1, 0.8, 0.8], [0.1, 0.7, 0.7], [0.1, 0.6, 0.6]])
+    right = np.array([[False, True, True]] * 4)
+    for most, retrieved in ((0.1, 0), (0.25, 1), (0.5, 2), (0.75, 3), (1.0, 4)):
+        threshold = best_threshold(chances, right, most)
+        assert (routes_of(chances, threshold) > 0).sum() == retrieved
+
+
 def test_an_answer_right_by_luck_moves_no_threshold() -> None:
     chances = np.array([[0.2, 0.6, 0.6]] * 8 + [[0.3, 0.5, 0.5]] * 8)
     right = np.array([[False, True, True]] * 8 + [[False, False, False]] * 8)

@@ -23,9 +23,27 @@ _LAST = re.compile(rf"\b(?:{_SAID})\W*$", re.I)
 _WORD = re.compile(r"\b(?:yes|no)\b", re.I)
 _RATING = re.compile(r"(?<![\d.])([1-5])(?:\.0)?(?:\s*(?:/|out of)\s*5)?(?![\d.]*\d)")
 _GRADE = re.compile(
-    r"\b(?:(?P<none>not[ _-]attempted)|(?P<wrong>incorrect|not (?:\w+ )?correct|wrong)|(?P<right>correct))\b",
+    r"\b(?P<none>not[ _-]attempted)\b"
+    r"|(?P<denied>(?:\b(?:not|cannot|never|nothing)|n['’]t)\s+(?:\w+\s+){0,2}(?:incorrect|wrong)\b)"
+    r"|(?P<wrong>\b(?:incorrect|wrong)\b"
+    r"|(?:\b(?:not|cannot|never|far\s+from)|n['’]t)\s+(?!only\b)(?:\w+\s+){0,2}correct\b)"
+    r"|\b(?P<right>correct)\b(?!\s+(?:answers?|one)\b)",
     re.I,
 )
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+_PLAINLY = re.compile(
+    r"(?:\W|\b(?:so|thus|therefore|hence|overall|yes|i|we|would|the|this|that|my|its|final|given|"
+    r"student(?:['’]s)?|model(?:['’]s)?|answer|response|reply|grade|verdict|judge?ment|it|is|are|be|as|"
+    r"to|consider(?:ed)?|fully|completely|entirely|absolutely|perfectly|indeed)\b)*"
+    r"\bcorrect\b",
+    re.I,
+)
+_QUALIFIED = re.compile(
+    r"\b(?:not|cannot|never|but|though|although|however|except|only|while|if|or|part\w*|mostly|"
+    r"largely|almost|nearly|incomplete|lack\w*|miss\w*)\b|n['’]t|\?",
+    re.I,
+)
+_TURN = re.compile(r"\W*(?:but|however|though|although|yet|still)\b", re.I)
 _LOOKED_AT = 400
 """Characters of a reply in which a grade or rating is looked for."""
 
@@ -100,9 +118,25 @@ def parse_rating(reply: str) -> int | None:
 
 
 def parse_correctness(reply: str) -> str | None:
-    """Return the grade: `correct`, `incorrect` or `not attempted`; None where it can't be read."""
+    """Return the grade: `correct`, `incorrect` or `not attempted`; None where it can't be read.
+
+    "Correct" counts where a sentence says it plainly ("Correct", "Grade: Correct", "The answer is
+    correct."), and nothing takes it back: of "partially correct" nobody knows what is meant.
+    """
     said = bare_text(reply)[:_LOOKED_AT]
     found = {match.lastgroup for match in _GRADE.finditer(said)}
+    if found == {"right"}:
+        return "correct" if _plainly_correct(said) else None
     if len(found) != 1:
         return None
-    return {"none": "not attempted", "wrong": "incorrect", "right": "correct"}[found.pop() or ""]
+    return {"none": "not attempted", "wrong": "incorrect"}.get(found.pop() or "")
+
+
+def _plainly_correct(said: str) -> bool:
+    """Tell whether a sentence says "correct" without a qualification in it, or right behind it."""
+    sentences = _SENTENCE.split(said)
+    for sentence, behind in zip(sentences, [*sentences[1:], ""], strict=True):
+        plain = _PLAINLY.match(sentence) is not None and not _QUALIFIED.search(sentence)
+        if plain and not _TURN.match(behind):
+            return True
+    return False

@@ -24,7 +24,8 @@ Group = Literal["answers", "passages"]
 
 Compute = Callable[[Question, Mapping[str, Any]], float | None]
 """Takes the question with its gold and the graph's final state; gives 0 to 1, or None where the
-metric does not apply to the question."""
+metric does not apply to the question. A run adds to the state what a judge said (`judgements`) and
+how many passages the question's own search asked for (`search_depth`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,8 @@ class MetricInfo:
     primary: tuple[Scoring, ...] = ()
     """The kinds of scoring of which it is the primary metric: shown while a run goes, compared
     pairwise, drawn."""
+    own_aggregate: bool = False
+    """Whether values are aggregated by anything but their mean: a report then needs the metric."""
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -49,6 +52,7 @@ class MetricInfo:
             "higher_is_better": self.higher_is_better,
             "group": self.group,
             "primary": list(self.primary),
+            **({"own_aggregate": True} if self.own_aggregate else {}),
         }
 
     @classmethod
@@ -73,6 +77,10 @@ class Metric(MetricInfo):
     on_request: bool = False
     """Whether it is computed only where it is named."""
 
+    def __post_init__(self) -> None:
+        """Note whether the values are aggregated by anything but their mean."""
+        object.__setattr__(self, "own_aggregate", self.aggregate is not fmean)
+
     @property
     def info(self) -> MetricInfo:
         """What a report needs to know."""
@@ -82,6 +90,7 @@ class Metric(MetricInfo):
             higher_is_better=self.higher_is_better,
             group=self.group,
             primary=self.primary,
+            own_aggregate=self.own_aggregate,
         )
 
 

@@ -191,19 +191,28 @@ def _of_gold(measure: Callable[[GoldPassages, Mapping[str, Any]], float | None])
     return compute
 
 
+def _searched(state: Mapping[str, Any], k: int) -> Sequence[Document] | None:
+    """Return what the question's own search found; None where it asked for fewer than `k`.
+
+    What it asked for counts, not what came: a search that finds little or nothing has failed.
+    """
+    found: Sequence[Document] | None = state["retrieved"].get("question")
+    return found if found is not None and state.get("search_depth", len(found)) >= k else None
+
+
 def _recall_at(k: int) -> Compute:
-    """Return the recall of the first `k` passages of the question's own search, if so many came."""
+    """Return the recall of the first `k` passages of the question's own search."""
 
     def of(gold: GoldPassages, state: Mapping[str, Any]) -> float | None:
-        ranked = gold.names(state["retrieved"].get("question", ()))
-        return recall_at(ranked, gold.ids, k) if len(ranked) >= k else None
+        found = _searched(state, k)
+        return None if found is None else recall_at(gold.names(found), gold.ids, k)
 
     return _of_gold(of)
 
 
 def _ndcg_at_10(gold: GoldPassages, state: Mapping[str, Any]) -> float | None:
-    ranked = gold.names(state["retrieved"].get("question", ()), once=True)
-    return ndcg_at(ranked, gold.ids, 10) if len(ranked) >= 10 else None
+    found = _searched(state, 10)
+    return None if found is None else ndcg_at(gold.names(found, once=True), gold.ids, 10)
 
 
 def _all_of(found: Mapping[str, Sequence[Document]]) -> list[Document]:

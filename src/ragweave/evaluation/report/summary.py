@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean
 from typing import Any, get_args
 
 from ragweave.datasets import Scoring
@@ -17,9 +16,13 @@ from ragweave.evaluation.metrics import (
     METRICS,
     Comparison,
     Interval,
+    Metric,
     MetricInfo,
+    Price,
+    Prices,
     bootstrap,
     compare,
+    cost,
     infos_of,
     metric_info,
     primary_metric,
@@ -29,6 +32,8 @@ from ragweave.evaluation.runs.directory import RunDirectory, records_of
 from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.settings import RunSettings, System
 
+Aggregate = Callable[[Sequence[float]], float]
+
 
 @dataclass
 class Values:
@@ -36,7 +41,7 @@ class Values:
 
     index: array[int] = field(default_factory=lambda: array("q"))
     values: array[float] = field(default_factory=lambda: array("d"))
-    aggregate: Callable[[Sequence[float]], float] | None = None
+    aggregate: Aggregate | None = None
     """Makes one number of the values; None: their mean."""
 
     def add(self, index: int, value: float) -> None:
@@ -56,7 +61,8 @@ class Values:
 
 COSTS = ("calls", "api_calls", "retrievals", "input_tokens", "output_tokens", "seconds", "cost")
 """What each answered question cost the method, whoever answered (model or cache); `api_calls` are
-those of the large model alone (SlimPLM, table 1: #API)."""
+those of the large model alone (SlimPLM, table 1: #API). The dollars are of all calls too: methods
+share replies, and the one that asks first would pay for the others."""
 
 
 @dataclass
@@ -66,6 +72,15 @@ class Column:
     system: System
     metrics: Sequence[MetricInfo] = field(default_factory=METRICS.ours)
     """What the run computes, in its order."""
+    aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
+    """How metrics are aggregated that have a way of their own, by name."""
+    left_out: set[str] = field(default_factory=set)
+    """Metrics with a way of their own that is not at hand: their mean would be another number."""
+    prices: Prices = field(default_factory=dict)
+    """Dollars a million tokens, by role."""
+    unpriced: set[str] = field(default_factory=set)
+    """Roles that were asked and have no price, where there are prices: the method then has no
+    cost, for the questions without these roles would say too little."""
     answered: int = 0
     failed: int = 0
     scores: dict[str, Values] = field(default_factory=dict)
@@ -118,9 +133,9 @@ class Column:
         self.scorings.add(record["scoring"])
         index, usage = record["at"], record["usage"]
         for name, value in record["scores"].items():
-            if name not in self.scores:
-                self.scores[name] = Values(aggregate=_aggregate(name))
-            self.scores[name].add(index, value)
+            if name not in self.left_out:
+                self.scores.setdefault(name, Values(aggregate=self.aggregates.get(name)))
+                self.scores[name].add(index, value)
         self._add_costs(record)
         if "gold_found" in record:  # runs of 0.1.0 and before don't say it
             self._add_gold(record["gold_found"])
@@ -142,10 +157,15 @@ class Column:
     def _add_costs(self, record: Record) -> None:
         index, usage = record["at"], record["usage"]
         large = usage["by_role"].get("answer", {}).get("calls", 0)
-        costs = {**usage, "api_calls": large, "seconds": record["seconds"], "cost": record["cost"]}
+        if self.prices and "*" not in self.prices:
+            self.unpriced |= usage["by_role"].keys() - self.prices.keys()
+        dollars = None if self.unpriced else cost(usage["by_role"], self.prices)
+        costs = {**usage, "api_calls": large, "seconds": record["seconds"], "cost": dollars}
         for name in COSTS:
             if costs[name] is not None:
                 self.costs.setdefault(name, Values()).add(index, costs[name])
+        if self.unpriced:
+            self.costs.pop("cost", None)
 
     def _add_gold(self, found: Mapping[str, int]) -> None:
         for name, count in {**found, "without": int(not found["known"])}.items():
@@ -200,8 +220,13 @@ class Experiment:
         return [one for one in map(self.metric, names) if one.group == group]
 
 
-def read_runs(paths: Sequence[Path]) -> list[Experiment]:
+def read_runs(paths: Sequence[Path], *, metrics: Sequence[Metric] = ()) -> list[Experiment]:
     """Read runs; shards of one experiment become one.
+
+    Args:
+        paths: The runs' directories.
+        metrics: Metrics of one's own, as `evaluate` took them: those that aggregate their values
+            in a way of their own are left out of a report that does not have them.
 
     Raises:
         UsageError: A path is not a run, shards of one run overlap, or no question is finished yet.
@@ -214,8 +239,7 @@ def read_runs(paths: Sequence[Path]) -> list[Experiment]:
             _check_apart(path, settings, found[key])
             found[key].directories.append(path)
         else:
-            infos = tuple(infos_of(settings.metrics))
-            columns = {one.label: Column(one, infos) for one in settings.systems}
+            columns = {one.label: _column(one, settings, metrics) for one in settings.systems}
             found[key] = Experiment(settings, [path], columns)
     for experiment in found.values():
         for record in records(experiment):
@@ -324,10 +348,13 @@ def holm(ps: Sequence[float]) -> list[float]:
     return found
 
 
-def _aggregate(name: str) -> Callable[[Sequence[float]], float] | None:
-    """Return how a metric of another package is aggregated; None: by the mean, as ours are."""
-    metric = METRICS.get(name)
-    return None if metric is None or metric.aggregate is fmean else metric.aggregate
+def _column(system: System, settings: RunSettings, metrics: Sequence[Metric]) -> Column:
+    infos = tuple(infos_of(settings.metrics))
+    declared = [one for info in infos if (one := METRICS.get(info.name))]
+    own = {one.name: one.aggregate for one in [*declared, *metrics] if one.own_aggregate}
+    missing = {one.name for one in infos if one.own_aggregate} - own.keys()
+    prices = {role: Price(*pair) for role, pair in settings.prices.items()}
+    return Column(system, infos, aggregates=own, left_out=missing, prices=prices)
 
 
 def _same(settings: RunSettings) -> str:

@@ -186,7 +186,8 @@ def answers_table(experiment: Experiment) -> Table:
         if column.errors:
             listed = ", ".join(f"{kind} {n}" for kind, n in sorted(column.errors.items()))
             remarks.append(f"{column.label}: failed, and in no score: {listed}.")
-    remarks += [*_unequal(experiment), *_selected(experiment), *_partial(experiment)]
+    remarks += [*_left_out(experiment), *_unequal(experiment)]
+    remarks += [*_selected(experiment), *_partial(experiment)]
     if (only := experiment.settings.only) is not None:
         remarks.append(
             f"From the {len(only)} of {experiment.settings.questions} questions that were asked "
@@ -196,6 +197,16 @@ def answers_table(experiment: Experiment) -> Table:
         remarks.append("Methods were handed the gold answers: filters are oracles (SILVER).")
     head = ["method", "n", "failed", *(one.label for one in metrics)]
     return Table(_title(experiment), head, rows, remarks)
+
+
+def _left_out(experiment: Experiment) -> Iterator[str]:
+    """Yield a line for each metric whose own aggregation is not at hand."""
+    names = {name for column in experiment.columns.values() for name in column.left_out}
+    for name in sorted(names):
+        yield (
+            f"{experiment.metric(name).label} is left out: it is more than a mean, and the metric "
+            f"{name!r} is not here; install its package, or pass it to read_runs(metrics=[…])."
+        )
 
 
 def _selected(experiment: Experiment) -> Iterator[str]:
@@ -249,6 +260,7 @@ def passages_table(experiment: Experiment) -> Table | None:
     remarks = [
         "Recall, precision and S-Precision are of the passages that stood in the prompt.",
         *_gold_remarks(experiment),
+        *_partial(experiment, metrics),
     ]
     return Table("Passages", ["method", *(one.label for one in metrics)], rows, remarks)
 
@@ -269,6 +281,20 @@ def _gold_remarks(experiment: Experiment) -> Iterator[str]:
         yield f"{line}."
 
 
+def _partial(experiment: Experiment, metrics: Sequence[MetricInfo]) -> Iterator[str]:
+    """Yield a line for each method some of whose cells are over fewer questions than others."""
+    for column in experiment.columns.values():
+        counts = {
+            one.label: len(column.scores[one.name].values)
+            for one in metrics
+            if one.name in column.scores
+        }
+        most = max(counts.values(), default=0)
+        fewer = [f"{label} {count}" for label, count in counts.items() if count < most]
+        if fewer:
+            yield f"{column.label}: over {most} questions, but {', '.join(fewer)}."
+
+
 def costs_table(experiment: Experiment) -> Table:
     """Return what a question cost on average."""
     columns = list(experiment.columns.values())
@@ -284,6 +310,13 @@ def costs_table(experiment: Experiment) -> Table:
     remarks = [
         "Means a question; the last two columns are totals of the run. #API: calls of the large "
         "model alone."
+    ]
+    if "cost" in names:
+        remarks.append("US$: at the run's prices, calls that the cache answered included.")
+    remarks += [
+        f"{column.label}: no US$, for the run has no price for {', '.join(sorted(column.unpriced))}."
+        for column in columns
+        if column.unpriced
     ]
     if any(column.estimated for column in columns):
         remarks.append("Some token counts are estimated from characters.")

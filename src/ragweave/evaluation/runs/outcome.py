@@ -84,6 +84,7 @@ def answered(
     system: System,
     state: Mapping[str, Any],
     *,
+    search_depth: int,
     spent: Ledger,
     seconds: float,
     prices: Prices,
@@ -97,6 +98,7 @@ def answered(
         question: The question with its gold.
         system: What answered it.
         state: The graph's final state.
+        search_depth: How many passages the question's own search asked for.
         spent: Calls and tokens paid for, or answered by the cache.
         seconds: Wall time.
         prices: Dollars a million tokens, by role.
@@ -106,13 +108,14 @@ def answered(
     usage = state["usage"]
     found = [doc for docs in state["retrieved"].values() for doc in docs]
     gold = GoldPassages(question.gold, found)
+    told = {"judgements": judgements, "search_depth": search_depth}
     return {
         **_head(index, question, system),
         "answer": state["answer"],
         "status": state["status"],
         "truncated": state["truncated"],
         "error": None,
-        "scores": scores(question, {**state, "judgements": judgements}, metrics),
+        "scores": scores(question, {**state, **told}, metrics),
         **({"judgements": _plain(judgements)} if judgements else {}),
         "usage": usage,
         **spent_of(spent, prices),

@@ -33,6 +33,7 @@ from ragweave.evaluation.runs.settings import RunSettings, System, cache_name
 from ragweave.evaluation.runs.stream import Job, Stopwatch, thread_of
 from ragweave.graphs import CompiledGraph
 from ragweave.graphs.build import build_graph
+from ragweave.nodes.options import Options
 from ragweave.nodes.step import timing
 from ragweave.state import RAGState
 from ragweave.tools.journal import REFUSED, Slot
@@ -59,8 +60,8 @@ class Questions:
     judge: AnswerJudge | None = None
     """Who judges the answers for the judged metrics; None: nobody."""
     _prices: Prices = field(init=False)
-    _k: Mapping[str, int] = field(init=False)
-    """Passages a query, by the systems' labels."""
+    _options: Mapping[str, Options] = field(init=False)
+    """Options by the systems' labels."""
     _own_type: frozenset[str] = field(init=False)
     """Labels of the systems whose options set the type of answer."""
 
@@ -68,7 +69,7 @@ class Questions:
         """Read the prices and the systems' options."""
         pairs = self.settings.prices.items()
         self._prices = {role: Price(*pair) for role, pair in pairs}
-        self._k = {one.label: one.resolved().k for one in self.settings.systems}
+        self._options = {one.label: one.resolved() for one in self.settings.systems}
         self._own_type = frozenset(
             one.label for one in self.settings.systems if "answer_type" in one.options
         )
@@ -111,6 +112,7 @@ class Questions:
                 question,
                 system,
                 state,
+                search_depth=self._options[system.label].search_depth(state),
                 spent=spent,
                 seconds=seconds,
                 prices=self._prices,
@@ -150,7 +152,7 @@ class Questions:
             given["answer_type"] = question.answer_type
         if self.settings.oracle:
             given["gold_answers"] = list(question.answers)
-        k = self._k[system.label]
+        k = self._options[system.label].k
         passages = given_passages(question, self.settings, k)
         return given if passages is None else {**given, "passages": passages}
 

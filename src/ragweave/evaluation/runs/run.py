@@ -19,8 +19,9 @@ from ragweave.evaluation.runs.progress import Budget, Progress, RunConfig
 from ragweave.evaluation.runs.questions import open_questions
 from ragweave.evaluation.runs.recorder import Recorder, RunCheckpoints, connect
 from ragweave.evaluation.runs.references import check_parts
-from ragweave.evaluation.runs.settings import RunSettings
+from ragweave.evaluation.runs.settings import RunSettings, System
 from ragweave.evaluation.runs.stream import Job, Stream
+from ragweave.graphs.build import method_named
 from ragweave.tools.journal import Slot
 from ragweave.tools.models import ChatModel
 from ragweave.tools.retrieval import PassageRetriever
@@ -201,10 +202,20 @@ def checked(settings: RunSettings, config: RunConfig) -> Dataset:
     return dataset
 
 
+def _roles_of(system: System) -> Iterator[str]:
+    yield from method_named(system.method).roles(system.resolved())
+
+
+_PRICED_AS = {"rewriter": "rewrite", "filter_model": "filter"}
+"""The roles in which models are asked and priced that settings call by another name."""
+
+
 def _check_prices(settings: RunSettings) -> None:
     if not settings.prices:
         raise UsageError("--budget-usd needs prices: start the run with --price INPUT,OUTPUT")
-    asked = ["answer", *settings.models, *([JUDGE_ROLE] if settings.judge_model else [])]
+    named = [_PRICED_AS.get(name, name) for name in settings.models]
+    used = [role for one in settings.systems for role in _roles_of(one)]
+    asked = ["answer", *named, *used, *([JUDGE_ROLE] if settings.judge_model else [])]
     missing = [role for role in dict.fromkeys(asked) if role not in settings.prices]
     if missing and "*" not in settings.prices:
         raise UsageError(

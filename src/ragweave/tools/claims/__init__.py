@@ -12,6 +12,7 @@ from ragweave.tools.claims.judgement import (
     made_from,
     match_ratio,
     names_apart,
+    only_yes_or_no,
     parse_judgement,
 )
 from ragweave.tools.claims.rewrite import (
@@ -47,6 +48,7 @@ __all__ = [
     "check_aliases",
     "names_apart",
     "gold_groups",
+    "only_yes_or_no",
     "made_from",
     "is_released",
     "RELEASED",

@@ -128,6 +128,12 @@ def gold_groups(value: Any) -> list[list[Any]]:
     return [group for group in filled if group]
 
 
+def only_yes_or_no(gold: Sequence[Any]) -> bool:
+    """Tell whether nothing but yes or no is gold: of such answers a match ratio says nothing."""
+    names = [name for group in gold for name in (group if isinstance(group, list) else [group])]
+    return bool(names) and all(str(name).strip().lower() in ("yes", "no") for name in names)
+
+
 def match_ratio(draft: str, gold: Gold) -> float:
     """Return the share of gold short answers found in the draft (equation 2), in [0, 1].
 

@@ -46,6 +46,8 @@ Labels = NDArray[np.bool_]
 _AT_ONCE = 64
 _ITERATIONS = 1000
 _GRID = np.round(np.arange(0.0, 0.401, 0.005), 3)
+_HIGHER = np.round(np.arange(0.405, 1.001, 0.005), 3)
+"""Thresholds that are tried where none of the others keeps to the share; 1 retrieves for nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,12 +184,16 @@ def best_threshold(chances: Array, labels: Labels, retrieve_at_most: float) -> f
         labels: Which routes were right.
         retrieve_at_most: The share.
     """
-    best, most, worth = float(_GRID[-1]), -1.0, (labels + chances) / 2
-    for threshold in _GRID[::-1]:
-        routes = routes_of(chances, float(threshold))
-        reached = float(worth[np.arange(len(labels)), routes].mean())
-        if float((routes > 0).mean()) <= retrieve_at_most and reached > most + 1e-12:
-            best, most = float(threshold), reached
+    worth = (labels + chances) / 2
+    for grid in (_GRID, _HIGHER):
+        best, most = float(grid[-1]), -1.0
+        for threshold in grid[::-1]:
+            routes = routes_of(chances, float(threshold))
+            reached = float(worth[np.arange(len(labels)), routes].mean())
+            if float((routes > 0).mean()) <= retrieve_at_most and reached > most + 1e-12:
+                best, most = float(threshold), reached
+        if most >= 0:
+            break
     return best
 
 

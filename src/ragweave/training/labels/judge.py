@@ -11,6 +11,7 @@ from ragweave.tools.claims import (
     is_released,
     match_ratio,
     names_apart,
+    only_yes_or_no,
 )
 from ragweave.tools.models import ChatModel, within_limit
 from ragweave.trained import PartRole
@@ -26,7 +27,6 @@ from ragweave.training.labels.source import (
     Gold,
     InvalidRow,
     Item,
-    only_yes_or_no,
     short_gold,
 )
 

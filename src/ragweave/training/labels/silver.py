@@ -19,6 +19,7 @@ from langchain_core.documents import Document
 from ragweave.datasets.claims import CLAIM
 from ragweave.errors import UsageError
 from ragweave.state.passages import with_id
+from ragweave.tools.claims import only_yes_or_no
 from ragweave.tools.filters import ContextFilter, Granularity, Span, context_filter, spans_of
 from ragweave.tools.filters.oracles import CXMI_THRESHOLD, LEXICAL_THRESHOLD, LexicalFilter
 from ragweave.tools.models.tasks import TaskPassage, task_passages
@@ -26,7 +27,7 @@ from ragweave.tools.scorers.specs import LogprobScorer
 from ragweave.tools.text.secrets import redacted
 from ragweave.trained import PartRole
 from ragweave.training.labels.labeler import CachedCall, DroppedRow, LabelledRow, RowLabel
-from ragweave.training.labels.source import InvalidRow, Item, Passages, only_yes_or_no
+from ragweave.training.labels.source import InvalidRow, Item, Passages
 
 
 def chosen_spans(item: Item, passages: Sequence[Document]) -> list[Span] | None:

@@ -340,12 +340,6 @@ def short_gold(item: Item, aliases: str = "auto", field: str | None = None) -> G
     return [name for group in groups for name in group]
 
 
-def only_yes_or_no(gold: Gold) -> bool:
-    """Tell whether nothing but yes or no is gold: of such answers a match ratio says nothing."""
-    names = [name for group in gold for name in (group if isinstance(group, list) else [group])]
-    return bool(names) and all(str(name).strip().lower() in ("yes", "no") for name in names)
-
-
 def _of_field(item: Item, field: str | None) -> list[list[Any]]:
     """Read a field as it stands; SlimPLM's files have `short_answers` (ASQA) or `answer`."""
     fields = item.row.fields
