@@ -260,7 +260,7 @@ def passages_table(experiment: Experiment) -> Table | None:
     remarks = [
         "Recall, precision and S-Precision are of the passages that stood in the prompt.",
         *_gold_remarks(experiment),
-        *_partial(experiment, metrics),
+        *_over_fewer(experiment, metrics),
     ]
     return Table("Passages", ["method", *(one.label for one in metrics)], rows, remarks)
 
@@ -281,7 +281,7 @@ def _gold_remarks(experiment: Experiment) -> Iterator[str]:
         yield f"{line}."
 
 
-def _partial(experiment: Experiment, metrics: Sequence[MetricInfo]) -> Iterator[str]:
+def _over_fewer(experiment: Experiment, metrics: Sequence[MetricInfo]) -> Iterator[str]:
     """Yield a line for each method some of whose cells are over fewer questions than others."""
     for column in experiment.columns.values():
         counts = {
