@@ -61,7 +61,11 @@ METHOD = Method(
     worst="k + 2 + 2p",
     options=CragOptions,
     build=build,
-    roles=lambda _options: ("judge", "rewrite", "filter"),
+    roles=lambda options: (
+        "judge",
+        *(("rewrite",) if options.rewrite and options.second_search else ()),
+        *(("filter",) if options.refine else ()),
+    ),
     prompts={**PROMPTS, **answer_prompts("concat", "direct")},
     searches_again=True,
 )

@@ -66,6 +66,6 @@ METHOD = Method(
     worst="1 + candidates·(candidates + 1)",
     options=SureOptions,
     build=build,
-    roles=lambda _options: ("judge",),
+    roles=lambda options: ("judge",) if options.validity or options.ranking else (),
     prompts=PROMPTS,
 )

@@ -202,7 +202,10 @@ def test_verdicts(reply: str, read: list[bool] | None) -> None:
         ("Partially correct", None),
         ("Mostly correct", None),
         ("Correct, though not complete.", None),
-        ("The answer is correct. However, it says 1933 too.", None),
+        ("The answer is correct. However, it says 1933 too.", "correct"),
+        ("Correct, since the answer names 1932, not 1933.", "correct"),
+        ("Correct answer.", "correct"),
+        ("Is it correct?", None),
         ("Correct?", None),
         ("It is not wrong.", None),
         ("Not only correct.", None),
@@ -211,6 +214,20 @@ def test_verdicts(reply: str, read: list[bool] | None) -> None:
 )
 def test_correct_is_read_where_it_is_said_plainly(reply: str, grade: str | None) -> None:
     assert parse_correctness(reply) == grade
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        *("It's {}.", "The predicted answer is {}.", "The answer 'Paris' is {}.", "Result: {}"),
+        *("\\boxed{{{}}}", "Based on the right answers, the answer is {}.", "A: {}", "{} answer."),
+        *("It names Paris, so it is {}.", "The answer given says the same: {}"),
+    ],
+)
+def test_a_form_that_is_read_for_one_grade_is_read_for_the_other(form: str) -> None:
+    """Else a judge that keeps to one form would find everything right, or nothing."""
+    for grade in ("correct", "incorrect"):
+        assert parse_correctness(form.format(grade)) == grade
 
 
 @pytest.mark.parametrize("row", RECORDED, ids=lambda row: f"{row['node']}: {row['reply'][:24]!r}")

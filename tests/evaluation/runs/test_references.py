@@ -117,3 +117,25 @@ def test_a_run_of_an_earlier_version_is_taken_as_it_is(
     (directory.path / SETTINGS).write_text(json.dumps(older), "utf-8")
     assert claim_directory(directory.path, made) == directory
     checked(RunDirectory(directory.path).settings, RunConfig())
+
+
+def test_a_path_through_a_link_names_the_file_that_it_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "link").symlink_to(tmp_path / "real" / "deep")
+    for folder in ("real", "work"):
+        write_lines(tmp_path / folder / "skr.jsonl", {"question": folder, "needed": True})
+    monkeypatch.chdir(tmp_path / "work")
+    made = planned(tmp_path, system("skr_knn", training="link/../skr.jsonl"))
+    assert made.systems[0].options["training"] == str((tmp_path / "real" / "skr.jsonl").resolve())
+
+
+def test_a_file_that_is_gone_is_called_missing(tmp_path: Path) -> None:
+    file = tmp_path / "skr.jsonl"
+    write_lines(file, {"question": "Who?", "needed": True})
+    made = planned(tmp_path, system("skr_knn", training=str(file)))
+    file.unlink()
+    with pytest.raises(UsageError, match=r"skr\.jsonl: is missing; the run began with it"):
+        checked(made, RunConfig())

@@ -27,23 +27,20 @@ _GRADE = re.compile(
     r"|(?P<denied>(?:\b(?:not|cannot|never|nothing)|n['’]t)\s+(?:\w+\s+){0,2}(?:incorrect|wrong)\b)"
     r"|(?P<wrong>\b(?:incorrect|wrong)\b"
     r"|(?:\b(?:not|cannot|never|far\s+from)|n['’]t)\s+(?!only\b)(?:\w+\s+){0,2}correct\b)"
-    r"|\b(?P<right>correct)\b(?!\s+(?:answers?|one)\b)",
+    r"|\b(?P<right>correct)\b(?!\s+(?:answers?|one)\b\W*\w)",
     re.I,
 )
+_RIGHT = re.compile(r"\bcorrect\b", re.I)
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
-_PLAINLY = re.compile(
-    r"(?:\W|\b(?:so|thus|therefore|hence|overall|yes|i|we|would|the|this|that|my|its|final|given|"
-    r"student(?:['’]s)?|model(?:['’]s)?|answer|response|reply|grade|verdict|judge?ment|it|is|are|be|as|"
-    r"to|consider(?:ed)?|fully|completely|entirely|absolutely|perfectly|indeed)\b)*"
-    r"\bcorrect\b",
+_TAKEN_BACK = re.compile(
+    r"\b(?:not|cannot|never|only|if|whether|part\w*|mostly|largely|almost|nearly|hardly|barely|"
+    r"somewhat|half|might|may|could|should)\b|n['’]t",
     re.I,
 )
-_QUALIFIED = re.compile(
-    r"\b(?:not|cannot|never|but|though|although|however|except|only|while|if|or|part\w*|mostly|"
-    r"largely|almost|nearly|incomplete|lack\w*|miss\w*)\b|n['’]t|\?",
-    re.I,
+"""What stands before "correct" in its sentence, where that is no plain verdict."""
+_LIMITED = re.compile(
+    r"\W*(?:in part|only|except|(?:but|though|although) (?:incomplete|partial\w*|not))\b", re.I
 )
-_TURN = re.compile(r"\W*(?:but|however|though|although|yet|still)\b", re.I)
 _LOOKED_AT = 400
 """Characters of a reply in which a grade or rating is looked for."""
 
@@ -133,10 +130,11 @@ def parse_correctness(reply: str) -> str | None:
 
 
 def _plainly_correct(said: str) -> bool:
-    """Tell whether a sentence says "correct" without a qualification in it, or right behind it."""
-    sentences = _SENTENCE.split(said)
-    for sentence, behind in zip(sentences, [*sentences[1:], ""], strict=True):
-        plain = _PLAINLY.match(sentence) is not None and not _QUALIFIED.search(sentence)
-        if plain and not _TURN.match(behind):
-            return True
+    """Tell whether a sentence says "correct" without a qualification before it, or right behind."""
+    for sentence in _SENTENCE.split(said):
+        found = _RIGHT.search(sentence)
+        if found is None or sentence.rstrip().endswith("?"):
+            continue
+        if not _TAKEN_BACK.search(sentence[: found.start()]):
+            return not _LIMITED.match(sentence, found.end())
     return False

@@ -41,8 +41,6 @@ class MetricInfo:
     primary: tuple[Scoring, ...] = ()
     """The kinds of scoring of which it is the primary metric: shown while a run goes, compared
     pairwise, drawn."""
-    own_aggregate: bool = False
-    """Whether values are aggregated by anything but their mean: a report then needs the metric."""
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -52,7 +50,6 @@ class MetricInfo:
             "higher_is_better": self.higher_is_better,
             "group": self.group,
             "primary": list(self.primary),
-            **({"own_aggregate": True} if self.own_aggregate else {}),
         }
 
     @classmethod
@@ -77,10 +74,6 @@ class Metric(MetricInfo):
     on_request: bool = False
     """Whether it is computed only where it is named."""
 
-    def __post_init__(self) -> None:
-        """Note whether the values are aggregated by anything but their mean."""
-        object.__setattr__(self, "own_aggregate", self.aggregate is not fmean)
-
     @property
     def info(self) -> MetricInfo:
         """What a report needs to know."""
@@ -90,7 +83,6 @@ class Metric(MetricInfo):
             higher_is_better=self.higher_is_better,
             group=self.group,
             primary=self.primary,
-            own_aggregate=self.own_aggregate,
         )
 
 

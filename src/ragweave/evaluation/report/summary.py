@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any, get_args
 
 from ragweave.datasets import Scoring
@@ -30,6 +32,7 @@ from ragweave.evaluation.metrics import (
 from ragweave.evaluation.runs.calls import Ledger
 from ragweave.evaluation.runs.directory import RunDirectory, records_of
 from ragweave.evaluation.runs.outcome import Record
+from ragweave.evaluation.runs.references import with_absolute_paths
 from ragweave.evaluation.runs.settings import RunSettings, System
 
 Aggregate = Callable[[Sequence[float]], float]
@@ -74,8 +77,6 @@ class Column:
     """What the run computes, in its order."""
     aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
     """How metrics are aggregated that have a way of their own, by name."""
-    left_out: set[str] = field(default_factory=set)
-    """Metrics with a way of their own that is not at hand: their mean would be another number."""
     prices: Prices = field(default_factory=dict)
     """Dollars a million tokens, by role."""
     unpriced: set[str] = field(default_factory=set)
@@ -133,9 +134,8 @@ class Column:
         self.scorings.add(record["scoring"])
         index, usage = record["at"], record["usage"]
         for name, value in record["scores"].items():
-            if name not in self.left_out:
-                self.scores.setdefault(name, Values(aggregate=self.aggregates.get(name)))
-                self.scores[name].add(index, value)
+            self.scores.setdefault(name, Values(aggregate=self.aggregates.get(name)))
+            self.scores[name].add(index, value)
         self._add_costs(record)
         if "gold_found" in record:  # runs of 0.1.0 and before don't say it
             self._add_gold(record["gold_found"])
@@ -225,22 +225,24 @@ def read_runs(paths: Sequence[Path], *, metrics: Sequence[Metric] = ()) -> list[
 
     Args:
         paths: The runs' directories.
-        metrics: Metrics of one's own, as `evaluate` took them: those that aggregate their values
-            in a way of their own are left out of a report that does not have them.
+        metrics: Metrics of one's own, as `evaluate` took them: of those that aggregate their values
+            in a way of their own a report that does not have them shows the mean.
 
     Raises:
         UsageError: A path is not a run, shards of one run overlap, or no question is finished yet.
     """
     found: dict[str, Experiment] = {}
+    shards: dict[str, dict[tuple[int, int], Path]] = {}
     for path in paths:
         settings = RunDirectory(path).settings
         key = _same(settings)
         if key in found:
-            _check_apart(path, settings, found[key])
+            _check_apart(path, settings, found[key].settings, shards[key])
             found[key].directories.append(path)
         else:
             columns = {one.label: _column(one, settings, metrics) for one in settings.systems}
             found[key] = Experiment(settings, [path], columns)
+        shards.setdefault(key, {})[settings.shard] = path
     for experiment in found.values():
         for record in records(experiment):
             experiment.columns[record["system"]].add(record)
@@ -250,17 +252,24 @@ def read_runs(paths: Sequence[Path], *, metrics: Sequence[Metric] = ()) -> list[
     return list(found.values())
 
 
-def _check_apart(path: Path, settings: RunSettings, experiment: Experiment) -> None:
+def _check_apart(
+    path: Path,
+    settings: RunSettings,
+    first: RunSettings,
+    shards: Mapping[tuple[int, int], Path],
+) -> None:
     """Check that a run has no question in common with the shards that it would be merged with."""
-    for other in experiment.directories:
-        theirs = RunDirectory(other).settings
-        if theirs.shard == settings.shard:
-            raise UsageError(f"{path}: shard {_shard(settings)} of this run is named twice")
-        if theirs.shard[1] != settings.shard[1]:
-            raise UsageError(
-                f"{path}: is shard {_shard(settings)} of a run of which {other} is shard "
-                f"{_shard(theirs)}: they may share questions; report them one at a time"
-            )
+    other = shards[first.shard]
+    if settings.shard in shards:
+        raise UsageError(f"{path}: shard {_shard(settings)} of this run is named twice")
+    if first.shard[1] != settings.shard[1]:
+        raise UsageError(
+            f"{path}: is shard {_shard(settings)} of a run of which {other} is shard "
+            f"{_shard(first)}: they may share questions; report them one at a time"
+        )
+    for spec in first.parts.keys() & settings.parts.keys():
+        if first.parts[spec] != settings.parts[spec]:
+            raise UsageError(f"{path}: {spec} is not what it was for {other}; report them apart")
 
 
 def _tell_apart(experiments: Sequence[Experiment]) -> None:
@@ -351,14 +360,16 @@ def holm(ps: Sequence[float]) -> list[float]:
 def _column(system: System, settings: RunSettings, metrics: Sequence[Metric]) -> Column:
     infos = tuple(infos_of(settings.metrics))
     declared = [one for info in infos if (one := METRICS.get(info.name))]
-    own = {one.name: one.aggregate for one in [*declared, *metrics] if one.own_aggregate}
-    missing = {one.name for one in infos if one.own_aggregate} - own.keys()
+    own = {one.name: one.aggregate for one in [*declared, *metrics] if one.aggregate is not fmean}
     prices = {role: Price(*pair) for role, pair in settings.prices.items()}
-    return Column(system, infos, aggregates=own, left_out=missing, prices=prices)
+    return Column(system, infos, aggregates=own, prices=prices)
 
 
 def _same(settings: RunSettings) -> str:
-    plain: dict[str, Any] = settings.plain() | {"shard": None, "versions": None}
+    # Earlier versions kept paths as given and recorded fewer digests: `_check_apart` compares those.
+    with suppress(UsageError):  # a part or package that the run had may not be here
+        settings = with_absolute_paths(settings)
+    plain: dict[str, Any] = settings.plain() | {"shard": None, "versions": None, "parts": None}
     return json.dumps(plain, sort_keys=True)
 
 

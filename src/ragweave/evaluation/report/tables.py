@@ -186,8 +186,7 @@ def answers_table(experiment: Experiment) -> Table:
         if column.errors:
             listed = ", ".join(f"{kind} {n}" for kind, n in sorted(column.errors.items()))
             remarks.append(f"{column.label}: failed, and in no score: {listed}.")
-    remarks += [*_left_out(experiment), *_unequal(experiment)]
-    remarks += [*_selected(experiment), *_partial(experiment)]
+    remarks += [*_unequal(experiment), *_selected(experiment), *_partial(experiment)]
     if (only := experiment.settings.only) is not None:
         remarks.append(
             f"From the {len(only)} of {experiment.settings.questions} questions that were asked "
@@ -197,16 +196,6 @@ def answers_table(experiment: Experiment) -> Table:
         remarks.append("Methods were handed the gold answers: filters are oracles (SILVER).")
     head = ["method", "n", "failed", *(one.label for one in metrics)]
     return Table(_title(experiment), head, rows, remarks)
-
-
-def _left_out(experiment: Experiment) -> Iterator[str]:
-    """Yield a line for each metric whose own aggregation is not at hand."""
-    names = {name for column in experiment.columns.values() for name in column.left_out}
-    for name in sorted(names):
-        yield (
-            f"{experiment.metric(name).label} is left out: it is more than a mean, and the metric "
-            f"{name!r} is not here; install its package, or pass it to read_runs(metrics=[…])."
-        )
 
 
 def _selected(experiment: Experiment) -> Iterator[str]:

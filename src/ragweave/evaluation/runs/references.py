@@ -82,8 +82,7 @@ def _absolute(text: str) -> str:
     path = Path(head).expanduser()
     if not head or head == PACKAGED or not path.exists():
         return text
-    whole = os.path.abspath(path)  # noqa: PTH100 - a link to a file keeps its name
-    return f"{whole}{mark}{query}"
+    return f"{path.parent.resolve() / path.name}{mark}{query}"  # a link to a file keeps its name
 
 
 def digests(models: Mapping[str, str], systems: Sequence[System]) -> dict[str, str]:
@@ -110,7 +109,9 @@ def check_parts(settings: RunSettings) -> None:
     """
     now = digests(settings.models, settings.systems)
     for spec, digest in settings.parts.items():
-        if now.get(spec) != digest:
+        if spec not in now:
+            raise UsageError(f"{spec}: is missing; the run began with it")
+        if now[spec] != digest:
             part = spec.startswith(PREFIX) or Path(spec).is_dir()
             said = "was trained again after" if part else "has changed since"
             raise UsageError(f"{spec}: {said} the run began; start a new run in another directory")

@@ -214,7 +214,9 @@ def _check_prices(settings: RunSettings) -> None:
     if not settings.prices:
         raise UsageError("--budget-usd needs prices: start the run with --price INPUT,OUTPUT")
     named = [_PRICED_AS.get(name, name) for name in settings.models]
-    used = [role for one in settings.systems for role in _roles_of(one)]
+    # Who is given passages decides on no search, and prepares none.
+    searching = settings.passages != "given"
+    used = [role for one in settings.systems for role in _roles_of(one) if searching]
     asked = ["answer", *named, *used, *([JUDGE_ROLE] if settings.judge_model else [])]
     missing = [role for role in dict.fromkeys(asked) if role not in settings.prices]
     if missing and "*" not in settings.prices:
