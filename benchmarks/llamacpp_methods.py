@@ -51,6 +51,7 @@ from ragweave.llamacpp import LlamaCppChat
 from ragweave.llamacpp.binding import physical_cores
 from ragweave.llamacpp.guard import system_info
 from ragweave.tools.models import chat_model
+from ragweave.tools.models.specs import read_settings
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -169,18 +170,12 @@ def measure(
     return found
 
 
-def contestants(options: argparse.Namespace) -> dict[str, dict[str, int]]:
+def contestants(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Return our engine's settings by what the results call them."""
-    return {"ours": {}, **{f"ours, {text}": settings(text) for text in options.ours}}
+    return {"ours": {}, **{f"ours, {text}": read_settings(text) for text in options.ours}}
 
 
-def settings(text: str) -> dict[str, int]:
-    """Read `n_kept=4096,cache_ram=0`."""
-    pairs = (one.partition("=") for one in text.split(","))
-    return {name.strip(): int(value) for name, _, value in pairs}
-
-
-def engine(options: argparse.Namespace, given: dict[str, int]) -> LlamaCppChat:
+def engine(options: argparse.Namespace, given: dict[str, Any]) -> LlamaCppChat:
     """Return our engine, warm."""
     chat = LlamaCppChat(
         path=str(options.model), n_ctx=8192, n_threads=options.threads, temperature=0.0, **given
@@ -208,7 +203,7 @@ def main() -> None:
     add("--threads", type=int, default=physical_cores())
     add("--questions", type=int, default=4)
     add("--rows", default=";".join(ROWS), help="separated by ;")
-    add("--ours", action="append", default=[], help="our engine with n_kept=4096,cache_ram=0 too")
+    add("--ours", action="append", default=[], help="our engine with n_kept=4096&cache_ram=0 too")
     add("--server", action="append", default=[], help="NAME=URL of a server of the same model")
     options = parser.parse_args()
     data = open_dataset(f"hotpotqa:{DATA}")

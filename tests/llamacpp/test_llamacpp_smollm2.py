@@ -120,7 +120,7 @@ SURE = {
 
 
 def test_eight_threads_say_what_one_says(smol: Any) -> None:
-    """Numbers of a batch and of one call differ by up to .5, and more on some processors."""
+    """A batch's numbers differ from one call's, by how much depends on the processor."""
 
     def said(country: str) -> str:
         reply = smol.invoke(f"What is the capital of {country}?", max_tokens=6)

@@ -2,8 +2,8 @@
 
 `PrefixCache` names the finished sequences that stay in the context. Attention runs over all tokens
 there, useful or not, so that they are few. `Shelf` holds copies in main memory of those that had to
-leave: copying a sequence's keys and values takes a hundredth and less of computing them, and slows
-nothing down until it is needed again.
+leave: copying a sequence's keys and values is far quicker than computing them, and slows nothing
+down until it is needed again.
 """
 
 from __future__ import annotations
@@ -108,8 +108,12 @@ class Shelf:
 
         Of several as long it is the shortest copy: the whole of it takes cells for a moment.
         """
-        by_size = sorted(self._held.items(), key=lambda one: len(one[1][0]))
-        return longest_prefix(tokens, ((key, other) for key, (other, _) in by_size))
+        found = (
+            (common_prefix(tokens, other), -len(other), key)
+            for key, (other, _) in self._held.items()
+        )
+        length, _, key = max(found, default=(0, 0, -1))
+        return (key, length) if length else (-1, 0)
 
     def get(self, key: int) -> tuple[Tokens, State]:
         """Return a sequence."""

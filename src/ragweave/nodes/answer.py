@@ -73,19 +73,19 @@ Question: When was the lighthouse on Lake Orrin lit?
 """
 
 
-def _closed_book(manner: str) -> ChatPromptTemplate:
-    return ChatPromptTemplate(
-        [("human", "Question: {question}\n" + manner + " {answer_form} " + UNKNOWN_CLAUSE)]
-    )
+_FORM = " {answer_form} " + UNKNOWN_CLAUSE
 
 
-def _open_book(manner: str) -> ChatPromptTemplate:
-    asked = _PASSAGES + manner + " {answer_form} " + UNKNOWN_CLAUSE
-    return ChatPromptTemplate([("system", _READER), ("human", asked)])
+def _closed_book(manner: str, form: str = _FORM) -> ChatPromptTemplate:
+    return ChatPromptTemplate([("human", "Question: {question}\n" + manner + form)])
+
+
+def _open_book(manner: str, form: str = _FORM) -> ChatPromptTemplate:
+    return ChatPromptTemplate([("system", _READER), ("human", _PASSAGES + manner + form)])
 
 
 def _one_shot(manner: str, shown: str) -> ChatPromptTemplate:
-    ask = manner + ' End with "So the answer is …". {answer_form} ' + UNKNOWN_CLAUSE
+    ask = manner + ' End with "So the answer is …".' + _FORM
     return ChatPromptTemplate(
         [
             ("system", _READER),
@@ -104,8 +104,8 @@ _STEPS = (
 _OURS = {
     "direct": _closed_book("Answer the question."),
     "direct_passages": _open_book("Answer the question."),
-    "cot": ChatPromptTemplate([("human", "Question: {question}\n" + _STEPS)]),
-    "cot_passages": ChatPromptTemplate([("system", _READER), ("human", _PASSAGES + _STEPS)]),
+    "cot": _closed_book(_STEPS, form=""),
+    "cot_passages": _open_book(_STEPS, form=""),
     "concat": _open_book("Answer the question from the passages."),
     "post_fusion": _open_book("Answer the question from the passage."),
     "pruning": _one_shot(

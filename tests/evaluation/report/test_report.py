@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import itertools
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from ragweave.evaluation.runs import (
     plan,
     system,
 )
+from ragweave.evaluation.runs.directory import SETTINGS
 from ragweave.graphs import METHODS
 
 SYSTEMS = "direct,concat[k=1],concat_pf[k=2]"
@@ -83,6 +85,21 @@ def test_shards_that_may_share_questions_are_not_merged(tmp_path: Path) -> None:
     for one, other in ((whole, half), (half, whole), (half, third)):
         with pytest.raises(UsageError, match="they may share questions"):
             read_runs([one, other])
+
+
+def test_a_run_with_a_part_trained_anew_is_another_and_one_without_digests_is_not(
+    tmp_path: Path,
+) -> None:
+    def digest(path: Path, parts: dict[str, str]) -> Path:
+        file = path / SETTINGS
+        file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), "parts": parts}))
+        return path
+
+    first, second = (shard(tmp_path, part, 2) for part in (1, 2))
+    digest(first, {"skr.jsonl": "a"})
+    assert len(read_runs([first, digest(second, {})])) == 1
+    assert len(read_runs([first, digest(second, {"skr.jsonl": "a"})])) == 1
+    assert len(read_runs([first, digest(second, {"skr.jsonl": "b"})])) == 2
 
 
 def test_a_report_of_some_shards_says_which_are_missing(tmp_path: Path) -> None:

@@ -243,6 +243,12 @@ def test_a_dollar_budget_needs_a_price_for_whoever_is_paid(tmp_path: Path) -> No
     with pytest.raises(UsageError, match="each role: proxy, judge, rewrite has none"):
         run(found, reader(), budget_usd=1.0)
     assert not records(found)
+    silenced = "crag[refine=false,second_search=false],sure[validity=false,ranking=false]"
+    quiet = planned(tmp_path / "quiet", silenced, prices=prices)
+    with pytest.raises(UsageError, match="each role: judge has none"):
+        run(quiet, reader(), budget_usd=1.0)
+    given = planned(tmp_path / "given", "slimplm", prices=prices, passages="given")
+    assert run(given, reader(), budget_usd=9.0).progress.failed == 0
     filters = planned(tmp_path / "filters", "direct,filco[filter=llm]", prices=prices)
     with pytest.raises(UsageError, match="each role: filter has none"):
         run(filters, reader(), budget_usd=1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -134,7 +135,8 @@ class Column:
         self.scorings.add(record["scoring"])
         index, usage = record["at"], record["usage"]
         for name, value in record["scores"].items():
-            self.scores.setdefault(name, Values(aggregate=self.aggregates.get(name)))
+            if name not in self.scores:
+                self.scores[name] = Values(aggregate=self.aggregates.get(name))
             self.scores[name].add(index, value)
         self._add_costs(record)
         if "gold_found" in record:  # runs of 0.1.0 and before don't say it
@@ -235,7 +237,7 @@ def read_runs(paths: Sequence[Path], *, metrics: Sequence[Metric] = ()) -> list[
     shards: dict[str, dict[tuple[int, int], Path]] = {}
     for path in paths:
         settings = RunDirectory(path).settings
-        key = _same(settings)
+        key = _key(settings, found)
         if key in found:
             _check_apart(path, settings, found[key].settings, shards[key])
             found[key].directories.append(path)
@@ -267,9 +269,6 @@ def _check_apart(
             f"{path}: is shard {_shard(settings)} of a run of which {other} is shard "
             f"{_shard(first)}: they may share questions; report them one at a time"
         )
-    for spec in first.parts.keys() & settings.parts.keys():
-        if first.parts[spec] != settings.parts[spec]:
-            raise UsageError(f"{path}: {spec} is not what it was for {other}; report them apart")
 
 
 def _tell_apart(experiments: Sequence[Experiment]) -> None:
@@ -365,8 +364,21 @@ def _column(system: System, settings: RunSettings, metrics: Sequence[Metric]) ->
     return Column(system, infos, aggregates=own, prices=prices)
 
 
+def _key(settings: RunSettings, found: Mapping[str, Experiment]) -> str:
+    """Return the key of the experiment that a run is part of: what was trained anew makes another.
+
+    Earlier versions recorded fewer digests: those that both runs have must agree.
+    """
+    parts, same = settings.parts, _same(settings)
+    keys = (f"{same} {number}" for number in itertools.count())
+    return next(key for key in keys if key not in found or _agree(parts, found[key].settings.parts))
+
+
+def _agree(parts: Mapping[str, str], others: Mapping[str, str]) -> bool:
+    return all(parts[spec] == others[spec] for spec in parts.keys() & others.keys())
+
+
 def _same(settings: RunSettings) -> str:
-    # Earlier versions kept paths as given and recorded fewer digests: `_check_apart` compares those.
     with suppress(UsageError):  # a part or package that the run had may not be here
         settings = with_absolute_paths(settings)
     plain: dict[str, Any] = settings.plain() | {"shard": None, "versions": None, "parts": None}
