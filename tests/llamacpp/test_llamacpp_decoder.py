@@ -82,6 +82,33 @@ def test_greedy_replies_are_the_same_together_and_alone(core: Core) -> None:
     assert decoder.batches < 40
 
 
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_reply_beside_a_long_prompt_is_computed_apart_on_a_cpu_only(
+    core: Core, monkeypatch: pytest.MonkeyPatch, in_memory: bool
+) -> None:
+    computed, decode = [], core.decode
+    monkeypatch.setattr(core, "in_memory", in_memory)
+    monkeypatch.setattr(core, "decode", lambda runs: computed.append([*runs]) or decode(runs))
+    decoder = Decoder(core, 2)
+    short, _ = job(core, QUESTIONS[0])
+    decoder.add(short)
+    while len(reply(short)) < 2:
+        decoder.step()
+    long, _ = job(core, QUESTIONS[1] * 20)
+    run(decoder, long)
+    mixed = [
+        runs
+        for runs in computed
+        if sum(len(one.tokens) for one in runs) >= 64 and any(len(one.tokens) == 1 for one in runs)
+    ]
+    assert bool(mixed) is not in_memory
+    monkeypatch.undo()
+    assert [reply(short), reply(long)] == [
+        alone(core, QUESTIONS[0]),
+        alone(core, QUESTIONS[1] * 20),
+    ]
+
+
 def test_sampling_with_a_seed_does_not_depend_on_the_company(core: Core) -> None:
     sampled = {"sampling": Sampling(temperature=0.8, top_p=0.9, seed=7)}
     expected = alone(core, QUESTIONS[0], **sampled)

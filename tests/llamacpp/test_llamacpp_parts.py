@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from ragweave.errors import ModelError
 from ragweave.llamacpp.binding import _listed_cores, cache_bytes, physical_cores
 from ragweave.llamacpp.cache import KVCells
-from ragweave.llamacpp.decoder import Slot, portions
+from ragweave.llamacpp.decoder import Slot, batches, portions
 from ragweave.llamacpp.job import Finished, GenerationJob, Piece, Request, ScoreJob
 from ragweave.llamacpp.prefix import PrefixCache, Shelf, common_prefix
 from ragweave.llamacpp.prompt import structured
@@ -142,6 +142,26 @@ def test_a_batch_is_shared_fairly(pending: list[int], budget: int) -> None:
     if prompts:
         rest = budget - len(writing)
         assert given_to.get(prompts[0], 0) >= min(pending[prompts[0]], rest // 2)
+
+
+@given(st.lists(st.one_of(st.just(1), st.integers(1, 200)), max_size=150), st.booleans())
+def test_replies_and_prompts_are_computed_apart_from_a_tile_on(
+    sizes: list[int], apart: bool
+) -> None:
+    plan = [
+        (Slot(ScoreJob([0] * size, [1], lambda _: None), sequence=i, age=i), size)
+        for i, size in enumerate(sizes)
+    ]
+    parts = batches(plan, apart=apart)
+    assert sorted((slot.sequence, size) for part in parts for slot, size in part) == [
+        *enumerate(sizes)
+    ]
+    if not apart or sum(sizes) < 64:
+        assert len(parts) <= 1
+        return
+    for part in parts:
+        replying = [size == 1 for _, size in part]
+        assert part and (not any(replying) or (all(replying) and len(part) < 64))
 
 
 @given(st.lists(st.integers(0, 2)), st.lists(st.integers(0, 2)))

@@ -1,9 +1,10 @@
 """Continuous batching: which requests go into the next batch, and what becomes of its logits.
 
-Requests are admitted in order, as long as sequences and KV cells last. Tokens of all running
-requests go into one `llama_decode`: one each from replies in progress, the rest of the batch from
-prompts (`portions`). Where cells run out, cached prefixes are evicted first, the least recently
-used before others; then the youngest request is preempted and computed again later.
+Requests are admitted in order, as long as sequences and KV cells last. A step computes tokens of
+all running requests: one each from replies in progress, the rest of a batch from prompts
+(`portions`), together where that is quicker (`batches`). Where cells run out, cached prefixes are
+evicted first, the least recently used before others; then the youngest request is preempted and
+computed again later.
 """
 
 from __future__ import annotations
@@ -73,6 +74,30 @@ def portions(slots: list[Slot], budget: int) -> list[tuple[Slot, int]]:
     return [*plan, (oldest, min(oldest.pending, budget))]
 
 
+_TILE = 64
+"""Tokens that llama.cpp's flash attention on a CPU computes at a time, in batches of as many."""
+
+
+def batches(plan: list[tuple[Slot, int]], *, apart: bool) -> list[list[tuple[Slot, int]]]:
+    """Split a plan into what one `llama_decode` computes.
+
+    A tile attends to whatever any of its tokens attends to, and is computed in full: on a CPU six
+    replies beside a prompt cost as much as 64 tokens that each attend to six contexts. Batches
+    smaller than a tile are computed token by token, and skip other sequences' cells.
+
+    Args:
+        plan: Requests, and how many tokens of each.
+        apart: Whether replies go into batches of their own unless all fit one smaller than a tile.
+    """
+    if not apart or sum(portion for _, portion in plan) < _TILE:
+        return [plan] if plan else []
+    replies = [(slot, portion) for slot, portion in plan if portion == 1]
+    prompts = [(slot, portion) for slot, portion in plan if portion > 1]
+    size = _TILE - 1
+    parts = [replies[i : i + size] for i in range(0, len(replies), size)]
+    return [*parts, prompts] if prompts else parts
+
+
 _WORTH_SHARING = 8
 """Tokens; a shorter common prefix is computed again."""
 _LOOK_AHEAD = 64
@@ -140,12 +165,13 @@ class Decoder:
         self._waiting.clear()
 
     def step(self) -> None:
-        """Admit requests, compute one batch, and pass on its logits."""
+        """Admit requests, compute a batch of tokens, and pass on its logits."""
         self._drop_cancelled()
         self._admit()
         plan = self._plan()
-        if plan:
-            self._compute(plan)
+        for part in batches(plan, apart=self._core.in_memory):
+            if not self._compute(part):
+                return
 
     def _drop_cancelled(self) -> None:
         for slot in [slot for slot in self._running if slot.job.cancelled]:
@@ -239,11 +265,12 @@ class Decoder:
             self._one_by_one.popleft()
         return [self._one_by_one[0]] if self._one_by_one else self._running
 
-    def _compute(self, plan: list[tuple[Slot, int]]) -> None:
+    def _compute(self, plan: list[tuple[Slot, int]]) -> bool:
+        """Compute a batch and let its requests read their logits; return whether it succeeded."""
         code = self._core.decode([slot.run(portion) for slot, portion in plan])
         if code:
             self._failed(plan, code)
-            return
+            return False
         if self._one_by_one:
             self._one_by_one.popleft()
         self.batches += 1
@@ -254,6 +281,7 @@ class Decoder:
             self.computed += portion
             self._read_logits(slot, row - (slot.done - portion))
             row += portion
+        return True
 
     def _read_logits(self, slot: Slot, offset: int) -> None:
         """Let a job read its logits; position p is batch row p + offset."""
