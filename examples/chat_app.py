@@ -11,6 +11,7 @@ by `ragweave index`; default: the articles that ragweave brings). Threads are ke
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import PurePath
@@ -33,6 +34,7 @@ from ragweave.tools.retrieval import Bm25Retriever
 
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\w-]+$")]
 Chat = CompiledStateGraph[Any, Any, Any, Any]
+LOG = logging.getLogger("chat_app")
 TRY = (
     "What does BlendFilter blend?",
     "Which measure suits fact verification?",
@@ -110,6 +112,10 @@ async def events(chat: Chat, turn: Turn) -> AsyncIterator[str]:
                 last = data
     except RagweaveError as error:
         yield sent("error", {"text": str(error)})
+        return
+    except Exception:  # a model server that is not there, say: the stream has begun, so it says so
+        LOG.exception("a turn failed")
+        yield sent("error", {"text": "the answer failed: the server's log says why"})
         return
     answer = shown(last["messages"][-1], last["passages"])
     yield sent("answer", {**answer, "question": last["question"], "status": last["status"]})

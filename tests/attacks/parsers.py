@@ -13,7 +13,6 @@ from langchain_core.documents import Document
 
 from ragweave.nodes.astute import parse_memory, sourced
 from ragweave.nodes.chain_of_note import parse_notes, read_noted
-from ragweave.nodes.conversation import read_restated
 from ragweave.nodes.crag import parse_grade, parse_keywords, strips_of
 from ragweave.nodes.flare import go_on
 from ragweave.nodes.ircot import next_sentence
@@ -22,6 +21,7 @@ from ragweave.nodes.numbering import Numbering
 from ragweave.nodes.proxy import reference_text
 from ragweave.nodes.react_reply import last_answer, parse_react
 from ragweave.nodes.replies import bare_text, parse_answer
+from ragweave.nodes.restate_reply import read_restated
 from ragweave.nodes.retrieval_decision import parse_need
 from ragweave.nodes.self_ask import final_answer, parse_self_ask
 from ragweave.nodes.sufficiency import parse_sufficiency

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.command import Run
+from tests.command import LEXICAL, Run
+
+from ragweave.cli.ask import ask, compare
+from ragweave.cli.eval import evaluate
+from ragweave.cli.options import with_k
+from ragweave.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -31,6 +37,19 @@ def test_a_text_that_looks_like_a_number_stays_a_text(ragweave: Run, kb: Path) -
     assert done.returncode == 2
     assert "1932" in done.stderr
     assert "must be a string" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [ask, compare, evaluate])
+def test_k_is_given_once(command: Any, tmp_path: Path) -> None:
+    given = (None, "hotpotqa:dev.json") if command is evaluate else ("Who?",)
+    more = {"out": tmp_path / "run"} if command is evaluate else {}
+    with pytest.raises(UsageError, match="-k 2 and --option k=3: k is given twice"):
+        command(*given, k=2, option=["samples=1", "k=3"], model=LEXICAL[1], **more)
+
+
+def test_the_same_k_twice_is_no_conflict() -> None:
+    assert with_k(["k = 2", "order=reversed"], 2) == ["k = 2", "order=reversed", "k=2"]
+    assert with_k(["k=3"], None) == ["k=3"]
 
 
 def test_crag_looks_again_in_another_knowledge_base(

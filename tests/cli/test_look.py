@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from tests.command import COMMAND, Run
 
 import ragweave as package
+from ragweave.cli.methods import draw
 from ragweave.cli.screen import loading
 from ragweave.errors import UsageError
 from ragweave.graphs import METHODS
@@ -46,6 +48,17 @@ def test_draw_png_with_graphviz(ragweave: Run, tmp_path: Path) -> None:
     assert (tmp_path / "g.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.skipif(not shutil.which("sh"), reason="there is no shell")
+def test_draw_writes_both_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    renderer = tmp_path / "dot"
+    renderer.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho png > "$2"\n')
+    renderer.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    draw("concat", svg=tmp_path / "a.svg", png=tmp_path / "b.png")
+    assert (tmp_path / "a.svg").read_text("utf-8").startswith("<svg")
+    assert (tmp_path / "b.png").read_text("utf-8") == "png\n"
+
+
 def test_draw_png_without_a_renderer_says_what_to_install(ragweave: Run, tmp_path: Path) -> None:
     done = ragweave("draw", "concat", "--png", "g.png", cwd=tmp_path, env={"PATH": ""})
     assert done.returncode == 2
@@ -61,6 +74,17 @@ def test_a_closed_pipe_is_no_error() -> None:
     methods.stdout.close()
     _, said = methods.communicate(timeout=60)
     assert "Traceback" not in said
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell closes the stream")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&-"])
+def test_a_stream_closed_from_the_start_is_no_error(closed: str) -> None:
+    code = "from ragweave.cli import run; run()"
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", code]
+    asked = ("ask", "Who?", "-m", "direct", "--model", "extractive?similarity=lexical")
+    done = subprocess.run([*command, *asked], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("Answer: Unknown" in done.stdout) == (not closed.startswith(">"))
 
 
 def test_help_imports_nothing_heavy() -> None:

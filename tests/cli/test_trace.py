@@ -73,6 +73,27 @@ def recorded(tmp_path: Path) -> Record:
     return record
 
 
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
+async def test_a_number_that_json_does_not_know_is_null(odd: float) -> None:
+    about = {"score": odd, "path": [{"boost": odd}], "page": 1.5}
+    doc = Document(id="p", page_content="Varn has a bridge.", metadata=about)
+    graph = build_graph(
+        "concat", model=ScriptedChat(replies=["Varn"]), retriever=ListRetriever(documents=[doc])
+    )
+    watch = Watch(live=False)
+    output = await follow(graph, {"question": QUESTION}, watch)
+
+    def strict(text: str) -> Any:
+        raise AssertionError(f"{text} is not JSON")
+
+    for record in (plain_output(output), run_record(graph, QUESTION, watch), {"x": [odd]}):
+        read = json.loads(to_json(record), parse_constant=strict)
+        for kept in read.get("passages", ()):
+            assert kept["metadata"]["score"] is None
+            assert kept["metadata"]["path"] == [{"boost": None}]
+            assert kept["metadata"]["page"] == 1.5
+
+
 async def test_a_conversation_shows_its_methods_notes_under_the_method() -> None:
     echo = ScriptedChat(replies=[QUESTION])  # which is no answer
     given = ListRetriever(documents=documents("A river.", "Varn has a bridge."))

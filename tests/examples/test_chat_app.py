@@ -148,6 +148,18 @@ async def test_a_run_that_fails_says_why(example: ModuleType) -> None:
     assert "time limit" in data["text"]
 
 
+async def test_a_model_server_that_is_not_there_is_said(
+    example: ModuleType, caplog: pytest.LogCaptureFixture
+) -> None:
+    def gone(_seen: Any) -> str:
+        raise ConnectionError("secret.host refused the connection")
+
+    async with open_client(app_of(example, gone)) as client:
+        kind, data = (await turn(client, "Which?"))[-1]
+    assert (kind, data["text"]) == ("error", "the answer failed: the server's log says why")
+    assert "secret.host" in caplog.text
+
+
 async def test_the_default_runs_on_the_bundled_articles(
     example: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import ToolCall
 from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from tests.scripted import ListRetriever, OwnListRetriever, ScriptedChat, documents
 from typing_extensions import TypedDict
@@ -57,6 +58,31 @@ async def test_a_retriever_gives_the_passages_kept(graph: CompiledGraph) -> None
     assert [doc.page_content for doc in found] == ["Varn has a bridge.", "Ostra has marble."]
     assert [doc.metadata["rank"] for doc in found] == [0, 1]
     assert await retriever.ainvoke("Where is the bridge?") == found
+
+
+async def test_a_retriever_of_a_graph_with_threads_takes_the_callers() -> None:
+    kept = InMemorySaver()
+    graph = build_graph(
+        "concat",
+        model=ScriptedChat(replies=["Varn"]),
+        retriever=ListRetriever(documents=documents("Varn has a bridge.")),
+        checkpointer=kept,
+    )
+    names: list[Any] = []
+
+    class Log(BaseCallbackHandler):
+        def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+            names.append((kwargs["metadata"].get("user"), "mine" in kwargs["tags"]))
+
+    retriever = graph.as_retriever()
+    config: Any = {"callbacks": [Log()], "metadata": {"user": "u"}, "tags": ["mine"]}
+    for thread in ("1", "2"):
+        config["configurable"] = {"thread_id": thread}
+        found = await retriever.ainvoke("Where?", config)
+        assert found == retriever.invoke("Where?", config)
+        assert retriever.batch(["Where?"], config) == [found]
+        assert graph.get_state(config).values["answer"] == "Varn"
+    assert names == [("u", True)] * 6
 
 
 def test_in_a_chain_and_as_a_subgraph(graph: CompiledGraph) -> None:

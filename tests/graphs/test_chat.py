@@ -99,6 +99,20 @@ def test_an_unreadable_restatement_leaves_the_question_as_it_was() -> None:
     assert [note["event"] for note in notes] == ["restate_unread"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "reply", "question"),
+    [
+        ("who paid for it", "Norhaven", "who paid for it"),
+        ("and when was it opened", f"Here it is:\n{RESTATED}", RESTATED),
+        ("tell me about it", "Tell me about Alden.", "Tell me about Alden."),
+    ],
+)
+def test_a_follow_up_without_a_question_mark(asked: str, reply: str, question: str) -> None:
+    talk = chat(restater=ScriptedChat(replies=[reply]))
+    given = [("user", FIRST), ("ai", "Ada Brenner"), ("user", asked)]
+    assert talk.invoke({"messages": given})["question"] == question
+
+
 def test_the_embedded_model_restates_by_topic() -> None:
     talk = chat(model="extractive?similarity=lexical", checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "1"}}
@@ -187,6 +201,43 @@ def test_a_hand_off_reaches_the_users_question() -> None:
         ToolMessage("Transferred.", tool_call_id="1"),
     ]
     assert chat().invoke({"messages": messages})["answer"] == "Ada Brenner"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"passages": ["Ada Brenner paid."]}, "'passages', and a conversation.*build_graph"),
+        ({"answer_type": "yes_no"}, "'answer_type', and a conversation.*context="),
+        ({"question": FIRST}, "'question', and a conversation.*last message of the user"),
+        ({"mesages": []}, "'mesages', and a conversation takes messages alone$"),
+    ],
+)
+async def test_a_key_that_a_turn_would_pass_over_is_refused(
+    more: dict[str, Any], said: str
+) -> None:
+    given = {**ASKED, **more}
+    with pytest.raises(UsageError, match=said):
+        chat().invoke(given)
+    with pytest.raises(UsageError, match=said):
+        await chat().ainvoke(given)
+    with pytest.raises(UsageError, match=said):
+        list(chat().stream(given))
+    with pytest.raises(UsageError, match=said):
+        _ = [one async for one in chat().astream(given)]
+
+
+def test_an_output_may_be_given_back_with_the_next_question() -> None:
+    talk = chat()
+    out = talk.invoke(ASKED)
+    again = {**out, "messages": [*out["messages"], HumanMessage(FOLLOW_UP)]}
+    assert talk.invoke(again)["answer"] == "1932"
+    with pytest.raises(UsageError, match="'answer_type'"):
+        talk.invoke({**again, "answer_type": "yes_no"})
+
+
+def test_the_answer_type_of_a_turn_is_an_option() -> None:
+    talk = chat(model=ScriptedChat(replies=["Yes, it was."]))
+    assert talk.invoke(ASKED, context={"answer_type": "yes_no"})["answer"] == "Yes"
 
 
 def test_mistakes_are_refused() -> None:

@@ -8,7 +8,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from ragweave.errors import UsageError
-from ragweave.nodes.conversation import history_of, read_restated, transcript, turn
+from ragweave.nodes.conversation import history_of, transcript, turn
+from ragweave.nodes.restate_reply import read_restated
 
 BORN = ("and when was he born?", ["Who wrote Dracula?", "Bram Stoker"])
 ENGINEER = ("was she an engineer", ["Who built it?", "Ada Brenner"])
@@ -44,12 +45,86 @@ ENGINEER = ("was she an engineer", ["Who built it?", "Ada Brenner"])
         (("Και ποιος πλήρωσε?", []), "Ποιος πλήρωσε τον φάρο;", "Ποιος πλήρωσε τον φάρο;"),
         (("Και ποιος πλήρωσε\u037e", []), "Πλήρωσε η Άντα", ""),
         (BORN, "In 1847; he died in 1912", ""),
+        # what announces the question, and how it is set off
+        (BORN, "Here is the rewritten question:\nWhen was Stoker born?", "When was Stoker born?"),
+        (BORN, "Sure! Here's the rewritten question: When was he?", "When was he?"),
+        (BORN, "**Rewritten:** When was Stoker born?", "When was Stoker born?"),
+        (BORN, "**Rewritten question:**\n\n*When was Stoker born?*", "When was Stoker born?"),
+        (BORN, "**Rewritten: When was Stoker born?**", "When was Stoker born?"),
+        (BORN, "Here is the rewritten question:", ""),
+        (BORN, "When was Stoker born? In 1847.", ""),
+        (("how fast is it?", []), "How fast is A*?", "How fast is A*?"),
+        (("how fast is it", []), "How fast is A*", "How fast is A*"),
     ],
 )
 def test_a_reply_is_read_as_a_question_or_not_at_all(
     asked: tuple[str, list[str]], reply: str, read: str
 ) -> None:
     assert read_restated(reply, *asked) == read
+
+
+WHEN = "and when was it written"
+
+
+@pytest.mark.parametrize(
+    ("question", "reply"),
+    [
+        ("who wrote it", "Who wrote Dracula"),
+        ("who wrote it", "Who wrote Dracula?"),
+        ("who wrote it", "who wrote it"),
+        ("who founded it", "Who founded Apple Inc."),
+        (WHEN, "When was Dracula written"),
+        (WHEN, "In what year was Dracula written"),
+        ("in which year was it written", "In which year was Dracula written"),
+        ("can you tell me when it was written", "When was Dracula written"),
+        ("was she an engineer", "Was Ada Brenner an engineer."),
+        ("tell me about it", "Tell me about Dracula."),
+        ("please tell me about it", "Tell me about Dracula."),
+        ("compare it with Frankenstein", "Compare Dracula with Frankenstein"),
+        ("and his wife", "Bram Stoker's wife"),
+        ("and his wife", "Who was Bram Stoker's wife?"),
+        ("the year it was published", "The year Dracula was published"),
+        ("y quién lo escribió", "¿Quién escribió Drácula"),
+        ("wer schrieb es", "Wer hat Dracula geschrieben"),
+        ("谁付了钱", "谁为灯塔付了钱"),
+        ("它是什么时候写的", "德古拉是什么时候写的"),
+    ],
+)
+def test_a_follow_up_without_its_mark_is_restated(question: str, reply: str) -> None:
+    assert read_restated(reply, question) == reply
+
+
+@pytest.mark.parametrize(
+    ("question", "reply"),
+    [
+        ("who wrote it", "Bram Stoker"),
+        ("who wrote it", "Dracula was written by Bram Stoker"),
+        ("who played him", "Will Smith"),
+        (WHEN, "May 1897"),
+        (WHEN, "Dracula was written in 1897."),
+        (WHEN, "I cannot rewrite the question"),
+        (WHEN, "Please provide the conversation."),
+        (WHEN, "Here is the rewritten question:"),
+        ("in which year was it written", "In 1897"),
+        ("in which year was it written", "It was written in the year 1897"),
+        ("Dracula was written when", "Dracula was written in 1897"),
+        ("was she an engineer", "Ada Brenner was an engineer who built the Alden bridge."),
+        ("was she an engineer", "She was an engineer"),
+        ("and his wife", "His wife was Florence Balcombe"),
+        ("the second one", "The novel came out in 1897"),
+        ("tell me about it", "Dracula is a novel by Bram Stoker."),
+        ("en quelle année", "En 1897"),
+        ("wer schrieb es", "Bram Stoker schrieb Dracula"),
+        ("谁付了钱", "艾达付了钱"),
+        ("德古拉是什么时候写的", "德古拉是1897年写的"),
+        ("and", "Stoker"),
+        ("...", "Stoker"),
+    ],
+)
+def test_what_keeps_nothing_of_an_unmarked_follow_up_is_no_question(
+    question: str, reply: str
+) -> None:
+    assert read_restated(reply, question) == ""
 
 
 def talk(*texts: str) -> Any:

@@ -18,9 +18,13 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from openai import OpenAI
 from tests.command import COMMAND, LEXICAL, run
+from tests.scripted import ListRetriever
 
-from ragweave.cli.serve import mcp, serve
+from ragweave import METHODS, build_graph
+from ragweave.cli.options import check_retriever
+from ragweave.cli.serve import listen, mcp, serve
 from ragweave.errors import UsageError
+from ragweave.graphs.build import drawable
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 
 pytestmark = pytest.mark.loopback
@@ -117,6 +121,82 @@ def test_numbers_out_of_range_are_said(kb: Path, given: dict[str, int], said: st
         serve(["concat"], **started)
     with pytest.raises(UsageError, match=said):
         mcp(http=True, **started)
+
+
+WITHOUT_KB: list[tuple[tuple[str, ...], str]] = [
+    (("serve", "concat", "direct"), "concat has nothing to retrieve from"),
+    (("serve", "direct", "-o", "retrieve=true"), "direct has nothing to retrieve from"),
+    (("mcp", "--http"), "concat_pf has nothing to retrieve from"),
+    (("mcp", "-m", "self_eval"), "self_eval has nothing to retrieve from"),
+    (("chat", "-m", "crag"), "crag has nothing to retrieve from"),
+]
+
+
+@pytest.mark.parametrize(("command", "said"), WITHOUT_KB)
+def test_a_method_that_retrieves_needs_a_knowledge_base(
+    command: tuple[str, ...], said: str
+) -> None:
+    done = run(*command, *LEXICAL)
+    assert done.returncode == 2, done
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["direct", "cot"])
+def test_a_method_that_never_retrieves_needs_none(name: str) -> None:
+    graph = build_graph(name, model=LEXICAL[1])
+    check_retriever(graph, None)
+    assert graph.invoke({"question": QUESTION})["status"] == "unknown"
+
+
+@pytest.mark.parametrize("name", sorted({*METHODS} - {"direct", "cot"}))
+def test_every_other_method_needs_one(name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} has nothing to retrieve from"):
+        check_retriever(drawable(name), None)
+    check_retriever(drawable(name), ListRetriever())
+
+
+def test_a_port_in_use_is_said_before_anything_is_served(kb: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        for command in (("serve", "concat"), ("mcp", "--http")):
+            done = run(*command, "--kb", str(kb), *LEXICAL, "--port", port)
+            assert done.returncode == 2
+            expected = f"ragweave: cannot listen on 127.0.0.1, port {port}: Address already in use"
+            assert done.stderr.strip() == expected
+
+
+def test_a_host_that_is_none_is_said() -> None:
+    for host in ("256.0.0.1", "x" * 70):
+        with pytest.raises(UsageError, match=f"cannot listen on {host}"):
+            listen(host, 0)
+
+
+def test_all_addresses_of_a_host_have_one_port() -> None:
+    opened = listen("localhost", 0)
+    try:
+        assert len({one.getsockname()[1] for one in opened}) == 1
+        with pytest.raises(UsageError, match="in use"):
+            listen("localhost", opened[0].getsockname()[1])
+    finally:
+        for one in opened:
+            one.close()
+
+
+def test_a_free_port_is_named(kb: Path) -> None:
+    command = [*COMMAND, "serve", "concat", "--kb", str(kb), *LEXICAL, "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline().strip()
+        address = line.removeprefix("serving concat at ").removesuffix("/v1")
+        assert not address.endswith(":0")
+        assert httpx.get(f"{address}/health", timeout=30).json() == {"status": "ok"}
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
 
 
 def test_a_method_that_is_not_there_is_said(kb: Path) -> None:

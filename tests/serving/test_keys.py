@@ -25,6 +25,20 @@ def test_only_a_bearer_token_is_a_key(header: bytes) -> None:
     assert Keys([]).admit(header)
 
 
+@pytest.mark.parametrize(
+    "header", [b"bearer right", b"BEARER right", b"Bearer  right", b"bearer also"]
+)
+def test_the_scheme_is_bearer_in_any_case(header: bytes) -> None:
+    assert Keys(["right", "also"]).admit(header)
+
+
+@pytest.mark.parametrize(
+    "header", [b"Basic right", b"bearerright", b"bearer RIGHT", b"right right"]
+)
+def test_no_other_scheme_brings_a_key(header: bytes) -> None:
+    assert not Keys(["right", "also"]).admit(header)
+
+
 def test_any_of_the_keys_will_do() -> None:
     keys = Keys(["right", "älso"])
     assert keys.admit(b"Bearer right")

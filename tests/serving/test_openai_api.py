@@ -284,9 +284,10 @@ async def test_a_caller_who_leaves_ends_the_work(stream: bool, sent: int) -> Non
     assert "ragweave_in_flight 0.0" in text
 
 
-async def test_pages_of_named_origins_may_call() -> None:
+@pytest.mark.parametrize("origins", ["https://chat.example", ["https://chat.example"]])
+async def test_pages_of_named_origins_may_call(origins: Any) -> None:
     asks = {"origin": "https://chat.example", "access-control-request-method": "POST"}
-    allowed = await transport(origins=("https://chat.example",)).options("/v1/models", headers=asks)
+    allowed = await transport(origins=origins).options("/v1/models", headers=asks)
     assert allowed.headers["access-control-allow-origin"] == "https://chat.example"
     refused = await transport().options("/v1/models", headers=asks)
     assert "access-control-allow-origin" not in refused.headers

@@ -146,13 +146,24 @@ def method_graph(
     from ragweave.graphs.build import build_graph, method_named
     from ragweave.graphs.method import parse_options
 
-    settings = parse_options(texts, method_named(name))
-    if k is not None:
-        settings["k"] = k
+    settings = parse_options(options.with_k(texts, k), method_named(name))
     try:
         return build_graph(name, retriever=retriever, **models, **settings)
     except ModelError as error:
         raise UsageError(str(error)) from error
+
+
+def served_graph(
+    name: str, models: dict[str, Any], k: int | None, texts: list[str], retriever: Any
+) -> CompiledGraph:
+    """Return a method's graph as `method_graph` does, for questions that are yet to come.
+
+    Raises:
+        UsageError: As there, or some of them would find nothing to retrieve from.
+    """
+    graph = method_graph(name, models, k, texts, retriever)
+    options.check_retriever(graph, retriever)
+    return graph
 
 
 def compare(
@@ -185,7 +196,7 @@ def compare(
         from ragweave.tools.warm_up import warm_up
 
         models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
-        texts += [f"k={k}"] if k is not None else []
+        texts = options.with_k(texts, k)
         systems = parse_systems(methods, options.shared_options(texts, methods))
         found = options.open_retriever(kb, retriever, rerank, k)
         again = options.second_retriever(second_retriever, kb, {one.method for one in systems})

@@ -50,7 +50,7 @@ def chat(
     from ragweave.cli.screen import loading
 
     with loading():
-        from ragweave.cli.ask import method_graph
+        from ragweave.cli.ask import served_graph
         from ragweave.cli.conversation import conversation, read_conversation
         from ragweave.graphs import METHODS
         from ragweave.tools.warm_up import warm_up
@@ -61,7 +61,7 @@ def chat(
         models, texts = options.load_cited(*named)
 
         def make(name: str) -> ChatGraph:
-            graph = method_graph(name, {**models, **again}, k, texts, found)
+            graph = served_graph(name, {**models, **again}, k, texts, found)
             return conversation(graph, models)
 
         talk = Talk(make, method, read_conversation() if follow_up else [])

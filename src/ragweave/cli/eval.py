@@ -89,7 +89,7 @@ def evaluate(
             dataset,
             methods,
             models=options.by_role(models),
-            texts=[*texts, *([f"k={k}"] if k is not None else [])],
+            texts=options.with_k(texts, k),
             kb=kb,
             corpus=corpus,
             passages=passages,

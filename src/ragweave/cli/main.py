@@ -135,6 +135,7 @@ def run() -> None:
     Exit codes: 0 success, 1 a failure outside (no server, a timeout), 2 the caller's mistake, 130
     interrupted, 143 terminated.
     """
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # an answer may hold what ASCII has no sign for
             stream.reconfigure(errors="replace")
@@ -157,6 +158,18 @@ def run() -> None:
     if code == _INTERRUPTED:  # typer's code for Ctrl-C, which it catches itself
         _leave("stopped", stop.code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _open_closed_streams() -> None:
+    """Put the null device where a stream was closed before the start (`ragweave … >&-`).
+
+    Python has None there, and the next file opened would get the stream's number.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 - for the process
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
 
 
 def _explain_or_raise(error: Exception) -> NoReturn:

@@ -121,18 +121,23 @@ def draw(
     from ragweave.graphs.build import drawable
 
     graph = drawable(method).get_graph()
-    if svg is not None:
-        _svg(graph, method, svg)
-    elif png is not None:
-        _picture(graph.draw_mermaid(), graph, png)
+    if svg is not None or png is not None:
+        _draw_files(graph, method, svg, png)
     elif ascii:
         if importlib.util.find_spec("grandalf") is None:
             raise MissingExtraError("Drawing with characters", "draw")
         typer.echo(graph.draw_ascii())
     else:
         typer.echo(graph.draw_mermaid())
-    for target in filter(None, (svg, png)):
-        typer.echo(f"wrote {target}", err=True)
+
+
+def _draw_files(graph: Graph, method: str, svg: Path | None, png: Path | None) -> None:
+    if svg is not None:
+        _svg(graph, method, svg)
+        typer.echo(f"wrote {svg}", err=True)
+    if png is not None:
+        _picture(graph.draw_mermaid(), graph, png)
+        typer.echo(f"wrote {png}", err=True)
 
 
 def _all(check: bool) -> None:

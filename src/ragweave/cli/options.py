@@ -13,6 +13,7 @@ from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
     from ragweave.evaluation.runs import System
+    from ragweave.graphs import CompiledGraph
 
 METHODS = "direct,concat,concat_pf"
 
@@ -212,6 +213,19 @@ def load_cited(models: Mapping[str, str], texts: Iterable[str]) -> tuple[dict[st
     return {name: chat_model(spec) for name, spec in models.items()}, ["citations=true", *texts]
 
 
+def with_k(texts: Sequence[str], k: int | None) -> list[str]:
+    """Return a method's `name=value` options with `-k` among them, where it was given.
+
+    Raises:
+        UsageError: `--option k=…` says another number.
+    """
+    for text in texts:
+        name, _, value = text.partition("=")
+        if k is not None and name.strip() == "k" and value.strip() != str(k):
+            raise UsageError(f"-k {k} and --option {text}: k is given twice; give it once")
+    return [*texts, *([] if k is None else [f"k={k}"])]
+
+
 def by_role(models: Mapping[str, str]) -> dict[str, str]:
     """Return a run's models by role: what `build_graph` calls `model` plays `answer`."""
     return {"answer" if name == "model" else name: spec for name, spec in models.items()}
@@ -272,6 +286,24 @@ def open_retriever(kb: str | None, mode: str, rerank: str | None, k: int | None 
         return None
     base = KnowledgeBase.open(kb) if kb else None
     return retriever_of(mode, base, 5 if k is None else k, rerank or None)
+
+
+def check_retriever(graph: CompiledGraph, found: object) -> None:
+    """Check that a method which takes questions alone has something to search.
+
+    Args:
+        graph: The method.
+        found: Its retriever, as `open_retriever` returned it.
+
+    Raises:
+        UsageError: It retrieves, for some questions at least, and has no retriever.
+    """
+    schema: Any = graph.builder.context_schema
+    retrieves = "retrieve" in graph.nodes and getattr(schema and schema(), "retrieve", True)
+    if found is None and retrieves:
+        raise UsageError(
+            f"{graph.get_name()} has nothing to retrieve from: name a knowledge base with --kb"
+        )
 
 
 def second_retriever(spec: str, kb: str | None, methods: Iterable[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sized
 from datetime import date
 from pathlib import Path, PurePath
@@ -108,13 +109,15 @@ def plain_output(output: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    """Return a value with the passages in it as plain mappings, at any depth."""
+    """Return a value with passages as plain mappings and numbers that JSON knows, at any depth."""
     if isinstance(value, Document):
         return _plain(value)
     if isinstance(value, Mapping):
         return {str(key): _plain_value(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain_value(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # JSON knows neither NaN nor infinity
     return value
 
 
@@ -127,8 +130,9 @@ def _named(value: object) -> str:
 
 
 def to_json(record: Mapping[str, Any]) -> str:
-    """Write a record as JSON text."""
-    return whole(json.dumps(record, ensure_ascii=False, indent=2, default=_named))
+    """Write a record as JSON text; a number that JSON does not know (NaN, infinity) is null."""
+    plain = _plain_value(record)
+    return whole(json.dumps(plain, ensure_ascii=False, indent=2, default=_named, allow_nan=False))
 
 
 def read_run(path: Path) -> RunRecord:
@@ -237,4 +241,5 @@ def _passages(update: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _plain(doc: Document) -> dict[str, Any]:
-    return {"id": doc.id, "text": doc.page_content, "metadata": doc.metadata}
+    metadata = {name: _plain_value(one) for name, one in doc.metadata.items()}
+    return {"id": doc.id, "text": doc.page_content, "metadata": metadata}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
+import os
+import socket
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +15,7 @@ from ragweave.cli import options
 from ragweave.errors import MissingExtraError, UsageError
 
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
-Port = Annotated[int, typer.Option(help="Port to listen on.")]
+Port = Annotated[int, typer.Option(help="Port to listen on; 0: a free one.")]
 Keys = Annotated[
     list[str] | None,
     typer.Option(
@@ -60,7 +64,7 @@ def serve(
 ) -> None:
     """Serve methods behind OpenAI's chat completions, for any client that speaks them."""
     _needs("serve", "fastapi", "uvicorn", "openai", "prometheus_client")
-    from ragweave.cli.ask import method_graph
+    from ragweave.cli.ask import served_graph
     from ragweave.cli.conversation import conversation
     from ragweave.serving.openai_api import Limits, create_app
 
@@ -77,11 +81,10 @@ def serve(
         concurrency=concurrency,
     )
     chats = {
-        name: conversation(method_graph(name, {**models, **again}, k, texts, found), models)
+        name: conversation(served_graph(name, {**models, **again}, k, texts, found), models)
         for name in methods
     }
-    typer.echo(f"serving {', '.join(chats)} at http://{host}:{port}/v1", err=True)
-    _run(create_app(chats, limits), host, port)
+    _run(create_app(chats, limits), host, port, f"{', '.join(chats)} at {{}}/v1")
 
 
 def mcp(
@@ -109,7 +112,7 @@ def mcp(
 ) -> None:
     """Serve a method and its knowledge base as MCP tools, ask and search."""
     _needs("mcp", "mcp")
-    from ragweave.cli.ask import method_graph
+    from ragweave.cli.ask import served_graph
     from ragweave.serving.mcp_server import create_server, http_app
 
     if http:
@@ -119,7 +122,7 @@ def mcp(
     found = options.open_retriever(kb, retriever, rerank, k)
     again = options.second_retriever(second_retriever, kb, [method])
     models, texts = options.load_cited(*named)
-    server = create_server(method_graph(method, {**models, **again}, k, texts, found), found)
+    server = create_server(served_graph(method, {**models, **again}, k, texts, found), found)
     if not http:
         server.run("stdio")
         return
@@ -130,8 +133,7 @@ def mcp(
         request_bytes=request_bytes,
         concurrency=concurrency,
     )
-    typer.echo(f"serving ask and search at http://{host}:{port}/mcp", err=True)
-    _run(app, host, port)
+    _run(app, host, port, "ask and search at {}/mcp")
 
 
 def _check_open(host: str, keys: list[str] | None, no_key: bool) -> None:
@@ -175,7 +177,76 @@ def _needs(extra: str, *modules: str) -> None:
             raise MissingExtraError(f"ragweave {extra}", extra)
 
 
-def _run(app: Any, host: str, port: int) -> None:
+def _run(app: Any, host: str, port: int, what: str) -> None:
+    """Serve an app until it is stopped.
+
+    Args:
+        app: The app.
+        host: The address to listen on.
+        port: The port; 0: a free one.
+        what: What is served, with `{}` for the address.
+
+    Raises:
+        UsageError: The address cannot be listened on.
+    """
     import uvicorn
 
-    uvicorn.run(app, host=host, port=port, log_level="warning")
+    listening = listen(host, port)
+    named = f"[{host}]" if ":" in host else host
+    address = f"http://{named}:{listening[0].getsockname()[1]}"
+    typer.echo(f"serving {what.format(address)}", err=True)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=listening)
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen on all addresses of a host (`localhost` may have two).
+
+    Args:
+        host: A name or an address.
+        port: The port; 0: a free one, the same for all.
+
+    Raises:
+        UsageError: There is no such host, or the port is in use or not allowed.
+    """
+    opened: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, place in dict.fromkeys(found):
+            try:
+                opened.append(_listening(family, (place[0], port, *place[2:])))
+            except OSError as error:
+                if error.errno not in _NO_SUCH_ADDRESS:
+                    raise
+                missing = error
+            else:
+                port = opened[-1].getsockname()[1]
+        if missing is not None and not opened:
+            raise missing
+    except (OSError, UnicodeError) as error:
+        for one in opened:
+            one.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot listen on {host}, port {port}: {reason}") from error
+    return opened
+
+
+_NO_SUCH_ADDRESS = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+"""What a machine without IPv6 says of `localhost`'s second address."""
+
+
+def _listening(family: int, place: tuple[Any, ...]) -> socket.socket:
+    one = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":  # elsewhere it would let two servers share a port
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.bind(place)
+        one.listen()
+    except OSError:
+        one.close()
+        raise
+    return one

@@ -12,6 +12,7 @@ from langchain_core.callbacks import (
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config, patch_config
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, Field
 
@@ -100,16 +101,42 @@ class GraphRetriever(BaseRetriever):
     graph: Any
     """The compiled method."""
 
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    def invoke(
+        self,
+        input: str,  # noqa: A002 - LangChain's signature
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
     ) -> list[Document]:
-        config: RunnableConfig = {"callbacks": run_manager.get_child()}
+        """Return the passages; `config` reaches the graph, its thread included."""
+        return super().invoke(input, config, **kwargs, outer=ensure_config(config))
+
+    async def ainvoke(
+        self,
+        input: str,  # noqa: A002 - LangChain's signature
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> list[Document]:
+        """Return the passages; `config` reaches the graph, its thread included."""
+        return await super().ainvoke(input, config, **kwargs, outer=ensure_config(config))
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        outer: RunnableConfig | None = None,
+    ) -> list[Document]:
+        config = patch_config(outer, callbacks=run_manager.get_child())
         output = self.graph.invoke({"question": query}, config, **_own_context(self.graph))
         return list(output["passages"])
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        outer: RunnableConfig | None = None,
     ) -> list[Document]:
-        config: RunnableConfig = {"callbacks": run_manager.get_child()}
+        config = patch_config(outer, callbacks=run_manager.get_child())
         output = await self.graph.ainvoke({"question": query}, config, **_own_context(self.graph))
         return list(output["passages"])

@@ -30,14 +30,13 @@ from langgraph.types import Overwrite
 from ragweave.errors import UsageError
 from ragweave.nodes.ask import Ask, Prompt, Reply, ask
 from ragweave.nodes.options import Options, OptionsT
-from ragweave.nodes.replies import bare_text
+from ragweave.nodes.restate_reply import EXAMPLE, LONGEST_TURN, read_restated
 from ragweave.nodes.step import Call, Context, Step, Work, pure
 from ragweave.state import Update, no_usage
 from ragweave.state.chat import ChatState
 from ragweave.tools.footnotes import cited_message
 from ragweave.tools.models import ChatModel, Models
 from ragweave.tools.text.normalize import estimate_message_tokens
-from ragweave.tools.text.unknown import is_unknown
 from ragweave.tools.text.untrusted import untrusted
 
 RESTATE = ChatPromptTemplate(
@@ -49,10 +48,10 @@ RESTATE = ChatPromptTemplate(
             "was left out. Keep its language. Do not answer it; write the question alone. A "
             "question that stands alone already is repeated as it is.\n\n"
             "Conversation:\n"
-            "User: When was the lighthouse on Lake Orrin lit?\n"
+            f"User: When was the lighthouse on {EXAMPLE} lit?\n"
             "Assistant: 1891\n"
             "Last question: And who paid for it?\n"
-            "Rewritten: Who paid for the lighthouse on Lake Orrin?\n\n"
+            f"Rewritten: Who paid for the lighthouse on {EXAMPLE}?\n\n"
             "Conversation:\n{history}\n"
             "Last question: {question}\n"
             "Rewritten:",
@@ -63,8 +62,6 @@ RESTATE = ChatPromptTemplate(
 
 RESTATE_TOKENS = 128
 """Most tokens of a restated question."""
-_TURN = 1_500
-"""Characters of a message that count as history."""
 
 
 def history_of(state: ChatState, tokens: int) -> list[BaseMessage]:
@@ -78,7 +75,7 @@ def history_of(state: ChatState, tokens: int) -> list[BaseMessage]:
     """
     said: list[BaseMessage] = []
     for message in state["messages"][: _asked_at(state["messages"])]:
-        text = message.text.strip()[:_TURN]
+        text = message.text.strip()[:LONGEST_TURN]
         if text and message.type in ("human", "ai"):
             said.append(HumanMessage(text) if message.type == "human" else AIMessage(text))
     kept = trim_messages(
@@ -171,45 +168,6 @@ def to_restate(tokens: int) -> Any:
         return "follow-up" if history_of(state, tokens) else "first question"
 
     return route
-
-
-_LABEL = re.compile(r"^(?:user|rewritten|(?:last |rewritten |standalone )?question)\s*:\s*", re.I)
-
-
-def read_restated(text: str, question: str, said: Sequence[str] = ()) -> str:
-    """Return the question that a reply restates; empty where it is none.
-
-    The first line with text counts, without its label and quotes. What small models write instead:
-    an answer (no question mark, or a full stop that the question hasn't), an earlier question again,
-    the prompt's example, a page of text.
-
-    Args:
-        text: The reply.
-        question: The question as it was asked.
-        said: What was said before, in order.
-    """
-    lines = (line.strip() for line in bare_text(text).splitlines())
-    first = _LABEL.sub("", next((line for line in lines if line), "")).strip("\"'“”` ")
-    answered = _asks(question) > _asks(first) or first.endswith(".") > question.endswith(".")
-    elsewhere = first != question and (
-        first in said or (_EXAMPLE in first and not any(_EXAMPLE in one for one in said))
-    )
-    too_long = len(first) > len(question) + _TURN
-    if not first or answered or elsewhere or too_long or is_unknown(first):
-        return ""
-    return first
-
-
-def _asks(text: str) -> bool:
-    """Say whether a text has a question mark, in its own script or another: models choose theirs.
-
-    The Greek one looks and, once normalised, is written like a semicolon: it counts at the end.
-    """
-    return any(mark in text for mark in "?\uff1f\u061f\u037e") or text.rstrip().endswith(";")
-
-
-_EXAMPLE = "Lake Orrin"
-"""What the prompt's example is about."""
 
 
 def transcript(messages: Sequence[BaseMessage]) -> str:

@@ -24,9 +24,13 @@ class Keys:
                 "an API key is empty, so that anyone could call: is the variable that it is read "
                 "from set?"
             )
-        self._allowed = [f"Bearer {key}".encode() for key in keys]
+        self._allowed = [key.strip().encode() for key in keys]
 
     def admit(self, authorization: bytes) -> bool:
-        """Return whether a call with this `Authorization` header (empty: none) is let through."""
-        matches = [secrets.compare_digest(authorization, key) for key in self._allowed]
-        return not self._allowed or any(matches)
+        """Return whether a call with this `Authorization` header (empty: none) is let through.
+
+        The scheme is `Bearer` in any case, with one or more blanks behind it (RFC 9110, section 11).
+        """
+        scheme, _, token = authorization.partition(b" ")
+        matches = [secrets.compare_digest(token.lstrip(b" "), key) for key in self._allowed]
+        return not self._allowed or (scheme.lower() == b"bearer" and any(matches))

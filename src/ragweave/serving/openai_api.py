@@ -55,20 +55,22 @@ class Limits:
 
     api_keys: Sequence[str] = ()
     """Keys, one of which every call must bring as a bearer token; none: anyone may call."""
-    origins: Sequence[str] = ()
-    """Origins of web pages that may call (CORS)."""
+    origins: Sequence[str] | str = ()
+    """Origins of web pages that may call (CORS); a text is one origin."""
     request_bytes: int = 1_000_000
     """Most bytes of a request."""
     concurrency: int = 8
     """Requests in flight at once; what comes on top is answered with 429."""
 
     def __post_init__(self) -> None:
-        """Check the keys and the numbers.
+        """Check the keys and the numbers; take a text as one origin.
 
         Raises:
             UsageError: A key is empty, or a number below 1.
         """
         Keys(self.api_keys)
+        if isinstance(self.origins, str):
+            object.__setattr__(self, "origins", (self.origins,) if self.origins else ())
         for name in ("request_bytes", "concurrency"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
