@@ -119,6 +119,8 @@ def test_option_values_are_typed() -> None:
         "answer_type": "long",
         "order": "reversed",
     }
+    assert parse_options(["strategy=none"], METHODS["adaptive_rag"]) == {"strategy": "none"}
+    assert parse_options(["k=none"], METHODS["concat"]) == {"k": None}
     assert parse_options(["retrieve=true"], METHODS["direct"]) == {"retrieve": True}
     with pytest.raises(UsageError, match="name=value"):
         parse_options(["=3"], METHODS["concat"])

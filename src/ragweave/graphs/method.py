@@ -15,7 +15,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from langchain_core.prompts import ChatPromptTemplate
 
@@ -111,10 +112,18 @@ def parse_options(texts: Iterable[str], method: Method) -> dict[str, Any]:
 
 def read_option(text: str, hint: Any) -> Any:
     """Read one value: a comma-separated tuple or a text where `hint` is one, else as it looks."""
-    if hint is str:
+    if hint is str or text.strip() in _names(hint):
         return text.strip()
     several = get_origin(hint) in (tuple, list)
     return _several(text) if several else _value(text.strip())
+
+
+def _names(hint: Any) -> set[Any]:
+    """Return the values that a `Literal`, or one within a union, names."""
+    if get_origin(hint) is Literal:
+        return set(get_args(hint))
+    unions = (Union, UnionType)
+    return set().union(*map(_names, get_args(hint))) if get_origin(hint) in unions else set()
 
 
 def _several(text: str) -> tuple[Any, ...]:

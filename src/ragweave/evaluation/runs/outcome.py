@@ -179,7 +179,7 @@ def _head(index: int, question: Question, system: System) -> Record:
 def _passage(doc: Document, gold: GoldPassages) -> dict[str, Any]:
     return {
         "id": doc.id,
-        "title": doc.metadata.get("title") or "",
+        "title": str(doc.metadata.get("title") or ""),
         "text": doc.page_content,
         "rank": doc.metadata.get("rank"),
         "query": doc.metadata.get("query"),
