@@ -321,3 +321,31 @@ def test_extractive_model_runs_it(demo_corpus: Bm25Retriever, answer: str) -> No
     out = graph.invoke({"question": "What is query blending?"})
     assert out["passages"]
     assert out["status"] in ("answered", "unknown")
+
+
+class Apart(PassageRetriever):
+    """Finds one passage for the question and another one for anything else."""
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        own = "Zebra" if query == QUESTION else "Apple"
+        return [Document(page_content=f"{own} is what it says.", id=own)]
+
+
+def test_a_tie_goes_to_the_passage_that_the_question_found() -> None:
+    def said(seen: Seen) -> str:
+        alone = len(seen.passages) == 1
+        answer = seen.passages[0].split()[0] if alone else "Unknown"
+        return answer if seen.task["task"] == "answer" else SAID[seen.task["task"]]
+
+    options = {**OFF, "fallback": True, "rewrite": True}
+    for order in ("retrieved", "reversed"):
+        graph = build_graph(
+            "adaptive", model=ScriptedChat(replies=said), retriever=Apart(), order=order, **options
+        )
+        out = graph.invoke({"question": QUESTION})
+        assert {one["answer"] for one in out["candidates"].values()} == {
+            "Unknown",
+            "Zebra",
+            "Apple",
+        }
+        assert out["answer"] == "Zebra"

@@ -239,6 +239,8 @@ def test_filter_that_keeps_nothing_leaves_the_model_without_knowledge() -> None:
     assert state["passages"] == []
     assert state["answer"] == "Lisbon"
     assert "Knowledge:\n<passage" not in model.seen[-2].text
+    why = [one["detail"] for one in state["notes"] if one["event"] == "answered_without_documents"]
+    assert why == [{"why": "nothing was kept"}]
 
 
 @pytest.mark.parametrize("reply", ["", "word " * 1000])
@@ -256,6 +258,13 @@ def test_augmentation_that_says_nothing_is_not_searched(reply: str) -> None:
     assert list(state["queries"]) == ["question", "external"]
     assert "augmentation_empty" in events(state)
     assert state["usage"]["retrievals"] == 2
+
+
+def test_what_a_reasoning_found_out_is_searched_though_it_ends_in_unknown() -> None:
+    reasoning = "Ada built the bridge. So the answer is Unknown."
+    state = run(model=ScriptedChat(replies=script(reason=reasoning)))
+    assert state["queries"]["external"] == "Ada built the bridge. Where was the builder from?"
+    assert "augmentation_empty" not in events(state)
 
 
 def test_augmented_query_of_5000_characters_is_cut_before_the_question() -> None:

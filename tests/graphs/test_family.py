@@ -348,3 +348,17 @@ def test_the_embedded_model_answers_by_every_method() -> None:
         out = graph.invoke({"question": "How many moons has Mars?", "passages": facts})
         assert out["status"] == "answered"
         assert "two" in out["answer"].lower()
+
+
+# -- passages of one id --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["concat", "post_fusion", "crag", "filco", "blendfilter"])
+def test_passages_that_share_the_id_of_their_page_are_all_read(method: str) -> None:
+    page = [Document("Paris has the Louvre.", id="w1"), Document("The Seine is wide.", id="w1")]
+    seen_texts = {doc.page_content for doc in page}
+    for given in ({**QUESTION, "passages": page}, QUESTION):
+        found = ListRetriever(documents=page)
+        options = {"filter": "full"} if method == "filco" else {}
+        _, model = asked(method, paris, given, retriever=found, **options)
+        assert {text for seen in model.seen for text in seen.passages} == seen_texts

@@ -326,3 +326,24 @@ def test_a_verdict_is_no_text_to_look_for_but_its_claim_is(name: str) -> None:
     }
     out = graph.invoke(asked)
     assert [doc.page_content for doc in out["passages"]] == [DESIGNED]
+
+
+@pytest.mark.parametrize("options", [{"filter": "strinc"}, {"filter": "lexical", "threshold": 0.1}])
+def test_the_prompts_order_does_not_change_what_is_kept(options: dict[str, Any]) -> None:
+    passages = ["It was Ada.", "Nothing here.", "Ada it was."]
+    asked = {"passages": passages, "gold_answers": ["Ada"]}
+    for order in ("retrieved", "reversed"):
+        assert texts(run(input=asked, order=order, **options)) == ["It was Ada."]
+    both = run(input=asked, order="reversed", **{**options, "top": 2})
+    assert texts(both) == [passages[2], passages[0]]
+
+
+def test_a_prompt_too_long_in_reverse_loses_the_sentences_of_the_worst_passages() -> None:
+    passages = [f"Passage {number} is about the bridge. " + "x" * 200 for number in range(4)]
+    model = ScriptedChat(replies=["1", "Ada"])
+    state = run(
+        model=model, input={"passages": passages}, order="reversed", filter="llm", prompt_tokens=190
+    )
+    assert "passages_dropped" in events(state)
+    assert "Passage 0" in model.seen[0].passages[-2]
+    assert texts(state)[0].startswith("Passage")

@@ -333,3 +333,14 @@ def test_what_is_no_answer_is_asked_again_once_and_shortly() -> None:
     once = UnsureChat(replies=["<passage 1>"])
     out = build_graph("flare", model=once, ask_again=False).invoke(given)
     assert (out["answer"], out["usage"]["calls"]) == ("Unknown", 1)
+
+
+def test_to_ask_again_fits_the_prompt_or_leaves_the_first_reading() -> None:
+    asides = " ".join(f"Some say so and others do not, {number} of them." for number in range(30))
+    for tokens, calls in ((100, 1), (180, 2), (400, 2)):
+        model = UnsureChat(replies=[asides, "Ada Brenner"])
+        graph = build_graph("flare", model=model, prompt_tokens=tokens)
+        state = final_state(graph, "Who built it?")
+        assert (len(model.seen), state["usage"]["calls"]) == (calls, calls)
+        assert state["answer"] == ("Ada Brenner" if calls == 2 else "Unknown")
+        assert events(state) == ["answer_rejected", "asked_again"][:calls]

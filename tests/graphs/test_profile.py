@@ -31,6 +31,7 @@ SAID = {
     "judge": "Known (False)",
     "rewrite": "<Claim> Ada built it <Query> who built the light",
     "need": "Yes, I need additional information.",
+    "grade": "Correct",
 }
 
 ENDS = "So the answer is …"
@@ -402,3 +403,52 @@ def test_what_is_asked_again_follows_the_setting() -> None:
         build_graph("concat", model=model, unknown=unknown).invoke(given)
         again = " ".join(str(one.text) for one in model.seen[1].messages)
         assert ("just say Unknown" in again) is unknown
+
+
+WARM = [
+    *((method, "paper", 0.0) for method in ("blendfilter", "ircot", "sure", "filco", "concat")),
+    *((method, "paper", 0.0) for method in ("chain_of_note", "dos_rag")),
+    *((method, "slimplm", 0.01) for method in ("slimplm", "react", "self_ask", "astute")),
+    *((method, "blendfilter", 0.0) for method in ("react", "self_ask", "crag")),
+]
+
+
+@pytest.mark.parametrize(("method", "profile", "temperature"), WARM)
+def test_every_call_has_the_papers_temperature_unless_the_caller_chose(
+    method: str, profile: str, temperature: float
+) -> None:
+    def sent(**options: Any) -> set[Any]:
+        model = ScriptedChat(replies=scripted)
+        found = ListRetriever(documents=DOCS)
+        graph = build_graph(method, model=model, retriever=found, **options)
+        graph.invoke({"question": QUESTION})
+        return {seen.settings.get("temperature") for seen in model.seen}
+
+    assert sent(profile=profile) == {temperature}
+    drafts = {0.01} if method == "slimplm" else set()
+    assert sent(profile=profile, sample_temperature=0.5) <= {None, 0.5} | drafts
+    assert sent() <= {None} | drafts
+
+
+def test_a_draft_that_is_left_to_the_model_stays_so() -> None:
+    model = ScriptedChat(replies=scripted)
+    found = ListRetriever(documents=DOCS)
+    graph = build_graph(
+        "slimplm", model=model, retriever=found, profile="paper", proxy_temperature=None
+    )
+    graph.invoke({"question": QUESTION})
+    assert ["temperature" in seen.settings for seen in model.seen][:2] == [False, True]
+
+
+def test_a_model_that_refuses_a_temperature_is_sent_none_by_a_profile() -> None:
+    class BaseChatOpenAI(ScriptedChat):
+        model_name: str = "o3-mini"
+
+    for name, sent in (("o3-mini", False), ("gpt-4o", True)):
+        model = BaseChatOpenAI(replies=scripted, model_name=name)
+        found = ListRetriever(documents=DOCS)
+        graph = build_graph(
+            "slimplm", model=model, retriever=found, profile="paper", constrain=False
+        )
+        graph.invoke({"question": QUESTION})
+        assert {"temperature" in seen.settings for seen in model.seen} == {sent}

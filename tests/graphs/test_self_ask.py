@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from langchain_core.documents import Document
 from tests.loops import events, final_state, limits_end_quietly
 from tests.scripted import ListRetriever, OwnListRetriever, ScriptedChat, Seen, documents
 
 from ragweave.errors import UsageError
 from ragweave.graphs import CompiledGraph, build_graph
-from ragweave.tools.retrieval import Bm25Retriever
+from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 
 DOCS = documents("Ada Brenner built the light.", "It stands in Norland.")
 FOLLOW = " Yes.\nFollow up: Who built the light?"
@@ -226,9 +227,35 @@ def test_extractive_over_the_demo_corpus(demo_corpus: Bm25Retriever) -> None:
 def test_without_a_reader_the_passages_stand_as_the_intermediate_answer() -> None:
     replies = ["Yes.\nFollow up: Who built the light?", "So the final answer is: Ada Brenner"]
     model = ScriptedChat(replies=replies)
-    found = ListRetriever(documents=documents("Ada Brenner built the light."))
+    named = Document("It was built by her.", id="t", metadata={"title": "Ada Brenner"})
+    found = ListRetriever(documents=[*documents("Ada Brenner built the light."), named])
     out = build_graph("self_ask", model=model, retriever=found, reader=False).invoke(
         {"question": "Who?"}
     )
     assert (out["answer"], len(model.seen)) == ("Ada Brenner", 2)
-    assert "Intermediate answer: Ada Brenner built the light." in model.seen[1].text
+    wanted = "Ada Brenner built the light. Ada Brenner | It was built by her."
+    assert f"Intermediate answer: {wanted}\n" in model.seen[1].text + "\n"
+
+
+PAGE = (
+    Document("Ada Brenner built the light.", id="w1"),
+    Document("Ada Brenner came from Norland.", id="w1"),
+)
+
+
+class Page(PassageRetriever):
+    """Finds a part of one page, which part the query says."""
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        return [PAGE["from" in query]]
+
+
+@pytest.mark.parametrize("reader", [True, False])
+def test_parts_of_a_page_that_several_rounds_found_are_all_given_back(reader: bool) -> None:
+    replies = [FOLLOW, *["Ada"] * reader, "Follow up: Where was she from?", *["Norland"] * reader]
+    graph, _, _ = built(*replies, FINAL, retriever=Page(), reader=reader)
+    state = final_state(graph, "Where was its builder from?")
+    assert [doc.page_content for doc in state["passages"]] == [doc.page_content for doc in PAGE]
+    ids = [doc.id for doc in state["passages"]]
+    assert state["candidates"]["self_ask:0"]["passages"] == ids
+    assert ids[0] == "w1" != ids[1]

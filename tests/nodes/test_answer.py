@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.loops import final_state
+from tests.loops import events, final_state
 from tests.scripted import ScriptedChat, documents
 
 from ragweave import build_graph
@@ -14,6 +14,7 @@ from ragweave.nodes.ask import Reply
 from ragweave.nodes.options import Options
 from ragweave.nodes.step import Context
 from ragweave.state import ranked
+from ragweave.tools.text.normalize import estimate_message_tokens
 from ragweave.tools.text.unknown import UNKNOWN
 
 PASSAGES = ranked(documents("a", "b"), "question")
@@ -138,3 +139,29 @@ def test_what_is_no_answer_is_asked_again_once() -> None:
     once = ScriptedChat(replies=["<passage 1>", "Ada"])
     state = final_state(build_graph("concat", model=once, ask_again=False), given)
     assert (state["answer"], state["usage"]["calls"]) == ("Unknown", 1)
+
+
+WORDY = (
+    "The first passage says this, the second that, and so it goes on and on without an end. " * 14
+)
+
+
+@pytest.mark.parametrize("tokens", range(60, 400, 20))
+def test_to_ask_again_never_takes_more_than_the_prompt_may(tokens: int) -> None:
+    model = ScriptedChat(replies=[WORDY, "Ada"])
+    graph = build_graph("cot", model=model, prompt_tokens=tokens)
+    state = final_state(graph, "Who built the bridge?")
+    assert state["answer"] == ("Ada" if len(model.seen) == 2 else "Unknown")
+    assert ("asked_again" in events(state)) is (len(model.seen) == 2)
+    assert all(estimate_message_tokens(seen.messages) <= tokens for seen in model.seen)
+    if tokens >= 200:
+        assert len(model.seen) == 2
+        assert model.seen[1].messages[1].text.startswith("The first passage")
+
+
+def test_to_ask_again_leaves_the_passages_in_and_cuts_the_reply() -> None:
+    model = ScriptedChat(replies=[WORDY, "Ada"])
+    graph = build_graph("cot", model=model, prompt_tokens=330, retrieve=True)
+    passages = [f"Passage {number} is about the bridge." for number in range(3)]
+    graph.invoke({"question": "Who built the bridge?", "passages": passages})
+    assert [seen.passages for seen in model.seen] == [passages, passages]

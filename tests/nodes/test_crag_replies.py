@@ -121,6 +121,31 @@ def test_strips_are_named_by_numbers_from_1() -> None:
     assert (first, second) == (["Ada Brenner built the light."], ["It is grey."])
 
 
+@pytest.mark.parametrize("order", ["retrieved", "reversed"])
+def test_the_prompts_order_does_not_change_which_strips_are_kept(order: str) -> None:
+    found = documents(*(f"Passage {n} says a thing." for n in range(8)))
+
+    def reply(seen: Seen) -> str:
+        return {"grade": "Correct", "filter": "1, 2, 3, 4, 5, 6, 7, 8"}.get(
+            seen.task["task"], "Ada"
+        )
+
+    model = ScriptedChat(replies=reply)
+    graph = build_graph(
+        "crag", model=model, retriever=ListRetriever(documents=found), k=8, order=order
+    )
+    *_, state = graph.stream({"question": QUESTION}, stream_mode="values")
+    wanted = [doc.page_content for doc in found[:5]]
+    assert texts(state) == (wanted if order == "retrieved" else wanted[::-1])
+    shown = next(seen.passages for seen in model.seen if seen.task["task"] == "filter")
+    assert shown == [doc.page_content for doc in (found if order == "retrieved" else found[::-1])]
+
+
+def test_an_ambiguous_retrieval_is_added_to_behind_what_was_found_first() -> None:
+    state, _ = run("Ambiguous", refine=False, order="reversed")
+    assert texts(state) == [doc.page_content for doc in [*FOUND, *WEB]][::-1]
+
+
 def test_an_ambiguous_retrieval_is_added_to() -> None:
     state, asked = run("Ambiguous", refine=False)
     assert (state["retrieval_grade"], asked) == ("Ambiguous", ["light, builder"])
@@ -149,3 +174,21 @@ def test_what_was_graded_incorrect_does_not_come_back() -> None:
     *_, state = graph.stream({"question": QUESTION}, stream_mode="values")
     assert (state["status"], state["passages"]) == ("unknown", [])
     assert "nothing_left" in events(state)
+
+
+def test_another_part_of_a_page_that_was_graded_incorrect_comes_in() -> None:
+    parts = [Document(text, id="w1") for text in ("It is grey.", "Ada Brenner built it.")]
+
+    def reply(seen: Seen) -> str:
+        return {"grade": "Incorrect", "topic": "light", "filter": "all"}.get(
+            seen.task["task"], "Ada"
+        )
+
+    graph = build_graph(
+        "crag",
+        model=ScriptedChat(replies=reply),
+        retriever=ListRetriever(documents=parts[:1]),
+        second_retriever=ListRetriever(documents=parts),
+    )
+    *_, state = graph.stream({"question": QUESTION}, stream_mode="values")
+    assert texts(state) == ["Ada Brenner built it."]

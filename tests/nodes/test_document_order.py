@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
+from tests.loops import events, final_state
+from tests.scripted import ListRetriever, ScriptedChat, documents
 
-from ragweave.nodes.document_order import in_document_order, within_budget
+from ragweave import build_graph
+from ragweave.nodes.document_order import DosRagOptions, in_document_order, within_budget
+from ragweave.nodes.options import specialised
 from ragweave.nodes.retrieve import arranged
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.tools.text.normalize import estimate_tokens
@@ -76,6 +81,45 @@ def test_the_knowledge_base_says_where_a_passage_stands(tmp_path: Any) -> None:
     assert [one.metadata["position"] for one in ordered] == sorted(places)
     starts = [one.metadata["start"] for one in ordered]
     assert starts == sorted(starts)
+
+
+@pytest.mark.parametrize(
+    ("options", "k"),
+    [
+        ({}, 100),
+        ({"token_budget": 20_000}, 400),
+        ({"token_budget": 1_500}, 30),
+        ({"token_budget": 10}, 1),
+        ({"token_budget": None}, 100),
+        ({"token_budget": 20_000, "k": 100}, 100),
+        ({"token_budget": 20_000, "profile": "dos_rag"}, 400),
+        ({"token_budget": 20_000, "profile": "blendfilter"}, 5),
+    ],
+)
+def test_a_budget_is_filled_unless_k_is_set(options: dict[str, Any], k: int) -> None:
+    assert DosRagOptions(**options).k == k
+    assert specialised(DosRagOptions())(**options).k == k
+
+
+@pytest.mark.parametrize(
+    ("options", "noted"),
+    [
+        ({"k": 4, "token_budget": 1_000}, ["budget_unfilled"]),
+        ({"k": 4, "token_budget": 40}, []),
+        ({"k": 4, "token_budget": 30}, ["passages_trimmed"]),
+        ({"token_budget": 1_000}, []),
+        ({"k": 4, "token_budget": None}, []),
+    ],
+)
+def test_a_budget_that_k_leaves_unfilled_is_noted(
+    options: dict[str, Any], noted: list[str]
+) -> None:
+    found = ListRetriever(documents=documents(*(f"{n}" * 40 for n in range(9))))
+    graph = build_graph("dos_rag", model=ScriptedChat(), retriever=found, **options)
+    state = final_state(graph, "Who?")
+    assert [one for one in events(state) if one != "order_unknown"] == noted
+    given = graph.invoke({"question": "Who?", "passages": ["One."]})
+    assert given["passages"][0].page_content == "One."
 
 
 @given(

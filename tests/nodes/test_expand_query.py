@@ -18,6 +18,14 @@ def test_a_text_that_says_nothing_leaves_the_question(text: str) -> None:
     assert expand_query("Who?", text) == ("Who?", 0)
 
 
+def test_what_a_text_found_out_is_searched_for_though_it_does_not_know_the_answer() -> None:
+    found = "Low Water was directed by Ann Lee."
+    query, length = expand_query("Where was she born?", f"{found} So the answer is Unknown.")
+    assert (query, length) == (f"{found} Where was she born?", len(found))
+    whole = "It was found adrift. Whether the crew lived is unknown. So the answer is 1872."
+    assert expand_query("When?", whole)[0] == f"{whole} When?"
+
+
 @given(st.text(max_size=200), st.integers(1, 50))
 def test_cut_is_a_prefix_within_the_limit(text: str, longest: int) -> None:
     short = cut(text, longest)

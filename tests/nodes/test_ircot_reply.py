@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from tests.loops import events, final_state
 from tests.scripted import ListRetriever, ScriptedChat, documents
 
 from ragweave import build_graph
+from ragweave.errors import UsageError
 from ragweave.nodes.ircot import EXAMPLES, next_sentence
 from ragweave.tools.text.reply import PromptParts
 
@@ -26,6 +29,14 @@ PARTS = PromptParts("Where was its builder from?", EXAMPLES, "Ada Brenner built 
         ("So the answer is: Norland.", "So the answer is: Norland.", "Norland"),
         ("Therefore, the answer is Norland.", "Therefore, the answer is Norland.", "Norland"),
         ("So the answer is: Dr. Ada B. Brenner.", "So the answer is: Dr. Ada B. Brenner.", None),
+        (f"1. {FIRST}", FIRST, ""),
+        (f"- **2)** Next sentence: {FIRST} She was from Norland.", FIRST, ""),
+        ("Dr. No was directed by Bo. It is long.", "Dr. No was directed by Bo.", ""),
+        ("She met Dr. No in 1962. He left.", "She met Dr. No in 1962.", ""),
+        ("W. H. Lund was its keeper. He left.", "W. H. Lund was its keeper.", ""),
+        ("3.5 million people saw it.", "3.5 million people saw it.", ""),
+        ("Built in 1934. Ada did it.", "Built in 1934.", ""),
+        ("1.", "", ""),
         ("", "", ""),
         ("(nothing yet)", "", ""),
         ("I don't know.", "", ""),
@@ -48,6 +59,8 @@ def test_the_first_new_sentence_counts(reply: str, text: str, answer: str | None
 def test_a_chain_that_is_repeated_goes_on_behind_it() -> None:
     said = next_sentence(f"{FIRST} She was from Norland.", [FIRST], "short", PARTS)
     assert said.text == "She was from Norland."
+    listed = next_sentence(f"1. {FIRST} 2. She was from Norland.", [FIRST], "short", PARTS)
+    assert listed.text == "She was from Norland."
     assert next_sentence(FIRST, [FIRST], "short", PARTS).text == ""
 
 
@@ -60,6 +73,18 @@ def test_any_reply_can_be_read(reply: str) -> None:
     assert said.text != FIRST
     assert "\n" not in said.text
     assert not said.answer or "answer is" in said.text.lower()
+
+
+@pytest.mark.parametrize(
+    "options", [{"samples": 5}, {"sufficient_context": True}, {"sufficient_context": "printed"}]
+)
+def test_what_a_chain_that_answers_itself_cannot_do_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="read_by=chain"):
+        build_graph("ircot", read_by="chain", **options)
+    with pytest.raises(UsageError, match="read_by=chain"):
+        build_graph("adaptive_rag", read_by="chain", strategy="many", **options)
+    build_graph("adaptive_rag", read_by="chain", strategy="one", **options)
+    build_graph("ircot", **options)
 
 
 def test_each_sentence_is_looked_up_until_one_concludes() -> None:

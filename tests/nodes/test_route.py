@@ -88,6 +88,16 @@ def test_an_empty_reply_retrieves_and_a_model_without_probabilities_is_refused()
         build_graph("slimplm", model="extractive?similarity=lexical", route="uncertainty")
 
 
+def test_where_nothing_is_gated_no_probabilities_are_needed() -> None:
+    model = "extractive?similarity=lexical"
+    for rewrite in (True, False):
+        ungated = build_graph(
+            "slimplm", model=model, route="uncertainty", question_judge=False, rewrite=rewrite
+        )
+        given = {"question": "Who built it?", "passages": ["Ada built it."]}
+        assert ungated.invoke(given)["status"] == "answered"
+
+
 def test_samples_are_compared_word_by_word() -> None:
     said = ["The Danube.", "the Danube", "the Rhine it is"]
     assert disagreement(said, "variance") == pytest.approx((0 + 1 / 3 + 1 / 3 + 1 / 3) / 4)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.documents import Document
 
+from ragweave.nodes.retrieve import arranged
 from ragweave.nodes.vote import majority_vote, pool_of
 from ragweave.state import Candidate
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import UNKNOWN
 
 
-def candidate(answer: str, rank: int = 0, sample: int = 0, pool: str = "p") -> Candidate:
+def candidate(
+    answer: str, rank: int = 0, sample: int = 0, pool: str = "p", passage: str | None = None
+) -> Candidate:
     return {
         "answer": answer,
         "reply": answer,
@@ -21,7 +26,7 @@ def candidate(answer: str, rank: int = 0, sample: int = 0, pool: str = "p") -> C
         "round": 0,
         "rank": rank,
         "sample": sample,
-        "passages": [],
+        "passages": [] if passage is None else [passage],
     }
 
 
@@ -50,6 +55,17 @@ def test_the_winner_has_the_most_votes(pool: list[Candidate]) -> None:
 @given(pools, st.integers(0, 30))
 def test_unknown_never_wins_while_an_answer_stands(pool: list[Candidate], more: int) -> None:
     assert majority_vote([*pool, *[candidate(UNKNOWN)] * more]) == majority_vote(pool)
+
+
+@pytest.mark.parametrize("order", ["retrieved", "reversed"])
+def test_a_tie_of_one_rank_goes_to_the_passage_that_was_merged_first(order: str) -> None:
+    merged = arranged([Document(name, id=name) for name in ("question", "claim")], order)
+    pool = [candidate("Apple", passage="claim"), candidate("Zebra", passage="question")]
+    for one in (pool, pool[::-1]):
+        assert majority_vote(one, merged) == "Zebra"
+    assert majority_vote([*pool, candidate("Apple", 1)], merged) == "Apple"
+    better = [candidate("Apple", passage="claim"), candidate("Zebra", 1, passage="question")]
+    assert majority_vote(better, merged) == "Apple"
 
 
 def test_a_tie_goes_to_the_better_rank_then_the_earlier_sample() -> None:

@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
 from ragweave.state import as_document, content_id, interleave, ranked, unique, with_id
-from ragweave.state.passages import GIVEN, INPUT, as_input, with_merged_rank
+from ragweave.state.passages import GIVEN, INPUT, as_input, told_apart, with_merged_rank
 
 docs = st.builds(
     lambda text, name: Document(page_content=text, id=name),
@@ -54,10 +54,40 @@ def test_interleave_has_no_repeats_and_first_ranks_first(lists: list[list[Docume
     merged = interleave(lists)
     assert unique(merged) == merged
     everything = [with_id(doc) for one in lists for doc in one]
-    assert all(doc in everything for doc in merged)
+    assert {doc.page_content for doc in merged} <= {doc.page_content for doc in everything}
+    assert {str(doc.id).partition("~")[0] for doc in merged} <= {doc.id for doc in everything}
     assert unique(merged + everything) == merged
     if lists and lists[0]:
         assert merged[0] == with_id(lists[0][0])
+
+
+@given(st.dictionaries(st.sampled_from(["round_2", "round_10", "question"]), st.lists(docs)))
+def test_passages_of_one_id_are_told_apart_by_their_text(sets: dict[str, list[Document]]) -> None:
+    apart = told_apart(sets)
+    assert told_apart(apart) == apart
+    assert {key: [doc.page_content for doc in one] for key, one in apart.items()} == {
+        key: [doc.page_content for doc in one] for key, one in sets.items()
+    }
+    first: dict[str, str] = {}
+    for key in ("question", "round_2", "round_10"):
+        for doc in apart.get(key, []):
+            text = " ".join(doc.page_content.casefold().split())
+            assert text in first.setdefault(str(doc.id), text)
+    earlier = {key: one for key, one in sets.items() if key != "round_10"}
+    assert told_apart(earlier) == {key: apart[key] for key in earlier}
+
+
+def test_each_passage_of_a_page_is_read_and_one_without_a_rival_keeps_its_id() -> None:
+    texts = ("The first half.", "The second half.", "the  FIRST half.", "first")
+    page = [Document(page_content=text, id="w1") for text in texts]
+    other = Document(page_content="Another page.", id="w2")
+    for kept in (unique([*page, other]), unique(ranked([*page, other], "q"))):
+        assert [doc.page_content for doc in kept] == [*texts[:2], "Another page."]
+        assert [kept[0].id, kept[2].id] == ["w1", "w2"]
+        assert str(kept[1].id).startswith("w1~")
+    reversed_ids = {doc.page_content: doc.id for doc in unique(page[1::-1])}
+    assert reversed_ids[texts[1]] == "w1"
+    assert str(reversed_ids[texts[0]]).startswith("w1~")
 
 
 def test_interleave_order() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from tests.scripted import ScriptedChat
 
+from ragweave.errors import ModelError
 from ragweave.tools.extractive import ExtractiveChat
 from ragweave.tools.models.forms import Token, gives_logprobs, token_probabilities
 
@@ -128,3 +129,19 @@ def test_the_hosted_and_the_local_model_can() -> None:
 
     assert gives_logprobs(ChatOpenAI(model="m", api_key="none"))
     assert "logprobs" in LlamaCppChat.model_fields
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"token": "It", "logprob": None}],
+        [{"logprob": -1.0}],
+        [{"token": "It", "logprob": "low"}],
+        [{"token": "It", "logprob": -1.0, "bytes": [999]}],
+        [5],
+    ],
+)
+def test_probabilities_in_another_form_are_one_clear_line(content: Any) -> None:
+    told = AIMessage("It", response_metadata={"logprobs": {"content": content}})
+    with pytest.raises(ModelError, match="cannot read the reply's log-probabilities"):
+        token_probabilities(told, "It")

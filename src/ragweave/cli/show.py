@@ -86,6 +86,7 @@ def show_footnotes(
 _MESSAGES = {
     "no_passages_found": "No passage of the knowledge base matches the question.",
     "passages_dropped": "Some passages did not fit the model's context and were left out.",
+    "budget_unfilled": "The passages found leave room in the token budget (option k).",
     "empty_reply": "The model gave an empty reply.",
     "reply_cut": "A reply was too long to read in full; only its beginning and end were read.",
     "answer_rejected": "A reply was rejected: it echoed the prompt or drew no conclusion.",

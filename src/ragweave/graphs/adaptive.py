@@ -201,7 +201,7 @@ METHOD = Method(
         "Start with all of it, look at the trace, switch off what does not earn its calls."
     ),
     best="p, and 2 small",
-    worst="9 + hops + 2·(claims + rewrites) + 5p + 2k'·p, and 3 + claims small",
+    worst="9 + hops + 2·(claims + rewrites) + 5p + 2k'·p, and 2 + gate_samples + claims small",
     options=AdaptiveOptions,
     build=build,
     roles=asked_roles,

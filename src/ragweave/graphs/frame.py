@@ -116,7 +116,10 @@ def _read_nothing(result: object) -> bool:
 def _why_unread(state: Mapping[str, Any]) -> str:
     if state.get("known"):
         return "judged known"
-    return "nothing was found" if state.get("retrieved") else "nothing was looked up"
+    found = state.get("retrieved") or {}
+    if any(found.values()):
+        return "nothing was kept"
+    return "nothing was found" if found else "nothing was looked up"
 
 
 def _keys(result: object) -> Iterator[str]:

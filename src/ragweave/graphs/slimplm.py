@@ -81,7 +81,7 @@ METHOD = Method(
         "when and what to retrieve, and the big one is called once."
     ),
     best="p, and 2 small",
-    worst="4p, and 3 + claims small",
+    worst="4p, and 2 + gate_samples + claims small",
     options=SlimPlmOptions,
     build=build,
     roles=lambda options: options.small_roles,

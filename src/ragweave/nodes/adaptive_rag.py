@@ -104,6 +104,11 @@ class AdaptiveRagOptions(IrcotOptions):
     """What a dearer route must add to the probability of a right answer; None: what the router's
     training chose."""
 
+    @property
+    def chain_answers(self) -> bool:
+        """Whether many rounds may be gone, and their chain answers."""
+        return super().chain_answers and self.strategy in ("classified", "many")
+
     def search_depth(self, state: Mapping[str, Any]) -> int:
         """Return how many passages the question's own search asked for, by a run's final state."""
         return self.k if state["route"] == "many" else self.k_one

@@ -22,7 +22,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langgraph.types import Send
 
 from ragweave.nodes import printed
-from ragweave.nodes.ask import Prompt, Question, Reply, Templates, reply_to
+from ragweave.nodes.ask import Prompt, Question, Reply, Templates, reply_again, reply_to
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.replies import ReadAnswer, bare_text, read_answer
 from ragweave.nodes.reply_form import (
@@ -190,7 +190,8 @@ class AnswerStep:
     ) -> Work:
         """Ask, and once more where the reply is no answer; return the candidate.
 
-        The second prompt goes on from the first reply and wants the answer alone.
+        The second prompt goes on from the first reply and wants the answer alone; where it does not
+        fit, the first reading stands.
         """
 
         def prompt(branch: Branch, options: Options) -> Prompt:
@@ -201,15 +202,16 @@ class AnswerStep:
         read = self.read(branch, reply, context, reasons=self.reasons)
         if not read.rejected or not self.asks_again or not context.options.ask_again:
             return self.update(branch, reply, read)
-        context.note("asked_again")
         first = reply
 
         def short(branch: Branch, options: Options) -> Prompt:
             return self.again(branch, first, options, templates)
 
         question = Question[Branch, Any](name=self.name, role="answer", prompt=short)
-        reply = yield from reply_to(question, models, branch, context)
-        read = self.read(branch, reply, context, reasons=False)
+        again = yield from reply_again(question, models, branch, context)
+        if again is None:
+            return self.update(branch, first, read)
+        reply, read = again, self.read(branch, again, context, reasons=False)
         if self.reasons:
             reply = replace(reply, text=f"{first.text}\n{reply.text}".strip())
         return self.update(branch, reply, read)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, cast
 
 from langchain_core.documents import Document
@@ -34,6 +34,7 @@ from ragweave.state.passages import best_first
 from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.models.forms import cut_reply
+from ragweave.tools.models.specs import takes_temperature
 from ragweave.tools.models.tasks import Task, attach, task_passages
 from ragweave.tools.prices import price_of
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
@@ -72,18 +73,36 @@ class Prompt:
     passages: Sequence[Document] = ()
     """Passages in prompt order; `metadata["rank"]` says which to drop first."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of this call, such as `temperature`."""
+    """Settings of this call, such as `temperature`; None leaves one to the model, whatever a paper's
+    profile says."""
     render: Callable[[Sequence[Document]], str] = render_passages
     form: FormOf | None = None
     """The form of the reply, where it has one that `Options.constrain` may hold it to."""
     reply_tokens: int | None = None
     """Most tokens that the reply needs; None: the option `reply_tokens` alone is the limit."""
+    cuttable: str = ""
+    """Name of the variable whose text may be cut at its end to fit; "": none."""
 
     def messages(self, passages: Sequence[Document]) -> list[BaseMessage]:
         """Render the prompt with `passages`, the task attached to its last message."""
         messages = self.template.format_messages(**self.values, passages=self.render(passages))
         task: Task = {**self.task, "passages": task_passages(passages)}
         return [*messages[:-1], attach(messages[-1], task)]
+
+    def cut_by(self, tokens: int) -> Prompt | None:
+        """Return the prompt with at most so many tokens less of what may be cut; None: nothing is.
+
+        A token has two characters or more.
+        """
+        text = str(self.values.get(self.cuttable, ""))
+        if len(text) < 2:
+            return None
+        kept = text[: max(len(text) - 2 * tokens, 0)] or "…"
+        return replace(self, values={**self.values, self.cuttable: kept})
+
+
+class PromptTooLongError(UsageError):
+    """A prompt does not fit even without passages."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +119,9 @@ def fit(
 ) -> FittedPrompt:
     """Render `prompt` within `budget` tokens, dropping passages from the lowest rank up.
 
-    Passages keep their order. Where even one passage does not fit, none is left and the caller
-    decides; a prompt without passages that does not fit is the caller's mistake.
+    What the prompt allows to be cut is cut first. Passages keep their order. Where even one passage
+    does not fit, none is left and the caller decides; a prompt without passages that does not fit is
+    the caller's mistake.
 
     Args:
         prompt: The prompt.
@@ -109,7 +129,7 @@ def fit(
         count: Counts the tokens of messages.
 
     Raises:
-        UsageError: The prompt is over the budget without any passage.
+        PromptTooLongError: The prompt is over the budget without any passage.
     """
     kept = list(prompt.passages)
     dropped: list[Document] = []
@@ -117,8 +137,11 @@ def fit(
         messages = prompt.messages(kept)
         if budget is None or (size := count(messages)) <= budget:
             return FittedPrompt(messages, kept, dropped)
+        if shorter := prompt.cut_by(size - budget):
+            prompt = shorter
+            continue
         if not kept:
-            raise UsageError(
+            raise PromptTooLongError(
                 f"the prompt takes about {size} tokens without any passage, and {budget} fit: "
                 f"shorten the question or raise prompt_tokens"
             )
@@ -250,8 +273,7 @@ def reply_to(
             return Reply("", [])
     form = prompt.form(fitted.passages) if prompt.form else None
     held = yield from form_settings(model, form, context.options)
-    nucleus = context.options.nucleus if question.role == "answer" else {}
-    settings = {**nucleus, **prompt.settings, **held}
+    settings = {**_sampling(question, prompt, model, context.options), **held}
     settings |= length_settings(model, prompt.reply_tokens, settings, context.options)
     settings |= _seed_settings(model, settings, state.get("sample", 0))
     config = _labelled(question, state, context.config)
@@ -274,6 +296,42 @@ def reply_to(
         " (estimated)" if spent["estimated"] else "",
     )
     return reply
+
+
+def reply_again(
+    question: Question[StateT, OptionsT],
+    models: Models,
+    state: StateT,
+    context: Context[OptionsT],
+) -> Generator[Call, Any, Reply | None]:
+    """Ask for what a first reply lacks, as `reply_to` does, noted `asked_again`.
+
+    None where the prompt with that reply in it does not fit: the first reading stands then.
+    """
+    try:
+        reply = yield from reply_to(question, models, state, context)
+    except PromptTooLongError:
+        return None
+    if reply.message is None:
+        return None
+    context.note("asked_again")
+    return reply
+
+
+def _sampling(
+    question: Question[Any, Any], prompt: Prompt, model: ChatModel, options: Options
+) -> dict[str, Any]:
+    """Return the settings of a call: its own, behind what the options want of every call."""
+    nucleus = options.nucleus if question.role == "answer" else {}
+    papers = options.paper_sampling
+    settings = {**papers, **nucleus, **prompt.settings}
+    if papers and not takes_temperature(model):
+        settings = {name: one for name, one in settings.items() if name not in _DRAWS}
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+_DRAWS = frozenset({"temperature", "top_p"})
+"""What models that refuse a temperature are not told where nobody asked for it."""
 
 
 def context_of(model: ChatModel) -> int | None:

@@ -34,7 +34,7 @@ from ragweave.nodes.step import Call, Context, Step, Work, pure
 from ragweave.nodes.vote import pool_of
 from ragweave.nodes.wording import UNKNOWN_CLAUSE
 from ragweave.state import RAGState, Update, no_usage
-from ragweave.state.passages import with_id
+from ragweave.state.passages import as_merged, with_id
 from ragweave.tools.filters import (
     FILTERS,
     ContextFilter,
@@ -51,6 +51,7 @@ from ragweave.tools.filters import (
     spans_of,
 )
 from ragweave.tools.filters.oracles import LEXICAL_THRESHOLD
+from ragweave.tools.filters.spans import in_prompt_order
 from ragweave.tools.models import Models
 from ragweave.tools.scorers.specs import LogprobScorer
 from ragweave.tools.text.normalize import normalize_answer
@@ -88,7 +89,7 @@ def sentence_ids(
 
     A reply without a readable id keeps every sentence, noted `filter_unparsed`.
     """
-    spans = spans_of(state["passages"], granularity)
+    spans = spans_of(as_merged(state["passages"]), granularity)
     titles = {
         str(doc.id): doc.metadata.get("title") or "" for doc in map(with_id, state["passages"])
     }
@@ -100,6 +101,7 @@ def sentence_ids(
         )
         for index, span in enumerate(spans)
     ]
+    sentences = in_prompt_order(sentences, spans, state["passages"])
 
     def prompt(state: RAGState, _options: OptionsT) -> Prompt:
         values = {"question": state["question"]}
@@ -119,7 +121,7 @@ def sentence_ids(
     if ids is None:
         context.note("filter_unparsed")
         return spans
-    return [spans[index] for index in ids]
+    return [spans[reply.passages[index].metadata["rank"]] for index in ids]
 
 
 def sift_step(pool: str, options: OptionsT) -> Step[RAGState, OptionsT]:
@@ -282,7 +284,9 @@ def context_filter_step(
         else:
             spans = yield from _by_measure(filters, state, context)
         drops = opts.filter == "own" and drops_passages(filters.own)
-        passages = by_best_span(state["passages"], spans) if opts.rerank else state["passages"]
+        passages = state["passages"]
+        if opts.rerank:
+            passages = by_best_span(as_merged(passages), spans)
         return kept_update(passages, spans, context, may_be_none=drops)
 
     return Step(NAME, body, options)
@@ -332,7 +336,7 @@ def _by_measure(
     def keep(passages: list[Document]) -> object:
         return chosen.keep(asked, passages, answers=answers or None)
 
-    spans = yield Call(RunnableLambda(keep), list(state["passages"]))
+    spans = yield Call(RunnableLambda(keep), as_merged(state["passages"]))
     return checked_spans(spans, chosen)
 
 

@@ -43,7 +43,9 @@ from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice, id_tokens
 from ragweave.nodes.retrieve import arranged, searches
 from ragweave.nodes.step import Context, Goto, Step, Work, pure
 from ragweave.state import RAGState, Update, by_query, merge_by_key
+from ragweave.state.passages import as_merged, told_apart
 from ragweave.tools.filters import Span, spans_of
+from ragweave.tools.filters.spans import in_prompt_order
 from ragweave.tools.models import Models
 from ragweave.tools.models.tasks import Task
 from ragweave.tools.text.reply import Examples, PromptParts, is_echo
@@ -321,10 +323,11 @@ def gather_step(options: CragOptions) -> Step[CragState, CragOptions]:
     """
 
     def body(state: CragState, context: Context[CragOptions]) -> Work:
-        first = state["passages"] if state["retrieval_grade"] == "Ambiguous" else []
+        first = as_merged(state["passages"]) if state["retrieval_grade"] == "Ambiguous" else []
         wrong = {name for name, grade in state["grades"].items() if grade == "Incorrect"}
-        second = [doc for doc in state["retrieved"].get(SECOND, []) if doc.id not in wrong]
-        passages = by_query([first, arranged(second, context.options.order)])
+        found = told_apart(state["retrieved"]).get(SECOND, [])
+        second = [doc for doc in found if doc.id not in wrong]
+        passages = arranged(by_query([first, second]), context.options.order)
         if not passages:
             context.note("nothing_left")
         return pure({"passages": Overwrite(passages)})
@@ -358,8 +361,9 @@ def refine_step(
     def body(state: CragState, context: Context[CragOptions]) -> Work:
         if not state["passages"] or not context.options.refine:
             return {}
-        strips = strips_of(state["passages"], context.options.strip_sentences)
-        shown = [_as_document(strip, number) for number, strip in enumerate(strips)]
+        strips = strips_of(as_merged(state["passages"]), context.options.strip_sentences)
+        pieces = [_as_document(strip, number) for number, strip in enumerate(strips)]
+        shown = in_prompt_order(pieces, strips, state["passages"])
         question = Question[CragState, CragOptions](
             name="refine", role="filter", prompt=_refining(shown, templates)
         )
@@ -368,8 +372,9 @@ def refine_step(
         if ids is None:
             context.note("filter_unparsed")
             return {}
-        kept = [strips[int(str(reply.passages[index].id))] for index in ids]
-        return kept_update(state["passages"], kept[: context.options.strips], context)
+        named = sorted(int(str(reply.passages[index].id)) for index in ids)
+        kept = [strips[number] for number in named[: context.options.strips]]
+        return kept_update(state["passages"], kept, context)
 
     return Step("refine", body, options)
 

@@ -28,13 +28,17 @@ from ragweave.state import RAGState
 from ragweave.state.passages import best_first
 from ragweave.tools.text.normalize import estimate_tokens
 
+_TOKENS_A_PASSAGE = 50
+"""Tokens of the budget for which a passage is retrieved (released code)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DosRagOptions(Options):
     """Options of `dos_rag`."""
 
-    k: int = 100
-    """Passages to choose from (released code: a passage for every 50 tokens of the budget)."""
+    k: int = 5000 // _TOKENS_A_PASSAGE
+    """Passages to choose from; where it is not set, one for every 50 tokens of `token_budget`, as in
+    the released code (100 for 5,000)."""
     token_budget: int | None = 5000
     """Most tokens (estimated) of the passages in the prompt; None: as many as were found. The
     model's context bounds them too (`prompt_tokens`)."""
@@ -55,13 +59,16 @@ class DosRagOptions(Options):
         """
         super().__post_init__()
         at_least("token_budget", self.token_budget, 1)
+        if self.token_budget is not None and not {"k"} & (self.given | self.settled):
+            object.__setattr__(self, "k", max(self.token_budget // _TOKENS_A_PASSAGE, 1))
 
 
 def restore_step(options: DosRagOptions) -> Step[RAGState, DosRagOptions]:
     """Return the node `restore`: cuts `passages` to the budget and restores their order.
 
-    Notes `passages_trimmed` where the budget leaves some out, and `order_unknown` where passages
-    of one document say nothing of their places.
+    Notes `passages_trimmed` where the budget leaves some out, `budget_unfilled` where the k passages
+    leave room for another, and `order_unknown` where passages of one document say nothing of their
+    places.
     """
 
     def body(state: RAGState, context: Context[DosRagOptions]) -> Work:
@@ -69,6 +76,8 @@ def restore_step(options: DosRagOptions) -> Step[RAGState, DosRagOptions]:
         kept = within_budget(found, opts.token_budget)
         if len(kept) < len(found):
             context.note("passages_trimmed", passages=len(found), kept=len(kept))
+        elif _short_of(state, opts):
+            context.note("budget_unfilled", passages=len(found), tokens=_tokens(found))
         if not opts.document_order:
             return pure({"passages": Overwrite(kept)})
         if unplaced := _unplaced(kept):
@@ -76,6 +85,18 @@ def restore_step(options: DosRagOptions) -> Step[RAGState, DosRagOptions]:
         return pure({"passages": Overwrite(in_document_order(kept))})
 
     return Step("restore", body, options)
+
+
+def _short_of(state: RAGState, options: DosRagOptions) -> bool:
+    """Say whether k, and not the budget, bounds the passages: another one would have had room."""
+    found, budget = state["passages"], options.token_budget
+    if budget is None or not any(len(one) >= options.k for one in state["retrieved"].values()):
+        return False
+    return _tokens(found) * (len(found) + 1) <= budget * len(found)
+
+
+def _tokens(passages: Sequence[Document]) -> int:
+    return sum(estimate_tokens(one.page_content) for one in passages)
 
 
 def within_budget(passages: Sequence[Document], tokens: int | None) -> list[Document]:

@@ -18,12 +18,23 @@ LONGEST = 2000
 def expand_query(question: str, text: str) -> tuple[str, int]:
     """Return `text ⊕ question` and the text's length before it was cut, in characters.
 
-    A text that is empty, or says that the model does not know, leaves the question as it is.
+    Of a text that says that the model does not know, what its other sentences found out goes into
+    the query; one that says nothing else, or is empty, leaves the question as it is.
+
+    Source: BlendFilter, section 3.2 (`q_ex = a_ex ⊕ q`, whatever a_ex concludes).
     """
     plain = " ".join(bare_text(text).split())
     if is_unknown(plain):
+        plain = telling(plain)
+    if not plain:
         return question, 0
     return f"{cut(plain, LONGEST)} {question}", len(plain)
+
+
+def telling(text: str) -> str:
+    """Return a text's sentences, as one line, but for those that say "unknown": they name nothing."""
+    said = (one.text for one in split_sentences(text) if not is_unknown(one.text))
+    return " ".join(" ".join(said).split())
 
 
 def cut(text: str, longest: int) -> str:
@@ -62,11 +73,9 @@ def requery(state: RAGState, pool: str, context: Context[OptionsT]) -> Update:
 def generated(state: RAGState, pool: str) -> str:
     """Return the text behind the answer of the latest round, as one line.
 
-    That is the whole reply whose answer wins the vote, but for its sentences that say "unknown":
-    they name nothing to search for.
+    That is the whole reply whose answer wins the vote, but for its sentences that say "unknown".
     """
     candidates = last_round(pool_of(state, pool))
-    winner = majority_vote(candidates)
+    winner = majority_vote(candidates, state["passages"])
     reply = next((one["reply"] for one in candidates if one["answer"] == winner), "")
-    telling = (one.text for one in split_sentences(bare_text(reply)) if not is_unknown(one.text))
-    return " ".join(" ".join(telling).split())
+    return telling(bare_text(reply))

@@ -20,7 +20,7 @@ from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.errors import ModelError, UsageError
 from ragweave.nodes import printed
-from ragweave.nodes.ask import Prompt, Question, Reply, Templates, reply_to
+from ragweave.nodes.ask import Prompt, Question, Reply, Templates, reply_again, reply_to
 from ragweave.nodes.replies import ReadAnswer, read_answer
 from ragweave.nodes.reply_form import REASONING_TOKENS
 from ragweave.nodes.rounds import (
@@ -197,11 +197,11 @@ def flare_step(
             return written.search
         said = _read(written.text, state, context)
         if said.rejected and context.options.ask_again:
-            context.note("asked_again")
             again = _short(prompt(state, context.options), reply, state, context.options)
-            last = yield from reply_to(again, models, state, context)
-            said = _read(last.text, state, context, reasons=False)
-            written = written._replace(text=_joined(written.text, last.text))
+            last = yield from reply_again(again, models, state, context)
+            if last is not None:
+                said = _read(last.text, state, context, reasons=False)
+                written = written._replace(text=_joined(written.text, last.text))
         return ended(state, written, said, context)
 
     return Step(NAME, body, options)

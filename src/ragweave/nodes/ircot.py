@@ -20,7 +20,7 @@ Variables: `question`, `passages` (rendered) and `chain` (the sentences so far).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -29,6 +29,7 @@ from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.types import Overwrite
 
+from ragweave.errors import UsageError
 from ragweave.nodes import printed
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
@@ -37,7 +38,7 @@ from ragweave.nodes.profile import Paper
 from ragweave.nodes.replies import bare_text, parse_answer
 from ragweave.nodes.reply_form import QUERY_TOKENS
 from ragweave.nodes.retrieve import MergeStrategy, searches
-from ragweave.nodes.rounds import Loop, conclude_chain, ids_of, round_key
+from ragweave.nodes.rounds import Loop, conclude_chain, ids_of, refuse_samples, round_key
 from ragweave.nodes.step import Context, Goto, Step
 from ragweave.nodes.wording import Style, style_of, worded
 from ragweave.state import AnswerType, Hop, RAGState, Update, by_query
@@ -129,6 +130,11 @@ class IrcotOptions(Options):
         """IRCoT."""
         return "ircot"
 
+    @property
+    def chain_answers(self) -> bool:
+        """Whether the answer may be the chain's own, which is one call behind the other."""
+        return self.read_by == "chain"
+
     def __post_init__(self) -> None:
         """Check the values.
 
@@ -138,6 +144,13 @@ class IrcotOptions(Options):
         super().__post_init__()
         at_least("max_steps", self.max_steps, 1)
         at_least("max_passages", self.max_passages, 1)
+        if self.chain_answers:
+            refuse_samples(self, "read_by=chain")
+            if self.sufficient_context:
+                raise UsageError(
+                    "sufficient_context rates the passages before a reader answers, and "
+                    "read_by=chain has no reader: leave it out, or take read_by=cot"
+                )
 
 
 class Sentence(NamedTuple):
@@ -154,6 +167,11 @@ _LEAD = re.compile(
     r"[*_ ]{0,4}:[*_ ]{0,4}",
     re.IGNORECASE,
 )
+_NUMBER = re.compile(r"\A[\s*_#(•-]*+\d{1,2}[.)][*_]*+(?:\s[\s*_]*+|\Z)")
+"""The number of a list's item."""
+_ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|Sgt|Lt|Col|Gen|Capt|Rev|Vol)\.\Z")
+"""What a name goes on behind, also where a splitter ends a sentence there: "Dr. No"."""
+_WORD = re.compile(r"[^\W\d_]{3}")
 _CONCLUSION = re.compile(r"\banswer is\b[: ]{0,3}+", re.IGNORECASE)
 _LOOKED_AT = 4_000
 """Characters of a reply in which the next sentence is looked for."""
@@ -173,10 +191,10 @@ def next_sentence(
         answer_type: The kind of answer asked for.
         parts: What the prompt said.
     """
-    text = _LEAD.sub("", one_line(bare_text(reply)[:_LOOKED_AT]), count=1)
+    text = _without_lead(one_line(bare_text(reply)[:_LOOKED_AT]))
     had = {normalize_answer(one) for one in chain}
-    for sentence in split_sentences(text):
-        said = _LEAD.sub("", sentence.text, count=1).strip()
+    for sentence in _sentences(text):
+        said = _without_lead(sentence).strip()
         plain = normalize_answer(said)
         if not plain or plain in had:
             continue
@@ -187,6 +205,30 @@ def next_sentence(
             return Sentence("") if empty else Sentence(said, answer)
         return Sentence("" if _says_nothing(said, parts) else said)
     return Sentence("")
+
+
+def _without_lead(text: str) -> str:
+    return _LEAD.sub("", _NUMBER.sub("", text, count=1), count=1)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a text, fragments ("2.", "Dr.") with the one behind them."""
+    start: int | None = None
+    for one in split_sentences(text):
+        start = one.start if start is None else start
+        said = text[start : one.end]
+        if not _is_fragment(said):
+            yield said
+            start = None
+    if start is not None:
+        yield text[start:].rstrip()
+
+
+def _is_fragment(said: str) -> bool:
+    """Is what a splitter took for a sentence but a number, initials, or cut behind a title?"""
+    if _ABBREVIATED.search(said):
+        return True
+    return len(said.split()) <= 2 and not _WORD.search(said)
 
 
 def _says_nothing(said: str, parts: PromptParts) -> bool:

@@ -105,7 +105,7 @@ class NecessityOptions(GateOptions):
     @property
     def gate_role(self) -> Role | None:
         """The proxy, where its uncertainty decides."""
-        return "proxy" if self.route == "uncertainty" else None
+        return "proxy" if self.question_judge and self.route == "uncertainty" else None
 
     @property
     def most_uncertain(self) -> float:

@@ -260,6 +260,19 @@ class Options(_Named):
                 object.__setattr__(self, name, settled[name])
 
     @property
+    def settled(self) -> frozenset[str]:
+        """The names of the options that a paper's profile settles."""
+        return frozenset(settings_of(self.paper, self.given)) if self.paper else frozenset()
+
+    @property
+    def paper_sampling(self) -> dict[str, float]:
+        """What every call is told of sampling by a paper's profile, unless the caller chose."""
+        warm = self.sample_temperature
+        if warm is None or "sample_temperature" not in self.settled:
+            return {}
+        return {"temperature": warm}
+
+    @property
     def nucleus(self) -> dict[str, float]:
         """What every call of the answering model is told of sampling, where it was asked for."""
         return {} if self.top_p is None else self.sampling

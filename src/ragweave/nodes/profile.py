@@ -3,7 +3,8 @@
 A paper's profile sets two things. **Wording**: beside a template `NAME` may stand `NAME@PAPER`, in
 the words that the paper prints (`wording_of`); where none stands, ours is asked. **Settings**: the
 values of `SETTINGS`, the same for every method of the paper's tables, for each option that the
-caller did not set. Our additions are off there: asking again, second looks, forced forms.
+caller did not set; their temperature goes with every call. Our additions are off there: asking again,
+second looks, forced forms.
 
 Sources: BlendFilter, sections 4.1 and 4.7, appendices C, D and F; SlimPLM, section 4.3, appendices A
 and B, and its released code; FILCO, section 4.1; Liu et al. 2024, sections 3.1 and 4; IRCoT, section

@@ -158,7 +158,8 @@ def draft_step(
             "answer_type": state["resolved_answer_type"],
         }
         values = {"question": state["question"]}
-        return Prompt(templates["draft"], task, values, settings=settings(opts))
+        own = {"temperature": opts.proxy_temperature, **settings(opts)}
+        return Prompt(templates["draft"], task, values, settings=own)
 
     def update(_state: RAGState, reply: Reply, context: Context[NecessityOptions]) -> Update:
         draft = cut(bare_text(reply.text), LONGEST)

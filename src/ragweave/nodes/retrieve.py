@@ -26,7 +26,7 @@ from ragweave.state import (
     ranked,
     unique,
 )
-from ragweave.state.passages import INPUT, best_first, with_merged_rank
+from ragweave.state.passages import INPUT, best_first, told_apart, with_merged_rank
 from ragweave.tools.retrieval.base import takes_k
 from ragweave.tools.text.normalize import estimate_tokens
 
@@ -116,7 +116,7 @@ def passage_sets(state: RAGState) -> dict[str, list[Document]]:
 
     Passages that the input brought are one set, called `input`, and the only one.
     """
-    found, kept = state["retrieved"], state["kept"]
+    found, kept = told_apart(state["retrieved"]), state["kept"]
     given = unique(state["passages"])
     sets = (
         {INPUT: given} if given else {key: found[key] for key in state["queries"] if key in found}

@@ -18,7 +18,7 @@ from ragweave.nodes.profile import Paper
 from ragweave.nodes.retrieve import arranged
 from ragweave.nodes.vote import conclude
 from ragweave.state import Candidate, RAGState, Update
-from ragweave.state.passages import by_query
+from ragweave.state.passages import by_query, told_apart
 from ragweave.tools.text.unknown import UNKNOWN
 
 
@@ -110,7 +110,7 @@ def all_found(state: RAGState, keys: Iterable[str], order: str) -> list[Document
         order: The order of each query's passages (the option `order`).
     """
     names = list(keys)
-    found = state["retrieved"]
+    found = told_apart(state["retrieved"])
     if names and not found:
         return list(state["passages"])
     return by_query([arranged(found.get(key, []), order) for key in names])

@@ -36,7 +36,7 @@ from ragweave.nodes.rounds import (
 )
 from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.nodes.step_grammars import self_ask_form
-from ragweave.nodes.wording import worded
+from ragweave.nodes.wording import titled_lines, worded
 from ragweave.state import AnswerType, Hop, RAGState, Update
 from ragweave.tools.models import Models
 from ragweave.tools.text.reply import NO_PARTS, PromptParts, examples_in, is_echo
@@ -234,7 +234,8 @@ class SelfAskOptions(RoundOptions):
     """Whether Concat answers over what was found where the limit brings no answer."""
     reader: bool = True
     """Whether a call of its own reads what a follow-up found (SlimPLM, appendix B); else the
-    passages themselves stand as the intermediate answer (Press et al. 2022: the search's text)."""
+    passages themselves, with their titles, stand as the intermediate answer (Press et al. 2022: the
+    search's text; BlendFilter, appendix C, puts them before the question instead)."""
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -387,9 +388,9 @@ def read_update(state: RAGState, reply: Reply, _context: Context[SelfAskOptions]
 
 
 def unread_update(state: RAGState) -> Update:
-    """Add the passages that a follow-up found to the dialogue as they are."""
+    """Add the passages that a follow-up found to the dialogue, each behind its title."""
     *before, hop = state["hops"]
-    found = " ".join(one_line(doc.page_content) for doc in state["passages"])
+    found = one_line(titled_lines(state["passages"]))
     return {
         "hops": [*before, {**hop, "result": found}],
         "round": len(state["hops"]),

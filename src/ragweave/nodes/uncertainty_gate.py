@@ -57,6 +57,11 @@ class GateOptions(UnprintedOptions):
         return None
 
     @property
+    def gate_drafts(self) -> int:
+        """How many drafts are measured; 1 where a judge decides instead."""
+        return self.gate_samples if self.gate_role and self.gate in SAMPLED else 1
+
+    @property
     def most_uncertain(self) -> float:
         """The uncertainty above which to retrieve."""
         return THRESHOLDS[self.gate]
@@ -108,7 +113,7 @@ def gated(
     """
     opts: GateOptions = context.options
     drafts: list[Reply] = []
-    for number in range(opts.gate_samples if opts.gate in SAMPLED else 1):
+    for number in range(opts.gate_drafts):
         draft = yield from _draft(node, number, models, templates, state, context)
         drafts.append(draft)
     refused = sum(is_unknown(one.text) for one in drafts) * 2 > len(drafts)

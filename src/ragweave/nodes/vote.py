@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from langchain_core.documents import Document
 from langgraph.types import Overwrite
@@ -11,7 +11,7 @@ from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.state import Candidate, RAGState, Update
-from ragweave.state.passages import as_input
+from ragweave.state.passages import as_input, as_merged, told_apart
 from ragweave.tools.citations import cite
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
@@ -62,7 +62,7 @@ def passages_read(state: RAGState, candidates: Iterable[Candidate]) -> list[Docu
     sets = [
         state["passages"],
         *state.get("kept", {}).values(),
-        *state.get("retrieved", {}).values(),
+        *told_apart(state.get("retrieved", {})).values(),
     ]
     known: dict[str, Document] = {}
     for doc in (doc for one in sets for doc in one):
@@ -71,34 +71,41 @@ def passages_read(state: RAGState, candidates: Iterable[Candidate]) -> list[Docu
     return [known[name] for name in read if name in known]
 
 
-def majority_vote(candidates: Iterable[Candidate]) -> str:
+def majority_vote(candidates: Iterable[Candidate], passages: Sequence[Document] = ()) -> str:
     """Return the answer that most candidates give, or `Unknown` where none gives one.
 
     Answers are compared normalised; the winner is shown in the words of its best-ranked
     candidate. "Unknown" never wins while another answer stands. The paper leaves ties open: the
-    answer whose best passage ranks first wins, then the earlier sample.
+    answer whose best passage ranks first wins, of one rank that which was merged first, then the
+    earlier sample.
+
+    Args:
+        candidates: The candidates, in any order.
+        passages: The passages of all queries: several may have one rank.
 
     Source: Liu et al. 2024 (Modeling Uncertainty and Using Post-fusion as Fallback), eq. 2.
     """
-    winners = elected(candidates)
+    winners = elected(candidates, passages)
     return winners[0]["answer"] if winners else UNKNOWN
 
 
-def elected(candidates: Iterable[Candidate]) -> list[Candidate]:
+def elected(candidates: Iterable[Candidate], passages: Sequence[Document] = ()) -> list[Candidate]:
     """Return the candidates that give the answer of the majority, the best-ranked one first."""
+    merged = {doc.id or "": at for at, doc in enumerate(as_merged(passages))}
+
+    def place(one: Candidate) -> tuple[int, int, int, str]:
+        at = min((merged.get(name, len(merged)) for name in one["passages"]), default=len(merged))
+        return one["rank"], at, one["sample"], one["answer"]
+
     votes: dict[str, list[Candidate]] = {}
-    for one in sorted(candidates, key=_place):
+    for one in sorted(candidates, key=place):
         if one["answer"] != UNKNOWN:
             votes.setdefault(_compared(one), []).append(one)
-    return min(votes.values(), key=lambda pool: (-len(pool), _place(pool[0])), default=[])
+    return min(votes.values(), key=lambda pool: (-len(pool), place(pool[0])), default=[])
 
 
 def _compared(one: Candidate) -> str:
     return normalize_answer(one["answer"]) or one["answer"]
-
-
-def _place(one: Candidate) -> tuple[int, int, str]:
-    return one["rank"], one["sample"], one["answer"]
 
 
 def pool_of(state: RAGState, *pools: str) -> list[Candidate]:
@@ -143,7 +150,7 @@ def vote_step(
             candidates = [one for one in candidates if one["pool"] != reader]
             context.note("short_answer_empty", replies=len(read))
         last = last_round(candidates)
-        winners = elected(last)
+        winners = elected(last, state["passages"])
         answer = winners[0]["answer"] if winners else UNKNOWN
         update = conclude(
             state,

@@ -260,6 +260,7 @@ def asked_again(
             "asked_question": question,
         },
         form=answer_choice(kind),
+        cuttable="no_answer",
         reply_tokens=None if kind == "long" else SHORT_ANSWER_TOKENS,
     )
 

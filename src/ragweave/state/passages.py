@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -40,10 +41,56 @@ def with_id(document: Document) -> Document:
     return document.model_copy(update={"id": content_id(document.page_content, title)})
 
 
+class _Names:
+    """The ids of passages met so far, so that different texts of one id are told apart.
+
+    Ids of pages or of parent documents stand with several passages. The first keeps the id; one
+    whose text is not in it gets a hash of its text behind the id, the same wherever it is met.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, Document] = {}
+
+    def named(self, document: Document) -> Document:
+        """Return `document`, under an id of its own where another passage has its id."""
+        first = self._held.setdefault(str(document.id), document)
+        if first.page_content == document.page_content or _folded(document) in _folded(first):
+            return document
+        own = document.model_copy(
+            update={"id": f"{document.id}~{content_id(_folded(document))[:8]}"}
+        )
+        return self.named(own)
+
+
+def _folded(document: Document) -> str:
+    return " ".join(document.page_content.casefold().split())
+
+
+def told_apart(sets: Mapping[str, Sequence[Document]]) -> dict[str, list[Document]]:
+    """Return the queries' passages, those of one id and different texts under ids of their own.
+
+    Queries are gone through by name (`round_2` before `round_10`), so that a later round's passages
+    never change an earlier one's ids, nor does it matter which search came back first.
+    """
+    names, found = _Names(), {key: list[Document]() for key in sets}
+    for key in sorted(sets, key=_natural):
+        found[key] = [names.named(with_id(doc)) for doc in sets[key]]
+    return found
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    parts = re.findall(r"[0-9]+|[^0-9]+", name)
+    return [(one.isdecimal(), int(one) if one.isdecimal() else 0, one) for one in parts]
+
+
 def ranked(documents: Iterable[Document], query_key: str) -> list[Document]:
-    """Return copies with ids, `metadata["rank"]` from 0 and `metadata["query"]` = `query_key`."""
+    """Return copies with ids, `metadata["rank"]` from 0 and `metadata["query"]` = `query_key`.
+
+    Different texts of one id get ids of their own: `w1`, then `w1~` and a hash of the text.
+    """
+    names = _Names()
     return [
-        (named := with_id(doc)).model_copy(
+        (named := names.named(with_id(doc))).model_copy(
             update={"metadata": {**named.metadata, "rank": rank, "query": query_key}}
         )
         for rank, doc in enumerate(documents)
@@ -56,6 +103,13 @@ def with_merged_rank(documents: Iterable[Document]) -> list[Document]:
         doc.model_copy(update={"metadata": {**doc.metadata, MERGED_RANK: place}})
         for place, doc in enumerate(documents)
     ]
+
+
+def as_merged(passages: Sequence[Document]) -> list[Document]:
+    """Return passages as they were merged, best first, wherever a prompt's order moved them."""
+    places = range(len(passages))
+    order = sorted(places, key=lambda at: _whole_number(passages[at], MERGED_RANK, at))
+    return [passages[at] for at in order]
 
 
 def best_first(passages: Sequence[Document]) -> list[int]:
@@ -141,14 +195,22 @@ def _whole_value(value: Any) -> Any:
 
 
 def unique(documents: Iterable[Document]) -> list[Document]:
-    """Drop documents whose id or text (case and white space folded) an earlier kept one has."""
-    seen: set[str] = set()
+    """Drop documents whose text (case and white space folded) an earlier kept one has.
+
+    Of one id those are dropped whose text the first one holds; others get an id of their own, as in
+    `ranked`.
+    """
+    names, ids, texts = _Names(), set[str](), set[str]()
     kept: list[Document] = []
     for doc in map(with_id, documents):
-        keys = {f"id:{doc.id}", "text:" + " ".join(doc.page_content.casefold().split())}
-        if not keys & seen:
-            kept.append(doc)
-            seen |= keys
+        text = _folded(doc)
+        if text in texts:
+            continue
+        named = names.named(doc)
+        if str(named.id) not in ids:
+            kept.append(named)
+            ids.add(str(named.id))
+            texts.add(text)
     return kept
 
 

@@ -21,7 +21,7 @@ from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UsageE
 from ragweave.llamacpp import provider as packaged
 from ragweave.tools.extractive import ExtractiveChat
 from ragweave.tools.models import chat_model
-from ragweave.tools.models.specs import read_settings
+from ragweave.tools.models.specs import read_settings, takes_temperature
 
 SECRET = "sk-very-secret"
 
@@ -217,6 +217,7 @@ def test_reasoning_models_are_sent_no_temperature_unless_the_spec_has_one(name: 
     assert sent.get("temperature", 1) == (0 if name == "gpt-4o" else 1)
     told: Any = chat_model(f"openai:{name}?api_key=k&temperature=0.5")
     assert told.temperature == 0.5
+    assert takes_temperature(given.bind(stop=["."])) is (name == "gpt-4o")
 
 
 def test_no_repr_shows_a_secret() -> None:

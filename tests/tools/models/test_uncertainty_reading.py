@@ -62,6 +62,21 @@ def test_a_token_alone_is_never_more_certain_than_beside_its_rival(p: float, gat
     assert alone == pytest.approx(whole)
 
 
+@pytest.mark.parametrize("gate", ["margin", "entropy"])
+@pytest.mark.parametrize("left_out", [{}, {"top_logprobs": []}, {"top_logprobs": None}])
+def test_a_place_without_candidates_is_left_out_where_others_have_some(
+    gate: Gate, left_out: dict[str, Any]
+) -> None:
+    whole = reply([0.6, 0.4], [0.9, 0.1])
+    content = whole.response_metadata["logprobs"]["content"]
+    end = {"token": "</s>", "logprob": -0.1, **left_out}
+    longer = AIMessage("Paris", response_metadata={"logprobs": {"content": [*content, end]}})
+    assert uncertainty(longer, gate) == uncertainty(whole, gate)
+    alone = AIMessage("Paris", response_metadata={"logprobs": {"content": [end]}})
+    with pytest.raises(ModelError, match=f"gate={gate} needs the candidates"):
+        uncertainty(alone, gate)
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -22,6 +22,7 @@ from ragweave.evaluation.metrics import (
 from ragweave.evaluation.metrics.retrieval import GoldPassages
 from ragweave.evaluation.runs.calls import Ledger
 from ragweave.evaluation.runs.settings import System
+from ragweave.state.passages import told_apart
 from ragweave.tools.models import status_of
 from ragweave.tools.text.secrets import without_secrets
 
@@ -106,7 +107,8 @@ def answered(
         judgements: What a judge said, by the metric's name.
     """
     usage = state["usage"]
-    found = [doc for docs in state["retrieved"].values() for doc in docs]
+    retrieved = told_apart(state["retrieved"])
+    found = [doc for docs in retrieved.values() for doc in docs]
     gold = GoldPassages(question.gold, found)
     told = {"judgements": judgements, "search_depth": search_depth}
     return {
@@ -124,7 +126,7 @@ def answered(
         "gold_found": gold.counts([*found, *state["passages"]]),
         "candidates": state["candidates"],
         "trace": {key: state[key] for key in TRACED if state.get(key)},
-        "retrieved": {key: [doc.id for doc in docs] for key, docs in state["retrieved"].items()},
+        "retrieved": {key: [doc.id for doc in docs] for key, docs in retrieved.items()},
         "kept": {key: [doc.id for doc in docs] for key, docs in state["kept"].items()},
         "notes": state["notes"],
     }

@@ -63,6 +63,23 @@ def spans_of(
     return spans
 
 
+def in_prompt_order(
+    pieces: Sequence[Document], spans: Sequence[Span], passages: Sequence[Document]
+) -> list[Document]:
+    """Return pieces of passages as the passages stand in the prompt.
+
+    They are numbered and bounded best first, whatever the order in which a prompt shows them.
+
+    Args:
+        pieces: A document for each span.
+        spans: The spans, the best passage's first.
+        passages: The passages, in prompt order.
+    """
+    places = {str(doc.id): at for at, doc in enumerate(map(with_id, passages))}
+    order = sorted(range(len(pieces)), key=lambda at: places[spans[at]["passage_id"]])
+    return [pieces[at] for at in order]
+
+
 def with_score(span: Span, score: float) -> Span:
     """Return a copy of `span` with `score`."""
     return {**span, "score": score}

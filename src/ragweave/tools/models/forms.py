@@ -24,6 +24,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 
+from ragweave.errors import ModelError
 from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models.errors import status_of
 from ragweave.tools.models.roles import ChatModel
@@ -293,17 +294,26 @@ def token_probabilities(message: BaseMessage, text: str) -> list[Token] | None:
         message: The model's reply.
         text: The reply's text, as it is or without white space around it. Tokens outside, such
             as an end mark, are left out.
+
+    Raises:
+        ModelError: The log-probabilities have another form than OpenAI's.
     """
     logprobs = message.response_metadata.get("logprobs")
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     if not isinstance(content, Sequence):
         return None
-    pieces = _pieces(content)
+    try:
+        pieces, chances = _pieces(content), [_probability(entry) for entry in content]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ModelError(
+            "cannot read the reply's log-probabilities: the server writes them in another form than "
+            f"OpenAI's ({type(error).__name__})"
+        ) from error
     begin = "".join(pieces).find(text)
     ends = _added_up(pieces, begin) if begin >= 0 else _searched(pieces, text)
     return [
-        Token(max(start, 0), min(end, len(text)), _probability(entry))
-        for (start, end), entry in zip(ends, content, strict=True)
+        Token(max(start, 0), min(end, len(text)), chance)
+        for (start, end), chance in zip(ends, chances, strict=True)
         if start < len(text) and end >= 0 and (end > 0 or start == 0)
     ]
 

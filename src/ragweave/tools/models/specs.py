@@ -28,6 +28,7 @@ from pydantic import BaseModel, ValidationError
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 from ragweave.registry import Registry
+from ragweave.tools.bindings import unbound
 from ragweave.tools.models.roles import ChatModel
 from ragweave.tools.text.secrets import redacted, spec_settings, without_secrets
 
@@ -359,6 +360,14 @@ def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
 
 _REASONING = re.compile(r"o\d")
 """OpenAI's models whose server refuses a temperature, by the beginning of their names."""
+
+
+def takes_temperature(model: ChatModel) -> bool:
+    """Return whether a model takes a temperature: OpenAI's server refuses one for some of its own."""
+    target = unbound(model)
+    if not any(kind.__name__ == "BaseChatOpenAI" for kind in type(target).__mro__):
+        return True
+    return not _REASONING.match(str(getattr(target, "model_name", "")))
 
 
 def _greedy(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:

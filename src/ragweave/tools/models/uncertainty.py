@@ -78,7 +78,8 @@ def uncertainty(message: BaseMessage, gate: Gate) -> float | None:
 
     Raises:
         ModelError: The reply reports no log-probabilities, or no candidates where they are needed (of
-            none of several places more than the chosen token counts as none).
+            none of several places more than the chosen token counts as none; a place without any
+            is left out where others have some).
         ValueError: The gate measures samples (`disagreement`).
     """
     if gate in SAMPLED:
@@ -109,7 +110,9 @@ def _measured(content: Sequence[Any], gate: Gate) -> float:
         return sum(surprises) / len(surprises)
     if gate == "least":
         return max(surprises)
-    places = [_candidates(entry, gate) for entry in content]
+    places = [found for entry in content if (found := _candidates(entry))]
+    if not places:
+        raise _no_candidates(gate, "has none")
     alone = len(places) > 1 and all(len(one) == 1 for one in places)  # one place shows no habit
     if alone and min(one[0] for one in places) < _CERTAIN:
         raise _no_candidates(gate, "names the chosen token alone")
@@ -124,12 +127,12 @@ def _log(value: Any) -> float:
     return -100.0 if math.isnan(number) else min(max(number, -100.0), 0.0)
 
 
-def _candidates(entry: Mapping[str, Any], gate: Gate) -> list[float]:
-    """Return the log-probabilities of a place's candidates, the likeliest first."""
-    found = [_log(one["logprob"]) for one in entry.get("top_logprobs") or ()]
-    if not found:
-        raise _no_candidates(gate, "has none")
-    return sorted(found, reverse=True)
+def _candidates(entry: Mapping[str, Any]) -> list[float]:
+    """Return the log-probabilities of a place's candidates, the likeliest first; [] for none.
+
+    Servers leave them out at single places, such as the end of the reply.
+    """
+    return sorted((_log(one["logprob"]) for one in entry.get("top_logprobs") or ()), reverse=True)
 
 
 def _no_candidates(gate: Gate, found: str) -> ModelError:
