@@ -11,7 +11,7 @@ from ragweave.nodes.adaptive_rag import parse_complexity
 from ragweave.nodes.astute import parse_memory
 from ragweave.nodes.blending import EXAMPLE_ANSWERS as REASONING_EXAMPLES
 from ragweave.nodes.chain_of_note import read_noted
-from ragweave.nodes.crag import parse_grade, parse_keywords
+from ragweave.nodes.crag_reply import parse_grade, parse_keywords
 from ragweave.nodes.ircot import EXAMPLES as IRCOT
 from ragweave.nodes.ircot import next_sentence
 from ragweave.nodes.knowledge_filter import read_topic

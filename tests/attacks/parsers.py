@@ -13,7 +13,8 @@ from langchain_core.documents import Document
 
 from ragweave.nodes.astute import parse_memory, sourced
 from ragweave.nodes.chain_of_note import parse_notes, read_noted
-from ragweave.nodes.crag import parse_grade, parse_keywords, strips_of
+from ragweave.nodes.crag import strips_of
+from ragweave.nodes.crag_reply import parse_grade, parse_keywords
 from ragweave.nodes.flare import go_on
 from ragweave.nodes.ircot import next_sentence
 from ragweave.nodes.knowledge_filter import read_topic

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.loops import events, final_state
-from tests.scripted import ScriptedChat, documents
+from tests.scripted import ListRetriever, ScriptedChat, documents
 
 from ragweave import build_graph
 from ragweave.nodes.answer import ANSWER_FORMS, PROMPTS, AnswerStep, branches
@@ -165,3 +165,38 @@ def test_to_ask_again_leaves_the_passages_in_and_cuts_the_reply() -> None:
     passages = [f"Passage {number} is about the bridge." for number in range(3)]
     graph.invoke({"question": "Who built the bridge?", "passages": passages})
     assert [seen.passages for seen in model.seen] == [passages, passages]
+
+
+@pytest.mark.parametrize("method", ["cot", "pruning", "iter_retgen", "astute", "chain_of_note"])
+def test_many_answers_are_read_behind_the_conclusion(method: str) -> None:
+    reasoning = "Passage 1 is about Rome. Passage 2 names Ada, not Bob. So the answer is Ada."
+    model = ScriptedChat(replies=lambda _seen: reasoning)
+    graph = build_graph(
+        method, model=model, retriever=ListRetriever(documents=PASSAGES), wording="many"
+    )
+    assert final_state(graph, {"question": "Who built it?"})["answer"] == "Ada"
+
+
+def test_samples_vote_on_their_many_answers() -> None:
+    model = ScriptedChat(
+        replies=[
+            "Passage 1 names Ada. So the answer is Ada.",
+            "It was Bob, says the text. So the answer is Bob.",
+            "The text names Bob. So the answer is Bob.",
+        ]
+    )
+    graph = build_graph("cot", model=model, samples=3, wording="many")
+    assert final_state(graph, {"question": "Who built it?"})["answer"] == "Bob"
+
+
+def test_many_answers_without_a_conclusion_are_asked_for_again() -> None:
+    model = ScriptedChat(replies=["Rome is old. It was a town. It has walls.", "Ada, Karl"])
+    graph = build_graph("cot", model=model, wording="many")
+    assert final_state(graph, {"question": "Who built it?"})["answer"] == "Ada, Karl"
+
+
+@pytest.mark.parametrize("sign", ["<br>", "[]", "**"])
+def test_a_run_may_end_in_a_sign(sign: str) -> None:
+    graph = build_graph("direct", model=ScriptedChat(replies=[f"`{sign}`"]))
+    state = final_state(graph, {"question": "Which?"})
+    assert (state["answer"], state["status"]) == (sign, "answered")

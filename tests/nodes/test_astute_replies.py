@@ -29,6 +29,11 @@ FOUND = documents("Ada Brenner built the light.", "The light is grey.")
             ["She built it.", "Grey."],
         ),
         ("<think>who?</think>Passage: She built it.", 1, ["She built it."]),
+        (
+            "It was found adrift in 1872. The fate of its crew is unknown.",
+            1,
+            ["It was found adrift in 1872. The fate of its crew is unknown."],
+        ),
         ("I don't know.", 1, []),
         ("She built it.\n\nI don't know.", 2, ["She built it."]),
         ("...", 1, []),

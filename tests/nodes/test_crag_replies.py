@@ -12,7 +12,8 @@ from tests.loops import events
 from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
-from ragweave.nodes.crag import graded, parse_grade, parse_keywords, strips_of
+from ragweave.nodes.crag import graded, strips_of
+from ragweave.nodes.crag_reply import parse_grade, parse_keywords
 
 FOUND = documents("Ada Brenner built the light. It is grey. It is tall. It is old.", "Rome is old.")
 WEB = [Document("The light of Norland is by Ada Brenner.", id="web")]
@@ -31,6 +32,12 @@ QUESTION = "Who built the light?"
         ("It is partly correct.", "Ambiguous"),
         ("Yes, it is relevant.", "Correct"),
         ("<think>Incorrect?</think>Correct", "Correct"),
+        ("The passage does not quite answer the question, so: Ambiguous", "Ambiguous"),
+        ("The passage doesn't answer it fully. Ambiguous.", "Ambiguous"),
+        ("It does not quite answer the question.", "Ambiguous"),
+        ("Not ambiguous - Correct", "Correct"),
+        ("It is not Correct but Ambiguous", "Ambiguous"),
+        ("It isn’t correct.", "Incorrect"),
         ("Correct, Ambiguous or Incorrect", None),
         ("Ada Brenner", None),
         ("", None),
@@ -45,6 +52,11 @@ def test_a_grade_is_read_in_many_words(reply: str, grade: str | None) -> None:
     [
         ("light, builder", "light, builder"),
         ('Query: "light, builder"\nThis finds it.', "light, builder"),
+        ("Here is a search query:\nInes Falk, town", "Ines Falk, town"),
+        ("Here is a search query: Ines Falk, town", "Ines Falk, town"),
+        ("**Keywords:**\n1. Ines Falk\n2. town\n3. founder", "Ines Falk, town, founder"),
+        ('- "Ines Falk"\n- town', "Ines Falk, town"),
+        ("12. May 1999, treaty", "12. May 1999, treaty"),
         ("Verra, port, river", ""),
         ("Unknown", ""),
         ("", ""),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.nodes.replies import parse_answer, read_answer
+from ragweave.nodes.replies import concluding, parse_answer, read_answer
 from ragweave.tools.text.reply import PromptParts
 from ragweave.tools.text.unknown import UNKNOWN
 
@@ -351,3 +351,113 @@ def test_a_conclusion_that_a_reply_repeats_until_it_is_cut_is_read_whole() -> No
     assert read_answer(clause, "short", reasons=True).answer == "Mars has two moons"
     aside = 2 * "The answer is Paris. Yes. " + "The answer is Paris."
     assert read_answer(aside, "short", reasons=True).answer == "Paris"
+
+
+@pytest.mark.parametrize("reasons", [True, False])
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("Answer: Paris\n\nThe answer is based on passage 2.", "Paris"),
+        ("Monet\nThe answer is in passage 2.", "Monet"),
+        ("Monet\nThe answer is in passage 2, which names him.", "Monet"),
+        ("Answer: Monet. The answer is explicitly stated in passages 1 and 3.", "Monet"),
+        ("Based on passage 1, the answer is Paris. The answer is not in passage 2.", "Paris"),
+        ("Rome. The answer is not given in the passages.", UNKNOWN),
+        ("Passage 1 is about ice. The answer is not in passage 1.", UNKNOWN),
+        ("So the answer is in the text of the constitution.", "in the text of the constitution"),
+        ("I can't give a final answer based on the passages.", UNKNOWN),
+        ("Paris (final answer)", "Paris"),
+        ("Paris.\nFinal answer: Rome", "Rome"),
+        ("The final answer: Rome", "Rome"),
+        ("**Final Answer**\n\nRome", "Rome"),
+        ('The answer to the question "What is the capital of France?" is Paris.', "Paris"),
+        ("The answer to the question of who did it is Karl.", "Karl"),
+        ('The answer to the question "Is it" is: No', "No"),
+        ("The answer: Monet", "Monet"),
+        ("The correct answer: Monet", "Monet"),
+        ("It was painted in 1872. So, the correct answer: Monet", "Monet"),
+    ],
+)
+def test_where_an_answer_stands_is_no_answer(reply: str, answer: str, reasons: bool) -> None:
+    assert read_answer(reply, "short", reasons=reasons).answer == answer
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Yes. The answer is supported by passage 2.",
+        "Answer: Yes. The answer is supported by passage 1.",
+        "__yes__",
+    ],
+)
+def test_a_verdict_stays_whatever_is_said_of_its_source(reply: str) -> None:
+    assert parse_answer(reply, "yes_no") == "Yes"
+
+
+SIGNS = ["__init__", "_id", "*args", "**kwargs", "PATH_", "<br>", "<b>", "|", "[]", "`**`"]
+
+
+@pytest.mark.parametrize("code", SIGNS)
+@pytest.mark.parametrize("shape", ["{}", "The answer is {}", "Answer: {}"])
+def test_an_answer_may_be_code(code: str, shape: str) -> None:
+    assert parse_answer(shape.format(code), "short") == code.strip("`")
+
+
+@given(st.from_regex(r"[_*]{0,3}[b-d]{2,6}[_*<>|]{0,2}", fullmatch=True))
+def test_nothing_between_backticks_is_taken_off(code: str) -> None:
+    assert parse_answer(f"`{code}`", "short") == code
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("The <p> tag", "The <p> tag"),
+        ("Use `foo` and `bar`.", "Use `foo` and `bar`"),
+        ("**`__init__`**", "__init__"),
+        ("<p><b>Paris</b>, France</p>", "Paris, France"),
+        ("<p>Paris", "Paris"),
+        ("Paris</p>", "Paris"),
+        ("Paris<br>It is old.", "Paris"),
+        ("**Paris, the\ncapital**", "Paris, the"),
+        ("**The answer is Paris.** It lies on the Seine, in France.", "Paris"),
+        ("_Hamlet_", "Hamlet"),
+        ("__Hamlet and others__", "Hamlet and others"),
+        ("**Paris is", "Paris is"),
+        ("Paris`", "Paris"),
+        ("**", "**"),
+        ("x = `a`", "x = `a`"),
+        ("***", UNKNOWN),
+        ("---", UNKNOWN),
+    ],
+)
+def test_emphasis_and_tags_are_taken_off_in_pairs(reply: str, answer: str) -> None:
+    assert parse_answer(reply, "short") == answer
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ('{"answer": ["Paris", "Rome"]}', "Paris, Rome"),
+        ('{"answer": [1, null, "two"]}', "1, two"),
+        ('{"answer": null}', UNKNOWN),
+        ('{"answer": []}', UNKNOWN),
+        ('{"Answer": "Paris"}', "Paris"),
+        ('{"answer": {"city": "Paris"}}', '{"answer": {"city": "Paris"}}'),
+    ],
+)
+def test_json_may_hold_a_list_or_nothing(reply: str, answer: str) -> None:
+    assert parse_answer(reply, "short") == answer
+
+
+@pytest.mark.parametrize(
+    ("reply", "concluded"),
+    [
+        ("Rome fell, says Bob. So the answer is Ada.", "Ada"),
+        ("Two did it. So the answers are: Ada, Karl.", "Ada, Karl"),
+        ("**So the answer is Ada.**", "Ada"),
+        ("Two did it.\nAnswers:\n- Ada\n- Karl", "- Ada\n- Karl"),
+        ("Rome fell, says Bob.", None),
+    ],
+)
+def test_all_that_a_reasoning_concludes_with(reply: str, concluded: str | None) -> None:
+    assert concluding(reply) == concluded

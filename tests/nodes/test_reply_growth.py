@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ragweave.nodes.crag_reply import parse_grade, parse_keywords
 from ragweave.nodes.flare import first_doubtful, masked
 from ragweave.nodes.knowledge_filter import read_topic
 from ragweave.nodes.react_reply import last_answer, parse_react
-from ragweave.nodes.replies import bare_text, parse_answer, read_answer
+from ragweave.nodes.replies import bare_text, concluding, parse_answer, read_answer
 from ragweave.nodes.retrieval_decision import parse_need
 from ragweave.nodes.self_ask import final_answer, parse_self_ask
+from ragweave.nodes.sure_reply import parse_candidates, parse_validity
 from ragweave.tools.claims import (
     known_label,
     parse_claims,
@@ -62,6 +64,11 @@ READERS: dict[str, Callable[[str], object]] = {
     "claims": parse_claims,
     "label": lambda text: known_label(text, [["Paris", "Lutetia"]]),
     "unknown": is_unknown,
+    "concluding": concluding,
+    "candidates": lambda text: parse_candidates(text, "short", 2),
+    "validity": parse_validity,
+    "grade": parse_grade,
+    "keywords": lambda text: parse_keywords(text, PARTS.question),
     "normalize": normalize_answer,
     "words": words,
     "doubtful": doubted,

@@ -24,7 +24,7 @@ from langgraph.types import Send
 from ragweave.nodes import printed
 from ragweave.nodes.ask import Prompt, Question, Reply, Templates, reply_again, reply_to
 from ragweave.nodes.options import Options, OptionsT
-from ragweave.nodes.replies import ReadAnswer, bare_text, read_answer
+from ragweave.nodes.replies import ReadAnswer, bare_text, concluding, read_answer
 from ragweave.nodes.reply_form import (
     PASSAGE_TOKENS,
     REASONING_TOKENS,
@@ -261,10 +261,14 @@ class AnswerStep:
         """Read the answer off a reply; what is none is noted."""
         kind: AnswerType = branch["answer_type"]
         reads: AnswerType = self._style(context.options).reads.get(kind, kind)
-        wording = context.options.wording
+        wording, text = context.options.wording, reply.text
         if kind == "short" and wording != "method":
             reads = "short" if wording == "phrase" else "long"
-        read = self.parse(reply.text, reads, self._parts(branch, reply), reasons=reasons)
+        if reasons and kind == "short" and wording == "many":
+            concluded = concluding(text)
+            reads = "short" if concluded is None else "long"
+            text = text if concluded is None else concluded
+        read = self.parse(text, reads, self._parts(branch, reply), reasons=reasons)
         if read.rejected:
             context.note("answer_rejected", reason=read.rejected)
         return read

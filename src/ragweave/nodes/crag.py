@@ -21,8 +21,7 @@ Variables: `question` and `passages` (rendered; numbered strips in `refine`).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from types import MappingProxyType
@@ -36,9 +35,9 @@ from typing_extensions import TypedDict
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.ask import Ask, Prompt, Question, Reply, Templates, reply_to
 from ragweave.nodes.context_filter import kept_update
+from ragweave.nodes.crag_reply import Grade, parse_grade, parse_keywords
 from ragweave.nodes.numbering import Numbering
 from ragweave.nodes.options import UnprintedOptions, at_least
-from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice, id_tokens
 from ragweave.nodes.retrieve import arranged, searches
 from ragweave.nodes.step import Context, Goto, Step, Work, pure
@@ -48,12 +47,6 @@ from ragweave.tools.filters import Span, spans_of
 from ragweave.tools.filters.spans import in_prompt_order
 from ragweave.tools.models import Models
 from ragweave.tools.models.tasks import Task
-from ragweave.tools.text.reply import Examples, PromptParts, is_echo
-from ragweave.tools.text.unknown import is_unknown
-from ragweave.tools.text.untrusted import one_line
-
-Grade = Literal["Correct", "Ambiguous", "Incorrect"]
-"""What a passage is to a question, and what a retrieval is (section 4.3)."""
 
 _PORT = """\
 <passage 1 title="Verra">
@@ -120,15 +113,6 @@ PROMPTS = MappingProxyType(
 )
 """The templates by name."""
 
-EXAMPLES = Examples(
-    questions=(
-        "On which river is the port of Verra?",
-        "What did the author of The Salt Road study?",
-    ),
-    queries=("Verra, port, river", "The Salt Road author, studies"),
-)
-"""What the examples of `keywords` say: a reply may copy them."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class CragOptions(UnprintedOptions):
@@ -185,41 +169,6 @@ SECOND = "second"
 """Name of the second search's query."""
 
 ANSWER = AnswerStep("answer", "concat", closed_template="direct")
-
-_WORDS = re.compile(
-    r"\b(?P<no>(?:not|isn't|doesn't|does not|no)\b[^.\n]{0,30}?\b(?:correct|relevant|answer|help)\w*)"
-    r"|\b(?P<wrong>incorrect|irrelevant|unrelated|wrong|no)\b"
-    r"|\b(?P<part>ambiguous|partial(?:ly)?|partly|unclear|uncertain|unsure)\b"
-    r"|\b(?P<right>correct|relevant|right|yes)\b",
-    re.IGNORECASE,
-)
-_GRADES: Mapping[str, Grade] = {
-    "no": "Incorrect",
-    "wrong": "Incorrect",
-    "part": "Ambiguous",
-    "right": "Correct",
-}
-_LOOKED_AT = 400
-"""Characters of a reply in which a grade is looked for."""
-
-
-def parse_grade(reply: str) -> Grade | None:
-    """Return the first grade that a reply says; None where it says none, or repeats all three."""
-    text = bare_text(reply)[:_LOOKED_AT]
-    if all(one.lower() in text.lower() for one in get_args(Grade)):
-        return None
-    found = _WORDS.search(text)
-    return _GRADES[found.lastgroup or ""] if found else None
-
-
-def parse_keywords(reply: str, question: str) -> str:
-    """Return the query that a reply writes; "" where it has none, or an echo of the prompt."""
-    lines = [one for one in bare_text(reply)[:_LOOKED_AT].splitlines() if re.search(r"\w", one)]
-    query = one_line(lines[0]) if lines else ""
-    query = re.sub(r"^\W*(?:search )?(?:query|keywords)\W*:", "", query, flags=re.IGNORECASE)
-    query = query.strip(" \"'`*_.[]()“”")
-    parts = PromptParts(question, EXAMPLES)
-    return "" if is_unknown(query) or is_echo(query, parts) else query
 
 
 def graded(grades: Sequence[str]) -> Grade:

@@ -5,13 +5,23 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
+from ragweave.nodes.conclusion import answers_behind, behind_marker, without_open_end
 from ragweave.state import AnswerType
+from ragweave.tools.text.markup import (
+    EMPHASIS,
+    as_written,
+    is_sign,
+    trimmed,
+    with_marked_emphasis,
+    without_backticks,
+    without_tags,
+)
 from ragweave.tools.text.reply import (
     NO_PARTS,
     EchoKind,
@@ -39,31 +49,6 @@ class ReadAnswer(NamedTuple):
 
 
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*$", re.MULTILINE)
-_THEREFORE = r"(?:so|thus|hence|therefore|and),? "
-_THE_ANSWER = r"(?:the|my) (?:(?:final|correct|short) )?answer"
-_SO_IT_IS = r"so,? (?:final )?answer is"
-_MARKER = re.compile(
-    rf"(?:(?:^|(?<=[.!?:;] ))[ \t>*#_]*|\b{_THEREFORE}){_THE_ANSWER}"
-    r"(?: to (?:the|this|that|your) question[^\n]{0,300}?)? is\s*:?"
-    rf"|\b{_SO_IT_IS}\s*:?|\bfinal answer\s*:?"
-    r"|\b(?:la respuesta es|die antwort (?:ist|lautet)|la réponse est|la risposta è|答案是)\s*:?"
-    r"|(?:^|(?<=[.!?] ))[ \t>*#_]*(?:(?:short )?answer|antwort|respuesta|réponse|risposta|a|答案)"
-    r"[ \t]*+[*_]*+[ \t]*+[:：]"
-    r"|^[ \t>*#_]*(?:short )?answer[ \t*_]*$",
-    re.IGNORECASE | re.MULTILINE,
-)
-_OPENS = re.compile(
-    rf"(?:\A|(?<=[\s.!?:;,]))(?:{_THEREFORE})?(?:{_THE_ANSWER} is|{_SO_IT_IS}"
-    r"|(?:(?<=\n)|\A)(?:(?:final|short) )?answer(?=[ \t*_]*:))",
-    re.IGNORECASE,
-)
-"""What promises an answer; it may stop there."""
-_NOTHING = re.compile(r"[\s:.*_]*")
-_ENDS = (".", "!", "?", "。")
-_RUNS_AWAY = 3
-"""Conclusions; fewer may differ by what the last one leaves out."""
-_THAT = re.compile(r"(?<=\bis\s)that (?!of\b|which\b|who\b|one\b)(?=\S+ \S+ \S)")
-"""A conclusion that is a clause: "So the answer is that the pulmonary veins return it"."""
 _WRAPPED = re.compile(
     r"<answer>(.*?)(?:</answer>|\Z)|\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}", re.DOTALL | re.IGNORECASE
 )
@@ -72,7 +57,8 @@ _ATTRIBUTED = re.compile(
     r"(?:,? ?[(\[]|, )(?:(?:as )?(?:stated|mentioned|given|said|found|written|described)"
     r" (?:in|by)|(?:see|source:?|from|according to|based on)) ?(?:the )?"
     r"(?:passage|context|text|document|article|knowledge)s?[ \d,and]{0,20}[)\]]?\.?\Z"
-    r"| ?[(\[](?:passage|document|knowledge)s? ?[\d, and]{1,20}[)\]]\.?\Z",
+    r"| ?[(\[](?:passage|document|knowledge)s? ?[\d, and]{1,20}[)\]]\.?\Z"
+    r"| ?[(\[](?:my )?final answer[)\]]\.?\Z",
     re.IGNORECASE,
 )
 _BY_SOURCE = re.compile(
@@ -115,8 +101,7 @@ _EXPLAINED = re.compile(r":\s|\s[–—-]\s")
 _EXPLAINS_FROM = 6
 """Words behind a colon that explain an item; fewer may be a part of its name."""
 _TEX = re.compile(r"\\(?:text|mathrm|textbf)\{([^{}]*)\}")
-_TAG = re.compile(r"</?(?:b|i|u|em|strong|p|span|code|br)\s*/?>", re.IGNORECASE)
-_YES_NO = re.compile(r"(?i)^\W*(yes|no|true|false)\b")
+_YES_NO = re.compile(r"(?i)^[\W_]*(yes|no|true|false)(?![^\W_])")
 _SAYS_SO = re.compile(r"(?i)(?:yes|no)(?:[,;:!]|\.(?! ?\d)|$| ?[-–—])")
 """A reply to a question that asks for Yes or No; what follows is the reason."""
 _LONGEST = 400
@@ -127,7 +112,7 @@ _GOES_ON = 3
 """Words behind a first sentence that make it a sentence of its own."""
 _LOOKED_AT = 2000
 """Characters of a line in which sentences are looked for."""
-_WRAPPING = " \t\n*_`\"'“”‘’"
+_SAY_NOTHING = f" \t\n*_`\"'“”‘’.:-—{EMPHASIS}"
 
 
 def parse_answer(reply: str, answer_type: AnswerType) -> str:
@@ -160,28 +145,43 @@ def read_answer(
             its "So the answer is …" is then no answer, but for a single sentence, a first line of
             a few words, and a last sentence that begins with "So" or the like.
     """
-    text = _TAG.sub("", bare_text(reply))
+    text = bare_text(reply)
     wrapped = _wrapped(text)
-    said = text if wrapped is None else wrapped
+    said = without_tags(text if wrapped is None else wrapped)
     if answer_type == "long":
-        return _unless_echo(said, UNKNOWN if is_unknown(said) else said, parts)
-    if said and not (said := _without_open_end(said)):
+        return _unless_echo(said, UNKNOWN if _says_unknown(said) else said, parts)
+    said = with_marked_emphasis(said)
+    if said and not (said := without_open_end(said)):
         return ReadAnswer(UNKNOWN, "no_conclusion")
-    marked = _behind_marker(said)
+    marked = behind_marker(said)
     if marked is None and wrapped is None and reasons:
         concluded = _concluded(said, answer_type)
         if concluded is None:
-            return ReadAnswer(UNKNOWN, "" if is_unknown(said) else "no_conclusion")
+            return ReadAnswer(UNKNOWN, "" if is_unknown(as_written(said)) else "no_conclusion")
         said = concluded
-    answer = _plain_answer(said, marked)
-    if is_unknown(answer) or (marked is None and not _stands_alone(answer) and is_unknown(said)):
-        return ReadAnswer(UNKNOWN, echo_of(_first_line(said)) if marked is None else "")
+    answer = as_written(_plain_answer(said, marked))
+    declines = marked is None and not _stands_alone(answer) and is_unknown(as_written(said))
+    if declines or _says_unknown(answer):
+        return ReadAnswer(UNKNOWN, echo_of(as_written(_first_line(said))) if marked is None else "")
     if answer_type == "yes_no":
         return _unless_echo(answer, _yes_or_no(answer), parts)
     takes_list = marked is None and not reasons and not _HOW_MANY.search(parts.question)
     listed = _listed(said) if takes_list else ""
-    shown = _verdict(answer, parts.question) or listed or _shown(answer)
+    shown = _verdict(answer, parts.question) or listed or _shown(without_backticks(answer))
     return _unless_echo(answer, shown, parts)
+
+
+def concluding(reply: str) -> str | None:
+    """Return all that a reasoning concludes with, which may be several answers; None without it."""
+    said = answers_behind(with_marked_emphasis(bare_text(reply)))
+    if said is None:
+        return None
+    bare = trimmed(said)
+    return as_written(bare if "\n" in bare else trimmed(_without_full_stop(bare)))
+
+
+def _says_unknown(answer: str) -> bool:
+    return is_unknown(answer) and not is_sign(without_backticks(answer))
 
 
 def _verdict(answer: str, question: str) -> str:
@@ -189,7 +189,7 @@ def _verdict(answer: str, question: str) -> str:
     said_so = _SAYS_SO.match(answer) if asks_yes_or_no(question) else None
     if said_so is None:
         return ""
-    told = answer[said_so.end() :].strip(_WRAPPING)
+    told = trimmed(answer[said_so.end() :])
     return UNKNOWN if told and is_unknown(told) else _yes_or_no(answer)
 
 
@@ -203,12 +203,12 @@ def _unless_echo(said: str, answer: str, parts: PromptParts) -> ReadAnswer:
 def _plain_answer(said: str, marked: str | None) -> str:
     """Return the first line's answer, without its delimiters and where it was found."""
     line = _first_line(said if marked is None else marked)
-    inner = _DELIMITERS.sub(" ", line).strip(_WRAPPING)
+    inner = trimmed(_DELIMITERS.sub(" ", line))
     if inner != line and len(inner.split()) > 0:
         line = _without_full_stop(inner)
     cut = _first_sentence(line) if marked is not None else _before_source(line)
     bare = _ATTRIBUTED.sub("", _BY_SOURCE.sub("", cut[:_LOOKED_AT], count=1) + cut[_LOOKED_AT:])
-    return _without_full_stop(bare.strip(_WRAPPING)).strip(_WRAPPING)
+    return trimmed(_without_full_stop(trimmed(bare)))
 
 
 def _concluded(said: str, answer_type: AnswerType) -> str | None:
@@ -244,7 +244,7 @@ def _first_sentence(line: str) -> str:
     sentences = split_sentences(line[:_LOOKED_AT])
     if len(sentences) < 2 or len(line[sentences[0].end :].split()) < _GOES_ON:
         return line
-    return _without_full_stop(sentences[0].text).strip(_WRAPPING)
+    return trimmed(_without_full_stop(sentences[0].text))
 
 
 def _before_source(line: str) -> str:
@@ -279,52 +279,25 @@ def _wrapped(text: str) -> str | None:
 
 
 def _field(value: object) -> str | None:
-    """Return the `answer` of a JSON reply."""
-    answer = value.get("answer") if isinstance(value, dict) else None
-    return str(answer).strip() if isinstance(answer, str | int | float) else None
-
-
-def _without_open_end(text: str) -> str:
-    """Cut a conclusion that stops before its answer: "It ended in 1978. So the answer is."."""
-    end = len(text)
-    for opening in reversed([*_OPENS.finditer(text)]):
-        if not _NOTHING.fullmatch(text, opening.end(), end):
-            break
-        end = opening.start()
-    return text if end == len(text) else text[:end].rstrip()
-
-
-def _behind_marker(text: str) -> str | None:
-    found = [*_MARKER.finditer(text)]
-    if repeated := _repeated(text, found):
-        return repeated
-    for end in (match.end() for match in reversed(found)):
-        if text[end:].strip(_WRAPPING + ".:"):
-            clause = _THAT.match(text, end)
-            return text[clause.end() if clause else end :]
-    return None
-
-
-def _repeated(text: str, conclusions: Sequence[re.Match[str]]) -> str:
-    """Return a conclusion that a reply says again and again until its limit cuts it, else ""."""
-    if len(conclusions) < _RUNS_AWAY:
-        return ""
-    *_, first, second, cut = conclusions
-    said, again = text[first.end() : second.start()], text[second.end() : cut.start()]
-    last = text[cut.end() :].rstrip()
-    whole = last == said.rstrip() or last.endswith(_ENDS)
-    if whole or said != again or not said.startswith(last):
-        return ""
-    clause = _THAT.match(text, first.end())
-    return text[clause.end() if clause else first.end() : second.start()]
+    """Return the `answer` of a JSON reply: a text, a number, a list of them, or null for none."""
+    fields = (
+        {str(key).casefold(): one for key, one in value.items()} if isinstance(value, dict) else {}
+    )
+    if "answer" not in fields:
+        return None
+    answer = fields["answer"]
+    listed = [one for one in (answer if isinstance(answer, list) else [answer]) if one is not None]
+    if not all(isinstance(one, str | int | float) for one in listed):
+        return None
+    return ", ".join(str(one).strip() for one in listed) or UNKNOWN
 
 
 def _first_line(text: str) -> str:
-    for line in _HERE.sub("", text, count=1).splitlines():
-        bare = line.strip(_WRAPPING)
-        if bare.strip(".:-—"):
-            return _without_full_stop(bare).strip(_WRAPPING)
-    return ""
+    lines = [trimmed(line) for line in _HERE.sub("", text, count=1).splitlines()]
+    says = (line for line in lines if line.strip(_SAY_NOTHING))
+    signs = (line for line in lines if is_sign(without_backticks(line)))
+    line = next(says, "") or next(signs, "")
+    return trimmed(_without_full_stop(line))
 
 
 def _listed(said: str) -> str:
@@ -334,25 +307,28 @@ def _listed(said: str) -> str:
     concludes follows; Unknown where what follows declines.
     """
     announced, *lines = [line for line in said.splitlines() if line.strip()] or [""]
-    items = [*itertools.takewhile(bool, map(_ITEM.match, lines))]
+    items = items_of(lines)
     rest = "\n".join(lines[len(items) :])
-    if (
-        len(items) < 2
-        or _CONCLUDES.search(rest)
-        or not _ANNOUNCES.search(announced.rstrip(_WRAPPING))
-    ):
+    if len(items) < 2 or _CONCLUDES.search(rest) or not _ANNOUNCES.search(trimmed(announced)):
         return ""
     if rest and is_unknown(rest) and not _NO_MORE.search(rest):
         return UNKNOWN
-    return ", ".join(_head(one[1]) for one in items if one)
+    return ", ".join(map(_head, items))
+
+
+def items_of(lines: Iterable[str]) -> list[str]:
+    """Return the items of the list that `lines` begin with, without their numbers or bullets."""
+    found = itertools.takewhile(bool, map(_ITEM.match, lines))
+    return [one[1] for one in found if one]
 
 
 def _head(item: str) -> str:
     """Return what a list's item names, without what is said of it behind a colon or a dash."""
-    bare = item.replace("**", "")
+    bare = item.translate(dict.fromkeys(map(ord, EMPHASIS)))
     named, *told = _EXPLAINED.split(bare, maxsplit=1)
     explained = bool(told) and len(told[0].split()) >= _EXPLAINS_FROM
-    return (named if explained else bare).strip(_WRAPPING + ".,;:")
+    head = trimmed(trimmed(named if explained else bare).strip(".,;: "))
+    return without_backticks(head)
 
 
 def _without_full_stop(line: str) -> str:

@@ -23,6 +23,7 @@ from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.ask import Prompt, Question, Reply, Templates, reply_to
+from ragweave.nodes.negation import CLAUSE, NEGATED, NEGATES_NOTHING, SENTENCE
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.replies import ReadAnswer, bare_text, parse_answer
 from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
@@ -105,20 +106,9 @@ _LABEL = re.compile(
 """The printed prompt's label, not its criteria ("1 IF the CONTEXT is sufficient"). The first counts:
 a small model may go on behind it to an example of its own."""
 
-_SENTENCE = re.compile(
-    r"[.;:!?\n]|\b(?:but|however|yet|so|thus|therefore|hence|because|since|although|though)\b", re.I
-)
-_CLAUSE = re.compile(r",|\b(?:and|which|who)\b", re.I)
-_SAYS_NOTHING = re.compile(
-    rf"{_NAME}|[^.;:!?\n]*\?|\b(?:no|without(?: an?y?)?|not (?:in|a)) doubt\b|\bnot only\b", re.I
-)
+_SAYS_NOTHING = re.compile(rf"{_NAME}|[^.;:!?\n]*\?|{NEGATES_NOTHING.pattern}", re.I)
 """A label's name alone, a question, and what negates nothing."""
 _ENOUGH = re.compile(r"\b(?:(?P<no>insufficient|too little)|sufficient|enough)\b", re.I)
-_NEGATED = re.compile(
-    r"\b(?:not|no|never|cannot|nothing|none|neither|nor|hardly|scarcely|without|lack\w*|missing"
-    r"|fail\w*|unable|doubt\w*|far from|less than|short of)\b|n['’]t\b",
-    re.I,
-)
 _UNDONE = re.compile(r"(?:\b(?:not|never|hardly)|n['’]t)(?: \w+)?\s+\Z", re.I)
 """What stands before "insufficient" where that is denied."""
 _DOUBTFUL = re.compile(r"\b(?:if|whether|unless)\b", re.I)
@@ -143,7 +133,7 @@ def parse_sufficiency(reply: str) -> bool | None:
     looked_at = _SAYS_NOTHING.sub("\n", text[:_LOOKED_AT])
     found = {
         enough
-        for sentence in _SENTENCE.split(looked_at)
+        for sentence in SENTENCE.split(looked_at)
         for word in _ENOUGH.finditer(sentence)
         if (enough := _said(sentence, word)) is not None
     }
@@ -157,9 +147,9 @@ def _said(sentence: str, word: re.Match[str]) -> bool | None:
         return None
     if word["no"]:
         return None if _UNDONE.search(before) else False
-    if _NEGATED.search(_CLAUSE.split(before)[-1]):
+    if NEGATED.search(CLAUSE.split(before)[-1]):
         return False
-    return None if _NEGATED.search(before) or _NEGATED.search(_CLAUSE.split(behind)[0]) else True
+    return None if NEGATED.search(before) or NEGATED.search(CLAUSE.split(behind)[0]) else True
 
 
 def answer_step(

@@ -13,6 +13,7 @@ from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.state import Candidate, RAGState, Update
 from ragweave.state.passages import as_input, as_merged, told_apart
 from ragweave.tools.citations import cite
+from ragweave.tools.text.markup import is_sign
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
@@ -39,7 +40,7 @@ def conclude(
         options: The options in force: they say whether the answer is cited.
         truncated: Whether a limit on rounds ended the method.
     """
-    unknown = is_unknown(answer)
+    unknown = is_unknown(answer) and not is_sign(answer)
     passages = as_input(passages_read(state, winners))
     update: Update = {
         "answer": UNKNOWN if unknown else answer,

@@ -34,6 +34,7 @@ _PADDING = " \t\r\n\"'“”‘’«».,;:!?…()[]{}<>-–—\\/。、，！？
 _STOP = re.compile(r"(?<=[.!?])\s+|[\n。！？]+")
 _CONCLUSION = re.compile(
     r"\b(?:the|my) (?:(?:final|correct|short) )?answer(?: to [^.:\n]{1,80})? (?:is|would be|:)"
+    r"|(?:^|\n|[.!?] )(?:the|my) (?:(?:final|correct|short) )?answer:"
     r"|\bto answer your question(?: directly)?[,:]"
     r"|(?:^|\n|\bfinal )\W{0,4}(?:answer|a|antwort|réponse|respuesta|risposta|resposta|答案)"
     r"[\"' ]{0,2}[:：]"
@@ -122,7 +123,9 @@ _REFUSALS = re.compile(
             rf" (?:\w+ ){{0,2}}{_SOURCE})",
             rf"(?:(?:i|we) )?(?:cannot|can not|can't|could not|couldn't) {_ADVERB}"
             rf"(?:answer|determine|be sure|find (?:the|any|an|this|information)|provide|say {_ASK}"
-            rf"|tell (?:from|based|{_ASK})|be (?:\w+ly )?(?:determined|answered|inferred|known))",
+            rf"|tell (?:from|based|{_ASK})|be (?:\w+ly )?(?:determined|answered|inferred|known)"
+            r"|give (?:you )?(?:an?|the|any) (?:\w+ )?answer\b)",
+            r"(?:a|the|any|no) (?:\w+ )?answer (?:is (?:not )?possible|cannot be given)\b",
             r"(?:i am|i'm|we are|we're) (?:not (?:sure|certain|aware|familiar|able)|unsure|unable)",
             r"(?:i|we) have no (?:idea|information|knowledge|answer|clue)",
             rf"(?:unable|not able|not possible|impossible) to {_SEEK}",
@@ -237,15 +240,21 @@ _OF_ITSELF = re.compile(
 """A first sentence in which a model speaks of itself; why it declines may be in the next one."""
 _WEIGHTY = re.compile(
     r"^(?:so|therefore|thus|hence|consequently|overall|as such|in conclusion)\b"
-    r"|\b(?:answer|question|unknown|determined?|enough)\b"
+    r"|\banswer\b|\bquestion\b(?! of\b)"
 )
+_LACKS = re.compile(r"\b(?:answered|unknown|determined?|enough|question)\b")
+_IMPERSONAL = re.compile(
+    r"(?:it|this|that|i|we|there|no|not|nothing|none|cannot|insufficient|unable|unknown)\b"
+)
+_OF_SOURCES = re.compile(_SOURCES)
 
 
 def is_unknown(text: str) -> bool:
     """Return whether a model's reply means "I don't know".
 
     Where the reply names its conclusion ("So the answer is …") that decides; else a first
-    sentence that declines, or a last one that declines to answer the question. A hedged value
+    sentence that declines, or a last one that declines to answer the question; one that lacks
+    something else ("… in 1872. The fate of her crew is unknown.") declines nothing. A hedged value
     ("It is not known for certain, but Paris") is an answer, and so is a bare "None": it may
     answer "how many" or "which", and the prompts ask for the word Unknown. A reply without a
     word or symbol is unknown. Markdown, quotes, punctuation at the ends and case don't matter.
@@ -271,7 +280,16 @@ def is_unknown(text: str) -> bool:
         return not (_ONE_OF_THEM.match(first) and _another_says(sentences[1:]))
     if _DENIES.match(first) and any(map(_ASKS_BACK.search, sentences[-2:])):
         return not _recovers(sentences[1:], first)
-    return bool(_WEIGHTY.search(last)) and _declines(last)
+    weighs = _WEIGHTY.search(last) or (_LACKS.search(last) and not _of_its_own(last, sentences))
+    return bool(weighs) and _declines(last)
+
+
+def _of_its_own(last: str, sentences: list[str]) -> bool:
+    """Does the last sentence lack something else than the others state: the crew's fate?"""
+    core = _without_fillers(last, _REFUSALS)
+    if _IMPERSONAL.match(core) or _OF_SOURCES.match(core):
+        return False
+    return not all(_OF_SOURCES.match(one) or _declines(one) for one in sentences[:-1])
 
 
 def knows_nothing(text: str) -> bool:

@@ -1,0 +1,87 @@
+"""Reading CRAG's replies: the grade of a passage, and the query of the second search."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from ragweave.nodes.negation import is_negated
+from ragweave.nodes.replies import bare_text, items_of
+from ragweave.tools.text.reply import Examples, PromptParts, is_echo
+from ragweave.tools.text.unknown import is_unknown
+from ragweave.tools.text.untrusted import one_line
+
+Grade = Literal["Correct", "Ambiguous", "Incorrect"]
+"""What a passage is to a question, and what a retrieval is (section 4.3)."""
+
+EXAMPLES = Examples(
+    questions=(
+        "On which river is the port of Verra?",
+        "What did the author of The Salt Road study?",
+    ),
+    queries=("Verra, port, river", "The Salt Road author, studies"),
+)
+"""What the examples of the prompt `keywords` say: a reply may copy them."""
+
+
+_WORDS = re.compile(
+    r"\b(?P<part_of_it>(?:not|\w+n't|cannot)\b (?:quite|fully|completely|entirely)\b)"
+    r"|\b(?P<no>(?:not|\w+n't|cannot|no)\b[^.\n]{0,30}?\b(?:correct|relevant|answer|help)\w*)"
+    r"|\b(?P<wrong>incorrect|irrelevant|unrelated|wrong|no)\b"
+    r"|\b(?P<part>ambiguous|partial(?:ly)?|partly|unclear|uncertain|unsure)\b"
+    r"|\b(?P<right>correct|relevant|right|yes)\b",
+    re.IGNORECASE,
+)
+_GRADE = re.compile(
+    r"(?<!partly )(?<!partially )\b(?P<said>correct|ambiguous|incorrect)\b(?!\?)", re.IGNORECASE
+)
+_GRADES: Mapping[str, Grade] = {
+    "part_of_it": "Ambiguous",
+    "no": "Incorrect",
+    "wrong": "Incorrect",
+    "part": "Ambiguous",
+    "right": "Correct",
+}
+_QUERY = re.compile(
+    r"^\W*(?:here(?: is|'s| are) (?:a |an |the |your |my |some )?(?:\w+ )?)?(?:search )?"
+    r"(?:query|keywords)\W*:",
+    re.IGNORECASE,
+)
+_FIRST_ITEM = re.compile(r"(?:1[.)]|[-•*])[ \t]")
+_LOOKED_AT = 400
+"""Characters of a reply in which a grade is looked for."""
+
+
+def parse_grade(reply: str) -> Grade | None:
+    """Return the grade that a reply says; None where it says none, or repeats all three.
+
+    Where one of the three words stands there and nothing negates it, it decides; else the first
+    word or phrase that means one of them.
+    """
+    text = bare_text(reply)[:_LOOKED_AT].replace("’", "'")
+    if all(one.lower() in text.lower() for one in get_args(Grade)):
+        return None
+    said = {
+        one["said"].capitalize()
+        for one in _GRADE.finditer(text)
+        if not is_negated(text, one.start())
+    }
+    if len(said) == 1:
+        return next(one for one in get_args(Grade) if one in said)
+    found = _WORDS.search(text)
+    return _GRADES[found.lastgroup or ""] if found else None
+
+
+def parse_keywords(reply: str, question: str) -> str:
+    """Return the query that a reply writes; "" where it has none, or an echo of the prompt.
+
+    A line that only announces it is passed over; the items of a list are one query.
+    """
+    lines = [one.strip() for one in bare_text(reply)[:_LOOKED_AT].splitlines()]
+    lines = [one for one in lines if re.search(r"\w", one) and not one.rstrip("*_ ").endswith(":")]
+    items = items_of(lines) if lines and _FIRST_ITEM.match(lines[0]) else lines[:1]
+    bare = (_QUERY.sub("", one_line(one)).strip(" \"'`*_.“”") for one in items)
+    query = ", ".join(one for one in bare if one).strip("[]() ")
+    parts = PromptParts(question, EXAMPLES)
+    return "" if is_unknown(query) or is_echo(query, parts) else query
