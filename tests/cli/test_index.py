@@ -39,6 +39,9 @@ def test_bad_files_are_named_and_the_others_indexed(ragweave: Run, tmp_path: Pat
 def test_mistakes_are_one_line_and_exit_2(ragweave: Run, tmp_path: Path, kb: Path) -> None:
     cases = [
         (("index", "--kb", "kb"), "nothing to index"),
+        (("index", "", "--kb", "new", *BM25), "path to index is empty"),
+        (("index", str(tmp_path), "--kb", "", *BM25), "needs a folder or an address"),
+        (("index", "--prune", "--kb", "none"), "no knowledge base at none"),
         (("index", "missing", "--kb", "kb", *BM25), "missing"),
         (("index", str(tmp_path), "--kb", str(kb), "--size", "50"), "size"),
         (("index", str(tmp_path), "--kb", "kb", "--unit", "pages", *BM25), "unit"),
@@ -95,3 +98,42 @@ def test_deleting_the_last_file_is_no_mistake(ragweave: Run, tmp_path: Path) -> 
     done = ragweave("index", "docs", "--kb", "kb", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 removed" in done.stdout
+
+
+def test_to_skip_every_file_is_an_error_whatever_was_there(ragweave: Run, tmp_path: Path) -> None:
+    (tmp_path / "good.txt").write_text("The colour of a is green.\n", "utf-8")
+    (tmp_path / "x.json").write_text("{}", "utf-8")
+    (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7 nonsense")
+    for first in (False, True):
+        bad = ragweave("index", "x.json", "broken.pdf", "--kb", "kb", *BM25, cwd=tmp_path)
+        assert bad.returncode == 2
+        assert "skipped x.json: no loader for .json" in bad.stderr
+        assert "no passage was indexed: every file found was skipped" in bad.stderr
+        if not first:
+            good = ragweave("index", "good.txt", "x.json", "--kb", "kb", cwd=tmp_path)
+            assert good.returncode == 0, good.stderr
+    again = ragweave("index", "good.txt", "x.json", "--kb", "kb", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    local = "http://127.0.0.1:9/nothing.html"
+    page = ragweave("index", "--fetch", local, "--kb", "kb", cwd=tmp_path)
+    assert (page.returncode, "cannot be reached" in page.stderr) == (2, True)
+
+
+def test_files_that_are_gone_are_named_and_pruned(ragweave: Run, tmp_path: Path) -> None:
+    docs = tmp_path / "proj" / "docs"
+    docs.mkdir(parents=True)
+    (docs / "bridge.txt").write_text("The bridge opened in 1901.\n", "utf-8")
+    (docs / "z.txt").write_text("Zebras graze.\n", "utf-8")
+    index = ("index", "docs", "--kb", "kb")
+    assert ragweave(*index, *BM25, cwd=docs.parent).returncode == 0
+    moved = docs.parent.rename(tmp_path / "proj2")
+    (moved / "docs" / "z.txt").unlink()
+    gone = "1 source is of a file that is gone (docs/z.txt): `ragweave index --prune` removes it"
+    done = ragweave(*index, cwd=moved)
+    assert "1 added, 0 changed, 1 removed" in done.stdout
+    assert gone in done.stdout
+    checked = ragweave("kb", "check", "kb", cwd=moved)
+    assert (checked.returncode, gone in checked.stdout) == (0, True)
+    pruned = ragweave("index", "--prune", "--kb", "kb", cwd=moved)
+    assert (pruned.returncode, "1 removed" in pruned.stdout) == (0, True)
+    assert "gone" not in pruned.stdout + ragweave("kb", "check", "kb", cwd=moved).stdout

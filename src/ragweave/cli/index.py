@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,8 +35,11 @@ def check(
         bool, typer.Option("--repair", help="Repair it: rebuild both indexes from its passages.")
     ] = False,
 ) -> None:
-    """Verify the counts, hashes and both indexes. Exits with 1 if anything is wrong."""
-    from ragweave.cli.screen import marked_up, progress_bar
+    """Verify the counts, hashes and both indexes. Exits with 1 if anything is wrong.
+
+    Indexed files that no longer exist are named, too; that is no fault of the index.
+    """
+    from ragweave.cli.screen import marked_up, plain, progress_bar
     from ragweave.tools.knowledge import checking
     from ragweave.tools.stores import place_of
 
@@ -55,6 +57,8 @@ def check(
             typer.echo(f"{folder}: repaired")
     elif not found:
         typer.echo(f"{folder}: no problems found")
+    if gone := checking.missing_files(folder):
+        typer.echo(plain(_gone_line(gone)))
     if found:
         raise typer.Exit(1)
 
@@ -78,6 +82,22 @@ def drop(
 
 
 _SHOWN = 20
+_NAMED = 5
+
+
+def _gone_line(names: Sequence[str]) -> str:
+    """Say which indexed files are gone, and what removes them."""
+    number = len(names)
+    are = (
+        "1 source is of a file that is"
+        if number == 1
+        else f"{number} sources are of files that are"
+    )
+    more = f" and {number - _NAMED} more" if number > _NAMED else ""
+    them = "it" if number == 1 else "them"
+    return (
+        f"{are} gone ({', '.join(names[:_NAMED])}{more}): `ragweave index --prune` removes {them}"
+    )
 
 
 def index(
@@ -96,6 +116,12 @@ def index(
             help="Folder of the knowledge base, or its address: pg:URL#NAME, qdrant:…, es:….",
         ),
     ] = "kb",
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune", help="Remove what is indexed of files that are gone, wherever they were."
+        ),
+    ] = False,
     fetch: Annotated[
         bool,
         typer.Option("--fetch", help="Read paths that are addresses (https://…) as web pages."),
@@ -155,8 +181,8 @@ def index(
 ) -> None:
     """Index files; run it again to index only what changed. Settings are fixed at the first run."""
     pages = _pages(paths or (), fetch)
-    sources = [*(Path(one) for one in paths or () if one not in pages), *_bundled(bundled)]
-    if not sources and not pages:
+    sources = [*(one for one in paths or () if one not in pages), *_bundled(bundled)]
+    if not sources and not pages and not prune:
         raise UsageError("nothing to index: give files or folders, or use --bundled")
     given = {
         "chunker": chunker,
@@ -171,31 +197,38 @@ def index(
         "id_field": id_field,
         "title_field": title_field,
     }
-    with _open_or_create(
-        kb, {key: value for key, value in given.items() if value is not None}
-    ) as base:
+    settings = {key: value for key, value in given.items() if value is not None}
+    with _open_or_create(kb, settings, new=bool(sources or pages)) as base:
         with nullcontext() if ray is None else base.encoding_on_ray(ray):
-            report = _with_bar(base, sources, pages, private=allow_private)
+            report = _with_bar(base, sources, pages, private=allow_private, prune=prune)
         _show(base, report)
+        if sources or pages:
+            _refuse_nothing(report)
 
 
-def _bundled(wanted: bool) -> list[Path]:
+def _bundled(wanted: bool) -> list[str]:
     if not wanted:
         return []
     from ragweave.corpus import corpus_path
 
-    return [corpus_path()]
+    return [str(corpus_path())]
 
 
-def _open_or_create(path: str, given: dict[str, Any]) -> KnowledgeBase:
-    """Open a knowledge base, or create it; `given` must agree with the settings of an old one."""
+def _open_or_create(path: str, given: dict[str, Any], *, new: bool) -> KnowledgeBase:
+    """Open a knowledge base, or create it.
+
+    Args:
+        path: Its folder or address.
+        given: Settings; they must agree with those of an old one.
+        new: Whether to create it where there is none.
+    """
     from dataclasses import replace
 
     from ragweave.tools.knowledge import KnowledgeBase, Settings
 
     if given.get("embedding") == "none":
         given["embedding"] = None
-    if not KnowledgeBase.exists(path):
+    if new and not KnowledgeBase.exists(path):
         return KnowledgeBase.create(path, settings=Settings(**given))
     base = KnowledgeBase.open(path)
     if not given:
@@ -222,13 +255,15 @@ def _pages(paths: Sequence[str], wanted: bool) -> list[str]:
 
 
 def _with_bar(
-    base: KnowledgeBase, sources: list[Path], pages: list[str], *, private: bool
+    base: KnowledgeBase, sources: list[str], pages: list[str], *, private: bool, prune: bool
 ) -> IndexReport:
     from ragweave.cli.screen import progress_bar
 
     with progress_bar() as bar:
         advance = _stages(bar)
-        made = [base.index_paths(sources, progress=advance)] if sources else []
+        made = []
+        if sources or prune:
+            made = [base.index_paths(sources, progress=advance, prune=prune)]
         if pages:
             made += [base.index_pages(pages, allow_private=private, progress=advance)]
     return _joined(made)
@@ -241,7 +276,10 @@ def _joined(reports: Sequence[IndexReport]) -> IndexReport:
     counted = ("added", "changed", "removed", "unchanged", "embedded")
     sums = {name: sum(getattr(one, name) for one in reports) for name in counted}
     return replace(
-        reports[-1], skipped=tuple(skip for one in reports for skip in one.skipped), **sums
+        reports[-1],
+        skipped=tuple(skip for one in reports for skip in one.skipped),
+        gone=tuple(name for one in reports for name in one.gone),
+        **sums,
     )
 
 
@@ -257,7 +295,7 @@ def _stages(bar: Any) -> Progress:
 
 
 def _show(base: KnowledgeBase, report: IndexReport) -> None:
-    from ragweave.cli.screen import marked_up, progress_console
+    from ragweave.cli.screen import marked_up, plain, progress_console
 
     screen = progress_console()
     for skip in report.skipped[:_SHOWN]:
@@ -267,7 +305,14 @@ def _show(base: KnowledgeBase, report: IndexReport) -> None:
         screen.print(f"… and {more} more skipped")
     kind = f"BM25 + {base.settings.embedding} vectors" if base.settings.embedding else "BM25 only"
     typer.echo(f"{base.path}: {report} ({kind})")
-    if not report.passages and not report.removed:
+    if report.gone:
+        typer.echo(plain(_gone_line(report.gone)))
+
+
+def _refuse_nothing(report: IndexReport) -> None:
+    """Raise UsageError where nothing that was named is in the index now."""
+    skipped_all = report.skipped and not (report.added or report.changed or report.unchanged)
+    if skipped_all or not (report.passages or report.removed):
         raise UsageError(f"no passage was indexed: {_why_none(report)}")
 
 

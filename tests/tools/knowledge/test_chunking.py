@@ -165,6 +165,29 @@ def test_front_matter_of_many_kinds(text: str, title: str, shown: str | None) ->
 
 
 @pytest.mark.parametrize(
+    "block",
+    [
+        "---\ndraft: !!bool maybe\n---",
+        "---\nn: !!int ''\n---",
+        "---\nn: !!timestamp x\n---",
+        "---\nn: !!float ''\n---",
+        "---\nn: !!binary é\n---",
+        f"---\nn: 0x{'f' * 9000}\n---",
+        f"---\n? 0x{'f' * 9000}\n: n\n---",
+        f"+++\nx = {'9' * 5000}\n+++",
+        f"+++\nx = [0x{'f' * 9000}]\n+++",
+        f"+++\nx = {'[' * 5000}\n+++",
+    ],
+)
+def test_odd_front_matter_is_text_and_no_error(block: str, tmp_path: Path) -> None:
+    (tmp_path / "odd.md").write_text(f"{block}\n# Sea\n\nWhales sing.", "utf-8")
+    (tmp_path / "other.md").write_text("Owls fly.", "utf-8")
+    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as kb:
+        assert kb.index_paths(tmp_path).added == 2
+        assert "Whales sing." in kb.as_retriever(1).invoke("whales")[0].page_content
+
+
+@pytest.mark.parametrize(
     ("text", "headings"),
     [
         ("# A\n\n```inline code``` is nice\n\n## B\ntext\n", ["A", "B"]),

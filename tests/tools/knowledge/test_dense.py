@@ -12,12 +12,17 @@ from pathlib import Path
 
 import pytest
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 from tests.tools.knowledge.kb_embeddings import BagEmbeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError
 from ragweave.tools.knowledge import KnowledgeBase, Settings, exact
 from ragweave.tools.knowledge.checking import check, repair
+from ragweave.tools.knowledge.embedding import embeddings_of
+from ragweave.tools.knowledge.manifest import Manifest
 from ragweave.tools.knowledge.store import Store
+from ragweave.tools.retrieval.embedding import SentenceTransformerEmbeddings
+from ragweave.tools.retrieval.onnx_embedding import OnnxEmbeddings
 
 LINES = ["salt is white", "pepper is black", "sugar is sweet", "lemon is sour"]
 
@@ -153,6 +158,76 @@ def test_another_model_is_refused(kb: KnowledgeBase) -> None:
         assert found(bare, "salt", mode="bm25") == ["salt is white"]
     with KnowledgeBase.open(path, embeddings=BagEmbeddings()) as right:
         assert found(right, "white salt") == ["salt is white"]
+
+
+class OtherEmbeddings(Embeddings):
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [[1.0] * 64 for _ in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return [1.0] * 64
+
+
+class CachedEmbeddings(OtherEmbeddings):
+    """As LangChain's cache: what is behind it stands under this name."""
+
+    def __init__(self, inner: Embeddings) -> None:
+        self.underlying_embeddings = inner
+
+
+def test_another_object_is_refused_though_its_vectors_are_as_long(kb: KnowledgeBase) -> None:
+    refused = r"has vectors of object:BagEmbeddings, with which those of OtherEmbeddings cannot"
+    for make in (KnowledgeBase.open, KnowledgeBase.open_or_create):
+        with pytest.raises(KnowledgeBaseError, match=refused):
+            make(kb.path, embeddings=OtherEmbeddings())
+    with pytest.raises(KnowledgeBaseError, match="has vectors of object:BagEmbeddings"):
+        repair(kb.path, [], embeddings=OtherEmbeddings())
+
+    class Logged(BagEmbeddings):
+        pass
+
+    for right in (Logged(), CachedEmbeddings(CachedEmbeddings(BagEmbeddings()))):
+        with KnowledgeBase.open(kb.path, embeddings=right) as same:
+            assert len(same.add([Document("another text")])) == 1
+
+
+def test_a_cache_is_named_as_what_is_behind_it(tmp_path: Path) -> None:
+    cached = CachedEmbeddings(BagEmbeddings())
+    with KnowledgeBase.create(tmp_path / "kb", embeddings=cached) as kb:
+        assert kb.manifest.embedding_name == "object:BagEmbeddings"
+
+
+class Named(OtherEmbeddings):
+    def __init__(self, **fields: object) -> None:
+        vars(self).update(fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "same"),
+    [
+        ("minilm", OnnxEmbeddings(), True),
+        ("minilm", SentenceTransformerEmbeddings("minilm"), True),
+        ("minilm", Named(model_name="sentence-transformers/all-MiniLM-L6-v2"), True),
+        ("minilm", CachedEmbeddings(OnnxEmbeddings()), True),
+        ("minilm", Named(model_name="intfloat/e5-small"), False),
+        ("minilm", Named(), False),
+        ("intfloat/e5-small", OnnxEmbeddings(), False),
+        ("intfloat/e5-small", SentenceTransformerEmbeddings("intfloat/e5-small"), True),
+        ("intfloat/e5-small", Named(model="intfloat/e5-small"), True),
+        ("object:Named", OnnxEmbeddings(), False),
+        ("object:CachedEmbeddings", CachedEmbeddings(Named()), True),
+    ],
+)
+def test_an_object_may_stand_for_the_model_that_is_named(
+    name: str, given: Embeddings, same: bool
+) -> None:
+    settings = Settings(embedding=None if name.startswith("object:") else name)
+    manifest = Manifest(settings, "c", embedding_name=name)
+    if same:
+        assert embeddings_of("kb", manifest, given) is given
+    else:
+        with pytest.raises(KnowledgeBaseError, match=f"kb has vectors of {name}"):
+            embeddings_of("kb", manifest, given)
 
 
 def test_embeddings_for_a_knowledge_base_without(tmp_path: Path) -> None:

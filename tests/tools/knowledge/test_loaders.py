@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from pypdf import PdfWriter
+from hypothesis import given
+from hypothesis import strategies as st
+from pypdf import PageObject, PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from ragweave.tools.knowledge import Settings, Skip
@@ -285,6 +288,35 @@ def test_scanned_and_locked_pdf(tmp_path: Path) -> None:
         list(load(path, SETTINGS))
     write_pdf(path, ["Text"], password="secret")
     with pytest.raises(UnreadableError, match="encrypted"):
+        list(load(path, SETTINGS))
+
+
+@pytest.mark.parametrize("error", [AssertionError(), OverflowError("too large"), EOFError("end")])
+def test_whatever_a_broken_pdf_raises_skips_that_file_alone(
+    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pdf(tmp_path / "p.pdf", ["Text"])
+
+    def extract(_page: PageObject) -> str:
+        raise error
+
+    monkeypatch.setattr(PageObject, "extract_text", extract)
+    said = str(error) or type(error).__name__
+    with pytest.raises(UnreadableError, match=rf"damaged PDF \({said}\)"):
+        list(load(tmp_path / "p.pdf", SETTINGS))
+
+
+@given(st.lists(st.tuples(st.floats(0, 0.999), st.integers(0, 255)), min_size=1, max_size=40))
+def test_a_pdf_with_wrong_bytes_is_read_or_damaged(
+    tmp_path_factory: pytest.TempPathFactory, wrong: list[tuple[float, int]]
+) -> None:
+    path = tmp_path_factory.mktemp("wrong") / "p.pdf"
+    write_pdf(path, ["One text", "Another"])
+    data = bytearray(path.read_bytes())
+    for place, byte in wrong:
+        data[int(place * len(data))] = byte
+    path.write_bytes(data)
+    with suppress(UnreadableError):
         list(load(path, SETTINGS))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from importlib.util import find_spec
 from itertools import pairwise
 
@@ -13,8 +15,10 @@ from ragweave.errors import UsageError
 from ragweave.tools.knowledge import Settings
 from ragweave.tools.knowledge.chunking import _CODES, simple_tokens, split, windows
 from ragweave.tools.knowledge.intake import Cutter
+from ragweave.tools.knowledge.manifest import Unit
 from ragweave.tools.knowledge.markup import Loaded
 from ragweave.tools.retrieval.bm25 import languages
+from ragweave.tools.text.letters import UNSPACED_LETTER, WORD
 
 sizes = st.integers(1, 7).flatmap(lambda size: st.tuples(st.just(size), st.integers(0, size - 1)))
 SPLITTERS = ["sentences", "headings", "recursive"]
@@ -42,8 +46,46 @@ def test_windows_cover_all_with_the_overlap(
 def test_words_come_back_in_order(text: str, cut: tuple[int, int]) -> None:
     settings = Settings(embedding=None, size=cut[0])
     parts = [text[start:end] for start, end in split(text, settings)]
-    assert [word for part in parts for word in part.split()] == text.split()
+    assert "".join("".join(parts).split()) == "".join(text.split())
     assert all(len(part.split()) <= cut[0] for part in parts)
+
+
+SPACED = st.characters(max_codepoint=0xDFF) | st.sampled_from("\u1100한국어\u2019“—…ⅷ①ﬁ𝐀😀፩አ")
+UNSPACED = [
+    *("今天天气很好。", "我们去「公园」吧！", "カタカナー、", "が"),
+    *("สวัสดีครับ", "ទៅខ្ញុំ។", "မြန်မာ။", "བོད་སྐད།", "ພາສາລາວ", "葛\U000e0100"),
+]
+
+
+@given(st.text(SPACED, max_size=300), sizes, st.sampled_from(["words", "tokens"]))
+def test_scripts_with_spaces_are_cut_at_spaces(text: str, cut: tuple[int, int], unit: Unit) -> None:
+    settings = Settings(embedding=None, size=cut[0], overlap=cut[1], unit=unit)
+    found = re.finditer(r"\S+" if unit == "words" else rf"{WORD}|[^\w\s]", text)
+    assert split(text, settings) == list(windows([one.span() for one in found], *cut))
+
+
+@given(st.lists(st.sampled_from([*UNSPACED, "spaced words ", "(x), ", "\n"]), max_size=20), sizes)
+def test_scripts_without_spaces_are_cut_between_letters(
+    texts: list[str], cut: tuple[int, int]
+) -> None:
+    text = "".join(texts)
+    found = split(text, Settings(embedding=None, size=cut[0]))
+    parts = [text[start:end] for start, end in found]
+    assert "".join("".join(parts).split()) == "".join(text.split())
+    for part in parts:
+        assert len(re.findall(UNSPACED_LETTER, part)) <= 2 * cut[0]  # one may stand below another
+        assert unicodedata.category(part[0]) not in ("Mn", "Mc", "Pe", "Pf")
+        assert part[0] not in "。、！།။។"
+
+
+@pytest.mark.parametrize("chunker", [*SPLITTERS, "fixed"])
+@pytest.mark.parametrize("text", UNSPACED)
+def test_a_document_without_spaces_is_many_passages(chunker: str, text: str) -> None:
+    text *= 300
+    found = split(text, Settings(embedding=None, chunker=chunker))
+    assert max(end - start for start, end in found) <= 500
+    if "。" in text and chunker != "fixed":
+        assert all(text[end - 1] == "。" for _, end in found)
 
 
 texts = st.lists(

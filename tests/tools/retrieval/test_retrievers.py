@@ -32,7 +32,11 @@ from ragweave.tools.retrieval import (
 from ragweave.tools.retrieval.base import lexical_of
 from ragweave.tools.retrieval.bm25 import Analyzer, full_text, languages, stop_words
 from ragweave.tools.retrieval.bm25_index import Bm25Index
-from ragweave.tools.retrieval.embedding import check_embedding_model, load_sentence_transformer
+from ragweave.tools.retrieval.embedding import (
+    check_embedding_model,
+    load_named,
+    load_sentence_transformer,
+)
 
 CITIES = [
     Document(id="paris", page_content="Paris lies in France.", metadata={"title": "Paris"}),
@@ -327,6 +331,43 @@ def test_a_model_that_nobody_has_is_one_line_and_no_server_fault(
             check_embedding_model(spec)
     with pytest.raises(KnowledgeBaseError, match=r"^no embedding model 'no name!/at all'"):
         check_embedding_model("no name!/at all")
+
+
+class HTTPError(Exception):
+    """As of httpx, and of what took its place: no OSError."""
+
+
+class ConnectError(HTTPError):
+    """One of them."""
+
+
+def test_whatever_client_the_hub_library_has_no_connection_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hub = pytest.importorskip("huggingface_hub", reason="needs ragweave[chroma]")
+
+    def fail(*_: object, **__: object) -> None:
+        raise ConnectError("Name or service not known")
+
+    monkeypatch.setattr(hub.HfApi, "model_info", fail)
+    with pytest.raises(KnowledgeBaseError, match=r"^no reranker 'nope': .* cannot be reached;"):
+        RerankRetriever.over(Bm25Retriever.from_documents(CITIES), "nope").invoke("France")
+    with pytest.raises(KnowledgeBaseError, match=r"^no embedding model 'nope': .* be reached;"):
+        check_embedding_model("nope")
+
+    def load(_spec: str, *, local_files_only: bool = False) -> object:
+        raise OSError if local_files_only else ConnectError("reset by peer")
+
+    monkeypatch.setattr(hub.HfApi, "model_info", lambda *_, **__: None)
+    with pytest.raises(KnowledgeBaseError, match=r"hub broke off \(reset by peer\)"):
+        load_named(load, "nope", "reranker")
+
+
+def test_a_text_or_a_document_alone_is_one_passage() -> None:
+    alone = Bm25Retriever.from_documents(Document("Paris lies in France."), k=9)
+    assert len(alone.invoke("Paris")) == 1
+    text = Bm25Retriever.from_documents("Paris lies in France.", k=9)  # type: ignore[arg-type]
+    assert len(text.invoke("Paris")) == 1
 
 
 def test_foreign_documents_with_lone_surrogates_are_ranked() -> None:

@@ -34,9 +34,17 @@ def test_a_folder_stays_one(text: str) -> None:
     assert place_of(Path("pg:x")) == Path("pg:x")
 
 
+def test_a_folder_may_be_in_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert place_of("~/kb") == tmp_path / "kb"
+    assert place_of("~nobody-of-this-name/kb") == Path("~nobody-of-this-name/kb")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("", "needs a folder or an address"),
+        (" ", "needs a folder or an address"),
         ("postgresql://me:secret@db/rag#papers", "put the store's name in front"),
         ("pg:", "needs a URL"),
         ("pg:postgresql://me:secret@db/rag#Papers!", "a collection's name has small letters"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.tools.text.letters import LETTERS, WORD, folded
+from ragweave.tools.text.letters import LETTERS, UNSPACED_LETTER, WORD, apart, folded
 
 MARKS = "\u0301\u093f\u093e\u094d\u064e\u0bc1\u3099\U00011081"
 
@@ -90,3 +90,38 @@ def test_a_word_stays_one_word(text: str) -> None:
         assert folded(unicodedata.normalize("NFD", word)) == folded(
             unicodedata.normalize("NFC", word)
         )
+
+
+UNSPACED = (
+    *("THAI ", "LAO ", "TIBETAN ", "MYANMAR ", "KHMER ", "TAI ", "NEW TAI ", "BALINESE ", "AHOM "),
+    *("JAVANESE ", "CJK ", "HIRAGANA ", "KATAKANA", "HALFWIDTH KATAKANA ", "BOPOMOFO ", "YI "),
+)
+
+
+def test_letters_of_scripts_without_spaces_are_known() -> None:
+    pattern = re.compile(UNSPACED_LETTER)
+    for code in range(sys.maxunicode + 1):
+        sign = chr(code)
+        name, kind = unicodedata.name(sign, ""), unicodedata.category(sign)
+        if kind in ("Lo", "Lm") and name.startswith(UNSPACED):
+            assert pattern.fullmatch(sign), name
+        if name.startswith(
+            ("HANGUL ", "LATIN ", "DEVANAGARI ", "GEORGIAN ", "ETHIOPIC ", "DIGIT ")
+        ):
+            assert not pattern.fullmatch(sign), name
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("naïve", ["naïve"]),
+        ("好。我们去「公园」吧！", ["好。", "我", "们", "去", "「公", "园」", "吧！"]),
+        ("用abc(def)，x中", ["用", "abc(def)，x", "中"]),
+        ("สวัสดี", ["ส", "วั", "ส", "ดี"]),
+        ("ខ្ញុំទៅ។", ["ខ្ញុំ", "ទៅ។"]),
+        ("((((((", ["(((((("]),
+        ("", [""]),
+    ],
+)
+def test_words_without_spaces_between_them_are_taken_apart(text: str, parts: list[str]) -> None:
+    assert [text[start:end] for start, end in apart(text, 0, len(text))] == parts

@@ -59,7 +59,8 @@ def load_html(path: Path, settings: Settings) -> Iterator[Loaded]:
         yield page
         return
     if find_spec("trafilatura") is None:
-        raise UnreadableError(str(MissingExtraError("Reading the article of a page", "documents")))
+        missing = MissingExtraError("Reading the article of a page", "documents")
+        raise UnreadableError(str(missing), passing=True)
     text = _article(source)
     yield _read(text, page.title) if text else page
 

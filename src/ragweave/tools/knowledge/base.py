@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,16 +14,18 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
+from ragweave.tools.knowledge.adding import take_documents
 from ragweave.tools.knowledge.chunking import chunker_of
 from ragweave.tools.knowledge.cluster_encoding import ClusterEmbeddings
 from ragweave.tools.knowledge.draft import Draft
 from ragweave.tools.knowledge.embedding import embedding_name, embeddings_of, tokenizer_of
 from ragweave.tools.knowledge.folder import Folder, Home
-from ragweave.tools.knowledge.intake import Intake, take_documents
+from ragweave.tools.knowledge.intake import Intake
 from ragweave.tools.knowledge.manifest import IndexReport, Manifest, Progress, Settings
 from ragweave.tools.knowledge.retrievers import RetrieverKind, retriever_of
 from ragweave.tools.knowledge.served import Served
 from ragweave.tools.knowledge.writing import Written, check_settings
+from ragweave.tools.listed import listed
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.bm25 import Bm25Retriever
 from ragweave.tools.retrieval.embedding import PACKAGED, check_embedding_model, packaged_available
@@ -98,8 +100,14 @@ class KnowledgeBase:
     def open(cls, path: str | Path | Address, *, embeddings: Embeddings | None = None) -> Self:
         """Open a knowledge base.
 
+        Args:
+            path: The folder, or the address.
+            embeddings: The embeddings object that it was created with, or one of the same class; or
+                an object that runs the model which it names.
+
         Raises:
-            KnowledgeBaseError: It is missing, foreign, damaged or of a newer format.
+            KnowledgeBaseError: It is missing, foreign, damaged or of a newer format; or
+                `embeddings` are not those that it was created with.
         """
         return cls(path, embeddings)
 
@@ -166,7 +174,11 @@ class KnowledgeBase:
         return True
 
     def add(
-        self, documents: Iterable[Document], source: str | None = None, *, split: bool = True
+        self,
+        documents: Document | Iterable[Document],
+        source: str | None = None,
+        *,
+        split: bool = True,
     ) -> list[str]:
         """Add documents; return the ids of their passages, in order.
 
@@ -174,7 +186,10 @@ class KnowledgeBase:
         again changes nothing.
 
         Args:
-            documents: Documents with text; `metadata` may hold `title` and `source`.
+            documents: Documents with text, or one alone; `metadata` may hold `title`, `source`,
+                `page`, `line` and `heading_path`. Your own `start`, `end`, `position`, `rank`,
+                `score` and `query`, which ragweave gives passages, become `start_` and so on;
+                those of a passage that ragweave cut or found are made anew.
             source: How passages cite them, instead of their `metadata["source"]`.
             split: Cut them as the settings say; False takes each as one passage.
 
@@ -183,7 +198,7 @@ class KnowledgeBase:
             KnowledgeBaseError: Another writer is active, the disk cannot be written, or the
                 embedding model is not available.
         """
-        given = list(documents)
+        given = listed(documents)
         whole = replace(self.settings, chunker="fixed", unit="words", size=2**60)
         settings = self.settings if split else whole
         ids, _ = self._write(
@@ -191,8 +206,11 @@ class KnowledgeBase:
         )
         return ids
 
-    def delete(self, ids: Iterable[str]) -> int:
+    def delete(self, ids: str | Iterable[str]) -> int:
         """Delete passages by their ids or those of their documents, whatever their sources.
+
+        Args:
+            ids: Ids, or one alone.
 
         Returns:
             How many entries were deleted; unknown ids count as none.
@@ -200,7 +218,7 @@ class KnowledgeBase:
         Raises:
             KnowledgeBaseError: Another writer is active, or the disk cannot be written.
         """
-        named = list(ids)
+        named = listed(ids)
         dropped, _ = self._write(lambda draft: draft.remove_documents(named))
         return dropped
 
@@ -214,37 +232,59 @@ class KnowledgeBase:
         return dropped > 0
 
     def index_paths(
-        self, paths: Sequence[str | Path], progress: Progress | None = None
+        self,
+        paths: str | Path | Iterable[str | Path],
+        progress: Progress | None = None,
+        *,
+        prune: bool = False,
     ) -> IndexReport:
         """Bring the index up to date with files and folders.
 
         New and changed files are read, files that no longer exist under `paths` leave the index,
-        the rest stays. Files that cannot be read are named in the report; the rest is indexed.
+        the rest stays. Files that cannot be read are named in the report; the rest is indexed. What
+        is indexed of a file that is there, but for now cannot be read (no access, damaged, its
+        extra not installed), stays.
+
+        Indexed files elsewhere that are gone stay too, as a disk may be unmounted; the report
+        names them. But where a new file has the cited name of one that is gone, it takes its place:
+        its folder was moved. Behind an address, files that are not on this machine may be
+        another's: they are not looked for unless `prune` asks.
 
         Args:
-            paths: Files, or folders that are taken recursively.
+            paths: Files, or folders that are taken recursively, but for what is hidden (`.name`);
+                or one path alone.
             progress: Called with stage, done and total.
+            prune: Remove what is indexed of all files that are gone, wherever they were; `paths`
+                may then be empty.
 
         Raises:
-            UsageError: No path is given.
+            UsageError: No path is given, or an empty one.
             KnowledgeBaseError: A path does not exist, another writer is active, the disk cannot
                 be written, or the embedding model is not available.
         """
-        if not paths:
+        given = listed(paths)
+        if not given and not prune:
             raise UsageError("give at least one file or folder to index")
+        if any(not str(path).strip() for path in given):
+            raise UsageError("a path to index is empty: give a file or folder (. is this folder)")
         intake = self._intake(progress)
         _, written = self._write(
-            lambda draft: intake.take_paths(draft, [Path(path) for path in paths]), progress
+            lambda draft: intake.take_paths(draft, [Path(path) for path in given], prune=prune),
+            progress,
         )
         return _report(intake, written)
 
     def index_pages(
-        self, urls: Sequence[str], *, allow_private: bool = False, progress: Progress | None = None
+        self,
+        urls: str | Iterable[str],
+        *,
+        allow_private: bool = False,
+        progress: Progress | None = None,
     ) -> IndexReport:
         """Fetch web pages and index those that are new or changed; their links are not followed.
 
         Args:
-            urls: Addresses; `delete_source` removes one.
+            urls: Addresses, or one alone; `delete_source` removes one.
             allow_private: Whether redirects may lead to private addresses of other hosts.
             progress: Called with stage, done and total.
 
@@ -253,7 +293,7 @@ class KnowledgeBase:
             KnowledgeBaseError: As `index_paths`.
         """
         intake = self._intake(progress)
-        pages = intake.fetch_pages(urls, private=allow_private)
+        pages = intake.fetch_pages(listed(urls), private=allow_private)
         _, written = self._write(lambda draft: intake.take_pages(draft, pages), progress)
         return _report(intake, written)
 
@@ -320,7 +360,8 @@ class KnowledgeBase:
 
     def _intake(self, progress: Progress | None) -> Intake:
         report = progress or (lambda _stage, _done, _total: None)
-        return Intake(self._home.own_folder, self.settings, self._tokens, report)
+        alone = not isinstance(self.path, Address)
+        return Intake(self._home.own_folder, self.settings, self._tokens, report, alone=alone)
 
     def _write(
         self, change: Callable[[Draft], Result], progress: Progress | None = None
@@ -364,6 +405,7 @@ def _report(intake: Intake, written: Written) -> IndexReport:
         passages=written.manifest.passages,
         embedded=written.embedded,
         generation=written.manifest.generation,
+        gone=tuple(intake.gone),
     )
 
 

@@ -16,9 +16,9 @@ from langchain_core.embeddings import Embeddings
 from ragweave.errors import KnowledgeBaseError
 from ragweave.state.passages import content_id, heading_of
 from ragweave.tools.knowledge.analysis import outdated
-from ragweave.tools.knowledge.draft import Distinct, Draft, contents_of
+from ragweave.tools.knowledge.draft import Distinct, Draft, Source, contents_of
 from ragweave.tools.knowledge.embedding import embeddings_of, tokenizer_of
-from ragweave.tools.knowledge.intake import Intake
+from ragweave.tools.knowledge.intake import Intake, gone_files
 from ragweave.tools.knowledge.manifest import (
     Finding,
     Manifest,
@@ -57,6 +57,27 @@ def check(path: str | Path | Address) -> list[Finding]:
         store.close()
         if vectors is not None:
             vectors.close()
+
+
+def missing_files(path: str | Path | Address) -> list[str]:
+    """Return the cited names of indexed files that no longer exist; no problem of the index itself.
+
+    Behind an address files may be another machine's: none is named.
+
+    Raises:
+        KnowledgeBaseError: It is missing or foreign, or its passages cannot be read.
+    """
+    folder = place_of(path)
+    if isinstance(folder, Address):
+        return []
+    manifest, store = read_manifest(folder), Store(folder)
+    query = f"SELECT key, name FROM sources WHERE kind = 'file' AND {_SEEN} ORDER BY name"  # noqa: S608
+    try:
+        with store.reading() as database:
+            held = database.execute(query, _generation(manifest)).fetchall()
+    finally:
+        store.close()
+    return [one.name for one in gone_files(Source(key, name, "file") for key, name in held)]
 
 
 def repair(

@@ -25,7 +25,7 @@ from ragweave.tools.knowledge.manifest import Settings
 from ragweave.tools.knowledge.markup import Heading
 from ragweave.tools.knowledge.recursive import FINER, recursive_spans
 from ragweave.tools.retrieval.embedding import named_embeddings
-from ragweave.tools.text.letters import WORD
+from ragweave.tools.text.letters import WORD, apart
 from ragweave.tools.text.sentences import split_sentences
 
 Span = tuple[int, int]
@@ -81,8 +81,17 @@ _TOKEN = re.compile(rf"{WORD}|[^\w\s]")
 
 
 def simple_tokens(text: str) -> list[Span]:
-    """Return runs of word characters and single other characters: tokens without a model."""
-    return [match.span() for match in _TOKEN.finditer(text)]
+    """Return runs of word characters and single other characters: tokens without a model.
+
+    Letters of a script that puts no space between words are tokens one by one.
+    """
+    return _each(_TOKEN, text)
+
+
+def _each(pattern: re.Pattern[str], text: str) -> list[Span]:
+    """Return the spans that a pattern finds, those of words without spaces between them apart."""
+    found = (match.span() for match in pattern.finditer(text))
+    return list(found) if text.isascii() else [span for one in found for span in apart(text, *one)]
 
 
 def windows(spans: Sequence[Span], size: int, overlap: int = 0) -> Iterator[Span]:
@@ -98,9 +107,12 @@ def _sentences(text: str, settings: Settings) -> list[Span]:
 
 
 def units(text: str, settings: Settings, tokens: Tokens) -> list[Span]:
-    """Return the spans of what `settings.unit` counts in a text."""
+    """Return the spans of what `settings.unit` counts in a text.
+
+    A word is what stands between blanks, or one letter of a script without blanks between words.
+    """
     if settings.unit == "words":
-        return [match.span() for match in _WORD.finditer(text)]
+        return _each(_WORD, text)
     return _sentences(text, settings) if settings.unit == "sentences" else tokens(text)
 
 
@@ -244,7 +256,9 @@ def _markdown(settings: Settings, tokens: Tokens) -> Chunker:
     from langchain_text_splitters import Language
     from langchain_text_splitters import RecursiveCharacterTextSplitter as Splitter
 
-    return _at_separators(settings, tokens, Splitter.get_separators_for_language(Language.MARKDOWN))
+    separators = Splitter.get_separators_for_language(Language.MARKDOWN)
+    finer = FINER[FINER.index(r"\n") + 1 :]
+    return _at_separators(settings, tokens, [*separators[: separators.index(" ")], *finer])
 
 
 def _at_separators(settings: Settings, tokens: Tokens, separators: Sequence[str]) -> Chunker:

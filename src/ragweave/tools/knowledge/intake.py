@@ -1,7 +1,7 @@
-"""Indexing: files and documents become passages in a draft of the next generation.
+"""Indexing: files become passages in a draft of the next generation.
 
-`Intake` finds what is new, changed or removed under some paths; `take_documents` adds documents.
-Both cut texts into passages (`cut`) that record their offsets in the source.
+`Intake` finds what is new, changed or removed under some paths. `cut` makes passages of a text, which
+record their offsets in the source.
 """
 
 from __future__ import annotations
@@ -10,17 +10,15 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from langchain_core.documents import Document
-
-from ragweave.errors import KnowledgeBaseError, UsageError
-from ragweave.state.passages import as_document, content_id, heading_of, whole
+from ragweave.errors import KnowledgeBaseError
+from ragweave.state.passages import content_id, heading_of
 from ragweave.tools.knowledge.chunking import Chunker, Span, Tokens, chunker_of, pack_pieces
 from ragweave.tools.knowledge.draft import Draft, Passage, Source
 from ragweave.tools.knowledge.loaders import files_under, load
@@ -28,8 +26,6 @@ from ragweave.tools.knowledge.manifest import Progress, Settings, Skip, counted,
 from ragweave.tools.knowledge.markup import Loaded, UnreadableError
 from ragweave.tools.knowledge.web import Page, clean_url, fetch
 from ragweave.tools.text.untrusted import short_title
-
-_OF_A_RUN = {"rank", "score", "query", "position"}
 
 
 @dataclass(frozen=True)
@@ -100,19 +96,28 @@ class Intake:
     settings: Settings
     tokens: Tokens
     progress: Progress
+    alone: bool = False
+    """Whether all files indexed are of this machine, so that those not found are gone."""
     counts: Counter[str] = field(default_factory=Counter)
     """Files by `added`, `changed`, `removed`, `unchanged`."""
     skips: list[Skip] = field(default_factory=list)
     _cutter: Cutter = field(init=False)
     _denied: list[str] = field(default_factory=list)
     """Folders that cannot be listed this time, absolute."""
+    _gone: dict[str, list[str]] = field(default_factory=dict)
+    """Keys of the sources of files that are gone, by their name."""
 
     def __post_init__(self) -> None:
         """Make what cuts."""
         self._cutter = Cutter(self.settings, self.tokens)
 
-    def take_paths(self, draft: Draft, paths: Sequence[Path]) -> None:
+    def take_paths(self, draft: Draft, paths: Sequence[Path], *, prune: bool = False) -> None:
         """Add what is new or changed under `paths`, remove what no longer exists under them.
+
+        Args:
+            draft: What to change.
+            paths: Files and folders.
+            prune: Remove also what no longer exists elsewhere.
 
         Raises:
             KnowledgeBaseError: A path does not exist and was never indexed.
@@ -125,9 +130,26 @@ class Intake:
             if gone and not any(_under(key, folder) for folder in self._denied):
                 draft.remove_source(key)
                 self.counts["removed"] += 1
+        if self.alone or prune:
+            self._settle_gone(draft, files.keys(), prune=prune)
         for number, (key, path) in enumerate(files.items(), 1):
             self._take_file(draft, known.get(key), key, path)
             self.progress("read", number, len(files))
+
+    @property
+    def gone(self) -> list[str]:
+        """Cited names of the indexed files that are gone and stay."""
+        return sorted(name for name, keys in self._gone.items() for _ in keys)
+
+    def _settle_gone(self, draft: Draft, found: Collection[str], *, prune: bool) -> None:
+        """Remove the sources of files that are gone, or note them: a new file may replace one."""
+        held = draft.sources("file").values()
+        for one in gone_files(source for source in held if source.key not in found):
+            if prune:
+                draft.remove_source(one.key)
+                self.counts["removed"] += 1
+            else:
+                self._gone.setdefault(one.name, []).append(one.key)
 
     def _files(self, paths: Sequence[Path], known: dict[str, Source]) -> dict[str, Path]:
         """Return the files under `paths` by key, in order of the paths given."""
@@ -172,7 +194,8 @@ class Intake:
         try:
             now = _state(key, path, before)
         except OSError as error:
-            self._lose(draft, before, Skip(str(path), error.strerror or str(error)))
+            skip = Skip(str(path), error.strerror or str(error))
+            self._miss(draft, before, skip, stays=not isinstance(error, FileNotFoundError))
             return
         self._take(draft, before, now, path, str(path))
 
@@ -205,24 +228,31 @@ class Intake:
     def _take(
         self, draft: Draft, before: Source | None, now: Source, path: Path, shown: str
     ) -> None:
-        """Index a file where it is new or changed; `shown` is what the report calls it."""
+        """Index a file where it is new or changed; `shown` is what the report calls it.
+
+        A new one replaces those of its cited name that are gone: it was moved.
+        """
         if before is not None and now.hash == before.hash:
             if now != before:
                 draft.touch(now)
             self.counts["unchanged"] += 1
             self.skips.extend(before.skips)
             return
+        moved = self._gone.get(now.name, []) if before is None else []
         try:
             with draft.attempt():
-                draft.remove_source(now.key)
+                for key in (now.key, *moved):
+                    draft.remove_source(key)
                 skips = self._read(draft, now, path)
         except UnreadableError as error:
-            self._lose(draft, before, Skip(shown, str(error)))
+            self._miss(draft, before, Skip(shown, str(error)), stays=error.passing)
             return
         skips = [replace(skip, path=shown) for skip in skips]
         draft.add_source(replace(now, skips=tuple(skips)))
         self.skips.extend(skips)
         self.counts["added" if before is None else "changed"] += 1
+        if moved:
+            self.counts["removed"] += len(self._gone.pop(now.name))
 
     def _read(self, draft: Draft, source: Source, path: Path) -> list[Skip]:
         skips: list[Skip] = []
@@ -237,65 +267,18 @@ class Intake:
             raise UnreadableError("empty")
         return skips
 
-    def _lose(self, draft: Draft, before: Source | None, skip: Skip) -> None:
-        """Report a file that cannot be read; its earlier content leaves the index."""
-        self.skips.append(skip)
-        if before is not None:
+    def _miss(self, draft: Draft, before: Source | None, skip: Skip, *, stays: bool) -> None:
+        """Report a file that cannot be read.
+
+        Its earlier content leaves the index, unless the trouble may pass; what is to be repaired
+        (`mark_stale`) leaves in any case.
+        """
+        if before is not None and before.hash and stays:
+            skip = replace(skip, reason=f"{skip.reason}; what is indexed of it stays")
+        elif before is not None:
             draft.remove_source(before.key)
             self.counts["removed"] += 1
-
-
-def take_documents(
-    draft: Draft,
-    documents: Iterable[Document],
-    source: str | None,
-    settings: Settings,
-    tokens: Tokens,
-) -> list[str]:
-    """Add documents and return the ids of their passages, in order.
-
-    A document with the id of one in the same source replaces it, and changes nothing where the two
-    are the same; one without an id changes nothing where the source already has its content.
-
-    Raises:
-        UsageError: A document has no text.
-    """
-    ids: list[str] = []
-    cutter = Cutter(settings, tokens)
-    known = set(draft.sources("added"))
-    for doc in map(as_document, documents):
-        if not doc.page_content.strip():
-            raise UsageError(f"document {doc.id or len(ids)} has no text")
-        name = whole(str(doc.metadata.get("source") or "added") if source is None else source)
-        key = f"added:{name}"
-        if key not in known:
-            known.add(key)
-            draft.add_source(Source(key, name, "added"))
-        loaded = Loaded(
-            doc.page_content,
-            whole(str(doc.metadata.get("title") or "")),
-            doc.id,
-            {key: value for key, value in doc.metadata.items() if key not in _OF_A_RUN},
-        )
-        passages = list(cut(loaded, name, draft.next_place(key), cutter))
-        held = _held(draft, key, doc.id, passages)
-        if held is not None:
-            ids.extend(held)
-            continue
-        if doc.id:
-            draft.remove_documents([doc.id], key)
-        ids.extend(draft.add_passages(key, passages))
-    return ids
-
-
-def _held(
-    draft: Draft, key: str, document: str | None, passages: Sequence[Passage]
-) -> list[str] | None:
-    """Return the ids of a document's passages, if a source already holds it as it is."""
-    if document:
-        return draft.same_document(key, document, passages)
-    held = [found for one in passages if (found := draft.held(key, one))]
-    return held if len(held) == len(passages) else None
+        self.skips.append(skip)
 
 
 def _state(key: str, path: Path, before: Source | None) -> Source:
@@ -321,6 +304,21 @@ def _digest(path: Path) -> str:
 
 def _absolute(path: Path) -> str:
     return os.path.abspath(path)  # noqa: PTH100 - links stay as they are
+
+
+def gone_files(sources: Iterable[Source]) -> list[Source]:
+    """Return those sources of files whose file no longer exists; no access to it says nothing."""
+    return [one for one in sources if _is_gone(one.key)]
+
+
+def _is_gone(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _named_in_utf8(path: str) -> bool:

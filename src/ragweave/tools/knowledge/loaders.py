@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import stat
-import struct
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,14 +45,8 @@ def load_pdf(path: Path) -> Iterator[Loaded]:
         UnreadableError: Damaged, encrypted, or without text (scanned pages).
     """
     import pypdf
-    from pypdf.errors import DependencyError, PyPdfError
 
     logging.getLogger("pypdf").setLevel(logging.ERROR)
-    # What pypdf raises on a file that breaks the format, besides its own errors.
-    broken = (
-        *(PyPdfError, DependencyError, ValueError, KeyError, IndexError, TypeError),
-        *(AttributeError, RecursionError, NotImplementedError, struct.error, zlib.error),
-    )
     try:
         with path.open("rb") as file:
             reader = pypdf.PdfReader(file)
@@ -62,8 +55,11 @@ def load_pdf(path: Path) -> Iterator[Loaded]:
             scans = find_spec(MODULE) is not None
             pages = [_page_text(page, scans=scans) for page in reader.pages]
             title = str(reader.metadata.title or "") if reader.metadata else ""
-    except broken as error:
-        raise UnreadableError(f"damaged PDF ({' '.join(str(error).split())[:100]})") from error
+    except (UnreadableError, OSError):
+        raise
+    except Exception as error:  # whatever part of pypdf a broken file meets
+        said = " ".join(str(error).split())[:100] or type(error).__name__
+        raise UnreadableError(f"damaged PDF ({said})", passing=True) from error
     yield _joined(pages, " ".join(title.split()) or stem(path))
 
 
@@ -81,11 +77,9 @@ def _page_text(page: Any, *, scans: bool) -> str:
 
 def _joined(pages: list[str], title: str) -> Loaded:
     if not any(page.strip() for page in pages):
-        raise UnreadableError(
-            "PDF without text"
-            if find_spec(MODULE)
-            else 'PDF without text (to recognise scanned pages: pip install "ragweave[ocr]")'
-        )
+        scans = find_spec(MODULE) is not None
+        wanted = "" if scans else ' (to recognise scanned pages: pip install "ragweave[ocr]")'
+        raise UnreadableError(f"PDF without text{wanted}", passing=not scans)
     starts, length = [], 0
     for page in pages:
         starts.append(length)
@@ -137,7 +131,8 @@ def load(path: Path, settings: Settings) -> Iterator[Loaded | Skip]:
                 yield replace(one, path=str(path)) if isinstance(one, Skip) else one
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UnreadableError(reason) from error
+        passing = not isinstance(error, FileNotFoundError)
+        raise UnreadableError(reason, passing=passing) from error
 
 
 @contextmanager

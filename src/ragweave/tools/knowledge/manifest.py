@@ -173,6 +173,8 @@ class IndexReport:
     """Passages embedded in this run."""
     generation: int
     """Generation of the index now; each write that changes something adds one."""
+    gone: tuple[str, ...] = ()
+    """Cited names of indexed files elsewhere that no longer exist; `prune` removes them."""
 
     @property
     def skipped_files(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ _OPENING = re.compile(r"(---|\+\+\+)[ \t]*\r?\n")
 _NO_TEXT = (">", "-", "*", "`", "#", "|", _COMMENT)
 _LONGEST = 65_536
 """Characters of front matter that are read; a longer block is text."""
+_LONGEST_NUMBER = 2**13
+"""Bits of a whole number; Python refuses to write a few thousand more as decimals."""
 
 
 def load_markdown(path: Path) -> Iterator[Loaded]:
@@ -52,21 +54,21 @@ def markdown(text: str, name: str, title: str = "") -> Loaded:
     title = title or " ".join(str(fields.get("title") or "").split())
     if not title and headings:
         title = headings[0].text
-    given = {str(key): _plain(one) for key, one in fields.items() if key != "title"}
+    given = {str(_plain(key)): _plain(one) for key, one in fields.items() if key != "title"}
     shown = without_top_heading(body, headings, title)
     return Loaded(shown, title or name, metadata=own_fields(given), headings=headings)
 
 
-def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a file's own fields as metadata: `source_` for `source`, and so for all `RESERVED`.
+def own_fields(fields: Mapping[str, Any], reserved: Collection[str] = RESERVED) -> dict[str, Any]:
+    """Return a file's own fields as metadata: `source_` for `source`, and so for all `reserved`.
 
     Under the name itself a file could forge a citation, a page, or a place in the ranking.
     """
-    return {_unreserved(key, fields): value for key, value in fields.items()}
+    return {_unreserved(key, fields, reserved): value for key, value in fields.items()}
 
 
-def _unreserved(key: str, fields: Mapping[str, Any]) -> str:
-    if key not in RESERVED:
+def _unreserved(key: str, fields: Mapping[str, Any], reserved: Collection[str]) -> str:
+    if key not in reserved:
         return key
     key = f"{key}_"
     while key in fields:
@@ -99,21 +101,23 @@ def _yaml(block: str) -> Any:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(block, yaml.SafeLoader)):
             return None
         return yaml.safe_load(block) or {}
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError):
+    except Exception:  # noqa: BLE001 - what builds a tagged value raises what it likes
         return None
 
 
 def _toml(block: str) -> Any:
     try:
         return tomllib.loads(block)
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of JSON: dates and the like become text."""
+    """Return a value of JSON: dates and the like become text, and numbers too long for decimals."""
+    if isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER:
+        return hex(value)
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(_plain(key)): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple | set):
         return [_plain(one) for one in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -27,6 +27,11 @@ _DEEPEST = 6
 class UnreadableError(RagweaveError):
     """A file without text that we can read; the message is the reason."""
 
+    def __init__(self, reason: str, *, passing: bool = False) -> None:
+        """Say why, and whether the trouble may pass without another text (no access, half-saved)."""
+        super().__init__(reason)
+        self.passing = passing
+
 
 class Heading(NamedTuple):
     """A heading within a text."""

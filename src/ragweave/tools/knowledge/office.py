@@ -67,13 +67,15 @@ def need_extra(module: str, path: Path, extra: str = "documents") -> None:
     """Raise `UnreadableError` where the module that reads such files is not installed."""
     if find_spec(module) is None:
         suffix = path.suffix.lower()
-        raise UnreadableError(str(MissingExtraError(f"Reading {suffix} files", extra)))
+        raise UnreadableError(
+            str(MissingExtraError(f"Reading {suffix} files", extra)), passing=True
+        )
 
 
 def damaged(path: Path, error: Exception) -> UnreadableError:
     """Return the error for a file that its reader cannot read."""
     said = " ".join(str(error).split())[:100] or type(error).__name__
-    return UnreadableError(f"damaged {path.suffix.lower()} file ({said})")
+    return UnreadableError(f"damaged {path.suffix.lower()} file ({said})", passing=True)
 
 
 def check_package(path: Path) -> None:

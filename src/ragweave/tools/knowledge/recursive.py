@@ -11,9 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
+from ragweave.tools.text.letters import UNSPACED_MARK
+
 Span = tuple[int, int]
-FINER = (r"\n\n", r"\n", " ", "")
-"""Paragraphs, lines, words, characters."""
+BETWEEN_SIGNS = rf"(?!{UNSPACED_MARK})"
+"""Between any two characters, but for a mark and the letter that it belongs to."""
+FINER = (r"\n\n", r"\n", r"(?<=[。！？])(?![。！？」』”’）])", " ", BETWEEN_SIGNS)
+"""Paragraphs, lines, sentences of scripts without spaces between words, words, characters."""
 
 
 def recursive_spans(
@@ -26,7 +30,7 @@ def recursive_spans(
 
     Args:
         text: The text.
-        separators: Patterns, the coarsest first; the last is empty, and fits between characters.
+        separators: Patterns, the coarsest first; the last fits between characters.
         length: Counts the units of a text.
         size: Most units in a passage.
         overlap: Most units that a passage repeats of the one before it; below `size`.

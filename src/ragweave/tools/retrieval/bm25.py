@@ -16,6 +16,7 @@ from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
 from ragweave.state.passages import as_document, heading_of, with_id
+from ragweave.tools.listed import listed
 from ragweave.tools.retrieval.base import PassageRetriever, check_k
 from ragweave.tools.retrieval.bm25_index import Bm25Index
 from ragweave.tools.text.letters import WORD, folded
@@ -135,19 +136,19 @@ class Bm25Retriever(PassageRetriever):
 
     @classmethod
     def from_documents(
-        cls, documents: Iterable[Document], *, k: int = 5, language: str = "english"
+        cls, documents: Document | Iterable[Document], *, k: int = 5, language: str = "english"
     ) -> Bm25Retriever:
         """Index `documents` in memory, each as one passage.
 
         Args:
-            documents: Passages; those without an id get a content id.
+            documents: Passages, or one alone; those without an id get a content id.
             k: Passages a query.
             language: Snowball language of stemmer and stop words.
 
         Raises:
             UsageError: `k` is below 1 or the language is unknown.
         """
-        passages = [with_id(as_document(doc)) for doc in documents]
+        passages = [with_id(as_document(doc)) for doc in listed(documents)]
         analyzer = analyzer_for(language)
         index = Bm25Index.build(analyzer.terms(full_text(doc)) for doc in passages)
 

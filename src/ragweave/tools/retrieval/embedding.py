@@ -158,12 +158,22 @@ def _from_cache(make: Callable[..., Any], spec: str) -> Any:
 
 def _fetched(make: Callable[..., Any], spec: str) -> tuple[Any, str]:
     """Return the model, or None and why the hub gave none."""
-    import httpx
-
     try:
         return make(spec), ""
-    except (OSError, ValueError, httpx.HTTPError) as error:
+    except Exception as error:
+        if not (isinstance(error, ValueError) or _of_connection(error)):
+            raise
         return None, f"broke off ({_line(error)})"
+
+
+def _of_connection(error: BaseException) -> bool:
+    """Say whether an error is one of a connection, whichever client the hub's library has.
+
+    They were those of requests, then of httpx, then of httpx2: known by name, none is imported.
+    """
+    return isinstance(error, OSError) or any(
+        kind.__name__ == "HTTPError" for kind in type(error).__mro__
+    )
 
 
 def _from_disk(make: Callable[..., Any], path: str, kind: str) -> Any:
@@ -198,7 +208,6 @@ def _hub_refusal(spec: str) -> str | None:
     It is returned, not raised: an error chained to a broken connection would be taken for a error
     of a model server that passes.
     """
-    import httpx
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -207,10 +216,12 @@ def _hub_refusal(spec: str) -> str | None:
             HfApi().model_info(name, timeout=10)
         except HfHubHTTPError as error:
             refusal = "has none" if error.response.status_code in _NONE_THERE else "fails"
-        except (OSError, httpx.HTTPError):
-            return "cannot be reached"
         except ValueError:
             refusal = "knows no such name"
+        except Exception as error:
+            if not _of_connection(error):
+                raise
+            return "cannot be reached"
         else:
             return None
     return refusal

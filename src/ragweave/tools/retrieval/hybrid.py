@@ -18,6 +18,7 @@ from pydantic import Field
 
 from ragweave.errors import UsageError
 from ragweave.state.passages import as_document, with_id
+from ragweave.tools.listed import listed
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, lexical_of
 from ragweave.tools.retrieval.bm25 import Search, full_text, with_score
 from ragweave.tools.warm_up import warm_up
@@ -32,19 +33,19 @@ class DenseRetriever(PassageRetriever):
 
     @classmethod
     def from_documents(
-        cls, documents: Iterable[Document], embeddings: Embeddings, *, k: int = 5
+        cls, documents: Document | Iterable[Document], embeddings: Embeddings, *, k: int = 5
     ) -> DenseRetriever:
         """Embed `documents` in memory, each as one passage, and compare exactly.
 
         Args:
-            documents: Passages; those without an id get a content id.
+            documents: Passages, or one alone; those without an id get a content id.
             embeddings: Any LangChain embeddings.
             k: Passages a query.
 
         Raises:
             UsageError: `k` is below 1.
         """
-        passages = [with_id(as_document(doc)) for doc in documents]
+        passages = [with_id(as_document(doc)) for doc in listed(documents)]
         vectors = _unit(embeddings.embed_documents([full_text(doc) for doc in passages]))
 
         def search(query: str, k: int) -> list[Document]:

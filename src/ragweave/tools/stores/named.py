@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ragweave.errors import UsageError
@@ -25,13 +26,16 @@ STORES: Registry[StoreKind] = Registry(
 
 
 def place_of(given: str | Path | Address) -> Place:
-    """Return the folder or the address that a user's text means.
+    """Return the folder or the address that a user's text means; a folder's `~` is the home.
 
     Raises:
-        UsageError: It is an address that cannot be read, or of a store that there is none of.
+        UsageError: It is empty, or an address that cannot be read, or of a store that there is
+            none of.
     """
     if not isinstance(given, str):
         return given
+    if not given.strip():
+        raise UsageError("a knowledge base needs a folder or an address: the text given is empty")
     store = given.strip().partition(":")[0]
     if store in STORES and ":" in given:
         return Address.parse(given)
@@ -40,7 +44,7 @@ def place_of(given: str | Path | Address) -> Place:
         raise UsageError(
             f"{hidden(given)}: put the store's name in front of the URL: one of {known}"
         )
-    return Path(given)
+    return Path(os.path.expanduser(given))  # noqa: PTH111 - never raises, where a Path may
 
 
 def open_store(address: Address) -> PassageStore:

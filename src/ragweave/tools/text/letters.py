@@ -16,6 +16,14 @@ _UNSPACED = ("AHOM", "BALINESE", "JAVANESE", "KHMER", "LAO", "MYANMAR", "NEW TAI
 A run of their letters is no word but a phrase; their marks go on to part it, so that phrases which
 share some of their pieces are still found.
 """
+_BLOCKS = (
+    r"\u0e00-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\u1b00-\u1b7f\u3005-\u312f\u31a0-\u31bf"
+    r"\u31f0-\u31ff\u3400-\u4dbf\u4e00-\ua4cf\ua980-\ua9ff\uaa60-\uaadf\uf900-\ufaff\uff66-\uff9f"
+    r"\U00011700-\U0001174f\U0001aff0-\U0001b16f\U00020000-\U0003fffd"
+)
+"""Blocks of such scripts: from Thai to Myanmar, Khmer, Tai, Balinese, kana, Han, Yi, Javanese."""
+_STACKERS = r"\u1039\u17d2\u1a60\u1b44\ua9c0"
+"""Signs that set the letter behind them below the one before it."""
 _SELECTORS = range(0xFE00, 0xFE10)
 """Variation selectors, which choose how a sign looks: `1️⃣` begins with the 1 of any other text."""
 
@@ -49,6 +57,48 @@ LETTERS = rf"[^\W_]+(?:{_MARKS}[^\W_]*)*"
 """Pattern of the same without underscores."""
 
 _WORD = re.compile(WORD)
+
+
+def _unspaced_marks() -> str:
+    """Return the marks of scripts without spaces, as `_marks` those of all others."""
+    letters = re.compile(f"[{_BLOCKS}]")
+    codes = [
+        code
+        for code in (*range(0xE00, 0x3100), *range(0xA900, 0xAB00), *range(0x11700, 0x11750))
+        if letters.match(chr(code)) and unicodedata.category(chr(code)) in ("Mn", "Mc")
+    ]
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in _ranges(codes))
+
+
+UNSPACED_LETTER = rf"[{_BLOCKS}](?<=[^\W\d_])"
+"""Pattern of a letter, syllable or ideograph of a script that puts no space between words."""
+UNSPACED_MARK = rf"[{_unspaced_marks()}\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+"""Pattern of a mark that belongs to the letter before it."""
+
+_LETTER = re.compile(UNSPACED_LETTER)
+_OPENERS = r"(\[{‘“〈《「『【〔〖〘〚（［｛｟｢"
+_PARTS = re.compile(
+    rf"[{_OPENERS}]{{0,3}}{UNSPACED_LETTER}"
+    rf"(?:{UNSPACED_MARK}|(?<=[{_STACKERS}]){UNSPACED_LETTER})*[^\w\s{_OPENERS}]*"
+    rf"|(?:(?![{_OPENERS}]{{0,3}}{UNSPACED_LETTER})\S)+"
+)
+
+
+def apart(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the span of a word; of each of its letters where a script has no spaces between words.
+
+    Such a letter keeps its marks and the punctuation around it, and what stands between such
+    letters in another script stays whole. A word without them is yielded as it is.
+
+    Args:
+        text: Where the word stands.
+        start: Offset of its first character.
+        end: Offset behind its last.
+    """
+    if _LETTER.search(text, start, end) is None:
+        yield start, end
+    else:
+        yield from (part.span() for part in _PARTS.finditer(text, start, end))
 
 
 def _is_raised(sign: str) -> bool:
