@@ -22,6 +22,7 @@ from langchain_core.documents import Document
 from ragweave.datasets.rows import Row, Rows, rows_of
 from ragweave.state import AnswerType
 from ragweave.state.passages import content_id
+from ragweave.tools.listed import listed
 
 Scoring = Literal["short", "accuracy", "coverage", "long", "retrieval"]
 """How answers are scored.
@@ -54,6 +55,10 @@ class Question:
     """False where the question has no answer, and to say so is correct (SQuAD 2.0)."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the file: hop type, level, popularity, decomposition, …"""
+
+    def __post_init__(self) -> None:
+        """Take a text given for several answers as the only one."""
+        object.__setattr__(self, "answers", tuple(listed(self.answers)))
 
     @property
     def gold(self) -> tuple[Document, ...]:

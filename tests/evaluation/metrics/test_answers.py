@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 from tests.evaluation.files import SHARED
 
+from ragweave.datasets import Question
 from ragweave.evaluation import metrics
 from ragweave.evaluation.metrics.rouge import common_subsequence
 
@@ -152,3 +153,13 @@ def test_not_majority_needs_a_right_answer_that_lost() -> None:
 def test_output_precision_is_the_share_of_the_context() -> None:
     assert metrics.output_precision("Paris is in France", ["Paris"]) == 0.25
     assert metrics.output_precision("", ["Paris"]) == 0.0
+
+
+@pytest.mark.parametrize(
+    "name", ["exact_match", "f1", "contains", "answer_share", "accuracy", "output_precision"]
+)
+def test_a_text_given_for_the_gold_answers_is_the_only_one(name: str) -> None:
+    metric = getattr(metrics, name)
+    assert metric("Paris", "Paris") == metric("Paris", ["Paris"]) == 1.0
+    assert metric("Rome", "Paris") == metric("Rome", ["Paris"]) == 0.0
+    assert Question(id="1", question="Where?", answers="Paris").answers == ("Paris",)

@@ -20,6 +20,7 @@ from typing import Any
 
 from ragweave.datasets.question import Question
 from ragweave.evaluation.metrics.metric import Metric, given_answer
+from ragweave.tools.listed import listed
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -67,7 +68,7 @@ def output_precision(context: str, golds: Iterable[str]) -> float:
 
 
 def _usable(golds: Iterable[str]) -> list[str]:
-    return [gold for gold in golds if squad_normalize(gold)] or [""]
+    return [gold for gold in listed(golds) if squad_normalize(gold)] or [""]
 
 
 def _f1(answer: str, gold: str) -> float:
@@ -140,7 +141,7 @@ OUTPUT_PRECISION = Metric(
 def contains(text: str, aliases: Iterable[str]) -> float:
     """Return 1.0 where any alias stands in `text`, both normalised, else 0.0."""
     whole = squad_normalize(text)
-    return float(any(key in whole for alias in aliases if (key := squad_normalize(alias))))
+    return float(any(key in whole for alias in listed(aliases) if (key := squad_normalize(alias))))
 
 
 def coverage_em(text: str, answer_sets: Sequence[Iterable[str]]) -> float:
@@ -155,7 +156,7 @@ def answer_share(text: str, golds: Iterable[str]) -> float:
 
     Source: SlimPLM (Tan et al. 2024, table 1): its EM on NQ and TriviaQA, beside Hit@1.
     """
-    return coverage_em(text, [(gold,) for gold in golds])
+    return coverage_em(text, [(gold,) for gold in listed(golds)])
 
 
 def hit_at_1(text: str, answer_sets: Sequence[Iterable[str]]) -> float:
@@ -169,7 +170,9 @@ def accuracy(answer: str, golds: Iterable[str]) -> float:
     For answers out of a few words, such as Yes and No (StrategyQA, FEVER).
     """
     given = squad_normalize(answer).split()[:1]
-    return float(bool(given) and any(given == squad_normalize(one).split()[:1] for one in golds))
+    return float(
+        bool(given) and any(given == squad_normalize(one).split()[:1] for one in listed(golds))
+    )
 
 
 def _answer_share(question: Question, state: Mapping[str, Any]) -> float | None:

@@ -8,6 +8,7 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import answers, citations, judged, retrieval, rouge
 from ragweave.evaluation.metrics.metric import Metric, MetricInfo
 from ragweave.registry import Registry
+from ragweave.tools.listed import listed
 
 _OURS = (
     answers.EM,
@@ -52,6 +53,7 @@ def chosen_metrics(
     Raises:
         UsageError: A name is unknown or stands for two metrics.
     """
+    wanted = listed(wanted)
     given = {one.name: one for one in [*own, *(one for one in wanted if isinstance(one, Metric))]}
     for name, one in given.items():
         if name in METRICS and METRICS[name] is not one:
