@@ -87,6 +87,11 @@ WHEN = "and when was it written"
         ("y quién lo escribió", "¿Quién escribió Drácula"),
         ("wer schrieb es", "Wer hat Dracula geschrieben"),
         ("谁付了钱", "谁为灯塔付了钱"),
+        ("谁写的", "谁写了德古拉"),
+        ("explain why", "Why was Dracula written in 1897"),
+        ("where was he born", "What is the birthplace of Bram Stoker"),
+        ("did he marry", "Was Bram Stoker married"),
+        ("and his death", "When did Bram Stoker die"),
         ("它是什么时候写的", "德古拉是什么时候写的"),
     ],
 )

@@ -13,7 +13,16 @@ def test_the_text_comes_first() -> None:
     assert expand_query("Who?", " Ada\nMoreno. ") == ("Ada Moreno. Who?", 11)
 
 
-@pytest.mark.parametrize("text", ["", " \n", "Unknown", "I don't know.", "<think>Ada</think>"])
+REFUSALS = [
+    "I'm sorry, but I cannot answer this question. Please provide more context.",
+    "I don't know. Could you please provide more details?",
+    "I don't know the answer. Let me know if you have other questions!",
+]
+
+
+@pytest.mark.parametrize(
+    "text", ["", " \n", "Unknown", "I don't know.", "<think>Ada</think>", *REFUSALS]
+)
 def test_a_text_that_says_nothing_leaves_the_question(text: str) -> None:
     assert expand_query("Who?", text) == ("Who?", 0)
 

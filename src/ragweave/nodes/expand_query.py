@@ -9,7 +9,7 @@ from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.nodes.vote import last_round, majority_vote, pool_of
 from ragweave.state import RAGState, Update
 from ragweave.tools.text.sentences import split_sentences
-from ragweave.tools.text.unknown import is_unknown
+from ragweave.tools.text.unknown import is_unknown, knows_nothing
 
 LONGEST = 2000
 """Characters of generated text that go into a query; the question stands behind them whole."""
@@ -25,7 +25,7 @@ def expand_query(question: str, text: str) -> tuple[str, int]:
     """
     plain = " ".join(bare_text(text).split())
     if is_unknown(plain):
-        plain = telling(plain)
+        plain = "" if knows_nothing(plain) else telling(plain)
     if not plain:
         return question, 0
     return f"{cut(plain, LONGEST)} {question}", len(plain)

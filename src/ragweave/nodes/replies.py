@@ -157,10 +157,10 @@ def read_answer(
     if marked is None and wrapped is None and reasons:
         concluded = _concluded(said, answer_type)
         if concluded is None:
-            return ReadAnswer(UNKNOWN, "" if is_unknown(as_written(said)) else "no_conclusion")
+            return ReadAnswer(UNKNOWN, "" if _refuses(said) else "no_conclusion")
         said = concluded
     answer = as_written(_plain_answer(said, marked))
-    declines = marked is None and not _stands_alone(answer) and is_unknown(as_written(said))
+    declines = marked is None and not _stands_alone(answer) and _refuses(said)
     if declines or _says_unknown(answer):
         return ReadAnswer(UNKNOWN, echo_of(as_written(_first_line(said))) if marked is None else "")
     if answer_type == "yes_no":
@@ -178,6 +178,10 @@ def concluding(reply: str) -> str | None:
         return None
     bare = trimmed(said)
     return as_written(bare if "\n" in bare else trimmed(_without_full_stop(bare)))
+
+
+def _refuses(said: str) -> bool:
+    return is_unknown(as_written(said), one_answer=True)
 
 
 def _says_unknown(answer: str) -> bool:

@@ -86,7 +86,7 @@ _OPENING = word_set(
     "and but or so then also ok okay well please now yes no und aber et mais y pero e ma och og και и"
 )
 """What a follow-up begins with before it asks."""
-_PRONOUNS = STOP_WORDS | set("它他她这那其您你请")
+_PRONOUNS = STOP_WORDS | set("它他她这那其您你请的了吗呢")
 """Words that a restatement may leave out or replace."""
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _FEW = 4
@@ -96,19 +96,15 @@ _FEW = 4
 def _asks_unmarked(line: str, question: str) -> bool:
     """Say whether a line keeps what makes a follow-up a question, where neither has its mark.
 
-    It begins as the follow-up does ("who", "tell me"), asks by another word about the same
-    ("in what year was … written"), or has every word of it that says something ("and his wife")
+    It begins as the follow-up does ("tell me"), asks by its form ("in what year was …"), or has every word of it that says something ("and his wife")
     and states nothing about them. An answer ("Bram Stoker") and a refusal do neither.
     """
     asked, said = _words(question), _words(line)
     if not asked or not said or (_ASKING & set(asked) and not _ASKING & set(said)):
         return False
+    if _opens_question(said) or _opens_question(asked):
+        return _opens_question(said)
     telling = set(asked) - _PRONOUNS
-    shares = not telling or not telling.isdisjoint(said)
-    if _opens_question(said) and (said[0] == asked[0] or shares):
-        return True
-    if _opens_question(asked):
-        return False
     if said[0] == asked[0] and said[0] not in STOP_WORDS and not _UNSPACED.search(said[0]):
         return len(said) >= min(_FEW, len(asked))
     return bool(telling) and telling <= set(said) and not _VERBS & set(said) - set(asked)

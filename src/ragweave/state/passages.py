@@ -62,6 +62,14 @@ class _Names:
         return self.named(own)
 
 
+_OWN_NAME = re.compile(r"~[0-9a-f]{8}\Z")
+
+
+def source_id(name: str) -> str:
+    """Return the id that a passage had before it was told apart from others of the same id."""
+    return _OWN_NAME.sub("", name)
+
+
 def _folded(document: Document) -> str:
     return " ".join(document.page_content.casefold().split())
 

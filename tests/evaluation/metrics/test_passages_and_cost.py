@@ -15,8 +15,34 @@ from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation import metrics
 from ragweave.evaluation.metrics import retrieval
+from ragweave.state.passages import unique
 
 KEYS = st.lists(st.sampled_from("abcdef"), unique=True)
+
+
+def test_parts_of_one_page_are_gold_by_its_id() -> None:
+    """Passages of one id are told apart; a gold passage known by its id alone names them all."""
+    gold = Document("document w1", id="w1", metadata={"gold": True, "title": ""})
+    question = Question(id="1", question="Who?", answers=("Ada",), passages=(gold,))
+    texts = ("Ada built the bridge.", "It opened in 1934.")
+    parts = [Document(text, id="w1") for text in texts]
+    shown = unique(parts)
+    assert shown[0].id == "w1" != shown[1].id
+    state = {"passages": shown, "retrieved": {"question": parts}, "kept": {}}
+    assert retrieval.PRECISION.compute(question, state) == 1.0
+    assert retrieval.RECALL.compute(question, state) == 1.0
+
+
+def test_a_text_that_shares_the_id_of_another_query_is_no_gold_passage() -> None:
+    gold = Document("Ada built the bridge.", id="g", metadata={"gold": True, "title": ""})
+    question = Question(id="1", question="Who?", answers=("Ada",), passages=(gold,))
+    other, right = Document("It rained.", id="w1"), Document("Ada built the bridge.", id="w1")
+    state = {
+        "passages": unique([other, right]),
+        "retrieved": {"question": [other], "round_1": [right]},
+        "kept": {},
+    }
+    assert retrieval.PRECISION.compute(question, state) == 0.5
 
 
 def test_by_hand() -> None:

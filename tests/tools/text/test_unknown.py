@@ -197,6 +197,32 @@ def test_replies_with_an_answer_are_not_unknown(reply: str) -> None:
     assert not is_unknown(reply)
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Dracula was written in 1897. The author is unknown.",
+        "The film was shot in Hollywood. The director of the film is unknown.",
+    ],
+)
+def test_what_a_reply_lacks_was_asked_for_where_one_answer_was(reply: str) -> None:
+    assert is_unknown(reply, one_answer=True)
+    assert not is_unknown(reply)
+    assert not is_unknown("It is the Bridge of the Unknown. It opened in 1934.", one_answer=True)
+
+
+@pytest.mark.parametrize(
+    ("reply", "unknown"),
+    [
+        ("An answer is not possible.", True),
+        ("An answer cannot be given.", True),
+        ("No definitive answer is possible.", True),
+        ("A definitive answer is possible: Paris", False),
+    ],
+)
+def test_an_answer_may_be_possible_or_not(reply: str, unknown: bool) -> None:
+    assert is_unknown(reply) is unknown
+
+
 def test_the_literal_is_unknown() -> None:
     assert is_unknown(UNKNOWN)
 

@@ -20,6 +20,7 @@ from langchain_core.documents import Document
 from ragweave.datasets.question import Question
 from ragweave.evaluation.metrics.answers import contains, squad_normalize
 from ragweave.evaluation.metrics.metric import Compute, Metric
+from ragweave.state.passages import source_id, told_apart
 
 SHORTEST_RUN = 8
 """Words in a row that two different cuts of a text must share at least."""
@@ -50,8 +51,9 @@ class GoldPassages:
         overlap, at least half of them do and no titles speak against it.
         """
         own = found.id or ""
-        if own in self.ids:
-            return own, "id"
+        for name in (own, source_id(own)):
+            if name in self.ids:
+                return name, "id"
         if own in self._known:
             return self._known[own], "text"
         for key, doc in self._gold:
@@ -186,7 +188,7 @@ def _of_gold(measure: Callable[[GoldPassages, Mapping[str, Any]], float | None])
     def compute(question: Question, state: Mapping[str, Any]) -> float | None:
         if not question.gold or not (state["passages"] or state["retrieved"]):
             return None
-        return measure(GoldPassages(question.gold, _all_of(state["retrieved"])), state)
+        return measure(GoldPassages(question.gold, _all_of(told_apart(state["retrieved"]))), state)
 
     return compute
 
@@ -226,7 +228,7 @@ def _filter_precision(gold: GoldPassages, state: Mapping[str, Any]) -> float | N
 def _filter_recall(gold: GoldPassages, state: Mapping[str, Any]) -> float | None:
     if not state["kept"]:
         return None
-    there = gold.names(_all_of(state["retrieved"]) or state["passages"])
+    there = gold.names(_all_of(told_apart(state["retrieved"])) or state["passages"])
     return filter_recall(gold.names(_all_of(state["kept"])), there, gold.ids)
 
 

@@ -41,6 +41,7 @@ EMPHASIS = "\ue000\ue001"
 _MARKED = str.maketrans("*_", EMPHASIS)
 _WRITTEN = str.maketrans(EMPHASIS, "*_")
 _QUOTES = " \t\n\"'“”‘’"
+_NAME_OF_CODE = re.compile(r"\*\*[a-z_][a-z0-9_]*|[a-z_][a-z0-9_]*\*\*")
 _EDGE = re.compile(rf"(?:[{_QUOTES}{EMPHASIS}]|[*_]+(?=\s))+")
 
 
@@ -84,7 +85,9 @@ def trimmed(line: str) -> str:
         line = line.strip(_QUOTES + "`")
     line = line[_edge(line) :]
     line = line[: len(line) - _edge(line[::-1])]
-    return line[2:] if _half_bold(line) else line
+    if not _half_bold(line):
+        return line
+    return line[2:] if line.startswith("**") else line[:-2]
 
 
 def without_backticks(text: str) -> str:
@@ -100,8 +103,10 @@ def _edge(line: str) -> int:
 
 
 def _half_bold(line: str) -> bool:
-    """Is this bold text that was cut before its end, and no name of code such as `**kwargs`?"""
-    return line.startswith("**") and line[2:3].isupper() and line.count("**") == 1
+    """Is one of bold text's two marks missing here? Names of code such as `**kwargs` have one."""
+    if line.count("**") != 1 or not (line.startswith("**") or line.endswith("**")):
+        return False
+    return re.search(r"\w", line) is not None and not _NAME_OF_CODE.fullmatch(line)
 
 
 def _within(found: re.Match[str]) -> str:

@@ -125,7 +125,8 @@ _REFUSALS = re.compile(
             rf"(?:answer|determine|be sure|find (?:the|any|an|this|information)|provide|say {_ASK}"
             rf"|tell (?:from|based|{_ASK})|be (?:\w+ly )?(?:determined|answered|inferred|known)"
             r"|give (?:you )?(?:an?|the|any) (?:\w+ )?answer\b)",
-            r"(?:a|the|any|no) (?:\w+ )?answer (?:is (?:not )?possible|cannot be given)\b",
+            r"(?:an?|the|any) (?:\w+ )?answer (?:is not possible|cannot be given)\b",
+            r"no (?:\w+ )?answer (?:is possible|can be given)\b",
             r"(?:i am|i'm|we are|we're) (?:not (?:sure|certain|aware|familiar|able)|unsure|unable)",
             r"(?:i|we) have no (?:idea|information|knowledge|answer|clue)",
             rf"(?:unable|not able|not possible|impossible) to {_SEEK}",
@@ -249,18 +250,20 @@ _IMPERSONAL = re.compile(
 _OF_SOURCES = re.compile(_SOURCES)
 
 
-def is_unknown(text: str) -> bool:
+def is_unknown(text: str, *, one_answer: bool = False) -> bool:
     """Return whether a model's reply means "I don't know".
 
     Where the reply names its conclusion ("So the answer is …") that decides; else a first
     sentence that declines, or a last one that declines to answer the question; one that lacks
-    something else ("… in 1872. The fate of her crew is unknown.") declines nothing. A hedged value
+    something else ("… in 1872. The fate of her crew is unknown.") declines nothing, unless the reply
+    was to give a single answer: what it lacks is then what was asked for. A hedged value
     ("It is not known for certain, but Paris") is an answer, and so is a bare "None": it may
     answer "how many" or "which", and the prompts ask for the word Unknown. A reply without a
     word or symbol is unknown. Markdown, quotes, punctuation at the ends and case don't matter.
 
     Args:
         text: A reply of any length; only 800 characters at either end are read.
+        one_answer: Whether a name, a date or another short answer was asked for.
     """
     plain = _plain(text)
     if not plain:
@@ -280,7 +283,8 @@ def is_unknown(text: str) -> bool:
         return not (_ONE_OF_THEM.match(first) and _another_says(sentences[1:]))
     if _DENIES.match(first) and any(map(_ASKS_BACK.search, sentences[-2:])):
         return not _recovers(sentences[1:], first)
-    weighs = _WEIGHTY.search(last) or (_LACKS.search(last) and not _of_its_own(last, sentences))
+    elsewhere = not one_answer and _of_its_own(last, sentences)
+    weighs = _WEIGHTY.search(last) or (_LACKS.search(last) and not elsewhere)
     return bool(weighs) and _declines(last)
 
 
@@ -314,7 +318,7 @@ def _says_nothing(sentences: list[str]) -> bool:
     said = [one[turn.end() if (turn := _CONTRAST.match(one)) else 0 :] for one in sentences]
     declined = [_bare(one) or _declines(one) or _excuses(one) for one in said]
     return any(declined) and all(
-        no or _PLEASANTRY.match(one) or _OF_ITSELF.match(one)
+        no or _PLEASANTRY.match(one) or _OF_ITSELF.match(one) or _ASKS_BACK.match(one)
         for one, no in zip(said, declined, strict=True)
     )
 
