@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ragweave.tools.text.markup import EMPHASIS, is_sign, without_backticks
 
-_DRESS = rf"[ \t>*#_{EMPHASIS}]*"
+_DRESS = rf"[ \t>*#_{EMPHASIS}]*+(?:(?:[-•]|\d{{1,2}}[.)])[ \t]+[*_{EMPHASIS}]*+)?"
 _RUN = rf"[*_{EMPHASIS}]"
 _THEREFORE = r"(?:so|thus|hence|therefore|and),? "
 _KIND = r"(?:(?:final|correct|short) )?"
@@ -26,12 +26,16 @@ _MARKER = re.compile(
     r"|\b(?:la respuesta es|die antwort (?:ist|lautet)|la réponse est|la risposta è|答案是)\s*:?"
     rf"|(?:^|(?<=[.!?] )){_DRESS}{_LABEL}[ \t]*+{_RUN}*+[ \t]*+[:：]"
     rf"|\b(?:so|thus|hence|therefore),? {_ANSWER}[ \t]*:"
-    rf"|(?<=[,;] ){_ANSWER}:|^{_DRESS}{_ANSWER}[ \t*_{EMPHASIS}]*$",
+    rf"|(?<=[,;] ){_ANSWER}:|^{_DRESS}{_ANSWER}[ \t*_{EMPHASIS}]*$"
+    rf"|\bfinal answer[ \t*_{EMPHASIS}]*[:：]"
+    rf"|^{_DRESS}final answer[ \t*_{EMPHASIS}]+(?=(?:yes|no|true|false)\b)"
+    rf"|^{_DRESS}(?-i:[Ff]inal answer[ \t*_{EMPHASIS}]+(?=[A-Z\d]))",
     re.IGNORECASE | re.MULTILINE,
 )
 _SEVERAL = re.compile(
     rf"(?:(?:^|(?<=[.!?:;,] )){_DRESS}|\b{_THEREFORE})(?:the|my) (?:[a-z]+ ){{0,2}}answers"
-    rf" (?:are|include)\s*:?|^{_DRESS}(?:[a-z]+ )?answers[ \t*_{EMPHASIS}]*[:：]",
+    rf" (?:are|include)\s*:?|^{_DRESS}(?:[a-z]+ )?answers[ \t*_{EMPHASIS}]*[:：]"
+    rf"|^{_DRESS}here are (?:[a-z]+ ){{0,4}}answers(?: [^\n:]{{1,60}})?[ \t*_{EMPHASIS}]*[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
 _OPENS = re.compile(
@@ -49,25 +53,42 @@ _THAT = re.compile(r"(?<=\bis\s)that (?!of\b|which\b|who\b|one\b)(?=\S+ \S+ \S)"
 _SOURCE = (
     r"(?:passage|context|text|document|article|paragraph|knowledge|information|source|reference)s?"
 )
+_GIVEN = r"(?:provided|given|above|first|second|third|retrieved|same|own|general|common)"
 _NUMBERS = r"(?: \(?\d{1,3}\)?(?:(?:,| and|, and| or| &)(?: passage)? \d{1,3}){0,9})"
 _CLOSES = rf"[)\]*_\"”{EMPHASIS}]{{0,3}}"
 _END = (
     rf"{_CLOSES}(?:[.!]?{_CLOSES}\s*(?=\n|\Z)|[.!](?=\s)"
     r"|,? (?:which|where|as|since|because)\b)"
 )
-_TOLD = (
-    r"(?:based|found|stated|given|supported|mentioned|contained|provided|drawn|taken|derived"
-    r"|confirmed|inferred|located|clear|evident|obvious)"
+_STATED = (
+    r"(?:based|stated|given|supported|mentioned|provided|drawn|taken|derived|confirmed|inferred"
+    r"|clear|evident|obvious)"
 )
-_WHERE_IT_STANDS = re.compile(
-    rf"[\s*_{EMPHASIS}]*(?:(?:\w+ly |also )?{_TOLD}\b(?: directly)? )?(?:on|in|by|from|within)\b"
-    rf"(?: (?!not\b)[\w-]+){{0,6}}? {_SOURCE}{_NUMBERS}?(?: (?:provided|given|above|itself)"
-    rf"|,? and (?:my|general|common) [\w ]{{1,40}})?{_END}"
-    rf"|[\s*_{EMPHASIS}]*not (?:\w+ly )?(?:{_TOLD} )?(?:in|by|on|from) (?:the )?{_SOURCE}{_NUMBERS}"
+_TOLD = rf"(?:{_STATED}|found|contained|located)"
+_HOW = r"(?:\w+ly |also )?"
+_FROM = r"(?:on|in|by|from|within)\b"
+_WORDS = r"(?: (?!not\b)[\w-]+){0,6}?"
+_PLACE = (
+    rf"{_HOW}{_STATED}\b(?: directly)? {_FROM}{_WORDS} {_SOURCE}{_NUMBERS}?"
+    rf"|(?:{_HOW}{_TOLD}\b(?: directly)? )?{_FROM}"
+    rf"(?:{_WORDS} (?:passage|knowledge)s?{_NUMBERS}?"
+    rf"|(?: (?:the|this|these|both|all|my))?(?: {_GIVEN})?"
+    rf"(?: information(?: {_TOLD})? (?:in|by|from|of)(?: the| this)?(?: {_GIVEN})?)? {_SOURCE})"
+)
+"""Where it says that it was read there; else a place that is no answer: article 5 may be one."""
+_STANDS = re.compile(
+    rf"[\s*_{EMPHASIS}]*(?:{_PLACE})(?: (?:provided|given|above|itself)"
+    rf"|,? and (?:my|general|common) [\w ]{{1,40}})?{_END}",
+    re.IGNORECASE,
+)
+_LACKS = re.compile(
+    rf"[\s*_{EMPHASIS}]*not (?:\w+ly )?(?:{_TOLD} )?(?:in|by|on|from) (?:the )?{_SOURCE}{_NUMBERS}"
     rf"{_END}",
     re.IGNORECASE,
 )
-"""What names the source of an answer and not the answer; or says which passage lacks it."""
+_SENTENCE = re.compile(r"(?:[^.!\n]|[.!](?!\s|\Z))*[.!]?")
+"""What names the source of an answer and not the answer, what says which passage lacks it; and
+all that is left of such a sentence."""
 
 
 def behind_marker(text: str) -> str | None:
@@ -86,11 +107,25 @@ def behind_marker(text: str) -> str | None:
         end = mark.end()
         if not _says_something(text[end:]):
             continue
-        if text[: mark.start()].strip() and _WHERE_IT_STANDS.match(text, end):
+        if text[: mark.start()].strip() and (_STANDS.match(text, end) or _LACKS.match(text, end)):
             continue
         clause = _THAT.match(text, end)
         return text[clause.end() if clause else end :]
     return None
+
+
+def without_source(text: str) -> str:
+    """Cut the sentences that say behind an answer only where it stands.
+
+    Args:
+        text: The reply, without a thinking block.
+    """
+    for mark in reversed([*_MARKER.finditer(text)]):
+        before = text[: mark.start()].rstrip()
+        if before and _STANDS.match(text, mark.end()):
+            rest = _SENTENCE.match(text, mark.end())
+            text = before.rstrip(",;") + text[rest.end() if rest else mark.end() :].rstrip()
+    return text
 
 
 def answers_behind(text: str) -> str | None:

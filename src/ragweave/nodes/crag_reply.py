@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from ragweave.nodes.negation import is_negated
+from ragweave.nodes.negation import ENDS_CLAUSE, SENTENCE, is_negated
 from ragweave.nodes.replies import bare_text, items_of
 from ragweave.tools.text.reply import Examples, PromptParts, is_echo
 from ragweave.tools.text.unknown import is_unknown
@@ -34,8 +34,14 @@ _WORDS = re.compile(
     re.IGNORECASE,
 )
 _GRADE = re.compile(
-    r"(?<!partly )(?<!partially )\b(?P<said>correct|ambiguous|incorrect)\b(?!\?)", re.IGNORECASE
+    r"(?<!partly )(?<!partially )\b(?P<said>correct|ambiguous|incorrect)\b" + ENDS_CLAUSE,
+    re.IGNORECASE,
 )
+_OF_SOMETHING_ELSE = re.compile(
+    r"\b(?:(?:whether|if)\b|that (?!(?:it|this)\b|(?:the|this) (?:passage|text|document)\b))[^,]*\Z",
+    re.IGNORECASE,
+)
+"""What a sentence says before a word that grades no passage: "shows that the premise is"."""
 _GRADES: Mapping[str, Grade] = {
     "part_of_it": "Ambiguous",
     "no": "Incorrect",
@@ -56,8 +62,8 @@ _LOOKED_AT = 400
 def parse_grade(reply: str) -> Grade | None:
     """Return the grade that a reply says; None where it says none, or repeats all three.
 
-    Where one of the three words stands there and nothing negates it, it decides; else the first
-    word or phrase that means one of them.
+    Where one of the three words ends a clause on the passage and nothing negates it, it decides;
+    else the first word or phrase that means one of them.
     """
     text = bare_text(reply)[:_LOOKED_AT].replace("’", "'")
     if all(one.lower() in text.lower() for one in get_args(Grade)):
@@ -65,12 +71,17 @@ def parse_grade(reply: str) -> Grade | None:
     said = {
         one["said"].capitalize()
         for one in _GRADE.finditer(text)
-        if not is_negated(text, one.start())
+        if _grades_the_passage(text, one.start()) and not is_negated(text, one.start())
     }
     if len(said) == 1:
         return next(one for one in get_args(Grade) if one in said)
     found = _WORDS.search(text)
     return _GRADES[found.lastgroup or ""] if found else None
+
+
+def _grades_the_passage(text: str, start: int) -> bool:
+    *_, sentence = SENTENCE.split(text[:start])
+    return _OF_SOMETHING_ELSE.search(sentence) is None
 
 
 def parse_keywords(reply: str, question: str) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 
 SENTENCE = re.compile(
-    r"[.;:!?\n]|\b(?:but|however|yet|so|thus|therefore|hence|because|since|although|though)\b"
-    r"|\s[-–—]+\s(?=\W*\w+\W*(?:[.\n]|\Z))",
+    r"[.;:!?\n→]|[-=]>|\b(?:but|however|yet|so|thus|therefore|hence|because|since|although|though)\b"
+    r"|(?<!\bnot )(?<!\bwithout )\bmaking\b"
+    r"|(?:\s[-–—/=]+\s|[(\[])(?=\W*\w+\W*(?:[.\n]|\Z))",
     re.I,
 )
 """What ends a sentence or a part of one that stands for itself; so does a dash before one word."""
+ENDS_CLAUSE = r"(?=[\"'”’*_)\]]*\s*(?:[.,;:!(\[\n–—→/]|-(?!\w)|\Z|\b(?:because|since|but)\b))"
+"""Behind a word that ends its clause: a verdict does, an adjective before its noun doesn't."""
 CLAUSE = re.compile(r",|\b(?:and|which|who)\b", re.I)
 NEGATED = re.compile(
     r"\b(?:not|no|never|cannot|nothing|none|neither|nor|hardly|scarcely|without|lack\w*|missing"

@@ -11,7 +11,12 @@ from typing import Literal, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
-from ragweave.nodes.conclusion import answers_behind, behind_marker, without_open_end
+from ragweave.nodes.conclusion import (
+    answers_behind,
+    behind_marker,
+    without_open_end,
+    without_source,
+)
 from ragweave.state import AnswerType
 from ragweave.tools.text.markup import (
     EMPHASIS,
@@ -150,7 +155,7 @@ def read_answer(
     said = without_tags(text if wrapped is None else wrapped)
     if answer_type == "long":
         return _unless_echo(said, UNKNOWN if _says_unknown(said) else said, parts)
-    said = with_marked_emphasis(said)
+    said = without_source(with_marked_emphasis(said))
     if said and not (said := without_open_end(said)):
         return ReadAnswer(UNKNOWN, "no_conclusion")
     marked = behind_marker(said)
@@ -173,9 +178,13 @@ def read_answer(
 
 def concluding(reply: str) -> str | None:
     """Return all that a reasoning concludes with, which may be several answers; None without it."""
-    said = answers_behind(with_marked_emphasis(bare_text(reply)))
-    if said is None:
+    text = bare_text(reply)
+    wrapped = _wrapped(text)
+    text = without_source(with_marked_emphasis(text if wrapped is None else wrapped))
+    said = answers_behind(text)
+    if said is None and wrapped is None:
         return None
+    said = text if said is None else said
     bare = trimmed(said)
     return as_written(bare if "\n" in bare else trimmed(_without_full_stop(bare)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ragweave.nodes.negation import NEGATES_NOTHING, is_negated
+from ragweave.nodes.negation import ENDS_CLAUSE, NEGATES_NOTHING, SENTENCE, is_negated
 from ragweave.nodes.replies import bare_text, read_answer
 from ragweave.state import AnswerType
 from ragweave.tools.text.normalize import normalize_answer
@@ -21,8 +21,8 @@ _MARKS = (
         re.IGNORECASE | re.MULTILINE,
     ),
     re.compile(
-        rf"{_BEGINS}(?:\((?P<sign>[A-Ha-h])\)|(?P<low>[a-h])\))(?=[\s*_:]){_ENDS}"
-        rf"|{_LINE}(?:\[(?P<square>[A-Ha-h])\]|(?P<big>[A-H])\)|(?P<dotted>[A-Ha-h])\.(?=\s)){_ENDS}",
+        rf"{_BEGINS}(?:\((?P<round>[A-Ha-h])\)(?![,;)])|(?P<half>[A-Ha-h])\)(?=[\s*_:])){_ENDS}"
+        rf"|{_LINE}(?:\[(?P<square>[A-Ha-h])\]|(?P<dotted>[A-Ha-h])\.(?=\s)){_ENDS}",
         re.MULTILINE,
     ),
     re.compile(
@@ -31,6 +31,7 @@ _MARKS = (
     ),
 )
 """The marks of candidates by kind: Candidate 1, (a), 1."""
+_INITIAL = re.compile(r"[A-Z]\.")
 _BULLET = re.compile(r"^\s*[-•*]\s+")
 
 
@@ -74,9 +75,10 @@ def _pieces(reply: str) -> list[str]:
 
 
 def _marks(text: str) -> list[re.Match[str]]:
-    """Return the marks of the kind that a text uses first, as far as they count up.
+    """Return the marks of the kind that a text uses first.
 
-    Within a line a mark counts only where it is the next one: the 12. of "(a) 12. May" is none.
+    Within a line a mark is one of the first one's form, and the next one: the 12. of
+    "(a) 12. May" is none. Letters in brackets may stand in any order.
     """
     found = [counted for kind in _MARKS if (counted := _counted(list(kind.finditer(text))))]
     return min(found, key=lambda marks: marks[0].start(), default=[])
@@ -87,24 +89,53 @@ def _counted(marks: list[re.Match[str]]) -> list[re.Match[str]]:
     for mark in marks:
         follows = _number(mark) == (_number(counted[-1]) if counted else 0) + 1
         starts = mark.start() == 0 or mark.string[mark.start() - 1] == "\n"
-        if follows or (starts and not _is_initial(mark)):
+        alike = not counted or _form(mark) == _form(counted[0])
+        in_line = alike and (follows or (bool(counted) and mark.lastgroup == "round"))
+        if in_line or (starts and (follows or not _is_letter(mark))):
             counted.append(mark)
-    lone_initial = len(counted) == 1 and _is_initial(counted[0])
-    return [] if lone_initial else counted
+    letters = bool(counted) and all(map(_is_letter, counted))
+    initials = len(counted) == 1 or all(map(_before_initial, counted))
+    return [] if letters and initials else counted
+
+
+def _form(mark: re.Match[str]) -> tuple[str | None, bool]:
+    return mark.lastgroup, _sign(mark).isupper()
 
 
 def _number(mark: re.Match[str]) -> int:
-    sign = next(one for one in mark.groups() if one).lower()
+    sign = _sign(mark).lower()
     return int(sign) if sign.isdigit() else ord(sign) - ord("a") + 1
 
 
-def _is_initial(mark: re.Match[str]) -> bool:
+def _sign(mark: re.Match[str]) -> str:
+    return str(mark[mark.lastgroup or 0])
+
+
+def _is_letter(mark: re.Match[str]) -> bool:
     """May a mark be the initial of a name: A. P. J. Abdul Kalam?"""
-    dotted = mark.groupdict().get("dotted")
-    return bool(dotted) and not str(dotted).isdigit()
+    return mark.lastgroup == "dotted" and not _sign(mark).isdigit()
 
 
-_LABEL = re.compile(r"\b(?:(?P<yes>true)|(?P<no>false))\b", re.IGNORECASE)
+def _before_initial(mark: re.Match[str]) -> bool:
+    return _INITIAL.match(mark.string, mark.end()) is not None
+
+
+_LABEL = re.compile(r"\b(?:(?P<yes>true)|(?P<no>false))\b" + ENDS_CLAUSE, re.IGNORECASE)
+_NAMED = r"(?:final |correct )?(?:answer|verdict|judge?ment)"
+_OF_PREDICTION = re.compile(
+    rf"\W*(?:(?:(?:it|this)(?: is|['’]s)|(?:the|my) (?:{_NAMED}|prediction|statement|claim) is|it)"
+    r"(?: (?:therefore|thus|hence|also|clearly))?)?\W*",
+    re.IGNORECASE,
+)
+"""What may stand between a sentence's begin and a True or False that is the reply's verdict."""
+_CONCLUDED = re.compile(
+    r"\b(?:since|because|as)\b[^.;!?\n]*"
+    rf"(?<!\bthat )(?<!\bwhether )(?<!\bif )\bthe {_NAMED} is\W*\Z",
+    re.IGNORECASE,
+)
+"""A conclusion that no comma parts from its reason, whose negation is not its own."""
+_EARLIER = re.compile(r".*[.;!?\n]|\W*\w+,", re.DOTALL)
+"""The sentences before a word's own, or the Yes or No that opens it."""
 _SENSE = re.compile(
     r"\b(?:(?P<no>false|no|incorrect|wrong|inaccurate|untrue|unsupported)"
     r"|true|yes|correct|support(?:s|ed|ing)|support(?= (?:the|this|that|it)\b)"
@@ -119,16 +150,37 @@ _LOOKED_AT = 400
 def parse_validity(reply: str) -> bool | None:
     """Return whether a reply says True; None where it says neither, or repeats the choice.
 
-    The first True or False that nothing negates decides; else the first word that means either,
+    The first True or False decides that ends its clause, and that nothing negates; where it is
+    said of another thing than the prediction, a verdict of an earlier sentence goes before it
+    ("Supported. The opposite would be false."). Else the first word that means either decides,
     turned round by a negation before it ("does not show that the prediction is correct").
     """
     text = bare_text(reply)[:_LOOKED_AT]
     if re.search(r"\btrue (?:or|/) false\b", text, re.IGNORECASE):
         return None
     text = NEGATES_NOTHING.sub("", text)
-    for label in _LABEL.finditer(text):
-        if not is_negated(text, label.start()):
-            return label["yes"] is not None
+    labels = [one for one in _LABEL.finditer(text) if _is_said(text, one.start())]
+    verdict = next((one for one in labels if _is_verdict(text, one.start())), None)
+    if verdict is None and labels:
+        earlier = _EARLIER.match(text, 0, labels[0].start())
+        sense = _sense(earlier[0]) if earlier else None
+        if sense is not None:
+            return sense
+    label = verdict or next(iter(labels), None)
+    return _sense(text) if label is None else label["yes"] is not None
+
+
+def _is_said(text: str, start: int) -> bool:
+    return not is_negated(text, start) or _CONCLUDED.search(text, 0, start) is not None
+
+
+def _is_verdict(text: str, start: int) -> bool:
+    """Is a True or False the reply's verdict, and no predicate of another thing?"""
+    *_, sentence = SENTENCE.split(text[:start])
+    return bool(_OF_PREDICTION.fullmatch(sentence) or _CONCLUDED.search(text, 0, start))
+
+
+def _sense(text: str) -> bool | None:
     for word in _SENSE.finditer(text):
         negated = is_negated(text, word.start())
         if negated if word["only_negated"] else not (word["no"] and negated):
