@@ -95,6 +95,7 @@ def test_deleting_the_last_file_is_no_mistake(ragweave: Run, tmp_path: Path) -> 
     (docs / "a.txt").write_text("The colour of a is green.\n", "utf-8")
     assert ragweave("index", "docs", "--kb", "kb", *BM25, cwd=tmp_path).returncode == 0
     (docs / "a.txt").unlink()
+    (docs / "left.zzz").write_text("of no type that is known", "utf-8")
     done = ragweave("index", "docs", "--kb", "kb", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 removed" in done.stdout

@@ -58,6 +58,8 @@ async def test_a_retriever_gives_the_passages_kept(graph: CompiledGraph) -> None
     assert [doc.page_content for doc in found] == ["Varn has a bridge.", "Ostra has marble."]
     assert [doc.metadata["rank"] for doc in found] == [0, 1]
     assert await retriever.ainvoke("Where is the bridge?") == found
+    assert retriever.invoke("Where is the bridge?", k=1) == found
+    assert await retriever.ainvoke("Where is the bridge?", k=1) == found
 
 
 async def test_a_retriever_of_a_graph_with_threads_takes_the_callers() -> None:

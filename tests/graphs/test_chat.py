@@ -233,6 +233,9 @@ def test_an_output_may_be_given_back_with_the_next_question() -> None:
     assert talk.invoke(again)["answer"] == "1932"
     with pytest.raises(UsageError, match="'answer_type'"):
         talk.invoke({**again, "answer_type": "yes_no"})
+    (*_, state) = talk.stream(ASKED, stream_mode="values")
+    again = {**state, "messages": [*state["messages"], HumanMessage(FOLLOW_UP)]}
+    assert talk.invoke(again)["answer"] == "1932"
 
 
 def test_the_answer_type_of_a_turn_is_an_option() -> None:

@@ -311,8 +311,8 @@ def _show(base: KnowledgeBase, report: IndexReport) -> None:
 
 def _refuse_nothing(report: IndexReport) -> None:
     """Raise UsageError where nothing that was named is in the index now."""
-    skipped_all = report.skipped and not (report.added or report.changed or report.unchanged)
-    if skipped_all or not (report.passages or report.removed):
+    done = report.added or report.changed or report.unchanged or report.removed
+    if (report.skipped and not done) or not (report.passages or report.removed):
         raise UsageError(f"no passage was indexed: {_why_none(report)}")
 
 

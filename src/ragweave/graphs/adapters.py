@@ -125,6 +125,7 @@ class GraphRetriever(BaseRetriever):
         *,
         run_manager: CallbackManagerForRetrieverRun,
         outer: RunnableConfig | None = None,
+        **_: Any,
     ) -> list[Document]:
         config = patch_config(outer, callbacks=run_manager.get_child())
         output = self.graph.invoke({"question": query}, config, **_own_context(self.graph))
@@ -136,6 +137,7 @@ class GraphRetriever(BaseRetriever):
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,
         outer: RunnableConfig | None = None,
+        **_: Any,
     ) -> list[Document]:
         config = patch_config(outer, callbacks=run_manager.get_child())
         output = await self.graph.ainvoke({"question": query}, config, **_own_context(self.graph))

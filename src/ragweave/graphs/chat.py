@@ -72,6 +72,8 @@ class ChatGraph(DrawnGraph[ChatOutput]):
 
 
 _OF_OUTPUT = frozenset(get_type_hints(ChatOutput))
+_OF_STATE = _OF_OUTPUT | get_type_hints(ChatState).keys()
+"""What a thread's state or an earlier output holds, which may be given back whole."""
 _INSTEAD = {
     "passages": "; build_graph(…) answers from given passages",
     "answer_type": "; context={'answer_type': …} sets it for a run",
@@ -88,7 +90,7 @@ def _check_keys(given: object, config: RunnableConfig | None) -> None:
     is_node = "langgraph_node" in ensure_config(config)["metadata"]
     if is_node or not isinstance(given, Mapping):
         return
-    known = _OF_OUTPUT if given.keys() >= _OF_OUTPUT else {"messages"}
+    known = _OF_STATE if given.keys() >= _OF_OUTPUT else {"messages"}
     for key in given:
         if key not in known:
             raise UsageError(

@@ -78,7 +78,15 @@ def _still_asks(line: str, question: str) -> bool:
     return not _asks(question) and (line == question or _asks_unmarked(line, question))
 
 
-_ASKING = word_set("who whom whose which what when where why how")
+_ASKING = word_set(
+    "who whom whose which what when where why how"
+    " wer wen wem wessen wann wo warum wieso weshalb wie welche welcher welches welchem welchen"
+    " qui quoi quand où pourquoi comment quel quelle quels quelles combien"
+    " quién quiénes qué cuándo dónde cómo cuál cuáles cuánto cuánta cuántos cuántas"
+    " chi cosa quando dove perché quale quali quanto quanti quem onde qual quais"
+    " hvem hva hvad hvor hvornår hvorfor hvordan hvilken vem vad när varför hur vilken"
+    " кто что когда где почему как какой какая какое какие каком сколько чей"
+)
 _VERBS = word_set(
     "is are was were do does did has have had can could will would should may might must"
 )
@@ -86,7 +94,16 @@ _OPENING = word_set(
     "and but or so then also ok okay well please now yes no und aber et mais y pero e ma och og και и"
 )
 """What a follow-up begins with before it asks."""
-_PRONOUNS = STOP_WORDS | set("它他她这那其您你请的了吗呢")
+_PRONOUNS = (
+    STOP_WORDS
+    | set("它他她这那其您你请的了吗呢")
+    | word_set(
+        "sein seine seinen seiner ihr ihre ihren ihrer der das den dem ein eine er sie es"
+        " sa son ses leur leurs le la les un une il elle su sus el los las él ella"
+        " suo sua suoi sue lo gli lui lei seu seus ele ela hans hennes hendes han hun hon"
+        " его её их он она они"
+    )
+)
 """Words that a restatement may leave out or replace."""
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _FEW = 4

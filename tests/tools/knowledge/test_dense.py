@@ -216,6 +216,7 @@ class Named(OtherEmbeddings):
         ("intfloat/e5-small", Named(model="intfloat/e5-small"), True),
         ("object:Named", OnnxEmbeddings(), False),
         ("object:CachedEmbeddings", CachedEmbeddings(Named()), True),
+        ("object:CacheBackedEmbeddings", Named(), True),
     ],
 )
 def test_an_object_may_stand_for_the_model_that_is_named(

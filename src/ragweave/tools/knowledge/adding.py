@@ -19,8 +19,6 @@ from ragweave.tools.knowledge.markup import Loaded
 _OF_A_RUN = frozenset(("rank", "score", "query", "position"))
 _MADE_ANEW = _OF_A_RUN | {"start", "end"}
 """Metadata that cutting or finding a passage sets, whatever stood there."""
-_FOUND = frozenset(("score", "query"))
-"""Stands beside the rank of a passage that was found."""
 
 
 def take_documents(
@@ -72,17 +70,15 @@ def _kept(doc: Document) -> dict[str, Any]:
     What ragweave itself has set is made anew; what stands under such names otherwise is the
     document's own, and kept beside it.
     """
-    if _made_here(doc):
+    if _cut_here(doc):
         return {key: value for key, value in doc.metadata.items() if key not in _OF_A_RUN}
     return own_fields(doc.metadata, _MADE_ANEW)
 
 
-def _made_here(doc: Document) -> bool:
-    """Say whether a document is a passage that a knowledge base cut, or a retriever of ours found."""
-    meta = doc.metadata
-    start, end = meta.get("start"), meta.get("end")
-    cut_here = type(start) is type(end) is int and end - start == len(doc.page_content)
-    return cut_here or (type(meta.get("rank")) is int and not meta.keys().isdisjoint(_FOUND))
+def _cut_here(doc: Document) -> bool:
+    """Say whether a document is a passage that a knowledge base cut."""
+    start, end = doc.metadata.get("start"), doc.metadata.get("end")
+    return type(start) is type(end) is int and end - start == len(doc.page_content)
 
 
 def _held(

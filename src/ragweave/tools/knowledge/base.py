@@ -189,7 +189,7 @@ class KnowledgeBase:
             documents: Documents with text, or one alone; `metadata` may hold `title`, `source`,
                 `page`, `line` and `heading_path`. Your own `start`, `end`, `position`, `rank`,
                 `score` and `query`, which ragweave gives passages, become `start_` and so on;
-                those of a passage that ragweave cut or found are made anew.
+                those of a passage that a knowledge base cut are made anew.
             source: How passages cite them, instead of their `metadata["source"]`.
             split: Cut them as the settings say; False takes each as one passage.
 
@@ -246,8 +246,8 @@ class KnowledgeBase:
         extra not installed), stays.
 
         Indexed files elsewhere that are gone stay too, as a disk may be unmounted; the report
-        names them. But where a new file has the cited name of one that is gone, it takes its place:
-        its folder was moved. Behind an address, files that are not on this machine may be
+        names them. But a new file takes the place of one that is gone with the same cited name and
+        content: its folder was moved. Behind an address, files that are not on this machine may be
         another's: they are not looked for unless `prune` asks.
 
         Args:

@@ -63,6 +63,8 @@ def _unwrapped(embeddings: Embeddings) -> Iterator[Embeddings]:
 def _is(name: str, given: Embeddings) -> bool:
     """Say whether an object is what a manifest names: of its class, or running its model."""
     if name.startswith(_OBJECT):
+        if name.removeprefix(_OBJECT) in _WRAPPERS:
+            return True
         return any(kind.__name__ == name.removeprefix(_OBJECT) for kind in type(given).__mro__)
     if isinstance(given, OnnxEmbeddings):
         return name == PACKAGED
@@ -70,6 +72,8 @@ def _is(name: str, given: Embeddings) -> bool:
     return any(isinstance(one, str | Path) and _model(str(one)) == _model(name) for one in models)
 
 
+_WRAPPERS = frozenset(("CacheBackedEmbeddings",))
+"""Classes that knowledge bases of earlier versions noted, which say nothing of the model."""
 _MODEL_FIELDS = ("spec", "model_name", "model", "repo_id")
 """Where classes of embeddings, LangChain's among them, keep the name of their model."""
 _MINILM = "all-MiniLM-L6-v2"

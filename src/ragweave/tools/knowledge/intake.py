@@ -104,8 +104,8 @@ class Intake:
     _cutter: Cutter = field(init=False)
     _denied: list[str] = field(default_factory=list)
     """Folders that cannot be listed this time, absolute."""
-    _gone: dict[str, list[str]] = field(default_factory=dict)
-    """Keys of the sources of files that are gone, by their name."""
+    _gone: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """Keys of the sources of files that are gone, by their name and hash."""
 
     def __post_init__(self) -> None:
         """Make what cuts."""
@@ -139,17 +139,17 @@ class Intake:
     @property
     def gone(self) -> list[str]:
         """Cited names of the indexed files that are gone and stay."""
-        return sorted(name for name, keys in self._gone.items() for _ in keys)
+        return sorted(name for (name, _), keys in self._gone.items() for _ in keys)
 
     def _settle_gone(self, draft: Draft, found: Collection[str], *, prune: bool) -> None:
-        """Remove the sources of files that are gone, or note them: a new file may replace one."""
+        """Remove the sources of files that are gone, or note them: a new file may be one of them."""
         held = draft.sources("file").values()
         for one in gone_files(source for source in held if source.key not in found):
             if prune:
                 draft.remove_source(one.key)
                 self.counts["removed"] += 1
             else:
-                self._gone.setdefault(one.name, []).append(one.key)
+                self._gone.setdefault((one.name, one.hash), []).append(one.key)
 
     def _files(self, paths: Sequence[Path], known: dict[str, Source]) -> dict[str, Path]:
         """Return the files under `paths` by key, in order of the paths given."""
@@ -164,6 +164,9 @@ class Intake:
                 continue
             except OSError as error:
                 self._deny(Skip(str(path), error.strerror or str(error)), known)
+                continue
+            if path.is_symlink() and not os.path.exists(path):  # noqa: PTH110 - it never raises
+                self._deny(Skip(str(path), "a link to what is not there"), known)
                 continue
             for found in files_under(path, leave_out=self._own_place(path)):
                 if isinstance(found, Skip):
@@ -195,7 +198,12 @@ class Intake:
             now = _state(key, path, before)
         except OSError as error:
             skip = Skip(str(path), error.strerror or str(error))
-            self._miss(draft, before, skip, stays=not isinstance(error, FileNotFoundError))
+            self._miss(
+                draft,
+                before,
+                skip,
+                stays=not isinstance(error, FileNotFoundError) or path.is_symlink(),
+            )
             return
         self._take(draft, before, now, path, str(path))
 
@@ -230,7 +238,7 @@ class Intake:
     ) -> None:
         """Index a file where it is new or changed; `shown` is what the report calls it.
 
-        A new one replaces those of its cited name that are gone: it was moved.
+        A new one replaces one of its cited name and content that is gone: it was moved.
         """
         if before is not None and now.hash == before.hash:
             if now != before:
@@ -238,10 +246,10 @@ class Intake:
             self.counts["unchanged"] += 1
             self.skips.extend(before.skips)
             return
-        moved = self._gone.get(now.name, []) if before is None else []
+        alike = self._gone.get((now.name, now.hash), []) if before is None else []
         try:
             with draft.attempt():
-                for key in (now.key, *moved):
+                for key in (now.key, *alike[:1]):
                     draft.remove_source(key)
                 skips = self._read(draft, now, path)
         except UnreadableError as error:
@@ -251,8 +259,9 @@ class Intake:
         draft.add_source(replace(now, skips=tuple(skips)))
         self.skips.extend(skips)
         self.counts["added" if before is None else "changed"] += 1
-        if moved:
-            self.counts["removed"] += len(self._gone.pop(now.name))
+        if alike:
+            del alike[0]
+            self.counts["removed"] += 1
 
     def _read(self, draft: Draft, source: Source, path: Path) -> list[Skip]:
         skips: list[Skip] = []
