@@ -11,14 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.evaluation.files import write_lines
 from tests.evaluation.towns import planned, reader, records, run, towns
 from tests.scripted import ScriptedChat, Seen
 
 from ragweave.errors import UsageError
-from ragweave.evaluation.metrics import Metric
+from ragweave.evaluation.metrics import Interval, Metric
 from ragweave.evaluation.published import all_published
-from ragweave.evaluation.report import between_table, read_runs, tables_of, write_report
+from ragweave.evaluation.report import (
+    Point,
+    between_table,
+    plot_points,
+    read_runs,
+    tables_of,
+    write_report,
+)
+from ragweave.evaluation.report.plots import LABEL, beside
 from ragweave.evaluation.report.published import differences, published_for, published_table
 from ragweave.evaluation.report.summary import Experiment, holm, paired
 from ragweave.evaluation.runs import (
@@ -211,6 +221,36 @@ def test_names_in_a_plot_do_not_meet(tmp_path: Path) -> None:
     assert len(boxes) == 12
     assert all(low.y1 <= high.y0 + 1 for low, high in itertools.pairwise(boxes))
     assert all(box.x1 <= figure.bbox.x1 for box in boxes)
+
+
+CLOUD = st.lists(st.tuples(st.floats(0, 300), st.floats(0, 300)), max_size=26)
+
+
+@given(CLOUD)
+def test_numbers_beside_points_do_not_meet(cloud: list[tuple[float, float]]) -> None:
+    offsets = beside(cloud)
+    assert len(offsets) == len(cloud)
+    labels = [(x + dx, y + dy) for (x, y), (dx, dy) in zip(cloud, offsets, strict=True)]
+    alone = [one for one in labels if all(_apart(one, point) for point in cloud)]
+    assert all(_apart(one, other) for one, other in itertools.combinations(alone, 2))
+    assert all(abs(dx) + abs(dy) >= 8 for dx, dy in offsets)
+
+
+def _apart(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return abs(one[0] - other[0]) >= LABEL[0] * 0.7 or abs(one[1] - other[1]) >= LABEL[1] * 0.8
+
+
+def test_many_points_are_numbered_by_score(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="plots need the eval extra")
+    points = [
+        Point(f"method_{at}", 100.0 * (at + 1), Interval(at / 30, 0, 1, 9)) for at in range(26)
+    ]
+    _, svg = plot_points(tmp_path, "all", points, "tokens", "F1")
+    drawn = re.findall(r"<!-- (\d+(?:  method_\d+)?) -->", svg.read_text("utf-8"))
+    assert [one for one in drawn if "method" in one] == [
+        f"{number}  method_{26 - number}" for number in range(1, 27)
+    ]
+    assert set(map(str, range(1, 27))) <= set(drawn)
 
 
 def test_plots_are_drawn_as_png_and_svg(done: RunDirectory, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 
 
 _MANY = 12
-"""Points from which on costs are shown on a logarithmic axis."""
+"""Points from which on costs are shown on a logarithmic axis, and points are numbered."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def plot_lines(folder: Path, name: str, lines: Sequence[Line], x: str, y: str) -
 def plot_points(folder: Path, name: str, points: Sequence[Point], x: str, y: str) -> list[Path]:
     """Draw a point with its interval for each method, named in the margin.
 
-    Where there are many, the x axis is logarithmic.
+    Where there are many, the x axis is logarithmic, and numbers, by score, say which is which.
     """
     many = len(points) >= _MANY
     figure, axes = _figure(height=max(3.6, 0.8 + _LINE * len(points)))
@@ -92,17 +92,19 @@ def plot_points(folder: Path, name: str, points: Sequence[Point], x: str, y: str
             yerr=_bars([point.y]),
             marker="o",
             color=colour,
-            capsize=3,
-            elinewidth=0.6 if many else None,
+            capsize=0 if many else 3,
+            elinewidth=0.4 if many else None,
+            markersize=5 if many else None,
         )
         named.append(_Named(point.x, mean, point.name, colour))
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     if many:
         axes.set_xscale("log")
+        _number_points(axes, named)
     else:
         axes.set_xlim(left=0)
-    _name_points(axes, named)
+        _name_points(axes, named)
     return _saved(figure, folder, name)
 
 
@@ -189,6 +191,83 @@ def _name_points(axes: Axes, points: Sequence[_Named]) -> None:
                 "shrinkB": 4,
             },
         )
+
+
+def _number_points(axes: Axes, points: Sequence[_Named]) -> None:
+    """Number points by score, the highest first, and list the names in the right margin."""
+    ordered = sorted(points, key=lambda point: (-point.y, point.x))
+    height = axes.get_figure().get_figheight() - 0.8  # type: ignore[union-attr]
+    axes.set_ylim(*axes.get_ylim())
+    axes.set_xlim(*axes.get_xlim())
+    inner = axes.transScale + axes.transLimits
+    size = (4.5 * _INCH, height * _INCH)
+    places = [inner.transform((point.x, point.y)) * size for point in ordered]
+    numbered = zip(ordered, beside([(x, y) for x, y in places]), strict=True)
+    for number, (point, offset) in enumerate(numbered, 1):
+        axes.annotate(
+            str(number),
+            (point.x, point.y),
+            xytext=offset,
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=point.colour,
+            fontweight="bold",
+            bbox={"boxstyle": "square,pad=0.05", "fc": "white", "ec": "none", "alpha": 0.8},
+        )
+        axes.annotate(
+            f"{number}  {point.name}",
+            (1.03, 1 - (number - 1) * _LINE / height),
+            xycoords="axes fraction",
+            va="center",
+            fontsize=9,
+            color=point.colour,
+        )
+
+
+_INCH = 72
+"""Typographic points."""
+LABEL = (12.0, 9.0)
+"""Width and height of a number of two digits, in typographic points."""
+_DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
+
+
+def beside(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return where a label stands beside each point, from the point: the nearest free place.
+
+    Args:
+        points: Places in typographic points, x and y.
+
+    Returns:
+        Offsets of the labels' middles; no label meets another one or a point, as long as one of
+        the 48 places around a point is free.
+    """
+    width, height = LABEL
+    taken: list[tuple[float, float]] = []
+    offsets: list[tuple[float, float]] = []
+    for x, y in points:
+        around = [
+            (dx * (0.8 + step / 2) * width, dy * (0.9 + step / 2) * height)
+            for step in range(6)
+            for dx, dy in _DIRECTIONS
+        ]
+        free = (
+            (dx, dy)
+            for dx, dy in around
+            if not any(_meet((x + dx, y + dy), one, width, height) for one in taken)
+            and not any(_meet((x + dx, y + dy), one, width * 0.7, height * 0.8) for one in points)
+        )
+        offset = next(free, around[0])
+        offsets.append(offset)
+        taken.append((x + offset[0], y + offset[1]))
+    return offsets
+
+
+def _meet(
+    one: tuple[float, float], other: tuple[float, float], width: float, height: float
+) -> bool:
+    return abs(one[0] - other[0]) < width and abs(one[1] - other[1]) < height
 
 
 def _figure(height: float = 3.6) -> tuple[Figure, Axes]:
