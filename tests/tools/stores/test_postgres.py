@@ -124,7 +124,8 @@ def test_words_of_any_length_are_kept_and_found(address: str) -> None:
     chinese = "".join(chr(made.randrange(0x4E00, 0x9FA5)) for _ in range(1_500))
     other = f"{hexadecimal[:-1]}x"
     with KnowledgeBase.create(address, settings=WORDS) as kb:
-        kb.add([Document(f"key {one}", id=one[:3] + one[-1]) for one in (hexadecimal, chinese)])
+        words = [Document(f"key {one}", id=one[:3] + one[-1]) for one in (hexadecimal, chinese)]
+        kb.add(words, split=False)
         for word in (hexadecimal, chinese):
             assert [id_ for id_, _ in _ranked(kb, word)] == [word[:3] + word[-1]]
         assert _ranked(kb, other) == []
