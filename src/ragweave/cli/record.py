@@ -241,5 +241,4 @@ def _passages(update: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _plain(doc: Document) -> dict[str, Any]:
-    metadata = {name: _plain_value(one) for name, one in doc.metadata.items()}
-    return {"id": doc.id, "text": doc.page_content, "metadata": metadata}
+    return {"id": doc.id, "text": doc.page_content, "metadata": doc.metadata}

@@ -9,12 +9,10 @@ agent's subagent, or in a graph of one's own.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast, get_type_hints
 
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import ensure_config
 from langgraph.graph import END, START
 from langgraph.types import Checkpointer, RetryPolicy
 
@@ -50,25 +48,14 @@ class ChatGraph(DrawnGraph[ChatOutput]):
     knows.
     """
 
-    def stream(
-        self,
-        input: Any,  # noqa: A002 - LangGraph's signature
-        config: RunnableConfig | None = None,
-        **more: Any,
-    ) -> Iterator[Any]:
-        """Check the input's keys, then run."""
-        _check_keys(input, config)
-        return super().stream(input, config, **more)
-
-    def astream(
-        self,
-        input: Any,  # noqa: A002 - LangGraph's signature
-        config: RunnableConfig | None = None,
-        **more: Any,
-    ) -> AsyncIterator[Any]:
-        """Check the input's keys, then run."""
-        _check_keys(input, config)
-        return super().astream(input, config, **more)
+    def _check_keys(self, given: Mapping[str, Any]) -> None:
+        known = _OF_STATE if given.keys() >= _OF_OUTPUT else {"messages"}
+        for key in given:
+            if key not in known:
+                raise UsageError(
+                    f"the input has a key {key!r}, and a conversation takes messages alone"
+                    f"{_INSTEAD.get(key, '')}"
+                )
 
 
 _OF_OUTPUT = frozenset(get_type_hints(ChatOutput))
@@ -79,24 +66,6 @@ _INSTEAD = {
     "answer_type": "; context={'answer_type': …} sets it for a run",
     "question": ": the last message of the user is the question",
 }
-
-
-def _check_keys(given: object, config: RunnableConfig | None) -> None:
-    """Refuse what a turn would pass over without a word.
-
-    Raises:
-        UsageError: There is a key other than `messages`.
-    """
-    is_node = "langgraph_node" in ensure_config(config)["metadata"]
-    if is_node or not isinstance(given, Mapping):
-        return
-    known = _OF_STATE if given.keys() >= _OF_OUTPUT else {"messages"}
-    for key in given:
-        if key not in known:
-            raise UsageError(
-                f"the input has a key {key!r}, and a conversation takes messages alone"
-                f"{_INSTEAD.get(key, '')}"
-            )
 
 
 def build_chat(

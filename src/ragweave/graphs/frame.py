@@ -152,7 +152,8 @@ class DrawnGraph(TypedGraph[OutputT]):
         config: RunnableConfig | None = None,
         **more: Any,
     ) -> Iterator[Any]:
-        """Run the graph, within its time limit."""
+        """Check the input's keys, then run the graph, within its time limit."""
+        self._check_input(input, config)
         return super().stream(input, self._in_time(input, config, more.get("context")), **more)
 
     def astream(
@@ -161,8 +162,17 @@ class DrawnGraph(TypedGraph[OutputT]):
         config: RunnableConfig | None = None,
         **more: Any,
     ) -> AsyncIterator[Any]:
-        """Run the graph, within its time limit."""
+        """Check the input's keys, then run the graph, within its time limit."""
+        self._check_input(input, config)
         return super().astream(input, self._in_time(input, config, more.get("context")), **more)
+
+    def _check_input(self, given: object, config: RunnableConfig | None) -> None:
+        """Check what a caller gives; as a node of another graph it is given all of that state."""
+        if isinstance(given, Mapping) and not _is_nested(config):
+            self._check_keys(given)
+
+    def _check_keys(self, given: Mapping[str, Any]) -> None:
+        """Raise UsageError for a key that the graph would pass over."""
 
     def _in_time(
         self, given: object, config: RunnableConfig | None, context: object
@@ -222,29 +232,7 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
     of that graph's state, and takes what it knows; its run ends by that graph's deadline.
     """
 
-    def stream(
-        self,
-        input: Any,  # noqa: A002 - LangGraph's signature
-        config: RunnableConfig | None = None,
-        **more: Any,
-    ) -> Iterator[Any]:
-        """Check the input's keys, then run."""
-        self._check_keys(input, config)
-        return super().stream(input, config, **more)
-
-    def astream(
-        self,
-        input: Any,  # noqa: A002 - LangGraph's signature
-        config: RunnableConfig | None = None,
-        **more: Any,
-    ) -> AsyncIterator[Any]:
-        """Check the input's keys, then run."""
-        self._check_keys(input, config)
-        return super().astream(input, config, **more)
-
-    def _check_keys(self, given: object, config: RunnableConfig | None) -> None:
-        if not isinstance(given, Mapping) or _is_nested(config):
-            return
+    def _check_keys(self, given: Mapping[str, Any]) -> None:
         known = _fields(cast("Hashable", self.builder.state_schema))
         for key in given:
             if key not in known:
