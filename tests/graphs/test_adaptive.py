@@ -148,7 +148,7 @@ def test_equals_slimplm(options: dict[str, Any], verdict: str, answer: str) -> N
 @pytest.mark.parametrize("name", ["lexical", "strinc", "llm", "full"])
 @pytest.mark.parametrize("gold", [[], ["Ada"]])
 def test_equals_filco(name: str, gold: list[str]) -> None:
-    joined = {"filter": name, "answer": "generate", "top": 1}
+    joined = {"filter": name, "answer": "generate", "top": "auto"}
     same_calls("filco", {"filter": name}, joined, SAID, gold_answers=gold)
 
 

@@ -67,10 +67,37 @@ def test_oracle_keeps_one_span_by_each_measure(name: str) -> None:
 
 
 def test_question_only_keeps_the_sentence_nearest_the_question() -> None:
-    state = run()
+    state = run(top=1)
     assert texts(state) == [DESIGNED]
     assert "oracle_filter" not in events(state)
     assert state["answer"] == "Ada Moreno"
+
+
+@pytest.mark.parametrize("name", ["lexical", "strinc"])
+def test_untrained_it_keeps_the_best_half_of_the_text(name: str) -> None:
+    kept = [piece for text in texts(run(filter=name)) for piece in text.split(". ")]
+    assert kept == ["Cedar Bridge opened in 1934", DESIGNED, "The river Osk is wide."]
+    assert sum(map(len, kept)) >= (len(BRIDGE) + len(RIVER)) // 2
+
+
+def test_the_answer_may_stand_beside_the_nearest_sentence() -> None:
+    told = "Who designed the Cedar Bridge was long unknown. The bridge is the work of Bo Lind."
+    asked = {"passages": [f"{told} It is a wooden one. Many walk over it."]}
+    assert "Bo Lind" not in texts(run(input=asked, top=1))[0]
+    assert texts(run(input=asked)) == [told]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"profile": "paper"},
+        {"profile": "filco"},
+        {"input": {"gold_answers": ["Ada Moreno"]}, "filter": "strinc"},
+        {"filter": "cxmi", "scorer": Likelihood(), "input": {"gold_answers": ["Ada Moreno"]}},
+    ],
+)
+def test_one_span_as_printed(given: dict[str, Any]) -> None:
+    assert texts(run(**given)) == [DESIGNED]
 
 
 def test_kept_sentences_point_back_to_their_passage() -> None:
@@ -84,7 +111,7 @@ def test_kept_sentences_point_back_to_their_passage() -> None:
 
 def test_tokens_saved_stand_in_the_ledger() -> None:
     saved = (len(BRIDGE) + len(RIVER) - len(DESIGNED)) // 4
-    assert run()["usage"]["saved_tokens"] == saved
+    assert run(top=1)["usage"]["saved_tokens"] == saved
     assert run(filter="full")["usage"]["saved_tokens"] == 0
 
 
@@ -94,7 +121,7 @@ def test_the_prompt_holds_what_was_kept_and_no_gold_answer() -> None:
     shown = "\n".join(str(message.text) for seen in model.seen for message in seen.messages)
     assert "secret" not in shown
     model = ScriptedChat(replies=["Ada Moreno"])
-    run(model=model)
+    run(model=model, top=1)
     assert model.seen[0].text == f"context: {DESIGNED}\nquestion: {QUESTION}"
 
 
@@ -156,7 +183,7 @@ def test_cxmi_without_a_scorer_falls_back_to_words() -> None:
 
 @pytest.mark.parametrize("name", ["strinc", "cxmi"])
 def test_measures_of_an_output_fall_back_to_the_question_without_one(name: str) -> None:
-    state = run(filter=name, scorer=Likelihood())
+    state = run(filter=name, scorer=Likelihood(), top=1)
     assert "filter_without_answers" in events(state)
     assert texts(state) == [DESIGNED]
 

@@ -75,8 +75,8 @@ class AdaptiveOptions(BlendingOptions, NecessityOptions, BudgetOptions, ContextF
 
     union: Literal["interleave", "by_query"] = "interleave"
     """How the queries' passages join: rank by rank (SlimPLM), or query by query (BlendFilter)."""
-    top: int | None = None
-    """Most spans that the context filter keeps; None: all above its threshold."""
+    top: Literal["auto"] | int | None = None
+    """Most spans that the context filter keeps; None: all above its threshold; auto as in `filco`."""
     answer: Literal["concat", "reason", "reference", "generate"] = "concat"
     """How the answer is asked for: Concat, BlendFilter's two turns, SlimPLM's or FILCO's prompt."""
     fallback: bool = True

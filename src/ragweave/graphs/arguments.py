@@ -114,7 +114,7 @@ class FilcoArguments(Arguments, total=False):
 
     filter: str | ContextFilter | None
     granularity: Literal["sentence", "passage"]
-    top: int | None
+    top: Literal["auto"] | int | None
     threshold: float | None
     unit: Literal["words", "characters"]
     encoder: str | PathLike[str]
@@ -127,7 +127,7 @@ class AdaptiveArguments(Arguments, total=False):
 
     filter: str | ContextFilter | None
     granularity: Literal["sentence", "passage"]
-    top: int | None
+    top: Literal["auto"] | int | None
     threshold: float | None
     unit: Literal["words", "characters"]
     encoder: str | PathLike[str]

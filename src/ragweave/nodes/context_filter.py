@@ -44,6 +44,7 @@ from ragweave.tools.filters import (
     RegisteredFilter,
     Span,
     apply_spans,
+    best_share,
     by_best_span,
     claim_of,
     only_verdicts,
@@ -178,6 +179,10 @@ def generated_answer(name: str) -> AnswerStep:
 
 NAME = "filter_context"
 
+UNTRAINED_SHARE = 0.5
+"""Of the text, what an untrained filter keeps unless told otherwise: FILCO's trained ones leave 36 to
+56 % of the input (section 1)."""
+
 FilterName = Literal["lexical", "strinc", "cxmi", "recomp", "provence", "llm", "full", "own"]
 
 
@@ -193,9 +198,12 @@ class ContextFilterOptions(Options):
     granularity: Literal["sentence", "passage"] = "sentence"
     """What is kept or dropped; `passage` is the paper's PSG baseline. All but `full` and
     `own` use it."""
-    top: int | None = 1
-    """Most spans that a measure (lexical, strinc, cxmi), or a trained filter that scores, keeps;
-    None: all above its threshold. `llm` keeps what the model names, an object what it likes."""
+    top: Literal["auto"] | int | None = "auto"
+    """Most spans that a measure (lexical, strinc, cxmi), `recomp`, or a trained filter that scores,
+    keeps; None: all above its threshold. auto: one, the papers', but where nothing trained scores
+    against the question alone (`lexical` without an answer, `recomp` with the packaged encoder) the
+    best that make up half of the text: one such sentence seldom holds the answer. `llm` keeps what
+    the model names, an object what it likes."""
     threshold: float | None = None
     """What a span's score must exceed for lexical, cxmi and a trained filter (strinc has none);
     None: the measure's or the part's own (see `ragweave.tools.filters`)."""
@@ -224,9 +232,14 @@ class ContextFilterOptions(Options):
             UsageError: A value is out of its range.
         """
         super().__post_init__()
-        at_least("top", self.top, 1)
+        at_least("top", None if self.top == "auto" else self.top, 1)
         if self.filter == "lexical" and self.threshold is not None and not 0 <= self.threshold <= 1:
             raise UsageError(f"threshold must be between 0 and 1 for lexical, not {self.threshold}")
+
+
+def most(options: ContextFilterOptions) -> int | None:
+    """Return how many spans a measure with an answer, or a trained filter, keeps."""
+    return 1 if options.top == "auto" else options.top
 
 
 @dataclass(frozen=True)
@@ -236,27 +249,34 @@ class Filters:
     own: ContextFilter | None = None
     scorer: LogprobScorer | None = None
 
-    def named(self, options: ContextFilterOptions, name: str) -> ContextFilter:
+    def named(
+        self, options: ContextFilterOptions, name: str, *, every: bool = False
+    ) -> ContextFilter:
         """Return the filter called `name`.
+
+        Args:
+            options: Its settings.
+            name: Its name, or `own`.
+            every: Whether one by name keeps all that passes, whatever `top` says.
 
         Raises:
             UsageError: It is the caller's own and none was given.
         """
         if name != "own":
-            return FILTERS.named(name).make(self._settings(options))
+            return FILTERS.named(name).make(self._settings(options, every=every))
         if self.own is None:
             raise UsageError("filter='own' needs a filter object: build_graph(…, filter=my_filter)")
         if isinstance(self.own, TrainedFilter):
-            return self.own.with_settings(top=options.top, threshold=options.threshold)
+            return self.own.with_settings(top=most(options), threshold=options.threshold)
         if isinstance(self.own, RegisteredFilter):
             return self.own.with_settings(self._settings(options))
         return self.own
 
-    def _settings(self, options: ContextFilterOptions) -> FilterSettings:
+    def _settings(self, options: ContextFilterOptions, *, every: bool = False) -> FilterSettings:
         return FilterSettings(
             scorer=self.scorer,
             granularity=options.granularity,
-            top=options.top,
+            top=None if every else most(options),
             threshold=options.threshold,
             unit=options.unit,
             lead=options.lead,
@@ -326,7 +346,8 @@ def _by_measure(
     if reason:
         context.note(reason, wanted=options.filter, used=name)
         options, answers = _plain(options), gold
-    chosen, asked = filters.named(options, name), state["question"]
+    half = options.top == "auto" and not answers and _untrained(name, options)
+    chosen, asked = filters.named(options, name, every=half), state["question"]
     if name in ("strinc", "lexical") and only_verdicts(answers):
         chosen, asked = _by_claim(options, name), claim_of(asked)
         context.note("filter_by_claim", wanted=name)
@@ -336,8 +357,13 @@ def _by_measure(
     def keep(passages: list[Document]) -> object:
         return chosen.keep(asked, passages, answers=answers or None)
 
-    spans = yield Call(RunnableLambda(keep), as_merged(state["passages"]))
-    return checked_spans(spans, chosen)
+    passages = as_merged(state["passages"])
+    spans = checked_spans((yield Call(RunnableLambda(keep), passages)), chosen)
+    return best_share(spans, passages, UNTRAINED_SHARE) if half else spans
+
+
+def _untrained(name: str, options: ContextFilterOptions) -> bool:
+    return name == "lexical" or (name == "recomp" and not options.encoder)
 
 
 def _by_claim(options: ContextFilterOptions, name: str) -> LexicalFilter:
@@ -348,7 +374,7 @@ def _by_claim(options: ContextFilterOptions, name: str) -> LexicalFilter:
     least = options.threshold if name == "lexical" and options.threshold is not None else None
     return LexicalFilter(
         LEXICAL_THRESHOLD if least is None else least,
-        options.top,
+        most(options),
         target="question",
         unit=options.unit,
         granularity=options.granularity,

@@ -136,10 +136,11 @@ def _values(hint: Any, default: Any) -> list[Any]:
         return [(one,) for one in default or ()]
     if hint is bool:
         return [not default]
+    number = default if isinstance(default, int | float) else 0
     if hint is int:
-        return [1, 2, 0, 10, (default or 0) + 1]
+        return [1, 2, 0, 10, number + 1]
     if hint is float:
-        return [0.0, 1.0, 0.5, (default or 0.0) / 2, 2.0]
+        return [0.0, 1.0, 0.5, number / 2, 2.0]
     return []
 
 

@@ -19,6 +19,7 @@ from ragweave.tools.filters.oracles import (
     StrincFilter,
     Unit,
     answer_line,
+    best_share,
     claim_of,
     context_line,
     cxmi,
@@ -41,6 +42,7 @@ __all__ = [
     "FilteredPassages",
     "apply_spans",
     "by_best_span",
+    "best_share",
     "saved_tokens",
     # measures
     "Unit",

@@ -301,6 +301,24 @@ def top_spans(spans: Iterable[Span], threshold: float, top: int | None) -> list[
     return sorted(above, key=lambda span: -span["score"])[:top]
 
 
+def best_share(spans: Iterable[Span], passages: Sequence[Document], share: float) -> list[Span]:
+    """Return the best spans until they hold a share of the passages' text, at least one.
+
+    Args:
+        spans: Scored; of equal scores the first goes first.
+        passages: What they were cut from.
+        share: Of the characters, in (0, 1]; the span that reaches it is the last.
+    """
+    left = share * sum(len(passage.page_content) for passage in passages)
+    kept: list[Span] = []
+    for span in sorted(spans, key=lambda span: -span["score"]):
+        if left <= 0:
+            break
+        kept.append(span)
+        left -= span["end"] - span["start"]
+    return kept
+
+
 def checked_top(top: int | None) -> int | None:
     """Return `top`.
 
