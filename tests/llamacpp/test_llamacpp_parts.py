@@ -209,6 +209,19 @@ def test_the_shelf_drops_what_was_used_least_recently() -> None:
     assert (list(tokens), state[0]) == ([0, 0, 0, 5], 9)
 
 
+def test_a_copy_without_its_beginning_serves_long_prefixes_only() -> None:
+    shelf = Shelf(20)
+    whole, windowed = np.arange(10, dtype=np.int32), np.arange(12, dtype=np.int32)
+    shelf.put(whole, np.zeros(4, np.uint8))
+    shelf.put(windowed, np.ones(4, np.uint8), least=11)
+    found = {n: shelf.find(windowed[:n])[1] for n in (5, 10, 11, 12)}
+    assert found == {5: 5, 10: 10, 11: 11, 12: 12}, "a shorter prefix has the copy that is whole"
+    assert [shelf.get(shelf.find(windowed[:n])[0])[1][0] for n in (10, 11)] == [0, 1]
+    other = np.array([7, 8, 9, 1], np.int32)
+    shelf.put(other, np.ones(4, np.uint8), least=3)
+    assert shelf.holds(other) and not shelf.holds(other[:2])
+
+
 def test_the_oldest_prefix_goes_first() -> None:
     kept = PrefixCache()
     for sequence in range(3):
