@@ -93,6 +93,14 @@ def test_a_row_without_numbers_is_an_error() -> None:
             Sampler(Sampling()).pick(np.array([0, bad, 1], np.float32))
 
 
+@pytest.mark.parametrize(
+    "row", [[0, math.nan, 1], [0, math.inf, 1], [-math.inf, 0, 1], [-math.inf] * 3]
+)
+def test_a_log_probability_that_is_no_number_is_an_error(row: list[float]) -> None:
+    with pytest.raises(ModelError, match="may be damaged"):
+        logprob_of(np.array(row, np.float32), 0)
+
+
 steps = st.lists(
     st.tuples(
         st.sampled_from(["take", "share", "cut"]),
