@@ -261,13 +261,13 @@ class LlamaCppFields(BaseChatModel):
             ModelError: The file is missing, damaged, or makes embeddings only.
             UsageError: A setting is out of range.
         """
-        path = settings.get("path")
-        if isinstance(path, str | Path):
-            # The weights load at the first call, maybe in another working directory.
-            settings["path"] = str(Path(path).expanduser().absolute())
+        if isinstance(settings.get("path"), Path):
+            settings["path"] = str(settings["path"])
         super().__init__(**settings)
         check_template(self.chat_template)
         self._facts = read_gguf(self.path)
+        # The weights load at the first call, maybe in another working directory.
+        self.path = str(self._facts.path.absolute())
         if self._facts.embedding_only:
             name, kind = self._facts.path.name, self._facts.architecture
             raise UnusableModelError(
