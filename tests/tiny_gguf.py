@@ -156,13 +156,17 @@ def write(
     template: str | None = CHATML,
     architecture: str = "qwen2",
     numbers: NUMBERS = "f32",
+    window: int = 0,
 ) -> Path:
-    """Write a GGUF file and return its path."""
+    """Write a GGUF file and return its path.
+
+    With a `window`, every second layer attends to that many tokens (architecture gemma2).
+    """
     import gguf
 
     shape = shape or Shape()
     tokens = vocabulary(shape.vocabulary)
-    writer = gguf.GGUFWriter(str(path), architecture)
+    writer = gguf.GGUFWriter(str(path), "gemma2" if window else architecture)
     writer.add_name("tiny")
     writer.add_block_count(shape.layers)
     writer.add_context_length(shape.context)
@@ -172,6 +176,8 @@ def write(
     writer.add_head_count_kv(shape.kv_heads)
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(10_000.0)
+    if window:
+        writer.add_sliding_window(window)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
@@ -194,6 +200,8 @@ def write(
         "q8_0": gguf.GGMLQuantizationType.Q8_0,
     }
     drawn = weights(shape, seed, end_bias=end_bias, close_bias=close_bias, high_bias=high_bias)
+    if window:
+        drawn = _gemma2(drawn, shape)
     for name, values in drawn.items():
         kind = kinds[numbers] if values.ndim == 2 else gguf.GGMLQuantizationType.F32
         writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
@@ -202,6 +210,18 @@ def write(
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def _gemma2(
+    drawn: dict[str, np.ndarray[Any, Any]], shape: Shape
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Return weights as Gemma 2 has them: no biases, tied embeddings, two more norms a layer."""
+    kept = {name: one for name, one in drawn.items() if not name.endswith(".bias")}
+    del kept["output.weight"]
+    for n in range(shape.layers):
+        for norm in ("post_attention_norm", "post_ffw_norm"):
+            kept[f"blk.{n}.{norm}.weight"] = np.ones(shape.embedding, np.float32)
+    return kept
 
 
 def transformers_model(shape: Shape | None = None, *, seed: int = 0) -> Any:

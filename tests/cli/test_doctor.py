@@ -79,6 +79,7 @@ def test_the_settings_of_the_spec_count(
     base = tiny_gguf.write(tmp_path / "base.gguf", template=None)
     assert "problem" in levels(base)
     assert "problem" not in levels(base, chat_template="plain")
+    assert "problem" in levels(base, chat_template="chatml")
     facts = read_gguf(str(model))
     monkeypatch.setattr(binding, "free_memory", lambda: binding.needed_memory(facts, 1024))
     assert levels(model)[-1] == "note"

@@ -191,6 +191,13 @@ def test_structured_output_follows_the_schema(make_chat, ending: Path) -> None:
         ({"grammar": "root ::= ("}, "grammar"),
         ({"grammar": "other ::= [a-z]"}, "grammar"),
         ({"grammar": " "}, "empty"),
+        ({"grammar": ""}, "empty"),
+        ({"thinking": "perhaps"}, "thinking must be on or off, not 'perhaps'"),
+        ({"logprobs": "perhaps"}, "logprobs must be on or off"),
+        ({"chat_template_kwargs": "tone"}, "chat_template_kwargs must be an object"),
+        ({"chat_template_kwargs": {"tools": []}}, "chat_template_kwargs can't set tools"),
+        ({"chat_template_kwargs": {"messages": []}}, "can't set messages"),
+        ({"chat_template_kwargs": {"add_generation_prompt": False}}, "add_generation_prompt"),
         ({"grammar": 'root ::= "a\0b"'}, "null"),
         ({"colour": "red"}, "no option 'colour'"),
         ({"overflow": "pray"}, "overflow"),
@@ -211,6 +218,32 @@ def test_an_option_out_of_range_is_one_clear_line(make_chat, options, said: str)
 def test_a_setting_out_of_range_is_told_at_once(tiny: Path, name: str) -> None:
     with pytest.raises(UsageError, match=name):
         LlamaCppChat(path=str(tiny), **{name: 0})
+
+
+def test_a_setting_of_the_template_s_own_is_told_at_once(tiny: Path) -> None:
+    with pytest.raises(UsageError, match="can't set tools"):
+        LlamaCppChat(path=str(tiny), chat_template_kwargs={"tools": [], "tone": "warm"})
+
+
+@pytest.mark.parametrize("template", ["chatml", "Plain", "template.jinja"])
+def test_a_template_s_name_is_no_template(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str
+) -> None:
+    (tmp_path / "template.jinja").write_text("{{ messages[0].content }}", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="chat_template must be Jinja text or 'plain'"):
+        LlamaCppChat(path=str(tiny), chat_template=template)
+
+
+def test_a_relative_path_means_the_same_file_wherever_it_loads(
+    make_chat, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tiny.parent)
+    model = make_chat(path=tiny.name, max_tokens=2)
+    monkeypatch.chdir(tmp_path)
+    assert model.invoke("hello").usage_metadata["output_tokens"] == 2
+    assert model.path == str(tiny)
+    assert model._identifying_params == make_chat(path=tiny, max_tokens=2)._identifying_params
 
 
 def test_an_unknown_setting_is_told(tiny: Path) -> None:

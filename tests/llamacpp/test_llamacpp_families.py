@@ -124,7 +124,8 @@ def prompt(model: LlamaCppChat, **overrides: Any) -> str:
 def test_thinking_is_off_unless_asked_for(make_chat: Callable[..., Any]) -> None:
     model = make_chat(chat_template=THINKS)
     assert prompt(model) == "hi<think>\n\n</think>\n\n"
-    assert prompt(model, thinking=True) == "hi<think>\n"
+    assert prompt(model, thinking=True) == prompt(model, thinking="on") == "hi<think>\n"
+    assert prompt(model, thinking="off") == prompt(model)
     assert prompt(make_chat(chat_template=THINKS, thinking=True)) == "hi<think>\n"
     assert prompt(model, thinking=True, grammar='root ::= "a"').endswith("</think>\n\n")
     told = prompt(model, chat_template_kwargs={"enable_thinking": True})

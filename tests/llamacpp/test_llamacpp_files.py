@@ -263,6 +263,18 @@ def test_memory_that_runs_out_is_an_error_and_others_go_on(tiny: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_marks_of_gpt_oss_s_channels_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    marks = ("<|start|>", "<|channel|>", "<|message|>")
+    monkeypatch.setattr(tiny_gguf, "SPECIAL", (*tiny_gguf.SPECIAL, *marks))
+    model = LlamaCppChat(path=str(tiny_gguf.write(tmp_path / "m.gguf")), n_threads=1)
+    words, text = model.engine.vocabulary, "<|start|>assistant<|channel|>final<|message|>Paris"
+    assert words.decode(words.encode(text, special=True)) == text
+    model.close()
+
+
 def test_a_file_without_template_says_how_to_give_one(tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     path = tiny_gguf.write(tmp_path / "m.gguf", template=None)

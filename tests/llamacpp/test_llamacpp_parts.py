@@ -93,6 +93,14 @@ def test_a_row_without_numbers_is_an_error() -> None:
             Sampler(Sampling()).pick(np.array([0, bad, 1], np.float32))
 
 
+@pytest.mark.parametrize(
+    "row", [[0, math.nan, 1], [0, math.inf, 1], [-math.inf, 0, 1], [-math.inf] * 3]
+)
+def test_a_log_probability_that_is_no_number_is_an_error(row: list[float]) -> None:
+    with pytest.raises(ModelError, match="may be damaged"):
+        logprob_of(np.array(row, np.float32), 0)
+
+
 steps = st.lists(
     st.tuples(
         st.sampled_from(["take", "share", "cut"]),
@@ -207,6 +215,19 @@ def test_the_shelf_drops_what_was_used_least_recently() -> None:
     assert shelf.size == 8
     tokens, state = shelf.get(shelf.find(first)[0])
     assert (list(tokens), state[0]) == ([0, 0, 0, 5], 9)
+
+
+def test_a_copy_without_its_beginning_serves_long_prefixes_only() -> None:
+    shelf = Shelf(20)
+    whole, windowed = np.arange(10, dtype=np.int32), np.arange(12, dtype=np.int32)
+    shelf.put(whole, np.zeros(4, np.uint8))
+    shelf.put(windowed, np.ones(4, np.uint8), least=11)
+    found = {n: shelf.find(windowed[:n])[1] for n in (5, 10, 11, 12)}
+    assert found == {5: 5, 10: 10, 11: 11, 12: 12}, "a shorter prefix has the copy that is whole"
+    assert [shelf.get(shelf.find(windowed[:n])[0])[1][0] for n in (10, 11)] == [0, 1]
+    other = np.array([7, 8, 9, 1], np.int32)
+    shelf.put(other, np.ones(4, np.uint8), least=3)
+    assert shelf.holds(other) and not shelf.holds(other[:2])
 
 
 def test_the_oldest_prefix_goes_first() -> None:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UnusableModelError
+from ragweave.errors import (
+    MissingExtraError,
+    ModelError,
+    RagweaveError,
+    UnusableModelError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from ragweave.llamacpp.gguf import GGUFFacts
@@ -305,7 +311,13 @@ def _model(path: str, settings: Mapping[str, Any]) -> list[Finding]:
 
 
 def _template(facts: GGUFFacts, given: str | None) -> Finding:
+    from ragweave.llamacpp.options import check_template
+
     if given is not None:
+        try:
+            check_template(given)
+        except UsageError as error:
+            return Finding("model", "problem", str(error))
         return Finding("model", "ok", f"chat_template={given}")
     if facts.template is None:
         text = (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ragweave.llamacpp.core import Core
-from ragweave.llamacpp.prefix import PrefixCache, Shelf, Tokens, longest_prefix
+from ragweave.llamacpp.prefix import PrefixCache, Shelf, Tokens, least_prefix, longest_prefix
 
 
 class KVCells:
@@ -91,7 +91,7 @@ class SequencePool:
 
     def find(self, tokens: Tokens) -> tuple[int, int]:
         """Return the cached sequence with the longest common prefix, and its length."""
-        return self._prefixes.find(tokens)
+        return self._prefixes.find(tokens, self._core.least)
 
     def make_room(self, need: int, excluding: int) -> bool:
         """Evict cached sequences other than `excluding` until `need` cells are free."""
@@ -112,9 +112,17 @@ class SequencePool:
         kept = tokens[: self._core.n_ctx - self._core.n_ctx // _ROOM_BESIDE]
         if len(kept) >= _WORTH_COPYING and self._core.can_share and not self._shelf.holds(kept):
             self._core.cut(sequence, len(kept))
-            if self._core.state_size(sequence) <= self._shelf.limit:
-                self._shelf.put(kept, self._core.state(sequence))
+            self._copy(sequence, kept)
         self.forget(sequence)
+
+    def _copy(self, sequence: int, tokens: Tokens) -> None:
+        least = self._core.least(sequence)
+        if self._core.window:
+            # What lies behind the window of the last token is not copied.
+            first = len(tokens) - self._core.window
+            least = max(least, least_prefix(first, self._core.window))
+        if least <= len(tokens) and self._core.state_size(sequence) <= self._shelf.limit:
+            self._shelf.put(tokens, self._core.state(sequence), least)
 
     def restore(self, tokens: Tokens, shared: int, need: int, excluding: int) -> tuple[int, int]:
         """Return a new sequence that begins like `tokens`, copied from main memory.
@@ -168,7 +176,8 @@ class SequencePool:
 
         A recurrent state can't be rolled back part of the way: the whole sequence is removed.
         """
-        remaining = keep if self._core.can_share else 0
+        kept = self._core.can_share and keep >= self._core.least(sequence)
+        remaining = keep if kept else 0
         self._core.cut(sequence, remaining)
         self._cells.cut(sequence, remaining)
         return remaining
@@ -185,7 +194,8 @@ class SequencePool:
                 more sample of a cached prompt is not worth caching.
             others: Running sequences, with their computed tokens.
         """
-        known = max(self._prefixes.find(tokens)[1], longest_prefix(tokens, others)[1])
+        running = longest_prefix(tokens, others, self._core.least)
+        known = max(self.find(tokens)[1], running[1])
         if known >= min(len(tokens), needed):
             self.forget(sequence)
             return

@@ -15,7 +15,7 @@ from ragweave.errors import ModelError, UnusableModelError, UsageError
 from ragweave.llamacpp.binding import bind, context_length, log, physical_cores
 from ragweave.llamacpp.gguf import GGUFFacts
 from ragweave.llamacpp.guard import Repack
-from ragweave.llamacpp.prefix import State
+from ragweave.llamacpp.prefix import State, least_prefix
 from ragweave.llamacpp.sampling import Row
 from ragweave.llamacpp.vocabulary import Vocabulary
 
@@ -110,6 +110,8 @@ class Core:
             lib.llama_model_is_recurrent(self._model) or lib.llama_model_is_hybrid(self._model)
         )
         """Whether sequences can share a prefix (recurrent states can't)."""
+        self.window = int(lib.llama_model_n_swa(self._model))
+        """Tokens that sliding-window attention looks back, its own included; 0 in models without."""
         self.placement = self._placement(facts, settings)
         self._batch = _Batch(lib, self.n_batch)
 
@@ -141,6 +143,18 @@ class Core:
         if not self._lib.llama_memory_seq_rm(self._memory, sequence, keep, -1) and keep:
             raise ModelError("this model can't remove part of a sequence from its cache")
 
+    def least(self, sequence: int) -> int:
+        """Return the shortest prefix of a sequence that others can start from.
+
+        llama.cpp reuses the cells of tokens behind a sequence's window, even in an SWA cache of full
+        size (`llama_kv_cache::find_slot`). Where it has done so, tokens close behind them lack what
+        they attend to.
+        """
+        if not self.window:
+            return 0
+        first = int(self._lib.llama_memory_seq_pos_min(self._memory, sequence))
+        return self.n_ctx if first < 0 else least_prefix(first, self.window)
+
     def share(self, source: int, target: int, count: int) -> None:
         """Let an empty sequence share the first `count` tokens of another."""
         self._lib.llama_memory_seq_cp(self._memory, source, target, 0, count)
@@ -150,7 +164,10 @@ class Core:
         return int(self._lib.llama_state_seq_get_size(self._context, sequence))
 
     def state(self, sequence: int) -> State:
-        """Return a copy of a sequence's keys and values, empty where llama.cpp can't make one."""
+        """Return a copy of a sequence's keys and values, empty where llama.cpp can't make one.
+
+        It leaves out what the sequence's last token does not attend to (`state_write`).
+        """
         state = np.empty(self.state_size(sequence), np.uint8)
         written = self._lib.llama_state_seq_get_data(
             self._context, _bytes(state), state.nbytes, sequence

@@ -202,15 +202,18 @@ class Decoder:
         """
         if not self._share:
             return -1, 0, 0
+        # Logits that are still to be read must be computed, shared prefix or not.
+        tokens = tokens[: job.logits_from]
         source, length = self._pool.find(tokens)
         upcoming = 0
         for slot in self._running:
             shared = common_prefix(tokens, slot.job.prompt)
+            ready = min(shared, slot.done)
+            if slot.done and ready < self._core.least(slot.sequence):
+                continue  # it is too far ahead to serve this prefix
             upcoming = max(upcoming, shared)
-            if min(shared, slot.done) > length:
-                source, length = slot.sequence, min(shared, slot.done)
-        # Logits that are still to be read must be computed, shared prefix or not.
-        length, upcoming = min(length, job.logits_from), min(upcoming, job.logits_from)
+            if ready > length:
+                source, length = slot.sequence, ready
         return (source, length, upcoming) if length >= _WORTH_SHARING else (-1, 0, upcoming)
 
     def _start(self, job: Job, source: int, length: int) -> bool:

@@ -23,7 +23,8 @@ from ragweave.llamacpp.gguf import GGUFFacts, read_gguf
 from ragweave.llamacpp.guard import Repack
 from ragweave.llamacpp.job import Request
 from ragweave.llamacpp.prompt import Overflow
-from ragweave.llamacpp.sampling import Sampling, schema_grammar
+from ragweave.llamacpp.sampling import Sampling, check_grammar, schema_grammar
+from ragweave.tools.models.specs import flag
 
 SAMPLING = (
     *("temperature", "top_p", "top_k", "seed", "min_p"),
@@ -85,18 +86,21 @@ def call_options(
         thinking_tokens=settings["thinking_tokens"],
         stops=tuple([stops] if isinstance(stops, str) else stops or ()),
         grammar=_grammar(settings),
-        logprobs=settings["logprobs"],
+        logprobs=flag("logprobs", settings["logprobs"]),
         top_logprobs=top_logprobs,
     )
     # A grammar constrains the reply from its first token on, which leaves no room to think.
-    thinking = bool(settings["thinking"]) and request.grammar is None
+    thinking = flag("thinking", settings["thinking"]) and request.grammar is None
     values = {"enable_thinking": thinking, "thinking": thinking}
-    values |= settings["chat_template_kwargs"] or {}
+    values |= _template_values(settings["chat_template_kwargs"] or {})
     return Options(request, settings["overflow"], settings["timeout"], thinking, values)
 
 
 _NUMBERS = ("temperature", "top_p", "min_p", "presence_penalty", "repetition_penalty", "timeout")
 _COUNTS = ("max_tokens", "top_k", "seed", "top_logprobs", "thinking_tokens")
+_OBJECTS = ("json_schema", "response_format", "chat_template_kwargs")
+_RESERVED = ("messages", "tools", "add_generation_prompt")
+"""Variables of a chat template that each call sets itself."""
 
 
 def _check_types(settings: Mapping[str, Any]) -> None:
@@ -104,7 +108,7 @@ def _check_types(settings: Mapping[str, Any]) -> None:
     kinds: dict[str, tuple[type | tuple[type, ...], str]] = {
         **dict.fromkeys(_NUMBERS, ((int, float), "a number")),
         **dict.fromkeys(_COUNTS, (int, "a whole number")),
-        **dict.fromkeys(("json_schema", "response_format"), (Mapping, "an object")),
+        **dict.fromkeys(_OBJECTS, (Mapping, "an object")),
         "grammar": (str, "a text"),
     }
     for name, (kind, said) in kinds.items():
@@ -130,7 +134,34 @@ def _grammar(options: Mapping[str, Any]) -> str | None:
         return schema_grammar(given["json_schema"])
     if "response_format" in given:
         return _from_format(given["response_format"])
+    if "grammar" in given:
+        check_grammar(given["grammar"])
     return given.get("grammar")
+
+
+def _template_values(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return variables for the template; raise `UsageError` for one that a call sets itself."""
+    taken = [name for name in _RESERVED if name in given]
+    if taken:
+        raise UsageError(f"chat_template_kwargs can't set {taken[0]}: each call sets it itself")
+    return given
+
+
+def check_template(text: str | None) -> None:
+    """Check that a chat template is one: plain text would be every prompt.
+
+    Args:
+        text: `plain`, Jinja text, or nothing for the file's own.
+
+    Raises:
+        UsageError: It is the name of a template or of a file.
+    """
+    if not text or text == "plain" or "{{" in text or "{%" in text:
+        return
+    raise UsageError(
+        "chat_template must be Jinja text or 'plain', not a name or a file's path: leave it out for "
+        "the file's own template, or give a template's text (chat_template=Path(…).read_text())"
+    )
 
 
 def _from_format(form: Mapping[str, Any]) -> str | None:
@@ -160,7 +191,7 @@ class LlamaCppFields(BaseChatModel):
 
     model_config = ConfigDict(extra="forbid")
     path: str
-    """The GGUF file."""
+    """The GGUF file; a relative path becomes absolute."""
     n_gpu_layers: int = -1
     """Layers to put on a GPU, where llama-cpp-python was built for one; -1 for all."""
     n_ctx: int | None = None
@@ -187,7 +218,7 @@ class LlamaCppFields(BaseChatModel):
     it in a child process where some builds are known to crash, and uses what `ragweave doctor
     --model` measured to be faster."""
     chat_template: str | None = None
-    """Jinja text that replaces the file's own; `plain` joins the messages' texts, for a base model
+    """Jinja text (not its file) that replaces the file's own; `plain` joins the messages' texts, for a base model
     to continue."""
     chat_template_kwargs: dict[str, Any] | None = None
     """Further variables for the template, such as `{"enable_thinking": False}`."""
@@ -233,7 +264,10 @@ class LlamaCppFields(BaseChatModel):
         if isinstance(settings.get("path"), Path):
             settings["path"] = str(settings["path"])
         super().__init__(**settings)
+        check_template(self.chat_template)
         self._facts = read_gguf(self.path)
+        # The weights load at the first call, maybe in another working directory.
+        self.path = str(self._facts.path.absolute())
         if self._facts.embedding_only:
             name, kind = self._facts.path.name, self._facts.architecture
             raise UnusableModelError(

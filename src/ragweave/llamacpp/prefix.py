@@ -4,13 +4,17 @@
 there, useful or not, so that they are few. `Shelf` holds copies in main memory of those that had to
 leave: copying a sequence's keys and values is far quicker than computing them, and slows nothing
 down until it is needed again.
+
+In models with sliding-window attention a sequence or copy may lack its beginning. It then serves only
+prefixes that are long enough (`least_prefix`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +33,36 @@ def common_prefix(left: Tokens, right: Tokens) -> int:
     return int(differing[0]) if differing.size else size
 
 
-def longest_prefix(tokens: Tokens, held: Iterable[tuple[int, Tokens]]) -> tuple[int, int]:
-    """Return the key and length of the longest common prefix; (-1, 0) where there is none."""
+def least_prefix(first: int, window: int) -> int:
+    """Return how many tokens must be kept for all that the next one attends to to be there.
+
+    Args:
+        first: The position from which on keys and values are there.
+        window: Tokens that sliding-window attention looks back, its own included.
+    """
+    return first + window - 1 if first > 0 else 0
+
+
+def whole(key: int) -> int:
+    """Return the shortest prefix that a sequence without gaps can serve."""
+    del key
+    return 0
+
+
+def longest_prefix(
+    tokens: Tokens, held: Iterable[tuple[int, Tokens]], least: Callable[[int], int] = whole
+) -> tuple[int, int]:
+    """Return the key and length of the longest common prefix; (-1, 0) where there is none.
+
+    Args:
+        tokens: The tokens whose prefix is looked for.
+        held: Keys and their tokens.
+        least: Returns the shortest prefix that a key's tokens can serve.
+    """
     found, length = -1, 0
     for key, other in held:
         shared = common_prefix(tokens, other)
-        if shared > length:
+        if shared > length and shared >= least(key):
             found, length = key, shared
     return found, length
 
@@ -60,9 +88,12 @@ class PrefixCache:
         if sequence in self._tokens:
             self._tokens.move_to_end(sequence)
 
-    def find(self, tokens: Tokens) -> tuple[int, int]:
-        """Return the sequence with the longest common prefix, and its length; (-1, 0) if none."""
-        return longest_prefix(tokens, self._tokens.items())
+    def find(self, tokens: Tokens, least: Callable[[int], int] = whole) -> tuple[int, int]:
+        """Return the sequence with the longest common prefix, and its length; (-1, 0) if none.
+
+        `least` returns the shortest prefix that a sequence can serve.
+        """
+        return longest_prefix(tokens, self._tokens.items(), least)
 
     def oldest(self, excluding: int = -1) -> tuple[int, Tokens] | None:
         """Remove and return the least recently used sequence other than `excluding`."""
@@ -72,13 +103,20 @@ class PrefixCache:
         return None
 
 
+class _Copy(NamedTuple):
+    tokens: Tokens
+    state: State
+    least: int
+    """The shortest prefix that it can serve."""
+
+
 class Shelf:
     """Sequences set aside, the least recently used first."""
 
     def __init__(self, limit: int = 0) -> None:
         """Start empty; hold at most `limit` bytes."""
         self.limit = limit
-        self._held: OrderedDict[int, tuple[Tokens, State]] = OrderedDict()
+        self._held: OrderedDict[int, _Copy] = OrderedDict()
         self._keys = count()
         self.size = 0
         """Bytes held."""
@@ -91,14 +129,17 @@ class Shelf:
         self.use(key)
         return True
 
-    def put(self, tokens: Tokens, state: State) -> None:
-        """Set a sequence aside in place of those that are its beginning; drop what is too much."""
+    def put(self, tokens: Tokens, state: State, least: int = 0) -> None:
+        """Set a sequence aside in place of those that are its beginning; drop what is too much.
+
+        `least` is the shortest prefix of `tokens` that it can serve.
+        """
         if not 0 < state.nbytes <= self.limit:
             return
-        for key, (other, _) in list(self._held.items()):
-            if common_prefix(tokens, other) == len(other):
+        for key, (other, _, reach) in list(self._held.items()):
+            if common_prefix(tokens, other) == len(other) and least <= reach:
                 self._drop(key)
-        self._held[next(self._keys)] = (tokens, state)
+        self._held[next(self._keys)] = _Copy(tokens, state, least)
         self.size += state.nbytes
         while self.size > self.limit:
             self._drop(next(iter(self._held)))
@@ -109,15 +150,16 @@ class Shelf:
         Of several as long it is the shortest copy: the whole of it takes cells for a moment.
         """
         found = (
-            (common_prefix(tokens, other), -len(other), key)
-            for key, (other, _) in self._held.items()
+            (common_prefix(tokens, one.tokens), -len(one.tokens), key, one.least)
+            for key, one in self._held.items()
         )
-        length, _, key = max(found, default=(0, 0, -1))
+        served = (one for one in found if one[0] >= one[-1])
+        length, _, key, _ = max(served, default=(0, 0, -1, 0))
         return (key, length) if length else (-1, 0)
 
     def get(self, key: int) -> tuple[Tokens, State]:
         """Return a sequence."""
-        return self._held[key]
+        return self._held[key][:2]
 
     def use(self, key: int) -> None:
         """Mark a sequence as just used; one that was dropped meanwhile is ignored."""
@@ -125,4 +167,4 @@ class Shelf:
             self._held.move_to_end(key)
 
     def _drop(self, key: int) -> None:
-        self.size -= self._held.pop(key)[1].nbytes
+        self.size -= self._held.pop(key).state.nbytes

@@ -20,20 +20,36 @@ from numpy.typing import NDArray
 from ragweave.errors import ModelError, UsageError
 from ragweave.llamacpp.binding import bind, log
 from ragweave.llamacpp.vocabulary import Vocabulary
+from ragweave.tools.scorers.specs import checked_score
 
 Row = NDArray[np.float32]
 """Logits or log-probabilities of one position, shape (vocabulary,)."""
 
 
 def log_normaliser(logits: Row) -> float:
-    """Return log(sum(exp(logits))), in natural logarithm."""
-    top = float(logits.max())
+    """Return log(sum(exp(logits))), in natural logarithm.
+
+    Raises:
+        ModelError: The logits are not numbers.
+    """
+    top = _highest(logits)
     return top + float(np.log(np.exp(logits - np.float32(top)).sum(dtype=np.float64)))
 
 
 def logprob_of(logits: Row, token: int) -> float:
-    """Return a token's log-probability, at most 0."""
-    return min(0.0, float(logits[token]) - log_normaliser(logits))
+    """Return a token's log-probability, at most 0.
+
+    Raises:
+        ModelError: The logits are not numbers, or the token is impossible.
+    """
+    return checked_score(float(logits[token]) - log_normaliser(logits))
+
+
+def _highest(logits: Row) -> float:
+    top = float(logits.max())
+    if not np.isfinite(top):
+        raise ModelError("the model computed NaN logits: its file may be damaged")
+    return top
 
 
 def best(logits: Row, count: int) -> NDArray[np.int64]:
@@ -190,8 +206,7 @@ class Sampler:
         Raises:
             ModelError: The logits are not numbers, or no token satisfies the grammar.
         """
-        if not np.isfinite(logits.max()):
-            raise ModelError("the model computed NaN logits: its file may be damaged")
+        _highest(logits)
         logits = self._penalised(logits)
         token = self._draw(logits)
         if self._grammar is not None:

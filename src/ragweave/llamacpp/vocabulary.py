@@ -20,6 +20,7 @@ from ragweave.tools.text.reply import MARKS, ThinkingFlow
 _CONTROL = 8 | 16
 """Attribute bits of control and user-defined tokens (llama.h, `llama_token_attr`)."""
 _SHOWN = {text for begin, end in MARKS for text in (begin, begin.removesuffix("thought"), end)}
+_SHOWN |= {"<|start|>", "<|channel|>", "<|message|>"}
 """Names of control tokens whose text is shown: they mark a thinking block."""
 
 

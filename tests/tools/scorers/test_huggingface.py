@@ -222,3 +222,11 @@ def test_a_missing_extra_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtraError, match=r"ragweave\[hf\]"):
         HuggingFaceScorer("anything").score([("a", "b")])
+
+
+def test_a_score_that_is_no_number_is_an_error(kind):
+    model = make_model(kind)
+    for weights in model.parameters():
+        weights.data.fill_(float("nan"))
+    with pytest.raises(ModelError, match="log-probability nan"):
+        HuggingFaceScorer(model, make_tokenizer(kind)).score([("who", "shakespeare")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -123,3 +124,12 @@ def test_an_empty_prompt_and_an_empty_batch_are_the_callers_mistake():
         scorer.score([("", "b")])
     with pytest.raises(UsageError, match="batch_size"):
         ServerScorer("m", batch_size=0)
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+def test_a_score_that_is_no_number_is_an_error(value):
+    said = SimpleNamespace(tokens=["a", " b"], text_offset=[0, 1], token_logprobs=[None, value])
+    reply = SimpleNamespace(choices=[SimpleNamespace(index=0, logprobs=said)])
+    client = SimpleNamespace(completions=SimpleNamespace(create=lambda **_: reply))
+    with pytest.raises(ModelError, match=f"log-probability {value}"):
+        ServerScorer("m", client=client).score([("a", " b")])

@@ -59,5 +59,44 @@ def test_a_setting_that_nobody_knows(tmp_path: Path) -> None:
         scorer_of_spec(f"hf:{tmp_path}?colour=red")
 
 
+@pytest.mark.parametrize(
+    ("text", "on"), [("off", False), ("on", True), ("false", False), ("0", False), ("True", True)]
+)
+def test_a_setting_that_is_on_or_off(tmp_path: Path, text: str, on: bool) -> None:
+    (tmp_path / "config.json").write_text("{}", "utf-8")
+    scorer = scorer_of_spec(f"hf:{tmp_path}?end_token={text}")
+    assert isinstance(scorer, HuggingFaceScorer)
+    assert scorer.end_token is on
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("end_token=perhaps", "end_token: Input should be a valid boolean"),
+        ("batch_size=many", "batch_size: Input should be a valid integer"),
+        ("batch_size=2.5", "batch_size: Input should be a valid integer"),
+        ("max_tokens=sk-1", "max_tokens: Input should be a valid integer"),
+        ("dtype=float32&kind=bert", "kind must be causal, seq2seq or auto"),
+    ],
+)
+def test_a_setting_of_the_wrong_type_is_one_line(tmp_path: Path, setting: str, said: str) -> None:
+    (tmp_path / "config.json").write_text("{}", "utf-8")
+    with pytest.raises(UsageError, match=said) as told:
+        scorer_of_spec(f"hf:{tmp_path}?{setting}")
+    assert "\n" not in str(told.value) and "sk-1" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "setting", ["n_ctx=sk-1", "timeout=sk-1", "colour=sk-1", "chat_template=sk-1", "n_parallel=0"]
+)
+def test_a_wrong_setting_of_a_gguf_file_is_one_line(tmp_path: Path, setting: str) -> None:
+    tiny_gguf = pytest.importorskip("tiny_gguf", reason="needs the gguf package")
+    pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+    path = tiny_gguf.write(tmp_path / "tiny.gguf")
+    with pytest.raises(UsageError, match=setting.partition("=")[0]) as told:
+        scorer_of_spec(f"llamacpp:{path}?{setting}")
+    assert "\n" not in str(told.value) and "sk-1" not in str(told.value)
+
+
 def test_no_scorer_is_none() -> None:
     assert (absolute_scorer(""), open_scorer("")) == ("", None)

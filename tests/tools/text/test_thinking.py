@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 
 from ragweave.tools.text.reply import MARKS, ThinkingFlow, open_mark, without_thinking
 
+ANALYSIS, FINAL = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
+ASSISTANT = "<|start|>assistant"
+
 
 @pytest.mark.parametrize(
     ("reply", "said"),
@@ -21,6 +24,13 @@ from ragweave.tools.text.reply import MARKS, ThinkingFlow, open_mark, without_th
         ("a <think>b</think> c", "a \n c"),
         ("<|channel>thought\nhm<channel|>Paris.", "Paris."),
         ("[THINK]hm[/THINK]Paris.", "Paris."),
+        (f"{ANALYSIS}hm<|end|>{ASSISTANT}{FINAL}Paris.", "Paris."),
+        (f"{ANALYSIS}hm{FINAL}Paris.", "Paris."),
+        (f"{ANALYSIS}hm<|end|>{ASSISTANT}<|channel|>commentary<|message|>x{FINAL}Paris.", "Paris."),
+        (f"{ANALYSIS}hm, it never <|end|>{ASSISTANT}", ""),
+        (f"hm<|end|>{ASSISTANT}{FINAL}Paris.", "Paris."),
+        (f"{FINAL}Paris.", "Paris."),
+        ("The channel <|channel|> is shut.", "The channel <|channel|> is shut."),
     ],
 )
 def test_a_whole_reply_loses_its_thinking(reply: str, said: str) -> None:
@@ -51,6 +61,14 @@ def test_a_growing_reply_comes_apart_wherever_it_is_cut(
     said += flow.flush()
     assert said == (spoken if marks is None else spoken.lstrip())
     assert flow.thought == ("" if marks is None else thought)
+
+
+@given(st.sampled_from([ANALYSIS, ""]), st.integers(1, 30))
+def test_the_channels_of_gpt_oss_come_apart_wherever_they_are_cut(begin: str, step: int) -> None:
+    reply = f"{begin}hm{ASSISTANT}{FINAL}Paris." if begin else f"{FINAL}Paris."
+    flow = ThinkingFlow()
+    said = "".join(flow.push(reply[at : at + step]) for at in range(0, len(reply), step))
+    assert (said + flow.flush(), flow.thought) == ("Paris.", "hm" if begin else "")
 
 
 def test_what_is_cut_off_while_thinking_is_no_reply() -> None:

@@ -20,17 +20,19 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from langchain_core.runnables import Runnable
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 from ragweave.registry import Registry
 from ragweave.tools.bindings import unbound
 from ragweave.tools.models.roles import ChatModel
 from ragweave.tools.text.secrets import redacted, spec_settings, without_secrets
+
+MadeT = TypeVar("MadeT")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,18 +241,42 @@ def _value(name: str, text: str) -> Any:
     return value if isinstance(value, int | float | bool) or value is None else text
 
 
+def flag(name: str, value: object) -> bool:
+    """Return whether a setting is on: true, on, yes or 1 (and off by their opposites).
+
+    Raises:
+        UsageError: It is neither on nor off.
+    """
+    try:
+        return _FLAG.validate_python(value)
+    except ValidationError as error:
+        raise UsageError(f"{name} must be on or off, not {value!r}") from error
+
+
+_FLAG = TypeAdapter(bool)
+
+
 def checked_model(spec: str, settings: Mapping[str, Any], make: Callable[..., object]) -> ChatModel:
     """Make a model; errors in its settings become a `UsageError`.
 
     Raises:
         UsageError: `make` does not understand the settings.
     """
+    return cast("ChatModel", checked(f"model {spec!r}", settings, make))
+
+
+def checked(what: str, settings: Mapping[str, Any], make: Callable[..., MadeT]) -> MadeT:
+    """Make something from settings; errors in them become a `UsageError` that begins with `what`.
+
+    Raises:
+        UsageError: `make` does not understand the settings.
+    """
     try:
-        return cast("ChatModel", make(**settings))
+        return make(**settings)
     except (TypeError, ValueError) as error:
         if isinstance(error, UsageError | MissingExtraError):
             raise
-        raise UsageError(f"model {spec!r}: invalid settings: {_reason(error)}") from error
+        raise UsageError(f"{what}: invalid settings: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
@@ -330,10 +356,7 @@ def _with_body(settings: dict[str, Any]) -> dict[str, Any]:
     """Put the settings that OpenAI's client does not have into the request's body."""
     body = {name: settings.pop(name) for name in _BODY if name in settings}
     if "thinking" in settings:
-        thinking = settings.pop("thinking")
-        if thinking not in (True, False, "on", "off"):
-            raise UsageError(f"thinking must be on or off, not {thinking!r}")
-        on = thinking in (True, "on")
+        on = flag("thinking", settings.pop("thinking"))
         body[_KWARGS] = {"enable_thinking": on, "thinking": on, **body.get(_KWARGS, {})}
     return {**settings, "extra_body": body} if body else settings
 

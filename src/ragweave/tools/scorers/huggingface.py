@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
+from ragweave.tools.scorers.specs import checked_score
 
 
 def find_base_model(name: str, near: Path | None = None) -> Path:
@@ -374,4 +375,4 @@ class HuggingFaceScorer:
 
         part = logits[: len(tokens)].float()
         chosen = part.gather(1, torch.tensor(tokens, device=part.device).unsqueeze(1)).squeeze(1)
-        return min(0.0, float((chosen - part.logsumexp(dim=1)).double().sum()))
+        return checked_score(float((chosen - part.logsumexp(dim=1)).double().sum()))

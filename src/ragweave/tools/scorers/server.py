@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
+from ragweave.tools.scorers.specs import checked_score
 
 
 class ServerScorer:
@@ -125,7 +126,7 @@ class ServerScorer:
         chosen = [value for value, stop in zip(values, ends, strict=True) if stop > border]
         if any(value is None for value in chosen):
             raise ModelError("the server left out the probability of a token of the text to score")
-        return min(0.0, float(sum(chosen)))
+        return checked_score(float(sum(chosen)))
 
 
 def _line(error: Exception) -> str:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from importlib import import_module
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from pydantic import BaseModel, ConfigDict
+
 from ragweave.errors import ModelError, UsageError
-from ragweave.tools.models.specs import read_settings
+from ragweave.tools.models.specs import checked, read_settings
 
 
 @runtime_checkable
@@ -36,6 +39,20 @@ class LogprobScorer(Protocol):
         ...
 
 
+def checked_score(logprob: float) -> float:
+    """Return a log-probability, at most 0: rounding may put it above.
+
+    Raises:
+        ModelError: It is not a number, or infinite.
+    """
+    if not isfinite(logprob):
+        raise ModelError(
+            f"the model gives a text the log-probability {logprob}: its file may be damaged, or its "
+            "number type too small for its values"
+        )
+    return min(0.0, logprob)
+
+
 async def ascore(scorer: LogprobScorer, pairs: Sequence[tuple[str, str]]) -> list[float]:
     """Run `scorer.score(pairs)` in a worker thread, so that the event loop stays free."""
     return await asyncio.to_thread(scorer.score, pairs)
@@ -52,6 +69,20 @@ _SERVER = ("openai", "server")
 
 _LLAMACPP = "ragweave.llamacpp.scorer"
 _PACKAGED = "ragweave.llamacpp.provider"
+
+
+class _Settings(BaseModel):
+    """Settings of a spec: those of scorers by type, and others as they are."""
+
+    model_config = ConfigDict(extra="allow")
+    batch_size: int = 0
+    end_token: bool = True
+    max_tokens: int | None = None
+    timeout: float | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Return the settings that the spec names."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
 
 
 class _Spec(NamedTuple):
@@ -77,10 +108,9 @@ def scorer_of_spec(spec: str) -> LogprobScorer:
         ModelError: A GGUF file is missing or damaged.
     """
     kind, name, query = _parsed(spec)
-    try:
-        return _made(kind, name, read_settings(query))
-    except TypeError as error:
-        raise UsageError(f"scorer '{kind}:{name}': invalid settings: {error}") from error
+    given = read_settings(query)
+    what = f"scorer '{kind}:{name}'" if name else f"scorer {kind!r}"
+    return checked(what, {}, lambda: _made(kind, name, _Settings(**given).given()))
 
 
 def absolute_scorer(spec: str) -> str:

@@ -57,14 +57,23 @@ MARKS: Sequence[tuple[str, str]] = (
     ("<thinking>", "</thinking>"),
     ("[THINK]", "[/THINK]"),
     ("<|channel>thought", "<channel|>"),
+    ("<|channel|>analysis<|message|>", "<|start|>assistant<|channel|>final<|message|>"),
 )
-"""How blocks begin and end: Qwen3, DeepSeek-R1, SmolLM3 and others; a variant; Mistral; Gemma 4."""
+"""How blocks begin and end: Qwen3, DeepSeek-R1, SmolLM3 and others; a variant; Mistral; Gemma 4;
+gpt-oss (https://cookbook.openai.com/articles/openai-harmony)."""
 
+_FINAL = "<|channel|>final<|message|>"
+"""How an answer of gpt-oss begins where no block stands before it."""
+_ENDS = [*(end for _, end in MARKS), _FINAL]
+_END = re.compile("|".join(map(re.escape, _ENDS)), re.IGNORECASE)
+# gpt-oss' end may lack its role.
 _BLOCK = re.compile(
-    "|".join(f"{re.escape(begin)}.*?(?:{re.escape(end)}|\\Z)" for begin, end in MARKS),
+    "|".join(
+        f"{re.escape(begin)}.*?(?:{re.escape(end.removeprefix('<|start|>assistant'))}|\\Z)"
+        for begin, end in MARKS
+    ),
     re.DOTALL | re.IGNORECASE,
 )
-_END = re.compile("|".join(re.escape(end) for _, end in MARKS), re.IGNORECASE)
 
 
 def without_thinking(reply: str) -> str:
@@ -81,6 +90,9 @@ def open_mark(prompt: str) -> tuple[str, str] | None:
     """Return the marks of the block that a prompt leaves open at its end; None where none is."""
     text = prompt.rstrip()
     return next((marks for marks in MARKS if text.endswith(marks[0])), None)
+
+
+_BEGINNINGS = [*(begin for begin, _ in MARKS), _FINAL]
 
 
 class ThinkingFlow:
@@ -145,7 +157,10 @@ class ThinkingFlow:
             if said.startswith(begin):
                 self._state, self._end, self._held = "thinking", end, said[len(begin) :]
                 return
-        if not any(begin.startswith(said) for begin, _ in MARKS):
+        if said.startswith(_FINAL):
+            self._state, self._held = "behind", said[len(_FINAL) :]
+            return
+        if not any(begin.startswith(said) for begin in _BEGINNINGS):
             self._state = "speaking"
 
     def _think(self) -> None:
