@@ -22,6 +22,10 @@ def error_of(spec: str) -> str:
     return text
 
 
+def test_the_drive_of_a_windows_path_is_no_data_set() -> None:
+    assert error_of(r"C:\nowhere\qa.jsonl") == r"C:\nowhere\qa.jsonl: there is no such file"
+
+
 def test_unknown_name_lists_the_names() -> None:
     told = error_of("hotpot:dev.json")
     assert f"unknown data set 'hotpot'; name one of {', '.join(DATASETS)}, jsonl, " in told

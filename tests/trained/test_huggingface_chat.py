@@ -15,6 +15,7 @@ from ragweave.testing import CARDS, RecordingRetriever
 from ragweave.tools.models.forms import gives_logprobs, token_probabilities
 from ragweave.tools.models.uncertainty import gate_settings, uncertainty
 from ragweave.tools.scorers import HuggingFaceScorer
+from ragweave.trained import huggingface_chat
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -76,6 +77,22 @@ def test_log_probabilities_are_the_scorers(model: Any, folder: Path) -> None:
         assert one["logprob"] == pytest.approx(best[0])  # greedy: the likeliest was taken
         assert sum(map(math.exp, best)) <= 1 + 1e-6
     assert token_probabilities(reply, reply.text) is not None
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_rows_of_the_vocabulary_are_kept_where_they_are_asked_for_alone(
+    model: Any, monkeypatch: pytest.MonkeyPatch, wanted: bool
+) -> None:
+    kept, write = [], huggingface_chat._written
+
+    def noting(*args: Any) -> huggingface_chat.Written:
+        kept.append(write(*args))
+        return kept[-1]
+
+    monkeypatch.setattr(huggingface_chat, "_written", noting)
+    reply = model.invoke("Who?", logprobs=wanted)
+    (written,) = kept
+    assert len(written.logits) == (reply.usage_metadata["output_tokens"] if wanted else 0)
 
 
 def test_greedy_replies_repeat_and_warm_ones_follow_their_seed(model: Any) -> None:

@@ -21,6 +21,9 @@ from ragweave.trained.card import absolute_spec, inspect_part
         ("part:judge", "judge", ""),
         (" part:a:b?threshold=1 ", "a:b", "threshold=1"),
         ("..", "..", ""),
+        ("C:\\parts\\judge?threshold=0.6", "C:\\parts\\judge", "threshold=0.6"),
+        ("part:c:/parts/judge", "c:/parts/judge", ""),
+        ("c:/parts/judge", "c:/parts/judge", ""),
     ],
 )
 def test_texts_that_name_a_folder(text: str, folder: str, query: str) -> None:
@@ -34,6 +37,8 @@ def test_texts_that_name_a_folder(text: str, folder: str, query: str) -> None:
         "openai:org/model",
         "ollama:mistral",
         "llamacpp:/m/x.gguf",
+        "llamacpp:C:\\m\\x.gguf",
+        "C:judge",
         "gpt",
         "",
         "lexical",
@@ -68,8 +73,9 @@ def test_absolute_specs_mean_the_same_anywhere(
     monkeypatch.chdir("/")
     assert absolute_spec(told) == told
     assert absolute_spec("openai:org/model") == "openai:org/model"
-    with pytest.raises(UsageError, match="no such folder"):
-        absolute_spec("nowhere/")
+    for missing in ("nowhere/", "C:/nowhere/judge"):
+        with pytest.raises(UsageError, match="no such folder"):
+            absolute_spec(missing)
 
 
 def test_another_training_is_another_part(tmp_path: Path) -> None:

@@ -294,7 +294,8 @@ def parse_spec(spec: str) -> tuple[str, str, dict[str, str]]:
         UsageError: The name before the colon is unknown and no such file exists.
     """
     name, colon, rest = spec.partition(":")
-    if not colon or (not _is_name(name) and Path(spec).exists()):
+    drive = len(name) == 1  # of an absolute path of Windows
+    if not colon or (not _is_name(name) and (drive or Path(spec).exists())):
         return "", spec, {}
     if not _is_name(name):
         names = ", ".join((*DATASETS, *_OTHERS))

@@ -64,6 +64,11 @@ class LlamaCppScorer:
         self.max_tokens = max_tokens
         self.timeout = timeout
 
+    @property
+    def model_name(self) -> str:
+        """The model's file."""
+        return self._chat.path
+
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return the summed natural-log probability of each continuation given its prompt.
 

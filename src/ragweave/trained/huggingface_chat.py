@@ -266,7 +266,8 @@ class Written(NamedTuple):
     tokens: list[int]
     """Without the end token."""
     logits: Sequence[Any]
-    """Of each place, the end token's among them: (vocabulary,)."""
+    """Of each place, the end token's among them: (vocabulary,); none unless log-probabilities are
+    asked for."""
     ended: bool
     """Whether it came to its end by itself."""
 
@@ -288,12 +289,12 @@ def _written(model: Any, ids: Sequence[int], settings: Mapping[str, Any]) -> Wri
             attention_mask=torch.ones_like(given),
             max_new_tokens=settings["max_tokens"],
             return_dict_in_generate=True,
-            output_logits=True,
+            output_logits=bool(settings["logprobs"]),  # each place holds a row of the vocabulary
             **draw,
         )
     new = made.sequences[0, len(ids) :].tolist()
     ended = bool(new) and new[-1] in model.generation_config.eos_token_id
-    return Written(new[:-1] if ended else new, [one[0] for one in made.logits], ended)
+    return Written(new[:-1] if ended else new, [one[0] for one in made.logits or ()], ended)
 
 
 def _place(decode: Any, token: int, logits: Any, candidates: int) -> dict[str, Any]:

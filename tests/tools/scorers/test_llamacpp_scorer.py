@@ -70,6 +70,10 @@ def test_scores_equal_those_of_transformers(
     scorer._chat.close()
 
 
+def test_its_name_is_its_file(chat: LlamaCppChat, path: Path) -> None:
+    assert LlamaCppScorer(chat).model_name == LlamaCppScorer(path).model_name == str(path)
+
+
 def test_it_is_a_scorer(chat: LlamaCppChat) -> None:
     assert isinstance(LlamaCppScorer(chat), LogprobScorer)
     assert LlamaCppScorer(chat).score([]) == []

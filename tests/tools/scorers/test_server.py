@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import accumulate
 from types import SimpleNamespace
 
 import pytest
@@ -56,12 +57,40 @@ def make(batch_size=16, status=200, change=lambda choices: choices, **form):
     return ServerScorer("m", batch_size=batch_size, client=client), requests
 
 
+def added_up(tokens):
+    return list(accumulate(map(len, tokens[:-1]), initial=0))
+
+
+def dropping_spaces(shown):
+    """As SentencePiece's tokens come from a server that decodes them one by one."""
+    tokens = [token.lstrip(" ") for token in shown["tokens"]]
+    return {**shown, "tokens": tokens, "text_offset": added_up(tokens)}
+
+
+SHOWN = {
+    "right": lambda shown: shown,
+    "no spaces": dropping_spaces,
+    "no offsets": lambda shown: {**shown, "text_offset": None},
+    "no such offsets": lambda shown: {**shown, "text_offset": [-1] * len(shown["tokens"])},
+    "other names": lambda shown: {**shown, "tokens": [f"▁{one}" for one in shown["tokens"]]},
+}
+"""What servers make of tokens and offsets."""
+
+
 words = st.lists(st.sampled_from(["a", "bb", "ccc", "dddd"]), min_size=1, max_size=5)
 
 
-@given(st.lists(st.tuples(words, words), max_size=6), st.sampled_from(["", "<s>"]))
-def test_only_the_continuations_tokens_are_summed(cases, begin):
-    scorer, requests = make(batch_size=2, begin=begin)
+@given(
+    st.lists(st.tuples(words, words), max_size=6),
+    st.sampled_from([(begin, how) for begin in ("", "<s>") for how in SHOWN][:-1]),
+)
+def test_only_the_continuations_tokens_are_summed(cases, form):
+    begin, how = form
+
+    def change(choices):
+        return [{**one, "logprobs": SHOWN[how](one["logprobs"])} for one in choices]
+
+    scorer, requests = make(batch_size=2, begin=begin, change=change)
     pairs = [(" ".join(prompt), " " + " ".join(rest)) for prompt, rest in cases]
     assert scorer.score(pairs) == pytest.approx([sum(map(logprob, rest)) for _, rest in cases])
     assert len(requests) == math.ceil(len(cases) / 2)
@@ -77,6 +106,51 @@ def test_the_request_asks_for_the_inputs_own_log_probabilities():
 def test_a_straddling_token_counts():
     scorer, _ = make()
     assert scorer.score([("who wr", "ote it")]) == pytest.approx([logprob("wrote") + logprob("it")])
+
+
+def scored(prompt, continuation, tokens, offsets=None):
+    """Return the score where the tokens' log-probabilities are -1, -10, -100, … from the last."""
+    values = [None, *(-(10.0**place) for place in range(len(tokens) - 2, -1, -1))]
+    offsets = added_up(tokens) if offsets is None else offsets
+    shown = {"tokens": tokens, "text_offset": offsets, "token_logprobs": values}
+    scorer, _ = make(change=lambda choices: [{**one, "logprobs": shown} for one in choices])
+    return scorer.score([(prompt, continuation)])[0]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "continuation", "tokens", "score"),
+    [
+        ("It’s", " Ada", ["It", "\ufffd", "\ufffd", "\ufffd", "s", " Ada"], -1),
+        ("Caf€", " Ada", ["Caf", "\ufffd", "\ufffd", "\ufffd", "Ada"], -1),
+        ("who", " é a", ["who", " ", "", "é", " a"], -1111),
+        ("who", " Ada", ["who", "", "Ada"], -11),
+        ("who ", "Ada", ["who", "Ada"], -1),
+        ("a\n", "\nb", ["a", "\n", "\n", "b"], -11),
+    ],
+)
+def test_tokens_in_pieces_count_where_they_stand(prompt, continuation, tokens, score):
+    assert scored(prompt, continuation, tokens) == score
+
+
+def test_offsets_count_where_a_servers_tokens_spell_another_text():
+    tokens = ["who", " caf", "bytes:\\xc3", "bytes:\\xa9", " b"]
+    assert scored("who caf", "é b", tokens, [0, 3, 7, 7, 8]) == -111
+    assert scored("who café", " b", tokens, [0, 3, 7, 7, 8]) == -1
+
+
+def test_offsets_that_count_a_begin_of_text_token_as_text_are_not_taken_as_they_are():
+    tokens = ["<s>", "who", " caf", "\ufffd", "\ufffd", " b"]
+    with pytest.raises(ModelError, match="don't spell the text"):
+        scored("who caf", "é b", tokens, [0, 3, 6, 10, 10, 11])
+
+
+@pytest.mark.parametrize(
+    "offsets", [None, [0, 3, 7, 8, 30], [0, 7, 3, 8, 9], [3, 6, 10, 10, 11], [0, 3]]
+)
+def test_tokens_that_cannot_be_placed_are_an_error(offsets):
+    tokens = ["who", " caf", "\ufffd", "\ufffd", " b"]
+    with pytest.raises(ModelError, match=r"don't spell the text .* 'who café b' it sent \['who'"):
+        scored("who caf", "é b", tokens, offsets)
 
 
 def test_choices_come_back_in_any_order():

@@ -4,6 +4,10 @@ import gzip
 import json
 import os
 import shutil
+import signal
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -112,6 +116,9 @@ def test_failed_rows_may_be_left_out(file: Path, tmp_path: Path) -> None:
         config=LabelConfig(drop_failed=True),
     )
     assert (done.rows, done.dropped) == (11, {"model call failed": 1})
+    assert label(file, judge(broken, balance=False), done.path).before
+    with pytest.raises(UsageError, match=r"failed \(1\): --retry-failed has nothing .*delete it"):
+        label(file, judge(broken, balance=False), done.path, config=LabelConfig(retry_failed=True))
 
 
 def test_a_server_that_is_down_ends_the_sitting_soon(tmp_path: Path) -> None:
@@ -138,6 +145,53 @@ def test_other_settings_do_not_mix_with_what_is_begun(file: Path, tmp_path: Path
     write(file, ROWS[:-1])
     with pytest.raises(UsageError, match="source was"):
         label(file, judge(broken), out)
+
+
+class Named(ScriptedChat):
+    """A model object that says what it runs."""
+
+    runs: str = ""
+
+    @property
+    def model_name(self) -> str:
+        return self.runs
+
+
+def by_judge(model: Named) -> JudgeLabeler:
+    return JudgeLabeler(proxy=model, balance=False)
+
+
+def by_teacher(model: Named) -> RewriteLabeler:
+    return RewriteLabeler(teacher=model, proxy=ScriptedChat(replies=["A."]))
+
+
+@pytest.mark.parametrize(("labeler", "name"), [(by_judge, "draft"), (by_teacher, "annotation")])
+def test_another_model_object_is_other_settings(
+    file: Path, tmp_path: Path, labeler: Callable[[Named], Any], name: str
+) -> None:
+    out, broken = tmp_path / "out.jsonl", failing({3}, lambda: ModelError("it broke"))
+    said = "<Claims> <Claim(Varn lies by the sea)> <Search(True)> <Query(Varn sea)> </Claims>"
+    replies = broken if name == "draft" else [said, ModelError("it broke")]
+    with pytest.raises(ModelError):
+        label(file, labeler(Named(runs="one", replies=replies)), out)
+    two = Named(runs="two", replies=says)
+    told = f'{name} was "object:Named:one", now "object:Named:two"'
+    with pytest.raises(UsageError, match=told):
+        label(file, labeler(two), out, config=LabelConfig(retry_failed=True))
+    assert not two.seen
+
+
+def test_a_labelling_of_an_earlier_version_takes_any_model_object(
+    file: Path, tmp_path: Path
+) -> None:
+    done = label(file, by_judge(Named(runs="one", replies=says)), tmp_path / "out.jsonl")
+    report = json.loads(done.report.read_text("utf-8"))
+    assert report["settings"]["draft"] == "object:Named:one"
+    report["settings"]["draft"] = "a model"  # as earlier versions wrote it
+    done.report.write_text(json.dumps(report), "utf-8")
+    assert label(file, by_judge(Named(runs="one")), done.path).before
+    with pytest.raises(UsageError, match='draft was "a model", now "m"'):
+        label(file, judge(ScriptedChat(), balance=False), done.path)
 
 
 def test_settings_may_change_while_nothing_is_labelled(file: Path, tmp_path: Path) -> None:
@@ -423,3 +477,25 @@ def test_one_question_too_long_for_the_model_stops_no_other(file: Path, tmp_path
 
 async def test_a_loop_that_runs_already_is_no_hindrance(file: Path, tmp_path: Path) -> None:
     assert label(file, judge(ScriptedChat(replies=says)), tmp_path / "out.jsonl").rows == 12
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a waiting thread can't be interrupted there")
+async def test_ctrl_c_in_a_notebook_stops_the_labelling(file: Path, tmp_path: Path) -> None:
+    def interrupted(seen: Seen) -> str:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        return says(seen)
+
+    slow = ScriptedChat(replies=interrupted, delay=10)
+    out = tmp_path / "out.jsonl"
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # as a notebook's kernel has it
+    began = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            label(file, judge(slow), out, limit=2, config=LabelConfig(concurrency=1))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert time.monotonic() - began < 8
+    assert len(slow.seen) == 1
+    assert label(file, judge(ScriptedChat(replies=says)), out, limit=2).rows == 2

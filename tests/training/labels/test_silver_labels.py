@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import Any
 import pytest
 from tests.training.labels.rows import FILTER, HOTPOT, label, made, read, write
 
-from ragweave.errors import ModelError, UsageError
+from ragweave.errors import KnowledgeBaseError, ModelError, UsageError
 from ragweave.tools.filters import strinc
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.tools.text.normalize import words
-from ragweave.training.labels import Passages, SilverLabeler
+from ragweave.training.labels import LabelerSpec, Passages, SilverLabeler
 from ragweave.training.rows import read_rows, silver_text
 
 OPENED = "It was built by Ada Lind. The Old Bridge was opened in 1932. It is long."
@@ -79,8 +80,23 @@ def test_passages_come_by_the_retrievers_score_where_that_is_asked_for(tmp_path:
     file = write(tmp_path / "dpr.jsonl", [row])
     (found,) = made(file, silver("strinc", order="retrieved"))
     assert texts(found) == ["The mayor came in 1932."]
-    with pytest.raises(UsageError, match="gives every passage a score"):
-        made(write(tmp_path / "qa.jsonl", [ROW]), silver("strinc", order="retrieved"))
+
+
+@pytest.mark.parametrize("score", [{}, {"score": None}, {"score": "high"}, {"score": "nan"}])
+def test_a_passage_without_a_score_is_a_bad_row_where_scores_decide(
+    tmp_path: Path, score: dict[str, Any]
+) -> None:
+    bare = {"id": "b", "ctxs": [{"text": OPENED, "score": 2.0}, {"text": "x", **score}]}
+    whole = {"id": "a", "ctxs": [{"text": OPENED, "score": 1}]}
+    asked = {"question": "When was the Old Bridge opened?", "answers": ["1932"]}
+    rows = [{**asked, **whole}, {**asked, **bare}]
+    file, out = write(tmp_path / "qa.jsonl", rows), tmp_path / "out.jsonl"
+    labeler = silver("strinc", order="retrieved")
+    with pytest.raises(UsageError, match=r"qa.jsonl:2: .* gives every passage a score"):
+        label(file, labeler, out)
+    assert not list(tmp_path.glob("out*"))
+    done = label(file, labeler, out, skip_bad=True)
+    assert (done.rows, done.dropped) == (1, {"a passage without a score": 1})
 
 
 def test_rows_train_filter_and_generator(tmp_path: Path) -> None:
@@ -143,6 +159,24 @@ def test_a_knowledge_base_is_searched(tmp_path: Path) -> None:
     assert row["source"]["passages"] == "knowledge base kb, generation 1"
 
 
+def test_passages_of_a_knowledge_base_are_found_in_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as base:
+        base.add([OPENED, MUSEUM])
+    file = write(tmp_path / "qa.jsonl", [{"id": "a", "question": "Bridge?", "answers": ["1932"]}])
+    monkeypatch.chdir(tmp_path)
+    options = {"measure": "strinc", "passages": Passages("kb", 1)}
+    sent = pickle.dumps(LabelerSpec(SilverLabeler, {"scorer": None}, options))
+    monkeypatch.chdir("/")
+    (row,) = made(file, pickle.loads(sent).make())
+    assert texts(row) == ["The Old Bridge was opened in 1932."]
+    assert row["source"]["passages"] == "knowledge base kb, generation 1"
+    shutil.rmtree(tmp_path / "kb")
+    with pytest.raises(KnowledgeBaseError, match="kb"):
+        pickle.loads(sent).make()
+
+
 def test_another_knowledge_base_of_the_same_name_is_other_settings(tmp_path: Path) -> None:
     file = write(tmp_path / "qa.jsonl", [{key: ROW[key] for key in ("id", "question", "answers")}])
     for folder, text in (("one", OPENED), ("two", MUSEUM)):
@@ -196,11 +230,31 @@ def test_a_labelling_does_not_go_on_with_another_knowledge_base(tmp_path: Path) 
         ("lexical", {"target": "title"}, "--target must be one of"),
         ("strinc", {"k": 0}, "--passages must be at least 1"),
         ("strinc", {"order": "random"}, "--order must be one of"),
+        ("strinc", {"target": "question"}, "--target is for --measure lexical; strinc has none"),
+        ("gold", {"target": "question"}, "--target is for --measure lexical"),
+        ("full", {"target": "answer"}, "--target is for --measure lexical"),
+        ("cxmi", {"target": "question", "scorer": Overlap()}, "--target is for --measure lexical"),
     ],
 )
-def test_settings_out_of_range(measure: str, settings: dict[str, Any], said: str) -> None:
+def test_settings_out_of_range_or_without_effect(
+    measure: str, settings: dict[str, Any], said: str
+) -> None:
     with pytest.raises(UsageError, match=said):
         silver(measure, **settings)
+
+
+@pytest.mark.parametrize("order", ["given", "retrieved"])
+def test_a_knowledge_base_has_no_order(tmp_path: Path, order: str) -> None:
+    with pytest.raises(UsageError, match=f"those of --kb .*leave out --order {order}"):
+        Passages(tmp_path, 1, order)
+
+
+def test_another_scorer_object_is_other_settings(tmp_path: Path) -> None:
+    file, out = write(tmp_path / "qa.jsonl", [ROW]), tmp_path / "out.jsonl"
+    label(file, silver("cxmi", scorer=Overlap()), out)
+    assert label(file, silver("cxmi", scorer=Overlap()), out).before
+    with pytest.raises(UsageError, match='scorer was "object:Overlap", now "object:Falling"'):
+        label(file, silver("cxmi", scorer=Falling()), out)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.scripted import ScriptedChat
 
 from ragweave.errors import UsageError
 from ragweave.tools.scorers import HuggingFaceScorer, ServerScorer
 from ragweave.training.labels import open_source, redacted, scorer_of_spec
+from ragweave.training.labels.models import named_model
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,43 @@ def test_what_is_written_down_of_a_spec(spec: str, shown: str) -> None:
 @given(st.sampled_from(["api_key", "openai_api_key", "token", "my_secret", "Password"]))
 def test_no_key_is_written_down(name: str) -> None:
     assert "sk-123" not in redacted(f"openai:m?temperature=0&{name}=sk-123&top_p=1")
+
+
+class Client:
+    """A model object: what it says of itself."""
+
+    def __init__(self, **said: object) -> None:
+        vars(self).update(said)
+
+
+@pytest.mark.parametrize(
+    ("model", "spec", "shown"),
+    [
+        (Client(model_name="a"), "openai:m?api_key=sk-1", "openai:m?api_key=***"),
+        (Client(), "", "object:Client"),
+        (Client(model_name="gpt", path="b"), "", "object:Client:gpt"),
+        (Client(model=Client(), path=Path("a.gguf")), "", "object:Client:a.gguf"),
+        (
+            Client(model_name="gpt", openai_api_base="http://u:p@host:1/v1"),
+            "",
+            "object:Client:gpt?base_url=http://host:1/v1",
+        ),
+        (
+            ServerScorer("m", "http://host/v1", api_key="sk-1"),
+            "",
+            "object:ServerScorer:m?base_url=http://host/v1",
+        ),
+        (HuggingFaceScorer("org/m"), "", "object:HuggingFaceScorer:org/m"),
+        (HuggingFaceScorer(Client(name_or_path="f"), object()), "", "object:HuggingFaceScorer:f"),
+        (
+            ScriptedChat().bind(top_p=0.5, stop=["x"]).bind(top_p=0.9, api_key="sk-1"),
+            "",
+            "object:ScriptedChat?api_key=***&top_p=0.9",
+        ),
+    ],
+)
+def test_what_is_written_down_of_a_model(model: object, spec: str, shown: str) -> None:
+    assert named_model(model, spec) == shown
 
 
 def test_scorers_by_spec(tmp_path: Path) -> None:
@@ -63,6 +102,7 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
     for spec, said in (
         (f"{tmp_path}/missing.jsonl", "no such file"),
         ("nosuch:qa.jsonl", "unknown data set"),
+        (r"C:\nowhere\qa.jsonl", "no such file"),
         (str(tmp_path), "is a folder"),
     ):
         with pytest.raises(UsageError, match=said):

@@ -78,9 +78,9 @@ class PartSpec(NamedTuple):
 def part_spec(text: str) -> PartSpec | None:
     """Read a text that names a part's folder, or return None where it names none.
 
-    `part:FOLDER` does, and so does a text that looks like a path (`judge/`, `./judge`, `~/judge`)
-    or is the name of a folder that is there. `kind:NAME` of a model names none, with a `/` in
-    NAME or without.
+    `part:FOLDER` does, and so does a text that looks like a path (`judge/`, `./judge`, `~/judge`,
+    `C:/judge`) or is the name of a folder that is there. `kind:NAME` of a model names none, with a
+    `/` in NAME or without.
     """
     marked = text.strip().startswith(PREFIX)
     head, _, query = text.strip().removeprefix(PREFIX).partition("?")
@@ -126,7 +126,13 @@ def _is_model(head: str) -> bool:
     return head in MODELS and f"{head}:" != PREFIX
 
 
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+"""How an absolute path of Windows begins."""
+
+
 def _is_path(head: str) -> bool:
+    if _DRIVE.match(head):
+        return True
     first = head.replace("\\", "/").partition("/")[0]
     if not head or ":" in first or _is_model(head):
         return False

@@ -235,6 +235,12 @@ class HuggingFaceScorer:
         self._lock = threading.Lock()
 
     @property
+    def model_name(self) -> str:
+        """The name or folder that was given, or that a loaded model was loaded by."""
+        given = self._source
+        return str(given if isinstance(given, str | Path) else getattr(given, "name_or_path", ""))
+
+    @property
     def causal(self) -> bool:
         """Whether the model is causal; one that `kind="auto"` has to look at loads for it."""
         if self._kind == "auto":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
@@ -15,7 +16,10 @@ class ServerScorer:
     """Scores continuations through `/v1/completions` with `echo` and `logprobs`.
 
     The server tokenises prompt and continuation as one text; a token that straddles the two
-    counts as the continuation's. The end token is not scored: the interface can't ask for it.
+    counts as the continuation's. Which tokens are the continuation's is read from the tokens
+    themselves, since some servers send no offsets in the text or wrong ones; offsets count where
+    the tokens don't spell the continuation. The end token is not scored: the interface can't ask
+    for it.
     The client library retries transient errors; those that persist are raised unchanged.
 
     Example:
@@ -51,7 +55,7 @@ class ServerScorer:
         if batch_size < 1:
             raise UsageError(f"batch_size must be at least 1, not {batch_size}")
         self.model, self.batch_size = model, batch_size
-        self._base_url, self._api_key = base_url, api_key
+        self.base_url, self._api_key = base_url, api_key
         self._client = client
         self._lock = threading.Lock()
 
@@ -60,7 +64,8 @@ class ServerScorer:
 
         Raises:
             MissingExtraError: The openai package is not installed.
-            ModelError: The server rejects the request or returns no log-probabilities of its input.
+            ModelError: The server rejects the request, returns no log-probabilities of its input,
+                or returns tokens of which it can't be told where the continuation begins.
             UsageError: A prompt is empty: a server gives a text's first token no probability.
         """
         wanted = [i for i, (_, continuation) in enumerate(pairs) if continuation]
@@ -107,26 +112,75 @@ class ServerScorer:
                 except ImportError as error:
                     raise MissingExtraError("scoring by a server", "openai") from error
                 key = self._api_key or os.environ.get("OPENAI_API_KEY") or "none"
-                self._client = openai.OpenAI(base_url=self._base_url, api_key=key)
+                self._client = openai.OpenAI(base_url=self.base_url, api_key=key)
             return self._client
 
     def _sum(self, logprobs: Any, prompt: str, continuation: str) -> float:
         """Sum the log-probabilities of the tokens that reach into the continuation."""
-        offsets = getattr(logprobs, "text_offset", None)
+        tokens = getattr(logprobs, "tokens", None)
         values = getattr(logprobs, "token_logprobs", None)
-        if not offsets or not values or len(offsets) != len(values):
+        if not tokens or not values or len(tokens) != len(values):
             raise ModelError(
                 f"the server returns no log-probabilities of its input for {self.model}: "
                 "scoring needs /v1/completions with echo (vLLM has it)"
             )
-        # Some servers count a begin-of-text token's own name as text.
-        end = offsets[-1] + len(logprobs.tokens[-1])
-        border = len(prompt) + max(0, end - len(prompt) - len(continuation))
-        ends = [*offsets[1:], max(end, border + 1)]
-        chosen = [value for value, stop in zip(values, ends, strict=True) if stop > border]
+        text, border = prompt + continuation, len(prompt)
+        reaching = _by_tokens(tokens, text, border)
+        if reaching is None:
+            reaching = _by_offsets(getattr(logprobs, "text_offset", None), tokens, text, border)
+        if reaching is None:
+            raise ModelError(
+                f"the tokens that the server sent for {self.model} don't spell the text to score, "
+                f"nor do its offsets tell where each one stands: for {text[-_SHOWN:]!r} it sent "
+                f"{tokens[-_SHOWN_TOKENS:]!r}"
+            )
+        chosen = values[len(values) - reaching :]
         if any(value is None for value in chosen):
             raise ModelError("the server left out the probability of a token of the text to score")
         return checked_score(float(sum(chosen)))
+
+
+_SHOWN, _SHOWN_TOKENS = 60, 12
+"""Characters and tokens of a text's end that an error shows."""
+
+
+def _by_tokens(tokens: Sequence[str], text: str, border: int) -> int | None:
+    """Return how many of the last tokens reach beyond `border`; None where they don't spell it.
+
+    A server that decodes SentencePiece tokens one by one drops the space before a word: what is
+    missing in front of a token belongs to it. An empty token is part of the next one.
+    """
+    end = len(text)
+    for count, token in enumerate(reversed(tokens)):
+        if not token:
+            continue
+        if end > border and not text.endswith(token, 0, end):
+            end = len(text[:end].rstrip(" "))
+        if end <= border:
+            return count
+        if not text.endswith(token, 0, end):
+            return None
+        end -= len(token)
+    return None if end else len(tokens)
+
+
+def _by_offsets(
+    offsets: Sequence[int] | None, tokens: Sequence[str], text: str, border: int
+) -> int | None:
+    """Return the same by the tokens' places in the text; None where these can't be right.
+
+    Offsets that only add up the lengths of tokens know no more than the tokens do. A token of no
+    width is part of a character that the next one ends.
+    """
+    lengths = accumulate((len(token) for token in tokens[:-1]), initial=0)
+    if offsets is None or len(offsets) != len(tokens) or list(offsets) == list(lengths):
+        return None
+    if offsets[0] != 0 or offsets[-1] > len(text) or list(offsets) != sorted(offsets):
+        return None
+    if not text.startswith(tokens[0]) and offsets[1:2] == [len(tokens[0])]:
+        return None  # the name of a begin-of-text token counts as text
+    ends = [*offsets[1:], len(text)]
+    return sum(start >= border or end > border for start, end in zip(offsets, ends, strict=True))
 
 
 def _line(error: Exception) -> str:

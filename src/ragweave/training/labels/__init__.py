@@ -10,10 +10,10 @@ from ragweave.training.labels.labeler import DroppedRow, LabelConfig, Labeler, L
 from ragweave.training.labels.rewrite import RewriteLabeler, canonical, target_text
 from ragweave.training.labels.run import make_labels
 from ragweave.training.labels.silver import MEASURES, SilverLabeler
+from ragweave.training.labels.silver_passages import Passages
 from ragweave.training.labels.source import (
     InvalidRow,
     Item,
-    Passages,
     Source,
     open_source,
     short_gold,

@@ -22,13 +22,19 @@ from ragweave.tools.files import parse_json, replacing
 from ragweave.tools.journal import DamagedLineError, Journal, line_of
 from ragweave.training.job import TrainingStoppedError
 from ragweave.training.labels.labeler import Labeler, RowLabel
-from ragweave.training.labels.source import KB
+from ragweave.training.labels.models import OBJECT
+from ragweave.training.labels.silver_passages import KB
 
 FORMAT = 1
 _ADVICE = "delete the file to start again"
 _SYNC = 0.25
 """Seconds between two calls of fsync. What is flushed survives a killed process; what a loss of
 power may cost is a quarter of a second's work."""
+
+_ANY_MODEL = "a model"
+"""What earlier versions wrote down of a model that was given as an object."""
+_FAILED = "model call failed"
+"""Why a failed question has no row."""
 
 Kind = Literal["made", "dropped", "failed"]
 _KINDS: tuple[Kind, ...] = ("made", "dropped", "failed")
@@ -173,10 +179,13 @@ class LabelJournal:
 def difference(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     """Return in what settings differ, in a few words; "" where they are the same.
 
-    Files of earlier versions do not say which knowledge base it was, only its name and generation.
+    Files of earlier versions do not say which knowledge base it was, only its name and generation,
+    nor which object a model was.
     """
     for name in {**theirs, **ours}:
         if name == KB and name not in theirs:
+            continue
+        if theirs.get(name) == _ANY_MODEL and str(ours.get(name)).startswith(OBJECT):
             continue
         if theirs.get(name) != ours.get(name):
             was, now = (
@@ -221,11 +230,14 @@ def report_path(out: Path) -> Path:
     return out.with_name(f"{out.name}.report.json")
 
 
-def finished(out: Path, settings: Mapping[str, Any], *, skip_bad: bool) -> Labelled | None:
+def finished(
+    out: Path, settings: Mapping[str, Any], *, skip_bad: bool, retry_failed: bool = False
+) -> Labelled | None:
     """Return what stands there already from the same command; None where there is work to do.
 
     Raises:
-        UsageError: Another file stands there, or one made with other settings.
+        UsageError: Another file stands there, or one made with other settings, or one that was
+            finished without the failed rows that are to be tried again.
     """
     if not out.exists() or out.with_name(f"{out.name}.partial").exists():
         return None
@@ -242,6 +254,14 @@ def finished(out: Path, settings: Mapping[str, Any], *, skip_bad: bool) -> Label
         raise UsageError(refused.format(", and has been changed since it was made"))
     if report["bad"] and not skip_bad:
         return None
+    left_out = report["dropped"].get(_FAILED)
+    if retry_failed and left_out:
+        raise UsageError(
+            refused.format(
+                f", finished by --drop-failed without the rows whose model call failed ({left_out}): "
+                "--retry-failed has nothing to go on from"
+            )
+        )
     return Labelled(
         path=out,
         rows=report["rows"],
@@ -322,7 +342,7 @@ def _without_row(
         if index in left_out:
             yield entry.data, left_out[index], 1
         elif entry.kind != "made":
-            yield entry.data, entry.message if entry.kind == "dropped" else "model call failed", 1
+            yield entry.data, entry.message if entry.kind == "dropped" else _FAILED, 1
 
 
 def _write(path: Path, pieces: Iterator[bytes]) -> str:

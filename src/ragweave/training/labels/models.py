@@ -6,7 +6,10 @@ model, or read from a field of the file.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
@@ -21,6 +24,7 @@ from ragweave.nodes.proxy import PROXY_PROMPTS, draft_step, settings
 from ragweave.nodes.replies import cut_off
 from ragweave.nodes.step import Context, Step
 from ragweave.state import Update
+from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models import ChatModel, Models
 from ragweave.tools.models.tasks import Task
 from ragweave.tools.text.secrets import redacted
@@ -30,6 +34,49 @@ from ragweave.training.labels.source import InvalidRow, Item
 
 OPTIONS = NecessityOptions()
 """SlimPLM's options with the paper's values."""
+
+
+OBJECT = "object:"
+"""What the name of a model begins with that was given as an object; its class follows."""
+
+_NAMES = ("model_name", "model", "model_id", "repo_id", "path", "name")
+"""Where chat models and scorers, LangChain's among them, keep what they run."""
+_ADDRESSES = ("base_url", "openai_api_base")
+
+
+def named_model(model: object, spec: str) -> str:
+    """Return what is written down of a model: its spec, or its class and what tells it from others.
+
+    Of an object these are the model that it runs, its server and the settings bound to it, as far
+    as it says so. Keys and passwords are left out.
+
+    Args:
+        model: A chat model or a scorer.
+        spec: The spec that it was made by; "": it was given as an object.
+    """
+    if spec:
+        return redacted(spec)
+    target = unbound(model)
+    texts = (getattr(target, name, None) for name in _NAMES)
+    runs = next((str(one) for one in texts if one and isinstance(one, str | Path)), "")
+    settings = {**dict(_addresses(target)), **_bound(model)}
+    name = ":".join([type(target).__name__, *([runs] if runs else [])])
+    return redacted(f"{OBJECT}{name}{'?' if settings else ''}{urlencode(settings)}")
+
+
+def _addresses(target: object) -> Iterator[tuple[str, str]]:
+    for name in _ADDRESSES:
+        if isinstance(value := getattr(target, name, None), str):
+            yield "base_url", value
+
+
+def _bound(model: object) -> dict[str, str | float]:
+    """Return the plain settings of a model's bindings; an inner one's give way to an outer one's."""
+    settings: dict[str, str | float] = {}
+    for given in bound_settings(model):
+        plain = {name: one for name, one in given.items() if isinstance(one, str | int | float)}
+        settings = {**plain, **settings}
+    return dict(sorted(settings.items()))
 
 
 class _State(TypedDict, total=False):
@@ -144,9 +191,9 @@ class Drafts:
             )
         self._drafter = Drafter(proxy) if proxy is not None else None
         self._field = field
-        self.described: dict[str, Any] = (
-            {"draft": f"field {field}"} if field else {"draft": redacted(spec) or "a model"}
-        )
+        self.described: dict[str, Any] = {
+            "draft": named_model(proxy, spec) if proxy is not None else f"field {field}"
+        }
         """What is written down of it."""
 
     @property

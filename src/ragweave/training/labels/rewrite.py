@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 from ragweave.errors import UsageError
 from ragweave.tools.claims import ClaimQuery, QuestionQuery, Rewrite, parse_rewrite
 from ragweave.tools.models import ChatModel
-from ragweave.tools.text.secrets import redacted
 from ragweave.trained import PartRole
 from ragweave.training.labels.labeler import CachedCall, DroppedRow, LabelledRow, RowLabel
-from ragweave.training.labels.models import Drafts, Teacher
+from ragweave.training.labels.models import Drafts, Teacher, named_model
 from ragweave.training.labels.rules import (
     BrokenRule,
     annotation,
@@ -159,7 +158,9 @@ class RewriteLabeler:
         if teacher is None and proxy is not None:
             raise UsageError("the file's own annotations go with its own drafts: leave out --proxy")
         self._teacher = Teacher(teacher) if teacher is not None else None
-        self._annotator = redacted(teacher_spec) or "a model"
+        self._annotator = "the file's"
+        if teacher is not None:
+            self._annotator = named_model(teacher, teacher_spec)
         self._drafts = None
         if teacher is not None or draft is not None:
             self._drafts = Drafts(proxy, proxy_spec, draft)
@@ -167,7 +168,7 @@ class RewriteLabeler:
     def settings(self) -> dict[str, Any]:
         """Return what bears on the rows."""
         drafts = self._drafts.described if self._drafts else {}
-        return {"annotation": self._annotator if self._teacher else "the file's", **drafts}
+        return {"annotation": self._annotator, **drafts}
 
     def check(self, item: Item) -> InvalidRow | None:
         """Say what is wrong with a row."""

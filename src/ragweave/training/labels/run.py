@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -208,7 +209,7 @@ def make_labels(
         **({"limit": limit} if limit else {}),
         **labeler.settings(),
     }
-    done = finished(target, settings, skip_bad=skip_bad)
+    done = finished(target, settings, skip_bad=skip_bad, retry_failed=config.retry_failed)
     if done is not None:
         return done
     run = LabelRun(source, labeler, config, on_progress, limit)
@@ -230,14 +231,31 @@ async def _run_on_ray(run: LabelRun, journal: LabelJournal, spec: LabelerSpec, r
 
 
 def _run_to_end(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine, in a thread of its own where a loop is already running (notebooks)."""
+    """Run a coroutine, in a thread of its own where a loop is already running (notebooks).
+
+    Ctrl-C reaches the calling thread alone, which then cancels the work and waits for its end.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         asyncio.run(work)
         return
+    begun: Future[Callable[[], object]] = Future()
+
+    async def cancellable() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        begun.set_result(lambda: loop.call_soon_threadsafe(task.cancel) if task else None)
+        await work
+
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(asyncio.run, work).result()
+        running = pool.submit(asyncio.run, cancellable())
+        try:
+            running.result()
+        except BaseException:
+            if not running.done():
+                with suppress(RuntimeError):  # its loop has ended meanwhile
+                    begun.result()()
+            raise
 
 
 def _check_failed(journal: LabelJournal, config: LabelConfig) -> None:

@@ -24,10 +24,11 @@ from ragweave.tools.filters import ContextFilter, Granularity, Span, context_fil
 from ragweave.tools.filters.oracles import CXMI_THRESHOLD, LEXICAL_THRESHOLD, LexicalFilter
 from ragweave.tools.models.tasks import TaskPassage, task_passages
 from ragweave.tools.scorers.specs import LogprobScorer
-from ragweave.tools.text.secrets import redacted
 from ragweave.trained import PartRole
 from ragweave.training.labels.labeler import CachedCall, DroppedRow, LabelledRow, RowLabel
-from ragweave.training.labels.source import InvalidRow, Item, Passages
+from ragweave.training.labels.models import named_model
+from ragweave.training.labels.silver_passages import Passages
+from ragweave.training.labels.source import InvalidRow, Item
 
 
 def chosen_spans(item: Item, passages: Sequence[Document]) -> list[Span] | None:
@@ -149,14 +150,17 @@ class SilverLabeler:
             unit: What is kept or dropped: sentences, or passages whole (PSG).
 
         Raises:
-            UsageError: A value is out of range, `cxmi` lacks its scorer, or `gold` is asked of
-                a knowledge base's passages.
+            UsageError: A value is out of range or does not apply to the measure, `cxmi` lacks its
+                scorer, or `gold` is asked of a knowledge base's passages.
+            KnowledgeBaseError: The passages' knowledge base is not on this machine.
         """
-        _check(measure, passages, scorer=scorer, threshold=threshold, target=target, unit=unit)
+        _check(measure, passages, scorer=scorer, threshold=threshold, unit=unit)
+        _check_target(measure, target)
         scores = measure not in ("gold", "full")
         if not scores and top not in (None, 1):
             every = "annotated sentence" if measure == "gold" else "passage"
             raise UsageError(f"--top does not apply to {measure}, which keeps every {every}")
+        passages.open()
         self._measure, self._passages, self._target = measure, passages, target
         self._unit: Granularity = "passage" if measure == "full" else unit
         self._how: dict[str, Any] = {"measure": measure}
@@ -168,7 +172,7 @@ class SilverLabeler:
             usual = LEXICAL_THRESHOLD if measure == "lexical" else CXMI_THRESHOLD
             self._how["threshold"] = usual if threshold is None else threshold
         if measure == "cxmi":
-            self._how["scorer"] = redacted(scorer_spec) or "a model"
+            self._how["scorer"] = named_model(scorer, scorer_spec)
         self._answers: ContextFilter | None = None
         if measure != "gold":
             self._answers = context_filter(
@@ -189,9 +193,9 @@ class SilverLabeler:
         if not _answers(item):
             error = str(item.row.error("no gold answers"))
             return InvalidRow(item.index, item.data, "no gold answers", error)
-        if self._passages.own and not (item.question and item.question.passages):
-            error = str(item.row.error("no passages: name a knowledge base with --kb"))
-            return InvalidRow(item.index, item.data, "no passages", error)
+        lacking = self._passages.check(item)
+        if lacking is not None:
+            return lacking
         if self._measure == "gold" and not holds_choice(item):
             error = str(
                 item.row.error("has no human annotations of sentences: use strinc, lexical or cxmi")
@@ -276,7 +280,6 @@ def _check(
     *,
     scorer: LogprobScorer | None,
     threshold: float | None,
-    target: str,
     unit: str,
 ) -> None:
     if unit not in get_args(Granularity):
@@ -292,10 +295,15 @@ def _check(
         raise UsageError(f"--scorer is for --measure cxmi; {measure} scores with no model")
     if measure in ("strinc", "gold", "full") and threshold is not None:
         raise UsageError(f"--threshold is for lexical and cxmi; {measure} has none")
-    if target not in ("auto", "answer", "question"):
-        raise UsageError(f"--target must be one of auto, answer, question, not {target!r}")
     if measure == "gold" and not passages.own:
         raise UsageError("--measure gold keeps sentences of the data set's passages: leave --kb")
+
+
+def _check_target(measure: str, target: str) -> None:
+    if target not in ("auto", "answer", "question"):
+        raise UsageError(f"--target must be one of auto, answer, question, not {target!r}")
+    if measure != "lexical" and target != "auto":
+        raise UsageError(f"--target is for --measure lexical; {measure} has none")
 
 
 def _answers(item: Item) -> list[str]:

@@ -1,9 +1,8 @@
-"""The questions that training rows are made from, with their passages and gold answers.
+"""The questions that training rows are made from, with their gold answers.
 
 Any data set will do, mixed files and plain rows too: released training files hold rows of several
 data sets one after the other, and rows of no data set's format (a question and a draft, no gold),
-so each row is read by itself. Passages of a silver row are found in a knowledge base or are the
-data set's own; gold short answers are those that SlimPLM's match ratio counts.
+so each row is read by itself. Gold short answers are those that SlimPLM's match ratio counts.
 """
 
 from __future__ import annotations
@@ -12,9 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
-
-from langchain_core.documents import Document
+from typing import Any
 
 from ragweave.datasets import DATASETS, Question
 from ragweave.datasets.dataset import file_formats, hub_rows, parse_spec, sniffed_formats
@@ -23,8 +20,6 @@ from ragweave.datasets.plain import PLAIN, plain
 from ragweave.datasets.question import Format
 from ragweave.datasets.rows import NO_GOLD, Row, Rows, file_hash, rows_of
 from ragweave.errors import UsageError
-from ragweave.state import unique
-from ragweave.state.passages import with_id
 from ragweave.tools.claims import gold_groups, is_released, made_from, names_apart
 
 _GROUPED = ("answers", "answer")
@@ -237,82 +232,6 @@ def _holding_rows(source: Source) -> Source:
     if next(iter(source.rows()), None) is None:
         raise UsageError(f"{source.spec}: has no rows")
     return source
-
-
-Order = Literal["gold-first", "given", "retrieved"]
-"""How the data set's own passages come: the gold ones first, as they stand in the file, or by the
-score that the file's retriever gave them, best first (FILCO trains on DPR's first)."""
-
-
-KB = "knowledge_base"
-"""Key of what tells a knowledge base from all others: a folder's name and generation do not."""
-
-
-class Passages:
-    """Where a silver row's passages come from, best first."""
-
-    def __init__(self, kb: str | Path | None, k: int, order: str = "gold-first") -> None:
-        """Open the knowledge base, where one is named.
-
-        Args:
-            kb: Its folder or address; None: the data set's own passages.
-            k: Most passages of a row; the paper filters the top 1, or the top 5.
-            order: Order of the data set's own.
-
-        Raises:
-            UsageError: `k` is below 1, the order is unknown, or the folder is no knowledge base.
-        """
-        if k < 1:
-            raise UsageError(f"--passages must be at least 1, not {k}")
-        if order not in get_args(Order):
-            raise UsageError(f"--order must be one of {', '.join(get_args(Order))}, not {order!r}")
-        self._k, self._order = k, order
-        self._retriever: Any = None
-        self.described: dict[str, Any] = {"passages": f"the data set's own, {order}", "k": k}
-        """What is written down of it."""
-        if kb is not None:
-            from ragweave.tools.knowledge import KnowledgeBase
-
-            base = KnowledgeBase.open(kb)
-            self._retriever = base.as_retriever(k)
-            self.described = {
-                "passages": f"knowledge base {base.path.name}, generation {base.manifest.generation}",
-                KB: base.manifest.collection,
-                "k": k,
-            }
-
-    @property
-    def own(self) -> bool:
-        """Whether they are the data set's."""
-        return self._retriever is None
-
-    @staticmethod
-    def all_own(item: Item) -> list[Document]:
-        """Return all of the data set's passages of a question."""
-        return list(item.question.passages) if item.question else []
-
-    def of(self, item: Item) -> list[Document]:
-        """Return the passages of a question, each once, with ids."""
-        if self._retriever is not None:
-            found: list[Document] = self._retriever.find(item.text, self._k)
-        else:
-            found = self.all_own(item)
-            if self._order == "gold-first":
-                found.sort(key=lambda doc: not doc.metadata.get("gold"))
-            elif self._order == "retrieved":
-                found = _by_score(item, found)
-        filled = [with_id(doc) for doc in found if doc.page_content.strip()]
-        return unique(filled)[: self._k]
-
-
-def _by_score(item: Item, passages: list[Document]) -> list[Document]:
-    try:
-        return sorted(passages, key=lambda doc: -float(doc.metadata["score"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"{item.text!r}: --order retrieved needs a file that gives every passage a score, such "
-            "as the ctxs of a DPR retrieval"
-        ) from error
 
 
 Gold = list[list[Any]] | list[Any]
