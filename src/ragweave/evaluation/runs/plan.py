@@ -286,12 +286,13 @@ def _check_orders(settings: RunSettings) -> None:
 def _absolute(spec: str) -> str:
     """Return a spec that means the same in any working directory."""
     name, path, settings = parse_spec(spec)
-    if name == "hf":
+    if name == "hf" and "ids" not in settings:
         return spec
     if "ids" in settings and name not in PLAIN:
         settings["ids"] = str(Path(settings["ids"]).resolve())
     query = f"?{urlencode(settings)}" if settings else ""
-    return f"{name}{':' if name else ''}{Path(path).resolve()}{query}"
+    place = path if name == "hf" else Path(path).resolve()
+    return f"{name}{':' if name else ''}{place}{query}"
 
 
 def _corpus(corpus: str, kb: str | Path | None, dataset: Dataset) -> Any:
