@@ -63,15 +63,17 @@ def not_answered_in(run: Path, dataset: Dataset, made: RunSettings) -> tuple[int
     if settings.source != made.source:
         raise UsageError(f"{run}: is a run over another data set ({settings.dataset})")
     label = _without_context(settings, run)
-    right = {
-        record["id"]: _is_right(record, run)
-        for record in records_of([directory.results])
-        if record["system"] == label and not record["error"]
-    }
+    right, failed = {}, set()
+    for record in records_of([directory.results]):
+        if record["system"] == label and record["error"]:
+            failed.add(record["id"])
+        elif record["system"] == label:
+            right[record["id"]] = _is_right(record, run)
     if len(right) < settings.planned:
+        again = " --retry-failed" if failed - right.keys() else ""
         raise UsageError(
             f"{run}: {label} has answered {len(right)} of {settings.planned} questions: finish the "
-            f"run first with `ragweave eval --resume {run}`"
+            f"run first with `ragweave eval --resume {run}{again}`"
         )
     _check_asked(run, right, dataset, made)
     left = tuple(index for index, one in enumerate(dataset) if right.get(one.id) is False)
