@@ -269,7 +269,9 @@ def test_positive_is_what_the_paper_says_of_the_data_set() -> None:
     }
     for dataset, own in (("nq", {0: 0.1, 1: 0.2}), ("hotpotqa", {1: 0.2})):
         assert measured("output_precision/positive", mine, first, by[dataset]) == own
-    assert measured("output_precision/positive", {"output_precision": {0: 1.0}}, first, "recall") == {}
+    assert (
+        measured("output_precision/positive", {"output_precision": {0: 1.0}}, first, "recall") == {}
+    )
     assert measured("gain(f1)/positive", mine, first, "recall") == {0: 0.0}
     assert measured("gain(f1)/negative", mine, first, "recall") == {1: 0.0}
 

@@ -191,7 +191,9 @@ def open_source(spec: str) -> Source:
         hub = Source(
             spec=spec,
             name="",
-            forms=sniffed_formats() if form is None else (_settled(form, hub_rows(path, settings)),),
+            forms=sniffed_formats()
+            if form is None
+            else (_settled(form, hub_rows(path, settings)),),
             rows=lambda: hub_rows(path, settings),
             hash="",
             hub=path,
