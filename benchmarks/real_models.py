@@ -3,7 +3,7 @@
     python benchmarks/real_models.py --minutes 60                      # goes on where it stopped
     python benchmarks/real_models.py --tables fusion-skr,filco-nq --questions 100
     python benchmarks/real_models.py --tables methods-nq,methods-hotpotqa   # every method, 60 each
-    python benchmarks/real_models.py --model llamacpp:PATH?n_gpu_layers=-1 --proxy …
+    python benchmarks/real_models.py --model llamacpp:PATH?n_gpu_layers=-1 --proxy … --results FOLDER
 
 The large model is a 1.5B, the proxy a 0.5B, both 4-bit instruct models: so small that what a
 method gains with them says little of what it gains with a large model. What the tables can show is
@@ -19,7 +19,7 @@ as there was time for, and says how many: for each system the same ones, those t
 Writes `benchmarks/results/real_models.json`, a plot a table, and every question's answer to
 `benchmarks/results/real_models/TABLE.jsonl` (ids and answers; the questions are the data sets').
 `--published` begins a table's run with the answers that stand there, so that another machine goes
-on where one stopped, with the same models.
+on where one stopped. A table is of one pair of models, named in it: others need another --results.
 
 Many questions in flight share the processor, and how long each waited says nothing of its method.
 So seconds are measured apart: `--timed 3` puts three questions to each system of the tables, one
@@ -187,12 +187,43 @@ async def work(directory: RunDirectory, options: argparse.Namespace, until: floa
         else RunConfig(concurrency=options.concurrency, cache=cache)
     )
     dataset = checked(directory.settings, config)
-    proxy, answering = Path(options.proxy).stem, Path(options.model).stem
-    names = {"answer": answering} | dict.fromkeys(("proxy", "judge", "rewrite"), proxy)
+    models = models_of(options)
+    small = dict.fromkeys(("proxy", "judge", "rewrite"), models["proxy"])
+    names = {"answer": models["model"]} | small
     about = {"dataset": directory.settings.dataset_name}
     with hold(directory), logged(options.calls, about, names):
         result = await answer(directory, config, dataset, stop=lambda: time.monotonic() > until)
     return result.complete
+
+
+def models_of(options: argparse.Namespace) -> dict[str, str]:
+    """Return what the models that answer are called in the results."""
+    return {"model": model_name(options.model), "proxy": model_name(options.proxy)}
+
+
+def model_name(spec: str) -> str:
+    """Return a model's whole name: no settings, and of a local file or folder no path."""
+    name = spec.partition("?")[0]
+    kind, _, place = name.partition(":")
+    if kind == "llamacpp":
+        return Path(place).name.removesuffix(".gguf")
+    return f"{kind}:{Path(place).name}" if place and Path(place).expanduser().exists() else name
+
+
+def mixed(name: str, before: Mapping[str, Any], models: Mapping[str, str]) -> str:
+    """Return why a table can't be worked on by these models; "" where it can.
+
+    Args:
+        name: The table's name.
+        before: The published results; earlier versions named the models once for all tables.
+        models: The models that are to answer.
+    """
+    table = before.get("tables", {}).get(name, {})
+    theirs = table.get("models") or (before.get("models") if table else None)
+    if theirs in (None, models):
+        return ""
+    told = " and ".join(f"{theirs[role]} ({role})" for role in models)
+    return f"the published table {name} is of {told}: give those, or another --results"
 
 
 def shared_records(directory: RunDirectory) -> dict[str, list[Record]]:
@@ -212,7 +243,8 @@ def restore(name: str, directory: RunDirectory, results: Path) -> int:
     if not published.exists() or next(records_of([directory.results]), None) is not None:
         return 0
     labels = {one.label for one in directory.settings.systems}
-    rows = [json.loads(line) for line in published.read_text(encoding="utf-8").splitlines()]
+    lines = published.read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines if line.strip()]
     found = [restored(one) for one in rows if one["system"] in labels]
     text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in found)
     directory.results.write_text(text, encoding="utf-8")
@@ -248,15 +280,25 @@ def output(record: Record) -> dict[str, Any]:
 
 
 def write(name: str, directory: RunDirectory, results: Path) -> dict[str, Any] | None:
-    """Write a table's answers; draw and return the table, None where no question is shared."""
+    """Write a table's answers, draw and return it; nothing is written where there are none.
+
+    Returns:
+        The table, without rows where no question is shared by all systems yet; None: no answers.
+    """
     answered = [one for one in records_of([directory.results]) if not one["error"]]
+    if not answered:
+        return None
     lines = [json.dumps(output(record), ensure_ascii=False) for record in answered]
     folder = results / "real_models"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.jsonl").write_text("\n".join(sorted(lines)) + "\n", encoding="utf-8")
+    table = {
+        "dataset": directory.settings.dataset_name,
+        "settings": dict(COMPARISONS[name].settings),
+    }
     found = shared_records(directory)
     if not next(iter(found.values())):
-        return None
+        return table
     scores = [bootstrap([one["scores"]["f1"] for one in records]) for records in found.values()]
     plot_bars(folder, name, list(found), scores, "F1 (%), 95% interval")
     if COMPARISONS[name].every_method:
@@ -265,11 +307,7 @@ def write(name: str, directory: RunDirectory, results: Path) -> dict[str, Any] |
             for (label, records), score in zip(found.items(), scores, strict=True)
         ]
         plot_points(folder, f"{name}-tokens", points, TOKENS, "F1 (%), 95% interval")
-    return {
-        "dataset": directory.settings.dataset_name,
-        "settings": dict(COMPARISONS[name].settings),
-        "systems": [row(label, records) for label, records in found.items()],
-    }
+    return table | {"systems": [row(label, records) for label, records in found.items()]}
 
 
 def tokens(record: Record) -> int:
@@ -294,23 +332,25 @@ def reported(
     name: str, directory: RunDirectory, options: argparse.Namespace, before: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return a table by its name with what the run adds, nothing where that is nothing yet."""
+    models = {"models": models_of(options)}
     if not options.timed:
         table = write(name, directory, options.results)
-        kept = {"timed": before["timed"]} if "timed" in before else {}
-        return {name: table | kept} if table else {}
+        kept = {key: before[key] for key in ("systems", "timed") if key in before}
+        return {name: models | kept | table} if table else {}
     times = timed(directory)
-    return {name: dict(before) | {"timed": times}} if before and times else {}
+    return {name: models | dict(before) | {"timed": times}} if before and times else {}
 
 
 def show(name: str, table: Mapping[str, Any], console: Console) -> None:
     """Print a table."""
-    questions = table["systems"][0]["questions"]
+    lines = table.get("systems", ())  # none where no question is shared yet
+    questions = lines[0]["questions"] if lines else 0
     shown = Table(title=f"{name}: {table['dataset']}, {questions} questions")
     columns = ("em", "f1", "unknown", "nm", *USAGE, "seconds")
     for column in ("system", *columns):
         shown.add_column(column)
     seconds = table.get("timed", {}).get("seconds", {})
-    for line in table["systems"]:
+    for line in lines:
         cells = [line.get(column, "") for column in columns[:-1]]
         shown.add_row(line["system"], *map(_cell, cells), _cell(seconds.get(line["system"], "")))
     console.print(shown)
@@ -342,12 +382,13 @@ def main() -> None:
     options = parser.parse_args()
     console, until = Console(), time.monotonic() + 60 * options.minutes
     path = options.results / "real_models.json"
-    models = {"model": Path(options.model).stem, "proxy": Path(options.proxy).stem}
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    if options.published and before.get("models", models) != models:
-        parser.error(f"--published: {path} holds answers of {before['models']}")
-    tables = before.get("tables", {})
-    for name in options.tables.split(","):
+    result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    tables = result.setdefault("tables", {})
+    names = options.tables.split(",")
+    for why in (mixed(name, result, models_of(options)) for name in names):
+        if why:
+            parser.error(f"{path}: {why}")
+    for name in names:
         directory = directory_of(name, options)
         if (
             options.published
@@ -358,11 +399,12 @@ def main() -> None:
         if not options.report and time.monotonic() < until:
             complete = asyncio.run(work(directory, options, until))
             console.print(f"{name}: {'complete' if complete else 'time is up'}")
-        tables |= reported(name, directory, options, tables.get(name, {}))
+        if found := reported(name, directory, options, tables.get(name, {})):
+            tables |= found
+            text = json.dumps({"sample_seed": 0} | result, indent=1, ensure_ascii=False)
+            path.write_text(f"{text}\n", encoding="utf-8")
         if name in tables:
             show(name, tables[name], console)
-    result = {"models": models, "sample_seed": 0, "tables": tables}
-    path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ def rows(name: str) -> list[list[str]]:
 def caption(name: str) -> str:
     """Return what stands above a table."""
     found = json.loads(RESULTS.read_text("utf-8"))
-    one, models = found["tables"][name], found["models"]
+    one = found["tables"][name]
+    models = one.get("models") or found["models"]  # files of before name them once for all tables
     asked = f"{one['systems'][0]['questions']} questions of `{one['dataset']}`"
     timed = one.get("timed")
     seconds = f", seconds over {timed['questions']} of them, one at a time" if timed else ""

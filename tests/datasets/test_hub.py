@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +13,8 @@ import pytest
 
 from ragweave.datasets import open_dataset
 from ragweave.errors import MissingExtraError, UsageError
+from ragweave.evaluation.runs import parse_systems, plan
+from ragweave.training.labels.source import Item, open_source
 
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,6 +35,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         asked.append((name, config, split, streaming))
         if name == "gone":
             raise FileNotFoundError("no such\ndata set")
+        if name == "mine":
+            return iter([{"key": n, "asked": f"q{n}", "gold": f"a{n};b{n}"} for n in range(30)])
         return iter([{"question": "q", "answer": ["x"]}, {"question": "r", "answer": ["y"]}])
 
     library = ModuleType("datasets")
@@ -50,3 +56,63 @@ def test_rows_are_streamed_and_their_format_told(hub: list[tuple[Any, ...]]) -> 
 def test_what_cannot_be_had_is_told_in_a_line(hub: list[tuple[Any, ...]]) -> None:
     with pytest.raises(UsageError, match=r"hf:gone: cannot be downloaded .*: no such data set"):
         open_dataset("hf:gone")
+
+
+FIELDS = "question=asked&answers=gold&id=key&separator=;"
+
+
+def test_fields_are_named_and_questions_selected_as_in_files(
+    hub: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    whole = open_dataset(f"hf:mine?{FIELDS}")
+    assert [(one.id, one.question) for one in whole][-1] == ("29", "q29")
+    assert next(iter(whole)).answers == ("a0", "b0")
+
+    def drawn(query: str) -> list[str]:
+        return [one.id for one in open_dataset(f"hf:mine?{FIELDS}&{query}")]
+
+    assert drawn("random=5&seed=7") == drawn("random=5&seed=7") != drawn("random=5&seed=8")
+    assert len(drawn("random=5&seed=7")) == 5
+    listed = tmp_path / "ids.json"
+    listed.write_text(json.dumps([3, "11"]), "utf-8")
+    assert drawn(f"ids={listed}") == ["3", "11"]
+
+
+def test_a_runs_ids_are_found_from_any_directory(
+    hub: list[tuple[Any, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ids.json").write_text('["3"]', "utf-8")
+    with monkeypatch.context() as there:
+        there.chdir(tmp_path)
+        made = plan(f"hf:mine?{FIELDS}&ids=ids.json", parse_systems("direct"), {"answer": "m"})
+    assert made.questions == 1
+    assert [one.id for one in open_dataset(made.dataset)] == ["3"]
+    whole = f"hf:mine?{FIELDS}&split=train[:10]"
+    assert plan(whole, parse_systems("direct"), {"answer": "m"}).dataset == whole
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("splt=train", r"hf:nq_open: unknown setting 'splt' \(did you mean 'split'\?\)"),
+        ("seed=7", "seed=… goes with random=…"),
+        ("subset=blendfilter", "no subset 'blendfilter' of nq_open"),
+        ("question=asked", "expected asked, answers or answer"),
+        ("id=key", "no row up to here has the field 'key'"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(
+    hub: list[tuple[Any, ...]], query: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        open_dataset(f"hf:nq_open?{query}")
+
+
+def test_rows_to_label_are_of_the_fields_named(hub: list[tuple[Any, ...]]) -> None:
+    first = next(open_source(f"hf:mine?{FIELDS}").read())
+    assert isinstance(first, Item)
+    assert (first.text, first.id) == ("q0", "0")
+    assert first.question is not None
+    assert first.question.answers == ("a0", "b0")
+    with pytest.raises(UsageError, match="unknown setting 'random'"):
+        open_source("hf:mine?random=5")

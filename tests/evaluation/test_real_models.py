@@ -75,6 +75,60 @@ def test_another_machine_goes_on_from_the_published_answers(run: Any, tmp_path: 
     assert 0 < len(calls_of(tmp_path / "second.gz")) < len(asked)
 
 
+def test_a_table_is_of_the_models_that_it_names(
+    run: Any, real_models: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = run("here", "--questions", "2")
+    assert table["models"] == {"model": "extractive", "proxy": "extractive"}
+    places = [tmp_path / "real_models.json", tmp_path / "real_models" / "bridges.jsonl"]
+    for earlier in (False, True):
+        if earlier:  # the models stood once for all tables
+            result = json.loads(places[0].read_text("utf-8"))
+            result["models"] = result["tables"]["bridges"].pop("models")
+            places[0].write_text(json.dumps(result), "utf-8")
+        before = [place.read_bytes() for place in places]
+        for more in (("--report",), ("--published",), ("--timed", "1")):
+            with pytest.raises(SystemExit):
+                run("other", "--model", "openai:gpt-4.1", *more)
+            assert "bridges is of extractive (model) and extractive" in capsys.readouterr().err
+        assert [place.read_bytes() for place in places] == before
+    assert run("there", "--questions", "3", "--published")["systems"][0]["questions"] == 3
+    names = [real_models.model_name(f"openai:gpt-4.{n}?temperature=0") for n in (1, 5)]
+    assert names == ["openai:gpt-4.1", "openai:gpt-4.5"]
+    assert real_models.model_name("llamacpp:/m/qwen2.5-1.5b.gguf?n_ctx=9") == "qwen2.5-1.5b"
+    assert real_models.model_name(f"hf:{tmp_path}") == f"hf:{tmp_path.name}"
+
+
+def test_what_is_published_stays_where_nothing_was_answered(run: Any, tmp_path: Path) -> None:
+    first = run("here", "--questions", "3")
+    published = tmp_path / "real_models" / "bridges.jsonl"
+    kept = [one.read_bytes() for one in (published, tmp_path / "real_models.json")]
+    for more in (("--report",), ("--minutes", "0")):
+        run("clone", "--questions", "3", *more)
+        assert [one.read_bytes() for one in (published, tmp_path / "real_models.json")] == kept
+    published.write_text(f"\n{published.read_text('utf-8')}\n", "utf-8")
+    assert run("there", "--questions", "3", "--published", "--minutes", "0") == first
+    published.write_text("\n", "utf-8")
+    assert run("again", "--questions", "3", "--published") == first
+
+
+def test_the_page_names_the_models_of_each_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS.parent / "docs"))
+    effects = importlib.import_module("effects")
+    models = {"model": "large", "proxy": "small"}
+    table = {"dataset": "nq", "systems": [{"questions": 60}]}
+    for result in ({"models": models}, {}):
+        own = {} if result else {"models": models}
+        file = tmp_path / "real_models.json"
+        file.write_text(json.dumps(result | {"tables": {"methods-nq": table | own}}), "utf-8")
+        monkeypatch.setattr(effects, "RESULTS", file)
+        assert effects.caption("methods-nq") == (
+            "60 questions of `nq`, `large` with `small` as its proxy:"
+        )
+
+
 def test_seconds_are_measured_apart(run: Any) -> None:
     table = run("here", "--questions", "3")
     assert "timed" not in table

@@ -6,13 +6,11 @@
   1,000 whether plain rows have passages.
 * `jsonl:my.jsonl?question=q&answers=gold&id=key&passages=docs`: plain JSON lines, a JSON array or
   CSV (`plain`).
-* `hf:nq_open?split=validation`: a data set of the Hugging Face hub, by its name there.
+* `hf:nq_open?split=validation`: a data set of the Hugging Face hub, by its name there (`hub`).
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +24,7 @@ from langchain_core.documents import Document
 
 from ragweave.datasets.beir import BEIR
 from ragweave.datasets.claims import FEVER, FOOL_ME_TWICE, KILT, KILT_CLAIMS, KILT_LONG, KILT_SHORT
+from ragweave.datasets.hub import SPLIT, hub_form, hub_path, hub_rows
 from ragweave.datasets.long_form import ASQA, CLAPNQ, ELI5
 from ragweave.datasets.open_qa import DPR, NQ_OPEN, POPQA, TRIVIAQA, WEBQUESTIONS
 from ragweave.datasets.paragraph_qa import HOTPOTQA, MUSIQUE, QED, SKR, SQUAD, STRATEGYQA
@@ -34,7 +33,7 @@ from ragweave.datasets.question import Format, Question
 from ragweave.datasets.recorded import RECORDED
 from ragweave.datasets.rows import NO_GOLD, Row, Rows, file_hash
 from ragweave.datasets.subsets import NAMES, Selection, selection
-from ragweave.errors import MissingExtraError, UsageError
+from ragweave.errors import UsageError
 from ragweave.registry import Registry
 from ragweave.state import unique
 
@@ -102,39 +101,6 @@ DATASETS: Mapping[str, tuple[Format, ...]] = DataSets()
 def sniffed_formats() -> tuple[Format, ...]:
     """Return the formats that are tried, in order, for rows whose data set is not named."""
     return tuple(one for one in FORMATS.values() if one.sniffed)
-
-
-def hub_rows(name: str, settings: dict[str, str]) -> Rows:
-    """Yield the rows of a hub data set, streamed.
-
-    Args:
-        name: The data set's name, such as `nq_open`.
-        settings: `split` (default `validation`) and `config`.
-
-    Raises:
-        MissingExtraError: The `datasets` package is not installed.
-        UsageError: There is no such data set, or no network to download it.
-    """
-    if importlib.util.find_spec("datasets") is None:
-        raise MissingExtraError("A data set of the Hugging Face hub", "hub")
-    datasets = importlib.import_module("datasets")
-    split = settings.get("split", _SPLIT)
-    try:
-        found: Any = datasets.load_dataset(
-            name, settings.get("config"), split=split, streaming=True
-        )
-        for number, fields in enumerate(found, start=1):
-            yield Row(fields, f"hf:{name} {split}, row {number}", number)
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UsageError(
-            f"hf:{name}: cannot be downloaded (is there a network connection?): {reason}"
-        ) from error
-
-
-def hub_path(name: str) -> Path:
-    """Return the pseudo-path by which a hub data set is known."""
-    return Path(f"hf:{name}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,10 +189,7 @@ def source_of(spec: str, digest: str) -> str:
     if not spec.startswith("hf:"):
         return digest
     settings = parse_spec(spec)[2]
-    return f"{digest}, {settings.get('config', '')}, {settings.get('split', _SPLIT)}"
-
-
-_SPLIT = "validation"
+    return f"{digest}, {settings.get('config', '')}, {settings.get('split', SPLIT)}"
 
 
 def open_dataset(spec: str) -> Dataset:
@@ -237,13 +200,12 @@ def open_dataset(spec: str) -> Dataset:
             `jsonl:mine.jsonl?question=q&answers=gold`, `hf:nq_open?split=validation`.
 
     Raises:
-        UsageError: The name or the format is unknown (the text says what was found and what was
-            expected), or the file is missing, empty or cannot be read.
+        UsageError: The name, a setting or the format is unknown (the text says what was found and
+            what was expected), or the file is missing, empty or cannot be read.
     """
     name, path, settings = parse_spec(spec)
     if name == "hf":
-        rows = hub_rows(path, settings)
-        return _opened("", hub_path(path), sniffed_formats(), settings, rows)
+        return _of_hub(path, settings)
     if name in PLAIN:
         form = plain(name, settings)
         return _opened(name, Path(path), (form,), settings)
@@ -255,6 +217,14 @@ def open_dataset(spec: str) -> Dataset:
     if Path(path).is_dir():
         return _opened("beir", Path(path), (BEIR,), settings)
     return _with_passages(_opened("", Path(path), file_formats(), settings))
+
+
+def _of_hub(name: str, settings: dict[str, str]) -> Dataset:
+    form = hub_form(name, settings, NAMES)
+    forms = sniffed_formats() if form is None else (form,)
+    opened = _opened("", hub_path(name), forms, settings, hub_rows(name, settings))
+    named = {key: value for key, value in settings.items() if key in NAMES}
+    return replace(opened, selection=selection(opened.name, named))
 
 
 def file_formats() -> tuple[Format, ...]:

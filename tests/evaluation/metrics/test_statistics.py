@@ -44,6 +44,24 @@ def test_p_is_that_of_the_exact_test_where_all_flips_can_be_counted() -> None:
     assert compare(first, second, rounds=40_000).p == pytest.approx(exact, abs=0.01)
 
 
+def test_right_and_wrong_answers_are_counted_exactly() -> None:
+    """McNemar's exact test: of 14 questions that only one got right, it got 12."""
+    first, second = [1.0] * 12 + [0.0] * 2 + [1.0] * 9, [0.0] * 12 + [1.0] * 2 + [1.0] * 9
+    assert compare(first, second).p == pytest.approx(2 * (1 + 14 + 91) / 2**14, rel=1e-12)
+    assert compare([1.0] * 100, [0.0] * 100).p == pytest.approx(2**-99)
+    assert compare([1.0, 0.0], [0.0, 1.0]).p == 1.0
+    assert 0 < compare([0.3] * 5000, [0.2] * 5000).p < 1e-300
+
+
+def test_more_flips_are_drawn_where_next_to_none_was_as_large() -> None:
+    random = np.random.default_rng(2)
+    first, second = 0.9 + random.random(60) / 10, random.random(60) / 10
+    assert compare(first, second).p == pytest.approx(1 / 10_001)
+    assert compare(first, second, most=105_600).p == pytest.approx(1 / 105_601)
+    near = random.permutation(first)
+    assert compare(first, near, most=105_600).p == compare(first, near).p > 0.01
+
+
 def test_the_test_rejects_rarely_where_nothing_differs() -> None:
     random = np.random.default_rng(1)
     low = sum(

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 from tests.evaluation.files import write_json
-from tests.evaluation.towns import run
+from tests.evaluation.towns import reader, run, towns
 from tests.scripted import ScriptedChat
 
-from ragweave.evaluation.report import between_table, read_runs
-from ragweave.evaluation.runs import claim_directory, plan, system
+from ragweave.evaluation.report import between_table, read_runs, write_report
+from ragweave.evaluation.runs import claim_directory, parse_systems, plan, system
 
 GIVEN = {"context": [["Towers", ["They are old."]]], "supporting_facts": [["Towers", 0]]}
 
@@ -65,3 +65,20 @@ def test_two_splits_of_a_hub_data_set_are_two_sources(tmp_path: Path) -> None:
         said |= {"dataset": f"hf:towers{query}", "dataset_hash": "hf:towers"}
         file.write_text(json.dumps(said), "utf-8")
     assert between_table(read_runs(paths)) is None
+
+
+def test_the_same_method_in_two_runs_is_compared_question_by_question(tmp_path: Path) -> None:
+    data, found = f"jsonl:{towns(tmp_path, 6)}", []
+    for name, said in (("good", reader()), ("bad", ScriptedChat(replies=["1492"]))):
+        made = plan(data, parse_systems("direct,concat[k=1]"), {"answer": name})
+        directory = claim_directory(tmp_path / name, made)
+        run(directory, said)
+        found.append(directory.path)
+    table = between_table(read_runs(found))
+    assert table is not None
+    rows = {row[0]: row for row in table.rows}
+    assert rows["concat[k=1]: good − bad"][1:4] == ["EM", "+100.0", "[+100.0, +100.0]"]
+    assert rows["direct: good − bad"][2] == "+0.0"
+    write_report(tmp_path / "out", read_runs(found), plots=False)
+    for name in ("report.md", "report.html"):
+        assert "Between runs" in (tmp_path / "out" / name).read_text("utf-8")

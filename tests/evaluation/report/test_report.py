@@ -22,7 +22,6 @@ from ragweave.evaluation.metrics import Interval, Metric
 from ragweave.evaluation.published import all_published
 from ragweave.evaluation.report import (
     Point,
-    between_table,
     plot_points,
     read_runs,
     tables_of,
@@ -30,7 +29,7 @@ from ragweave.evaluation.report import (
 )
 from ragweave.evaluation.report.plots import LABEL, beside
 from ragweave.evaluation.report.published import differences, published_for, published_table
-from ragweave.evaluation.report.summary import Experiment, holm, paired
+from ragweave.evaluation.report.summary import Experiment
 from ragweave.evaluation.runs import (
     RunDirectory,
     RunSettings,
@@ -303,42 +302,6 @@ def test_an_ablation_meets_its_own_row() -> None:
         one.row for one in all_published() if one.options.get("queries") == ("question", "internal")
     }
     assert rows == {"w/o q_ex"}
-
-
-def test_the_same_method_in_two_runs_is_compared_question_by_question(tmp_path: Path) -> None:
-    data, found = f"jsonl:{towns(tmp_path, 6)}", []
-    for name, said in (("good", reader()), ("bad", ScriptedChat(replies=["1492"]))):
-        made = plan(data, parse_systems("direct,concat[k=1]"), {"answer": name})
-        directory = claim_directory(tmp_path / name, made)
-        run(directory, said)
-        found.append(directory.path)
-    table = between_table(read_runs(found))
-    assert table is not None
-    rows = {row[0]: row for row in table.rows}
-    assert rows["concat[k=1]: good − bad"][1:4] == ["EM", "+100.0", "[+100.0, +100.0]"]
-    assert rows["direct: good − bad"][2] == "+0.0"
-    write_report(tmp_path / "out", read_runs(found), plots=False)
-    for name in ("report.md", "report.html"):
-        assert "Between runs" in (tmp_path / "out" / name).read_text("utf-8")
-
-
-def test_holm_corrects_by_rank() -> None:
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([]) == []
-
-
-def test_only_questions_that_both_answered_are_compared(tmp_path: Path) -> None:
-    directory = planned(tmp_path, "direct,concat[k=1]")
-
-    def breaks(seen: Seen) -> str | Exception:
-        return ValueError("no") if "Lom" in seen.text and not seen.passages else "1900"
-
-    run(directory, ScriptedChat(replies=breaks))
-    (experiment,) = read_runs([directory.path])
-    one, other = (column.scores["em"] for column in experiment.columns.values())
-    found = paired(one, other)
-    assert found is not None
-    assert found.n == 5
 
 
 def _named(tmp_path: Path, name: str, **more: Any) -> RunSettings:

@@ -245,12 +245,62 @@ def test_derived_columns() -> None:
     mine = {"em": {0: 1.0, 1: 1.0, 2: 0.0}}
     assert measured("em", mine, first) == mine["em"]
     assert measured("em>0.5", first, first) == {0: 1.0, 1: 0.0, 2: 0.0}
-    assert measured("gain(em)/positive", mine, first) == {0: 0.0, 2: -0.5}
-    assert measured("gain(em)/negative", mine, first) == {1: 1.0}
+    assert measured("gain(em)/positive", mine, first, "answer_recall") == {0: 0.0, 2: -0.5}
+    assert measured("gain(em)/negative", mine, first, "answer_recall") == {1: 1.0}
     assert measured("better(em)", mine, first) == {0: 0.0, 1: 1.0, 2: 0.0}
     assert measured("f1", mine, first) is None
     assert best_of([first, {"em": {0: 0.0, 1: 1.0}}]) == {"em": {0: 1.0, 1: 1.0}}
     assert column_label("gain(f1)/positive") == "gain in F1, positive"
+
+
+def test_positive_is_what_the_paper_says_of_the_data_set() -> None:
+    first = {
+        "output_precision": {0: 0.1, 1: 0.2},
+        "f1": {0: 0.0, 1: 0.0},
+        "answer_recall": {0: 1.0, 1: 1.0},
+        "recall": {0: 0.5, 1: 0.0},
+    }
+    mine = {**first, "recall": {0: 0.0, 1: 1.0}}
+    (table,) = tables_of_paper("filco", "table2")
+    by = {dataset: table.rows[0].positive(dataset) for dataset in table.datasets}
+    assert by == {
+        **dict.fromkeys(("nq", "triviaqa"), "answer_recall"),
+        **dict.fromkeys(("hotpotqa", "eli5", "fever", "wow"), "recall"),
+    }
+    for dataset, own in (("nq", {0: 0.1, 1: 0.2}), ("hotpotqa", {1: 0.2})):
+        assert measured("output_precision/positive", mine, first, by[dataset]) == own
+    assert (
+        measured("output_precision/positive", {"output_precision": {0: 1.0}}, first, "recall") == {}
+    )
+    assert measured("gain(f1)/positive", mine, first, "recall") == {0: 0.0}
+    assert measured("gain(f1)/negative", mine, first, "recall") == {1: 0.0}
+
+
+def test_printed_values_stand_under_the_model_that_the_paper_names(data: Path) -> None:
+    """Each table names its models; one before it, or a later row's, are none of its own."""
+    others = {
+        ("post-fusion", "table2"): {"Supervised": ""},
+        ("filco", "table4"): {"RAG, top 5": "", "FID, top 5": "", "FULL, top 5": "FLAN-T5-XL"},
+    }
+    for (paper, name), models in others.items():
+        (table,) = tables_of_paper(paper, name)
+        assert {row.row: row.model for row in table.rows if row.row in models} == models
+    assert tables_of_paper("filco", "figure4")[0].models == ("FLAN-T5-XL", "Llama-2-7b")
+    assert tables_of_paper("filco", "figure5")[0].models == ()
+    heads = {}
+    for paper, name in (*others, ("filco", "table3")):
+        (table,) = tables_of_paper(paper, name)
+        table = on(table, table.datasets[0])
+        rows = compare_table(table, runs_of_table(table, request_of(data)), None)
+        shown = comparison_tables(table, rows, {"answer": "m"})[0]
+        heads[paper, name] = shown.head[3:]
+        for row in (one for one in shown.rows if one[0] in ("Supervised", "RAG, top 5")):
+            assert set(row[3 : shown.head.index("other")]) == {"–"}
+            assert row[shown.head.index("other")] in ("40.9", "44.5")
+            assert "other: systems with models of their own" in " ".join(shown.remarks)
+    assert heads["post-fusion", "table2"][:4] == ["paper 1", "paper 2", "paper 3", "other"]
+    assert heads["filco", "table4"][:2] == ["paper", "other"]
+    assert heads["filco", "table3"][:2] == ["paper", "differs"]
 
 
 def test_any_of_three_is_the_best_answer_of_each_question(data: Path, tmp_path: Path) -> None:

@@ -56,6 +56,19 @@ def test_a_run_that_did_not_ask_all_is_refused(tmp_path: Path, asked: dict[str, 
             planned(tmp_path / "left", "concat[k=1]", drop_answered=closed.path, **given)
 
 
+def test_questions_that_failed_are_to_be_asked_again(tmp_path: Path) -> None:
+    def breaks(seen: Seen) -> str | Exception:
+        return ValueError("no") if "Lom" in seen.text else "1900"
+
+    closed = planned(tmp_path / "closed", "direct")
+    run(closed, ScriptedChat(replies=breaks))
+    with pytest.raises(UsageError, match=r"answered 5 of 6 .* --resume .*run --retry-failed`"):
+        planned(tmp_path / "left", "concat[k=1]", drop_answered=closed.path)
+    run(closed, ScriptedChat(replies=knows), retry_failed=True)
+    left = planned(tmp_path / "left", "concat[k=1]", drop_answered=closed.path)
+    assert left.settings.only == (2, 3, 4, 5)
+
+
 @pytest.mark.parametrize("asked", [{"limit": 3}, {"sample": 3, "seed": 1}])
 def test_two_runs_over_the_same_part_go_together(tmp_path: Path, asked: dict[str, Any]) -> None:
     closed = closed_book(tmp_path, **asked)

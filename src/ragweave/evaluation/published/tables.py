@@ -9,9 +9,12 @@ the paper's name for it, and the printed values in the order of the columns:
     @options k=5 shots=3            options of every method of the table that has them
     @gold with                      the run's setting of gold passages
     @x k                            the axis, where the rows are points of lines
+    @model gpt-4-0613               who answers in the rows below; none: a system with a model of its
+                                    own, or the paper does not say
 
     @columns nq:em nq+squad:f1      data sets and metrics; kept, with the rest, until set anew
     @$measure nq:strinc wow:lexical what `$measure` stands for by data set
+    @positive nq:answer_recall      what is above 0 where a question's passages are positive
 
     filco[k=1,filter=$measure]{oracle=yes} | SILVER | 7.3 - 4.6
 
@@ -21,9 +24,10 @@ paper trained a filter on such labels), `filter=own` uses the trained filter tha
 the rows of `cot` above it, and `-` a system that is no method here. A value `-` was not measured; a
 row without values is drawn in the paper, and not printed.
 
-A metric may be `NAME>0.5` (share of questions above it), `NAME/positive` or `NAME/negative` (where
-the first row's passages hold an answer, or do not), `gain(NAME)` (mean difference to the first
-row) or `better(NAME)` (share of questions above the first row's).
+A metric may be `NAME>0.5` (share of questions above it), `gain(NAME)` (mean difference to the first
+row), `better(NAME)` (share of questions above the first row's), and each of them with `/positive`
+or `/negative` (where passages are positive, or are not: the row's own, and the first row's where it
+is set against that).
 """
 
 from __future__ import annotations
@@ -44,7 +48,7 @@ from ragweave.registry import closest
 PAPERS = ("blendfilter", "slimplm", "filco", "post-fusion")
 """The papers' names on the command line."""
 
-_OWN = ("title", "note", "stated", "listed", "options", "gold", "x")
+_OWN = ("title", "note", "stated", "listed", "options", "gold", "x", "model")
 """What an `@table` or `@figure` line resets."""
 
 _TRAINED = ("slimplm", "filco")
@@ -69,7 +73,7 @@ class TableRow:
 
     @property
     def model(self) -> str:
-        """The paper's answering model; "": it does not matter or is not said."""
+        """The paper's answering model; "": it does not matter, is not said, or is the system's own."""
         return self.shared.get("model", "")
 
     @property
@@ -81,6 +85,10 @@ class TableRow:
     def ours(self) -> bool:
         """Whether a method of ours can run it."""
         return self.method != "-" and not self.method.startswith("best:")
+
+    def positive(self, dataset: str) -> str:
+        """Return the metric that is above 0 where a question's passages are positive; "": none."""
+        return _by_dataset(self.shared.get("positive", ""), dataset)
 
     def measured_on(self, dataset: str) -> bool:
         """Say whether the paper has it on a data set; a number of calls alone is no result."""

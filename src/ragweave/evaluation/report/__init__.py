@@ -1,6 +1,7 @@
 """Reports: tables with intervals, plots, published results next to ours, a page a question."""
 
 from ragweave.evaluation.report.pages import write_report
+from ragweave.evaluation.report.pairs import between_table
 from ragweave.evaluation.report.plots import (
     TOKENS,
     Line,
@@ -11,7 +12,7 @@ from ragweave.evaluation.report.plots import (
     plot_points,
 )
 from ragweave.evaluation.report.summary import Column, Experiment, Table, read_runs
-from ragweave.evaluation.report.tables import between_table, tables_of
+from ragweave.evaluation.report.tables import tables_of
 
 __all__ = [
     "Column",

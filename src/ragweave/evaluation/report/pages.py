@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.errors import UsageError
-from ragweave.evaluation.metrics import metric_info
+from ragweave.evaluation.metrics import infos_of, metric_info, primary_metric
+from ragweave.evaluation.report.pairs import between_table
 from ragweave.evaluation.report.plots import can_plot, plot_experiment
 from ragweave.evaluation.report.summary import Experiment, Table, records
-from ragweave.evaluation.report.tables import between_table, tables_of
+from ragweave.evaluation.report.tables import tables_of
 from ragweave.evaluation.runs.outcome import Record
 from ragweave.tools.drawing import html_page
 from ragweave.tools.files import replacing, write_atomic
@@ -314,10 +315,11 @@ def _pages(folder: Path, experiment: Experiment, most: int) -> list[tuple[str, s
 
 def _mark(listed: Sequence[Record], experiment: Experiment) -> str:
     """Say how each system did on a question, in a word."""
-    score = experiment.primary
+    metrics = infos_of(experiment.settings.metrics)
     marks = []
     for record in listed:
-        value = record["scores"].get(score)
+        score = primary_metric(record["scoring"], record["scores"], metrics)
+        value = None if score is None else record["scores"][score]
         shown = "failed" if record["error"] else "–" if value is None else f"{value * 100:.0f}"
         marks.append(f"{record['system']} {shown}")
     return ", ".join(marks)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragweave.errors import MissingExtraError
 from ragweave.evaluation.metrics import Interval
-from ragweave.evaluation.report.summary import Experiment
+from ragweave.evaluation.report.summary import Column, Experiment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,12 +52,17 @@ def can_plot() -> bool:
 
 
 def plot_experiment(folder: Path, experiment: Experiment) -> list[Path]:
-    """Draw an experiment: scores by method, and score against tokens.
+    """Draw an experiment, each primary score: by method, and against tokens.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    return [*_scores(folder, experiment), *_tokens(folder, experiment)]
+    return [
+        plot
+        for score in experiment.primaries
+        for draw in (_scores, _tokens)
+        for plot in draw(folder, experiment, score)
+    ]
 
 
 def plot_lines(folder: Path, name: str, lines: Sequence[Line], x: str, y: str) -> list[Path]:
@@ -123,8 +128,7 @@ def plot_bars(
     return _saved(figure, folder, name)
 
 
-def _scores(folder: Path, experiment: Experiment) -> list[Path]:
-    score = experiment.primary
+def _scores(folder: Path, experiment: Experiment, score: str) -> list[Path]:
     found = [
         (column.label, column.scores[score].interval())
         for column in experiment.columns.values()
@@ -137,18 +141,29 @@ def _scores(folder: Path, experiment: Experiment) -> list[Path]:
     return plot_bars(folder, f"{experiment.name}-{_file(score)}", labels, values, label)
 
 
-def _tokens(folder: Path, experiment: Experiment) -> list[Path]:
-    score = experiment.primary
+def _tokens(folder: Path, experiment: Experiment, score: str) -> list[Path]:
     columns = [one for one in experiment.columns.values() if score in one.scores]
     if len(columns) < 2:
         return []
-    points = []
-    for column in columns:
-        read, written = column.costs["input_tokens"].values, column.costs["output_tokens"].values
-        spent = (sum(read) + sum(written)) / len(read)
-        points.append(Point(column.label, spent, column.scores[score].interval()))
+    points = [
+        Point(one.label, _spent(one, one.scores[score].index), one.scores[score].interval())
+        for one in columns
+    ]
     label = f"{experiment.metric(score).label} (%), 95% interval"
-    return plot_points(folder, f"{experiment.name}-tokens", points, TOKENS, label)
+    which = "" if [score] == experiment.primaries else f"-{_file(score)}"
+    return plot_points(folder, f"{experiment.name}-tokens{which}", points, TOKENS, label)
+
+
+def _spent(column: Column, asked: Collection[int]) -> float:
+    """Return the tokens, in and out, that a question took of those asked."""
+    wanted, costs = set(asked), (column.costs["input_tokens"], column.costs["output_tokens"])
+    spent = (
+        value
+        for one in costs
+        for at, value in zip(one.index, one.values, strict=True)
+        if at in wanted
+    )
+    return sum(spent) / len(wanted)
 
 
 _LINE = 0.2

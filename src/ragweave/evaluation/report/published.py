@@ -210,7 +210,7 @@ def _published_row(
         column.label,
         _cells(names, [one.mean * scale for one, scale in zip(ours, scales, strict=True)]),
         _cells(names, [one.value for one in listed]),
-        f"{first.paper}, table {first.table}: {first.row}, {first.model}",
+        f"{first.paper}, table {first.table}: {first.row}{first.model and f', {first.model}'}",
         "; ".join(differing),
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,14 +17,12 @@ from ragweave.datasets import Scoring
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import (
     METRICS,
-    Comparison,
     Interval,
     Metric,
     MetricInfo,
     Price,
     Prices,
     bootstrap,
-    compare,
     cost,
     infos_of,
     metric_info,
@@ -74,8 +72,6 @@ class Column:
     """One system of one experiment."""
 
     system: System
-    metrics: Sequence[MetricInfo] = field(default_factory=METRICS.ours)
-    """What the run computes, in its order."""
     aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
     """How metrics are aggregated that have a way of their own, by name."""
     prices: Prices = field(default_factory=dict)
@@ -111,16 +107,6 @@ class Column:
     def label(self) -> str:
         """The system's label."""
         return self.system.label
-
-    @property
-    def primary(self) -> str:
-        """The name of the primary metric."""
-        for scoring in get_args(Scoring):
-            if scoring in self.scorings:
-                name = primary_metric(scoring, self.scores, self.metrics)
-                if name is not None:
-                    return name
-        return next(iter(self.scores), METRICS.ours()[0].name)
 
     def add(self, record: Record) -> None:
         """Take a record in."""
@@ -201,9 +187,20 @@ class Experiment:
         return [part for part in range(1, self.settings.shard[1] + 1) if part not in there]
 
     @property
+    def primaries(self) -> list[str]:
+        """The name of the primary metric of each kind of scoring that occurs, at least one."""
+        columns = self.columns.values()
+        there = dict.fromkeys(name for column in columns for name in column.scores)
+        scorings = {one for column in columns for one in column.scorings}
+        infos = infos_of(self.settings.metrics)
+        named = [primary_metric(one, there, infos) for one in get_args(Scoring) if one in scorings]
+        found = dict.fromkeys(one for one in named if one is not None)
+        return list(found) or [next(iter(there), METRICS.ours()[0].name)]
+
+    @property
     def primary(self) -> str:
-        """The name of the primary metric."""
-        return next(iter(self.columns.values())).primary
+        """The name of the primary metric: the first of them, where there are several."""
+        return self.primaries[0]
 
     @cached_property
     def ids(self) -> dict[int, str]:
@@ -296,72 +293,11 @@ def records(experiment: Experiment) -> Iterator[Record]:
     return records_of([RunDirectory(path).results for path in experiment.directories])
 
 
-def paired(
-    one: Values, other: Values, places: Mapping[int, int] | None = None
-) -> Comparison | None:
-    """Compare two systems on the questions that both answered; None where there are none.
-
-    Args:
-        one: Scores of the first.
-        other: Scores of the second.
-        places: The first's index of each question that has another in the second's run; None: the
-            run is the same.
-    """
-    values = {
-        index if places is None else places.get(index): value
-        for index, value in zip(other.index, other.values, strict=True)
-    }
-    both = [
-        (value, values[index])
-        for index, value in zip(one.index, one.values, strict=True)
-        if index in values
-    ]
-    if not both:
-        return None
-    return compare([pair[0] for pair in both], [pair[1] for pair in both])
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two systems, whether they differ, and the p-value corrected for the number of pairs."""
-
-    first: str
-    second: str
-    found: Comparison
-    corrected: float
-    """Holm 1979: the p-value for all pairs of the report together."""
-
-
-def pairs(columns: Iterable[Column], score: str) -> list[Pair]:
-    """Compare every two systems by a score, in the order of the columns."""
-    listed = [column for column in columns if score in column.scores]
-    found: list[tuple[str, str, Comparison]] = []
-    for place, first in enumerate(listed):
-        for second in listed[place + 1 :]:
-            one = paired(first.scores[score], second.scores[score])
-            if one is not None:
-                found.append((first.label, second.label, one))
-    corrected = holm([one.p for _, _, one in found])
-    return [Pair(*three, p) for three, p in zip(found, corrected, strict=True)]
-
-
-def holm(ps: Sequence[float]) -> list[float]:
-    """Correct p-values for their number (Holm 1979), in their order."""
-    order = sorted(range(len(ps)), key=lambda index: ps[index])
-    found = [1.0] * len(ps)
-    largest = 0.0
-    for place, index in enumerate(order):
-        largest = max(largest, min(1.0, ps[index] * (len(ps) - place)))
-        found[index] = largest
-    return found
-
-
 def _column(system: System, settings: RunSettings, metrics: Sequence[Metric]) -> Column:
-    infos = tuple(infos_of(settings.metrics))
-    declared = [one for info in infos if (one := METRICS.get(info.name))]
+    declared = [one for info in infos_of(settings.metrics) if (one := METRICS.get(info.name))]
     own = {one.name: one.aggregate for one in [*declared, *metrics] if one.aggregate is not fmean}
     prices = {role: Price(*pair) for role, pair in settings.prices.items()}
-    return Column(system, infos, aggregates=own, prices=prices)
+    return Column(system, aggregates=own, prices=prices)
 
 
 def _key(settings: RunSettings, found: Mapping[str, Experiment]) -> str:

@@ -1,7 +1,6 @@
 """The tables of a report, as text cells, for the terminal, Markdown and HTML alike.
 
-Paired tests compare the methods of a run, and runs with each other. "Best of several answers"
-follows BlendFilter (Wang et al. 2024, figure 4): of a method's answers under several `top_p`, EM is
+"Best of several answers" follows BlendFilter (Wang et al. 2024, figure 4): of a method's answers under several `top_p`, EM is
 1 where one is right, and F1 is the highest.
 """
 
@@ -9,81 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 
 from ragweave.datasets.subsets import note_of
-from ragweave.evaluation.metrics import Comparison, Interval, MetricInfo, bootstrap
+from ragweave.evaluation.metrics import Interval, MetricInfo, bootstrap
 from ragweave.evaluation.report.ceilings import ceilings_table
 from ragweave.evaluation.report.judged import judge_table
+from ragweave.evaluation.report.pairs import pairs_table
 from ragweave.evaluation.report.published import published_table
-from ragweave.evaluation.report.summary import Column, Experiment, Table, holm, paired, pairs
-
-
-def pairs_table(experiment: Experiment, score: str = "") -> Table | None:
-    """Return the paired tests between systems on a metric; on the primary one, unless named."""
-    score = score or experiment.primary
-    rows = [
-        [
-            f"{pair.first} − {pair.second}",
-            *_difference(pair.found),
-            f"{pair.corrected:.4f}",
-            str(pair.found.n),
-        ]
-        for pair in pairs(experiment.columns.values(), score)
-    ]
-    if not rows:
-        return None
-    head = [
-        "pair",
-        f"difference in {experiment.metric(score).label}",
-        "95% interval",
-        "p",
-        "p (Holm)",
-        "n",
-    ]
-    named = "" if score == experiment.primary else f" in {experiment.metric(score).label}"
-    return Table(f"Differences{named}", head, rows, [_PAIRED])
-
-
-def between_table(experiments: Sequence[Experiment]) -> Table | None:
-    """Return the paired tests of the same system in two runs over the same data set.
-
-    Questions are paired by id: each run may have selected others of the file (`?random=`).
-    """
-    rows: list[list[str]] = []
-    ps: list[float] = []
-    for first, second in combinations(experiments, 2):
-        if first.settings.source != second.settings.source:
-            continue
-        indices = {key: index for index, key in first.ids.items()}
-        places = {index: indices[key] for index, key in second.ids.items() if key in indices}
-        score = first.primary
-        for label, column in first.columns.items():
-            other = second.columns.get(label)
-            if other is None or score not in column.scores or score not in other.scores:
-                continue
-            found = paired(column.scores[score], other.scores[score], places)
-            if found is not None:
-                cells = [f"{label}: {first.name} − {second.name}", first.metric(score).label]
-                rows.append([*cells, *_difference(found), str(found.n)])
-                ps.append(found.p)
-    if not rows:
-        return None
-    shown = [[*row[:-1], f"{p:.4f}", row[-1]] for row, p in zip(rows, holm(ps), strict=True)]
-    head = ["pair", "score", "difference", "95% interval", "p", "p (Holm)", "n"]
-    return Table("Between runs", head, shown, [_PAIRED])
-
-
-_PAIRED = "Paired randomisation over the questions that both answered; Holm 1979 corrects p."
-
-
-def _difference(found: Comparison) -> list[str]:
-    return [
-        f"{found.difference * 100:+.1f}",
-        f"[{found.low * 100:+.1f}, {found.high * 100:+.1f}]",
-        f"{found.p:.4f}",
-    ]
-
+from ragweave.evaluation.report.summary import Column, Experiment, Table
 
 _SCORES = ("em", "f1", "accuracy")
 
@@ -150,7 +82,7 @@ _COSTS = {
 
 def tables_of(experiment: Experiment) -> list[Table]:
     """Return every table of an experiment; those without content are left out."""
-    judged = dict.fromkeys(name for one in experiment.columns.values() for name in one.judged)
+    judged = [name for one in experiment.columns.values() for name in one.judged]
     found = [
         answers_table(experiment),
         ceilings_table(experiment),
@@ -160,8 +92,10 @@ def tables_of(experiment: Experiment) -> list[Table]:
         roles_table(experiment),
         nodes_table(experiment),
         judge_table(experiment),
-        pairs_table(experiment),
-        *(pairs_table(experiment, name) for name in judged if name != experiment.primary),
+        *(
+            pairs_table(experiment, name)
+            for name in dict.fromkeys([*experiment.primaries, *judged])
+        ),
         published_table(experiment),
     ]
     return [table for table in found if table is not None and table.rows]
@@ -186,7 +120,12 @@ def answers_table(experiment: Experiment) -> Table:
         if column.errors:
             listed = ", ".join(f"{kind} {n}" for kind, n in sorted(column.errors.items()))
             remarks.append(f"{column.label}: failed, and in no score: {listed}.")
-    remarks += [*_unequal(experiment), *_selected(experiment), *_partial(experiment)]
+    remarks += [
+        *_of_some(experiment, metrics),
+        *_unequal(experiment),
+        *_selected(experiment),
+        *_partial(experiment),
+    ]
     if (only := experiment.settings.only) is not None:
         remarks.append(
             f"From the {len(only)} of {experiment.settings.questions} questions that were asked "
@@ -196,6 +135,23 @@ def answers_table(experiment: Experiment) -> Table:
         remarks.append("Methods were handed the gold answers: filters are oracles (SILVER).")
     head = ["method", "n", "failed", *(one.label for one in metrics)]
     return Table(_title(experiment), head, rows, remarks)
+
+
+def _of_some(experiment: Experiment, metrics: Sequence[MetricInfo]) -> Iterator[str]:
+    """Yield which scores are over fewer questions than n says, for all methods alike at once."""
+    by: dict[str, list[str]] = {}
+    for column in experiment.columns.values():
+        counts = {one.label: len(column.scores[one.name].values) for one in _of(column, metrics)}
+        fewer = [f"{label} {count}" for label, count in counts.items() if count < column.answered]
+        by.setdefault(", ".join(fewer), []).append(column.label)
+    for listed, labels in by.items():
+        who = "" if len(by) == 1 else f"{', '.join(labels)}: "
+        if listed:
+            yield f"{who}Over fewer than n questions: {listed}."
+
+
+def _of(column: Column, metrics: Sequence[MetricInfo]) -> Iterator[MetricInfo]:
+    return (one for one in metrics if one.name in column.scores)
 
 
 def _selected(experiment: Experiment) -> Iterator[str]:
@@ -273,11 +229,7 @@ def _gold_remarks(experiment: Experiment) -> Iterator[str]:
 def _over_fewer(experiment: Experiment, metrics: Sequence[MetricInfo]) -> Iterator[str]:
     """Yield a line for each method some of whose cells are over fewer questions than others."""
     for column in experiment.columns.values():
-        counts = {
-            one.label: len(column.scores[one.name].values)
-            for one in metrics
-            if one.name in column.scores
-        }
+        counts = {one.label: len(column.scores[one.name].values) for one in _of(column, metrics)}
         most = max(counts.values(), default=0)
         fewer = [f"{label} {count}" for label, count in counts.items() if count < most]
         if fewer:

@@ -23,7 +23,8 @@ class Cell:
     ours: Interval | None
     """None: not run, or the metric does not apply."""
     printed: Mapping[str, float] = field(default_factory=dict)
-    """By the paper's model; empty: drawn, not printed."""
+    """By the paper's model ("": a system with a model of its own, or none is named); empty: drawn,
+    not printed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +121,7 @@ def _cell(
     mine: Mapping[str, Points],
     first: Mapping[str, Points],
 ) -> Cell:
-    found = measured(metric, mine, first)
+    found = measured(metric, mine, first, listed[0].positive(dataset))
     printed = {row.model: row.cells.get((dataset, metric)) for row in listed}
     return Cell(
         metric=metric,

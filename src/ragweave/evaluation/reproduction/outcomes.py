@@ -2,7 +2,7 @@
 
 Beside a run's scores these are tokens by component (SlimPLM, table 4), shares of questions above a
 score (SlimPLM, figure 3) or above another row (figure 2), and scores where retrieval succeeded or
-not (FILCO, figure 6).
+not (FILCO, table 2 and figure 6).
 """
 
 from __future__ import annotations
@@ -72,20 +72,24 @@ _METRIC = re.compile(
 )
 
 
-def measured(metric: str, mine: Mapping[str, Points], first: Mapping[str, Points]) -> Points | None:
+def measured(
+    metric: str, mine: Mapping[str, Points], first: Mapping[str, Points], positive: str = ""
+) -> Points | None:
     """Return a column's values; None where the run has none.
 
     Args:
         metric: The column's metric, as the papers' tables declare it.
         mine: The row's values by metric.
         first: Those of the first row of the table.
+        positive: The metric that is above 0 where a question's passages are positive.
     """
     how, name, above, where = _parts(metric)
     if name not in mine:
         return None
     found = dict(mine[name])
     if where:
-        wanted = _positive(first) if where == "positive" else _negative(first)
+        passages = (first if how else mine).get(positive, {})
+        wanted = {at for at, value in passages.items() if (value > 0) == (where == "positive")}
         found = {index: value for index, value in found.items() if index in wanted}
     if above:
         return {index: float(value > float(above)) for index, value in found.items()}
@@ -127,16 +131,3 @@ def _parts(metric: str) -> tuple[str, str, str, str]:
         raise ValueError(f"no metric of a table: {metric!r}")
     how, name, above, where = found.group("how", "name", "above", "where")
     return how or "", name, above or "", where or ""
-
-
-def _retrieval(first: Mapping[str, Points]) -> Points:
-    """Return how well the first row's passages were found: answers in them, else gold ones."""
-    return first.get("answer_recall") or first.get("recall", {})
-
-
-def _positive(first: Mapping[str, Points]) -> set[int]:
-    return {index for index, value in _retrieval(first).items() if value > 0}
-
-
-def _negative(first: Mapping[str, Points]) -> set[int]:
-    return {index for index, value in _retrieval(first).items() if value == 0}

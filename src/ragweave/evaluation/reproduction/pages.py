@@ -68,7 +68,7 @@ def _table(
         for text in row.differs:
             if text not in common:
                 marks.setdefault(text, _mark(len(marks)))
-    printed = list(table.models) or [""]
+    printed = _printed(table, rows)
     lines = [
         [
             row.row.row if place == 0 else "",
@@ -80,14 +80,22 @@ def _table(
         for row in rows
         for place, cell in enumerate(row.cells)
     ]
-    head = ["row", "metric", "ours", *_theirs(len(printed)), "differs"]
+    head = ["row", "metric", "ours", *printed.values(), "differs"]
     remarks = list(_remarks(table, rows, models, common, marks))
     return Table(title, *_without_empty(head, lines, keep=3 + len(printed)), remarks)
 
 
-def _theirs(count: int) -> list[str]:
-    """Return the heads of the printed values, one a model; models' names would be too wide."""
-    return ["paper"] if count == 1 else [f"paper {place}" for place in range(1, count + 1)]
+def _printed(table: PaperTable, rows: Sequence[ComparedRow]) -> dict[str, str]:
+    """Return the heads of the printed values by the paper's model, whose name would be too wide.
+
+    Values of systems with models of their own stand in a last column, under the model "".
+    """
+    heads = {model: f"paper {place}" for place, model in enumerate(table.models, start=1)}
+    if len(heads) < 2:
+        heads = dict.fromkeys(heads or [""], "paper")
+    if any("" in cell.printed for row in rows for cell in row.cells):
+        heads.setdefault("", "other")
+    return heads
 
 
 def _without_empty(
@@ -113,8 +121,9 @@ def _remarks(
 ) -> Iterator[str]:
     here = ", ".join(f"{role} {spec}" for role, spec in models.items())
     yield "Scores in percent; in brackets the 95% bootstrap interval."
-    heads = _theirs(len(table.models))
-    told = ", ".join(f"{head}: {model}" for head, model in zip(heads, table.models, strict=True))
+    heads = _printed(table, rows)
+    own = "systems with models of their own"
+    told = ", ".join(f"{head}: {model or own}" for model, head in heads.items() if any(heads))
     yield f"Models: {f'{told}; ' if told else ''}ours: {here}."
     if common:
         yield f"All rows differ in: {'; '.join(common)}."

@@ -63,15 +63,17 @@ def not_answered_in(run: Path, dataset: Dataset, made: RunSettings) -> tuple[int
     if settings.source != made.source:
         raise UsageError(f"{run}: is a run over another data set ({settings.dataset})")
     label = _without_context(settings, run)
-    right = {
-        record["id"]: _is_right(record, run)
-        for record in records_of([directory.results])
-        if record["system"] == label and not record["error"]
-    }
+    right, failed = {}, set()
+    for record in records_of([directory.results]):
+        if record["system"] == label and record["error"]:
+            failed.add(record["id"])
+        elif record["system"] == label:
+            right[record["id"]] = _is_right(record, run)
     if len(right) < settings.planned:
+        again = " --retry-failed" if failed - right.keys() else ""
         raise UsageError(
             f"{run}: {label} has answered {len(right)} of {settings.planned} questions: finish the "
-            f"run first with `ragweave eval --resume {run}`"
+            f"run first with `ragweave eval --resume {run}{again}`"
         )
     _check_asked(run, right, dataset, made)
     left = tuple(index for index, one in enumerate(dataset) if right.get(one.id) is False)
@@ -286,12 +288,13 @@ def _check_orders(settings: RunSettings) -> None:
 def _absolute(spec: str) -> str:
     """Return a spec that means the same in any working directory."""
     name, path, settings = parse_spec(spec)
-    if name == "hf":
+    if name == "hf" and "ids" not in settings:
         return spec
     if "ids" in settings and name not in PLAIN:
         settings["ids"] = str(Path(settings["ids"]).resolve())
     query = f"?{urlencode(settings)}" if settings else ""
-    return f"{name}{':' if name else ''}{Path(path).resolve()}{query}"
+    place = path if name == "hf" else Path(path).resolve()
+    return f"{name}{':' if name else ''}{place}{query}"
 
 
 def _corpus(corpus: str, kb: str | Path | None, dataset: Dataset) -> Any:

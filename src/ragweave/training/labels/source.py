@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.datasets import DATASETS, Question
-from ragweave.datasets.dataset import file_formats, hub_rows, parse_spec, sniffed_formats
+from ragweave.datasets.dataset import file_formats, parse_spec, sniffed_formats
+from ragweave.datasets.hub import SPLIT, hub_form, hub_rows
 from ragweave.datasets.open_qa import NQ_OPEN
 from ragweave.datasets.plain import PLAIN, plain
 from ragweave.datasets.question import Format
@@ -24,9 +25,6 @@ from ragweave.tools.claims import gold_groups, is_released, made_from, names_apa
 
 _GROUPED = ("answers", "answer")
 """Fields in which plain rows may hold several answers, each a list of its names."""
-
-HUB_SPLIT = "validation"
-"""The split that `hub_rows` reads where none is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +78,7 @@ class Source:
         if not self.hub:
             return {"sha256": self.hash}
         config = {"config": self.settings["config"]} if "config" in self.settings else {}
-        return {"hub": self.hub, **config, "split": self.settings.get("split", HUB_SPLIT)}
+        return {"hub": self.hub, **config, "split": self.settings.get("split", SPLIT)}
 
     def read(self, *, gold: bool = True, limit: int | None = None) -> Iterator[Item | InvalidRow]:
         """Yield the questions in file order.
@@ -180,14 +178,17 @@ def open_source(spec: str) -> Source:
             `jsonl:qa.jsonl?question=q&answers=gold`, `hf:nq_open?split=train`.
 
     Raises:
-        UsageError: The name is unknown, or the file is missing or empty.
+        UsageError: The name or a setting is unknown, or the file is missing or empty.
     """
     name, path, settings = parse_spec(spec)
     if name == "hf":
+        form = hub_form(path, settings)
         hub = Source(
             spec=spec,
             name="",
-            forms=sniffed_formats(),
+            forms=sniffed_formats()
+            if form is None
+            else (_settled(form, hub_rows(path, settings)),),
             rows=lambda: hub_rows(path, settings),
             hash="",
             hub=path,
@@ -201,9 +202,7 @@ def open_source(spec: str) -> Source:
         raise UsageError(f"{path}: is a folder; name a file of questions")
     digest = file_hash(file)
     if name in PLAIN:
-        form = plain(name, settings)
-        if form.settle is not None:
-            form = form.settle(rows_of(file))
+        form = _settled(plain(name, settings), rows_of(file))
         return _opened(spec, "", (form,), lambda: rows_of(file), digest, settings)
     if settings:
         raise UsageError(f"{spec!r}: field names after '?' only apply to jsonl: and csv: files")
@@ -213,6 +212,10 @@ def open_source(spec: str) -> Source:
     if first is not None:  # a format that nests its questions (SQuAD, ASQA) has its own rows
         reader = next((one for one in forms if one.fits(first.fields)), reader)
     return _opened(spec, name, forms, lambda: reader.rows(file), digest, {})
+
+
+def _settled(form: Format, rows: Rows) -> Format:
+    return form if form.settle is None else form.settle(rows)
 
 
 def _opened(
