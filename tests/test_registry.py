@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -96,6 +97,24 @@ def test_what_is_broken_is_left_out_with_one_line(
         things["one"]
     with pytest.raises(UsageError, match=r"shaky 1\.5"):
         things.named("one")
+
+
+def test_packages_that_were_forgotten_are_loaded_anew(site: Path) -> None:
+    lay(site, "first", "import lacking\n" + GOOD, one="ONE")
+    lay(site, "second", GOOD, two="TWO")
+    things = registry()
+    assert things["two"] == Thing("two")
+    with pytest.raises(UsageError, match="No module named 'lacking'"):
+        things["one"]
+    (site / "lacking.py").write_text("")
+    with pytest.raises(UsageError, match="No module named 'lacking'"):
+        things["one"]
+    shutil.rmtree(site / "second-1.5.dist-info")
+    forget_packages()
+    assert things["one"] == Thing("one")
+    assert list(things) == ["ours", "second", "one"]
+    with pytest.raises(KeyError):
+        things["two"]
 
 
 def test_a_name_taken_twice_is_an_error_that_names_both(site: Path) -> None:

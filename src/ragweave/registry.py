@@ -13,6 +13,7 @@ its declarations is used.
 from __future__ import annotations
 
 import difflib
+import importlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -70,6 +71,8 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         self._loaded: dict[str, ThingT] = {}
         self._broken: dict[str, str] = {}
         self._warned: set[str] = set()
+        self._seen: dict[str, list[EntryPoint]] = {}
+        """The entry points that the three above are about."""
         self._lock = threading.RLock()
 
     def __getitem__(self, name: str) -> ThingT:
@@ -193,7 +196,13 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
 
     @property
     def _points(self) -> dict[str, list[EntryPoint]]:
-        return _entry_points(self.group)
+        found = _entry_points(self.group)
+        if found is not self._seen:
+            with self._lock:
+                self._seen = found
+                for known in (self._loaded, self._broken, self._warned):
+                    known.clear()
+        return found
 
     def _check_taken(self, name: str) -> None:
         packages = [OURS] * (name in self._own) + [SESSION] * (name in self._session)
@@ -240,7 +249,11 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def forget_packages() -> None:
-    """Look up installed packages again, after one was installed while the process runs."""
+    """Look up installed packages again, after one was installed while the process runs.
+
+    What could not be loaded is tried again, for it may have lacked that package.
+    """
+    importlib.invalidate_caches()
     _entry_points.cache_clear()
     _installed.cache_clear()
 

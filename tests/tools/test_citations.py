@@ -11,7 +11,14 @@ from langchain_core.documents import Document
 from langchain_core.messages import message_to_dict, messages_from_dict
 
 from ragweave.errors import StateError
-from ragweave.tools.citations import MOST_PARTS, _Line, _Weights, check_citations, cite
+from ragweave.tools.citations import (
+    MOST_PARTS,
+    Alignment,
+    _Line,
+    _Weights,
+    check_citations,
+    cite,
+)
 from ragweave.tools.footnotes import cited_message, footnotes, with_marks
 from ragweave.tools.text.sentences import Sentence
 
@@ -176,7 +183,36 @@ def test_no_passage_crowds_out_the_others() -> None:
     assert [quote["passage"] for one in found for quote in one["quotes"]] == ["b"]
 
 
-def test_of_a_reply_that_never_ends_the_first_sentences_are_cited() -> None:
+@pytest.mark.parametrize("others", [1, 5, 30])
+def test_a_sentence_far_down_in_a_passage_is_found(others: int) -> None:
+    long = Document("The roof is old. " * 2_500 + "The bridge opened in 1932.", id="long")
+    short = [Document("It has five arches.", id=str(number)) for number in range(others)]
+    (one,) = cite("When did the bridge open?", "1932", [*short, long])
+    assert [quote["text"] for quote in one["quotes"]] == ["The bridge opened in 1932."]
+    check_citations("1932", [*short, long], [one])
+
+
+def test_of_sentences_with_the_same_words_the_first_one_nearest_to_the_question_is_quoted() -> None:
+    said = "It opened in 1932. The road opened in 1932. The bridge opened in 1932. "
+    passage = Document(said * 400, id="a")
+    (one,) = cite("When did the bridge open?", "1932", [passage])
+    assert [quote["start"] for quote in one["quotes"]] == [said.index("The bridge")]
+
+
+def test_of_a_reply_that_never_ends_all_that_it_repeats_is_cited() -> None:
     answer = "The bridge opened in 1932. " * (MOST_PARTS + 5)
     found = cite("When?", answer, [Document("The bridge opened in 1932.", id="a")], "long")
-    assert [len(one["quotes"]) for one in found] == [1] * MOST_PARTS + [0] * 5
+    assert [len(one["quotes"]) for one in found] == [1] * (MOST_PARTS + 5)
+    found[0]["quotes"][0]["text"] = "mine"
+    assert found[1]["quotes"][0]["text"] == "The bridge opened in 1932."
+
+
+@pytest.mark.parametrize(("pairs", "cited"), [(0, MOST_PARTS), (210, 105), (300, 110)])
+def test_of_a_reply_with_too_many_sentences_the_first_ones_are_cited(
+    pairs: int, cited: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragweave.tools.citations.MOST_PAIRS", pairs)
+    answer = " ".join(f"The bridge opened in {year}." for year in range(1900, 2010))
+    passage = Document("The bridge opened long ago. It opened in 1932.", id="a")
+    found = cite("When?", answer, [passage], "long", Alignment(support=0.1))
+    assert [bool(one["quotes"]) for one in found] == [True] * cited + [False] * (110 - cited)

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
 from langchain_core.documents import Document
@@ -45,9 +44,9 @@ class Alignment:
 DEFAULT = Alignment()
 
 MOST_PARTS = 100
-"""Sentences of an answer that quotes are looked for; those behind them are left without."""
-MOST_SENTENCES = 2_000
-"""Sentences in which quotes are looked for: each passage's first ones, as many of each."""
+"""Different sentences of an answer that quotes are looked for, however long the passages are."""
+MOST_PAIRS = 1_000_000
+"""Pairs of a sentence of the answer and one of a passage up to which further ones are looked for."""
 
 
 class _Line(NamedTuple):
@@ -72,23 +71,26 @@ def cite(
     Args:
         question: The question.
         answer: The answer; none of it is cited where it says unknown.
-        passages: The passages that may support it, with ids; `MOST_SENTENCES` of their sentences
-            are looked at, of each passage its first ones.
-        answer_type: A long answer is cited sentence by sentence, another one as a whole. Behind
-            the first `MOST_PARTS` sentences no quote is looked for.
+        passages: The passages that may support it, with ids; all their sentences are looked at.
+        answer_type: A long answer is cited sentence by sentence, another one as a whole. Of more
+            than `MOST_PARTS` different sentences as many are looked for as make `MOST_PAIRS`
+            pairs with those of the passages; what follows is left without quotes, unread.
         alignment: How much must agree.
     """
     if is_unknown(answer):
         return []
-    each = MOST_SENTENCES // max(len(passages), 1) or 1
-    lines = [line for doc in passages for line in islice(_lines(doc), each)]
+    lines = [line for doc in passages for line in _lines(doc)]
     weights = _Weights(lines)
     asked = frozenset(terms(question))
-    near = {line: weights.share(line.around, asked) for line in lines}
+    near = [(line, weights.share(line.around, asked)) for line in lines]
+    most = max(MOST_PARTS, MOST_PAIRS // max(len(lines), 1))
+    found: dict[frozenset[str], list[Quote]] = {}
     made: list[Citation] = []
-    for number, part in enumerate(_parts(answer, answer_type)):
-        wanted = _wanted(part.text, asked) if number < MOST_PARTS else frozenset[str]()
-        quotes = _quotes(wanted, near, weights, alignment)
+    for part in _parts(answer, answer_type):
+        wanted = _wanted(part.text, asked)
+        if wanted not in found and len(found) < most:
+            found[wanted] = _quotes(wanted, near, weights, alignment)
+        quotes = [quote.copy() for quote in found.get(wanted, ())]
         made.append({"text": part.text, "start": part.start, "end": part.end, "quotes": quotes})
     return made
 
@@ -160,16 +162,12 @@ class _Weights(dict[str, float]):
 
 def _quotes(
     wanted: frozenset[str],
-    near: Mapping[_Line, float],
+    near: Iterable[tuple[_Line, float]],
     weights: _Weights,
     alignment: Alignment,
 ) -> list[Quote]:
     """Return the quotes that hold the wanted words, of lines with how near the question they are."""
-    hits = [
-        _Hit(line, wanted & line.words, wanted & line.around, alignment.question * asked)
-        for line, asked in near.items()
-        if not wanted.isdisjoint(line.words)
-    ]
+    hits = _hits(wanted, near, alignment)
     whole = weights.of(wanted)
     chosen: list[_Hit] = []
     covered: frozenset[str] = frozenset()
@@ -187,6 +185,25 @@ def _quotes(
     if not chosen or weights.of(covered) / whole < alignment.support:
         return []
     return [_quote(hit.line, weights.of(hit.around) / whole) for hit in chosen]
+
+
+def _hits(
+    wanted: frozenset[str], near: Iterable[tuple[_Line, float]], alignment: Alignment
+) -> list[_Hit]:
+    """Return the lines that hold wanted words: of those that hold the same, the one to quote first.
+
+    However many lines there are, few hold different ones, so that all can be looked at.
+    """
+    found: dict[tuple[frozenset[str], frozenset[str]], _Hit] = {}
+    for line, asked in near:
+        if wanted.isdisjoint(line.words):
+            continue
+        hit = _Hit(line, wanted & line.words, wanted & line.around, alignment.question * asked)
+        same = hit.words, hit.around
+        if same not in found or found[same].asked < hit.asked:
+            found.pop(same, None)  # so that they stay in the lines' order
+            found[same] = hit
+    return list(found.values())
 
 
 def _wanted(part: str, asked: frozenset[str]) -> frozenset[str]:

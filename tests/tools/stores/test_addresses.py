@@ -16,6 +16,8 @@ from ragweave.tools.stores import STORES, Address, place_of
 from ragweave.tools.stores.address import hidden
 from ragweave.tools.stores.search_engine import SearchEngineStore
 
+MODULES = {"es": "elasticsearch", "opensearch": "opensearchpy", "qdrant": "qdrant_client"}
+
 
 def test_an_address_is_read() -> None:
     place = place_of("pg:postgresql://me:secret@db:5432/rag?sslmode=require#papers")
@@ -214,6 +216,27 @@ def test_a_place_that_the_store_cannot_be_at(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         STORES[place.store].open(place)
     assert "secretsecret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("es:https://h?ca_cert=/secretplace.pem", r"'ca_cert' \(did you mean 'ca_certs'\?\)"),
+        ("opensearch:https://h?ca_certs=/a&verify_certs=secretplace", "setting 'verify_certs'"),
+        ("es:https://me:pw@h?timeout=", "'timeout' in the URL; the only ones are: ca_certs"),
+        ("es:https://me:7?secretplace=@h", "unknown setting in the URL"),
+        ("qdrant:http://h:6333?timeout=secretplace", "'timeout' in the URL; there are none"),
+    ],
+)
+def test_a_setting_that_there_is_none_of_is_told_without_its_value(text: str, message: str) -> None:
+    place = place_of(text)
+    assert isinstance(place, Address)
+    store = STORES[place.store]
+    if not find_spec(MODULES[place.store]):
+        pytest.skip(f"{place.store} is not installed")
+    with pytest.raises(UsageError, match=message) as caught:
+        store.open(place)
+    assert "secretplace" not in str(caught.value)
 
 
 def test_passwords_of_search_engines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.tools.knowledge.checking import check, repair
 from ragweave.tools.knowledge.served import Served
 from ragweave.tools.knowledge.served_checking import drop_served
-from ragweave.tools.stores import Address
+from ragweave.tools.stores import Address, lease
 from ragweave.tools.stores.lease import PREFIX, SECONDS, Lease, writing_to
 
 WORDS = Settings(embedding=None)
@@ -226,6 +226,44 @@ def test_a_dead_writer_blocks_nobody(
     assert len(kb) == 6
     assert store.records(PREFIX) == []
     store.close()
+
+
+def test_on_windows_no_process_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its `os.kill(process, 0)` sends Ctrl-C."""
+    sent: list[int] = []
+    monkeypatch.setattr(lease.os, "kill", lambda process, _signal: sent.append(process))
+    held = {"machine": lease._machine(), "process": 7, "time": time.time() - SECONDS - 1}
+    monkeypatch.setattr(lease, "_WINDOWS", True)
+    assert not lease._has_ended(held)
+    assert lease._is_silent(held), "its age still counts"
+    assert sent == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "product", "module"),
+    [("es", "elasticsearch", "elasticsearch"), ("opensearch", "opensearch", "opensearchpy")],
+)
+@pytest.mark.loopback
+def test_an_engine_that_another_thread_closes_is_told_in_one_line_or_answers(
+    kind: str, product: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(module)
+    with SearchServer(product) as server:
+        address = Address.parse(f"{kind}:{server.url}#t")
+        with KnowledgeBase.create(address, settings=WORDS) as kb:
+            store = kb._home.store  # type: ignore[union-attr]
+            engine = store._engine  # type: ignore[attr-defined]
+            ask = engine._ask
+
+            def closed_before(*asked: object) -> object:
+                store.close()
+                return ask(*asked)
+
+            monkeypatch.setattr(engine, "_ask", closed_before)
+            with suppress(KnowledgeBaseError):
+                assert store.record("manifest")
+            monkeypatch.undo()
+            assert store.record("manifest")
 
 
 @needs_qdrant

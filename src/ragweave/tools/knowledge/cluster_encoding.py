@@ -78,8 +78,8 @@ class ClusterEmbeddings(Embeddings):
 
     @property
     def at_once(self) -> int:
-        """How many texts keep all processes busy."""
-        return self._started().size * _EACH * BATCH
+        """How many texts keep all processes busy; as many as one takes while none is left."""
+        return max(1, self._started().size) * _EACH * BATCH
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Have texts encoded by the nodes.

@@ -195,6 +195,11 @@ class ServedWriter:
                     )
                     done += len(few)
                     self._progress("embed" if dense else "store", done, total)
+        if done != total:  # or the sources would count as read, and nobody read them again
+            raise KnowledgeBaseError(
+                f"{self._store.address}: only {done} of {total} new passages were stored; its "
+                "index is unchanged: try again"
+            )
         return manifest, embedded
 
     def _embed(
@@ -392,6 +397,12 @@ Item = TypeVar("Item")
 
 
 def chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
-    """Give items in lists of at most `size`."""
+    """Give items in lists of at most `size`.
+
+    Raises:
+        ValueError: `size` is below 1: nothing would be given.
+    """
+    if size < 1:
+        raise ValueError(f"lists of at most {size} hold no items")
     while part := list(islice(items, size)):
         yield part

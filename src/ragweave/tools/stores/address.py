@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from ragweave.errors import UsageError
+from ragweave.registry import closest
 from ragweave.tools.text.secrets import redacted
 
 DEFAULT_COLLECTION = "ragweave"
@@ -138,6 +139,23 @@ class Address:
     def sends_password(self) -> bool:
         """Whether a client finds a password or key in the address."""
         return bool(self.login.partition(":")[2] or _of_settings(self.place))
+
+    def settings(self, *known: str) -> dict[str, str]:
+        """Return the settings of a URL of HTTP, which stand behind its `?`.
+
+        Args:
+            *known: The names that there are.
+
+        Raises:
+            UsageError: There is another one; the text names it, the closest one, and no value.
+        """
+        given = parse_qs(urlsplit(self.bare).query, keep_blank_values=True)
+        for name in given:
+            if name not in known:
+                shown = "" if self.may_quote_password else f" {name!r}{closest(name, known)}"
+                takes = f"the only ones are: {', '.join(known)}" if known else "there are none"
+                raise UsageError(f"{self.store}: unknown setting{shown} in the URL; {takes}")
+        return {name: values[0] for name, values in given.items()}
 
     def __str__(self) -> str:
         """Return the address without user, password and keys."""

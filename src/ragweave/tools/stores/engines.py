@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, UsageError
 from ragweave.tools.stores.address import Address, without_slash
@@ -39,7 +40,7 @@ class Engine(ABC):
 
         Raises:
             MissingExtraError: The client is not installed.
-            UsageError: The place is no URL.
+            UsageError: The place is no URL, or has a setting that there is none of.
         """
         if find_spec(self.module) is None:
             raise MissingExtraError(self.title, self.extra)
@@ -56,8 +57,9 @@ class Engine(ABC):
         user, _, secret = address.login.partition(":")
         self.user = unquote(user)
         self.secret = unquote(secret) or os.environ.get(self.password, "")
-        self.certificates = (parse_qs(parts.query).get("ca_certs") or [""])[0]
+        self.certificates = address.settings("ca_certs").get("ca_certs", "")
         self._client: Any = None
+        self._lock = threading.Lock()
 
     def send(
         self, method: str, path: str, body: Body = None, params: Mapping[str, Any] | None = None
@@ -69,9 +71,7 @@ class Engine(ABC):
         Raises:
             KnowledgeBaseError: The server does not answer, or refuses.
         """
-        if self._client is None:
-            self._client = self._connected()
-        status, answer = self._ask(method, f"/{path}", body, dict(params or {}))
+        status, answer = self._ask(self._opened(), method, f"/{path}", body, dict(params or {}))
         if status < 400 or status in (404, 409):
             return status, answer
         login = f"; give its user and password in the URL, or the password by {self.password}"
@@ -81,13 +81,21 @@ class Engine(ABC):
 
     def close(self) -> None:
         """Close the connections."""
-        client, self._client = self._client, None
+        with self._lock:
+            client, self._client = self._client, None
         if client is not None:
             client.close()
 
     def unreachable(self, error: Exception) -> KnowledgeBaseError:
         """Return the error of a server that does not answer."""
         return KnowledgeBaseError(f"{self.address} cannot be reached: {_line(str(error))}")
+
+    def _opened(self) -> Any:
+        """Return the client, which another thread may close while the caller still asks it."""
+        with self._lock:
+            if self._client is None:
+                self._client = self._connected()
+            return self._client
 
     def _connected(self) -> Any:
         try:
@@ -103,8 +111,9 @@ class Engine(ABC):
 
     @abstractmethod
     def _ask(
-        self, method: str, path: str, body: Body, params: dict[str, Any]
-    ) -> tuple[int, Any]: ...
+        self, client: Any, method: str, path: str, body: Body, params: dict[str, Any]
+    ) -> tuple[int, Any]:
+        """Send a request by a client; return the status and the body of the answer."""
 
     @abstractmethod
     def vector_field(self, dimension: int) -> dict[str, Any]:
@@ -135,15 +144,15 @@ class Elasticsearch(Engine):
             login["ca_certs"] = self.certificates
         return Client(self.url, request_timeout=_SECONDS, max_retries=2, **login)
 
-    def _ask(self, method: str, path: str, body: Body, params: dict[str, Any]) -> tuple[int, Any]:
+    def _ask(
+        self, client: Any, method: str, path: str, body: Body, params: dict[str, Any]
+    ) -> tuple[int, Any]:
         from elasticsearch import ApiError, TransportError, UnsupportedProductError
 
         kind = _LINES if isinstance(body, list) else _JSON
         headers = {"accept": _JSON} | ({} if body is None else {"content-type": kind})
         try:
-            answer = self._client.perform_request(
-                method, path, params=params, headers=headers, body=body
-            )
+            answer = client.perform_request(method, path, params=params, headers=headers, body=body)
         except UnsupportedProductError as error:
             raise KnowledgeBaseError(
                 f"{self.address} is not Elasticsearch; for OpenSearch begin with opensearch:"
@@ -179,7 +188,9 @@ class OpenSearch(Engine):
             login["ca_certs"] = self.certificates
         return Client([self.url], timeout=_SECONDS, max_retries=2, **login)
 
-    def _ask(self, method: str, path: str, body: Body, params: dict[str, Any]) -> tuple[int, Any]:
+    def _ask(
+        self, client: Any, method: str, path: str, body: Body, params: dict[str, Any]
+    ) -> tuple[int, Any]:
         from opensearchpy.exceptions import ConnectionError as Unreachable
         from opensearchpy.exceptions import OpenSearchException, TransportError
 
@@ -187,7 +198,7 @@ class OpenSearch(Engine):
         sent = "".join(f"{json.dumps(one)}\n" for one in body or ()) if lines else body
         headers = {"content-type": _LINES if lines else _JSON}
         try:
-            answer = self._client.transport.perform_request(
+            answer = client.transport.perform_request(
                 method, path, params=params, headers=headers, body=sent
             )
         except Unreachable as error:

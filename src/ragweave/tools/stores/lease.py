@@ -4,7 +4,8 @@ Stores have no lock that all of them know, but each can keep a record and list r
 puts a record of its own, lists those of all, and begins only if it is alone; two that come at once
 see each other and both give way, so that never both begin. A writer renews its record while it
 works. One that died blocks others until its record is too old and does not change while they watch
-it (clocks differ), unless it ran on this machine, where its process can be looked for.
+it (clocks differ), unless it ran on this machine, where its process can be looked for (not on
+Windows, where looking for a process with a signal interrupts it).
 
 A writer that was only asleep may wake up when another has taken over. So it looks at its record
 before it stores anything, and takes back what it had stored where the record is gone.
@@ -30,6 +31,7 @@ PREFIX = "writer/"
 _BOOT, _SPACE = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
 SECONDS = 90.0
 """Age at which the record of a writer that no longer renews it counts for nothing."""
+_WINDOWS = os.name == "nt"
 _RENEWED = SECONDS / 6
 """How often a writer renews its record."""
 
@@ -171,7 +173,7 @@ def _is_silent(held: Mapping[str, Any]) -> bool:
 
 def _has_ended(held: Mapping[str, Any]) -> bool:
     """Return whether the writer was a process of this machine that is no more."""
-    if held.get("machine") != _machine():
+    if held.get("machine") != _machine() or _WINDOWS:
         return False
     try:
         os.kill(int(held.get("process", 0)), 0)

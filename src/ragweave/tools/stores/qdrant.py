@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from ragweave.errors import KnowledgeBaseError, MissingExtraError, UsageError
 from ragweave.tools.stores.address import Address
 from ragweave.tools.stores.passage_store import (
     K1,
+    MANIFEST,
     B,
     Held,
     Hit,
@@ -38,6 +40,8 @@ _BATCH = 256
 _DENSE, _WORDS = "dense", "words"
 _KEY = ["id", "content", "document", "source", "place", "added", "removed"]
 _NAMES = uuid.UUID("5f0f6a5e-7a3d-4a53-9f52-0a4b8f6f2d11")
+_EARLIER = "_records"
+"""What the names of the collections of records of earlier versions end with."""
 _AVERAGE = "weights"
 """The record that holds the mean length."""
 
@@ -50,7 +54,7 @@ class QdrantStore(PassageStore):
 
         Raises:
             MissingExtraError: qdrant-client is not installed.
-            UsageError: The address holds a key, or is of another kind of server.
+            UsageError: The address holds a key or a setting, or is of another kind of server.
         """
         super().__init__(address)
         if find_spec("qdrant_client") is None:
@@ -60,44 +64,74 @@ class QdrantStore(PassageStore):
         if address.sends_password:
             raise UsageError(f"{address}: give Qdrant's key by the environment ({API_KEY})")
         url = is_url(address.place)
+        if url:
+            address.settings()
         self._place = address.place if url else str(Path(address.place).expanduser().absolute())
         self._rows = f"ragweave_{address.collection}"
-        self._records = f"{self._rows}_records"
+        self._records = ""
+        """The collection of the records, once it is known to be the one of this version."""
         self._client: Client | None = None
+        self._lock = threading.Lock()
         self._mean: float | None = None
 
     def record(self, name: str) -> dict[str, Any] | None:
         """Return a record, or None."""
         with self._use() as client:
-            if not client.collection_exists(self._records):
+            records = self._records_in(client)
+            if not client.collection_exists(records):
                 return None
-            found = client.retrieve(self._records, [_point(name)], with_payload=True)
+            found = client.retrieve(records, [_point(name)], with_payload=True)
         return dict(found[0].payload["value"]) if found else None
 
     def records(self, prefix: str) -> list[str]:
         """Return the names of the records that begin so, sorted."""
-        points = self._scroll(self._records, ["name"])
-        return sorted(
-            one.payload["name"] for one in points if one.payload["name"].startswith(prefix)
-        )
+        with self._use() as client:
+            collection = self._records_in(client)
+        names = [one.payload["name"] for one in self._scroll(collection, ["name"])]
+        return sorted(name for name in names if name.startswith(prefix))
 
     def put_record(self, name: str, values: Mapping[str, Any]) -> None:
         """Store or replace a record."""
         from qdrant_client import models
 
         with self._use() as client:
-            if not client.collection_exists(self._records):
-                client.create_collection(self._records, vectors_config={})
+            records = self._records_in(client)
+            self._refuse_shared(client)
+            if not client.collection_exists(records):
+                client.create_collection(records, vectors_config={})
             payload = {"name": name, "value": dict(values)}
             point = models.PointStruct(id=_point(name), vector={}, payload=payload)
             strong = {} if not is_url(self._place) else {"ordering": models.WriteOrdering.STRONG}
-            client.upsert(self._records, [point], wait=True, **strong)
+            client.upsert(records, [point], wait=True, **strong)
 
     def drop_records(self, names: Sequence[str]) -> None:
         """Delete records, known or not."""
         with self._use() as client:
-            if client.collection_exists(self._records):
-                client.delete(self._records, [_point(name) for name in names], wait=True)
+            records = self._records_in(client)
+            if client.collection_exists(records):
+                client.delete(records, [_point(name) for name in names], wait=True)
+
+    def _records_in(self, client: Any) -> str:
+        """Return the name of the collection of the records.
+
+        No knowledge base can have a `-` in its name. Earlier versions kept the records of X where
+        X_records has its rows: they are used where they are, until they are dropped.
+        """
+        if not self._records:
+            earlier = f"{self._rows}{_EARLIER}"
+            if _has_manifest(client, earlier):
+                return earlier
+            self._records = f"{self._rows}-records"
+        return self._records
+
+    def _refuse_shared(self, client: Any) -> None:
+        """Make sure that no records of another knowledge base stand where the rows should be."""
+        if self._rows.endswith(_EARLIER) and _has_manifest(client, self._rows):
+            other = self.address.collection.removesuffix(_EARLIER)
+            raise KnowledgeBaseError(
+                f"{self.address} cannot be used: an earlier version keeps the manifest of #{other} "
+                "there; choose another collection"
+            )
 
     def prepare(self, dimension: int | None, average: float) -> None:
         """Make the collection where there is none."""
@@ -276,25 +310,33 @@ class QdrantStore(PassageStore):
     def drop(self) -> None:
         """Delete both collections."""
         with self._use() as client:
-            for name in (self._rows, self._records):
+            self._refuse_shared(client)
+            for name in (self._rows, self._records_in(client)):
                 if client.collection_exists(name):
                     client.delete_collection(name)
 
     def close(self) -> None:
         """Release the client."""
-        client, self._client = self._client, None
+        with self._lock:
+            client, self._client = self._client, None
         if client is not None:
             client.release()
+
+    def _taken(self) -> Client:
+        """Return the client for a call, which must release it: another thread may close the store."""
+        with self._lock:
+            if self._client is None:
+                self._client = shared(self._place)
+            return shared(self._place)
 
     @contextmanager
     def _use(self) -> Iterator[Any]:
         from qdrant_client.http.exceptions import ApiException
 
-        if self._client is None:
-            self._client = shared(self._place)
+        taken = self._taken()
         try:
-            with self._client.lock:
-                yield self._client.get()
+            with taken.lock:
+                yield taken.get()
         except KnowledgeBaseError:
             raise
         except (ApiException, OSError) as error:
@@ -304,6 +346,15 @@ class QdrantStore(PassageStore):
             # The local mode's own: another process has the folder, its files are damaged, or a
             # shape does not fit.
             raise KnowledgeBaseError(f"{self.address} cannot be used: {_line(error)}") from error
+        finally:
+            taken.release()
+
+
+def _has_manifest(client: Any, collection: str) -> bool:
+    """Return whether a collection holds records; the keys of rows are others than theirs."""
+    if not client.collection_exists(collection):
+        return False
+    return bool(client.retrieve(collection, [_point(MANIFEST)], with_payload=False))
 
 
 def _point(name: str) -> str:

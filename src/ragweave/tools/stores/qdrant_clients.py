@@ -56,10 +56,9 @@ class Client:
         """Close the client if nobody else uses it."""
         with _clients_lock:
             self.users -= 1
-            if self.users > 0:
-                return
-            _clients.pop(self.place, None)
-        self.close()
+            if self.users == 0:
+                _clients.pop(self.place, None)
+                self.close()  # before another one may open the folder, which this one locks
 
     def close(self) -> None:
         """Close the client; it is opened again at its next use."""

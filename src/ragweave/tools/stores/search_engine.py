@@ -8,7 +8,6 @@ earlier generations left among the passages.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -67,7 +66,6 @@ class SearchEngineStore(PassageStore):
         self._records = f"{self._rows}-records"
         self._unseen = False
         """Whether this store wrote rows that a search may not see yet."""
-        self._lock = threading.RLock()
 
     def record(self, name: str) -> dict[str, Any] | None:
         """Return a record, or None."""
@@ -259,8 +257,7 @@ class SearchEngineStore(PassageStore):
 
     def close(self) -> None:
         """Close the connections."""
-        with self._lock:
-            self._engine.close()
+        self._engine.close()
 
     def _send(
         self, method: str, path: str, body: Any = None, params: Mapping[str, Any] | None = None
