@@ -142,7 +142,7 @@ def _counted(gaps: NDArray[np.float64]) -> float:
     for more in range(place, total):
         ways = ways * (total - more) // (more + 1)
         tail += ways
-    return max(min(1.0, 2 * tail / 2**total), sys.float_info.min)
+    return max(min(1.0, float(2 * tail / 2**total)), sys.float_info.min)
 
 
 def _drawn(gaps: NDArray[np.float64], rounds: int, most: int, seed: int) -> float:
