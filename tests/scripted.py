@@ -55,6 +55,11 @@ class Seen:
         return [one["text"] for one in self.task["passages"]] if self.task else []
 
 
+def nucleus(seen: Seen) -> float:
+    """Return the nucleus that a model decodes a call with: 0, greedily, where nothing warms it."""
+    return float(seen.settings["top_p"]) if seen.settings.get("temperature") else 0.0
+
+
 Said: TypeAlias = str | Exception
 Script: TypeAlias = Sequence[Said] | Callable[[Seen], Said]
 

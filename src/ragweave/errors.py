@@ -14,6 +14,10 @@ class UsageError(RagweaveError, ValueError):
     """The caller's mistake (unknown method, k < 1, empty question); the CLI exits with 2."""
 
 
+class PromptTooLongError(UsageError):
+    """A prompt does not fit: of a run's questions, that one fails and the others go on."""
+
+
 class MissingExtraError(RagweaveError, ImportError):
     """A feature needs packages that are not installed; the text says what to install."""
 

@@ -7,7 +7,9 @@ import resource
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.command import COMMAND, LEXICAL, Run, started
@@ -15,9 +17,10 @@ from tests.evaluation.towns import towns
 from tests.openai_server import OpenAIServer, Reply
 from tests.tiny_gguf import transformers_model, transformers_tokenizer
 
+from ragweave.cli.eval import follow
 from ragweave.cli.main import app
 from ragweave.errors import UsageError
-from ragweave.evaluation.runs import records_of
+from ragweave.evaluation.runs import RunConfig, RunDirectory, RunResult, records_of
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +91,28 @@ def test_study_runs_draws_and_goes_on(data: Path, ragweave: Run, tmp_path: Path)
     assert told.returncode == 0, told.stderr
     assert "concat[k=2]" in told.stdout
     assert (tmp_path / "study" / "report" / "plots" / "study-k.svg").exists()
+
+
+@pytest.mark.parametrize(("budget", "runs"), [(10_000, 2), (30, 1)])
+def test_the_runs_of_a_study_share_its_budget(
+    budget: int, runs: int, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[int | None, int]] = []
+
+    def seen(directory: RunDirectory, config: RunConfig, *args: Any, **more: Any) -> RunResult:
+        without = replace(config, cache=None)  # else the second run would pay for nothing
+        result = follow(directory, without, *args, **more)
+        given.append((config.budget_tokens, result.progress.spent.paid_tokens))
+        return result
+
+    monkeypatch.setattr("ragweave.cli.eval.follow", seen)
+    args = ("study", "retriever", f"jsonl:{data}", *LEXICAL, "--methods", "concat")
+    more = ("--values", "bm25,auto", "--concurrency", "1", "--budget-tokens", str(budget))
+    app([*args, *more, "--out", str(tmp_path)], standalone_mode=False)
+    assert given[0][0] == budget
+    assert len(given) == runs
+    assert runs == 1 or given[1][0] == budget - given[0][1]
+    assert (tmp_path / "report").exists() is (runs == 2)
 
 
 def test_study_filco_measures_by_cxmi_with_a_scorer(

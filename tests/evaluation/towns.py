@@ -75,9 +75,10 @@ def read_year(seen: Seen) -> str:
 
 
 def records(directory: RunDirectory) -> list[dict[str, Any]]:
-    """Return a run's records in order, without their times."""
+    """Return a run's records in order, without their times and whether these are whole."""
+    times = ("seconds", "node_seconds", "resumed")
     found = [
-        {key: value for key, value in record.items() if key not in ("seconds", "node_seconds")}
+        {key: value for key, value in record.items() if key not in times}
         for record in records_of([directory.results])
     ]
     return sorted(found, key=lambda record: (record["at"], record["system"]))

@@ -295,8 +295,8 @@ def conclude(directory: RunDirectory, result: RunResult) -> None:
     spent = f"{progress.spent.paid_calls} calls, {progress.spent.paid_tokens} tokens"
     if progress.spent.cached_calls:
         spent += f", {progress.spent.cached_calls} replies from the cache"
-    if progress.cost:
-        spent += f", ${progress.cost:.4f}"
+    if dollars := dollars_of(progress):
+        spent += f", {dollars}"
     remarks.print(f"{counts}; {spent}; {directory.path}", markup=False, soft_wrap=True)
     if not result.complete:
         remarks.print(
@@ -345,8 +345,8 @@ def status_line(progress: Progress) -> str:
     left = progress.eta
     parts = [] if left is None else [f"{_time(left)} left"]
     parts.append(f"{progress.spent.paid_tokens:,} tokens")
-    if progress.cost:
-        parts.append(f"${progress.cost:.2f}")
+    if dollars := dollars_of(progress, digits=2):
+        parts.append(dollars)
     if progress.failed:
         parts.append(f"{progress.failed} failed")
     running = progress.running
@@ -356,6 +356,13 @@ def status_line(progress: Progress) -> str:
         scores = " ".join(f"{label} {mean * 100:.1f}" for label, (_, mean) in running.items())
         parts.append(f"{head}: {scores}")
     return " · ".join(parts)
+
+
+def dollars_of(progress: Progress, digits: int = 4) -> str:
+    """Return what a run has cost, or who has no price for it; "" where no price is known."""
+    if progress.unpriced:
+        return f"no price for {', '.join(progress.unpriced)}"
+    return f"${progress.cost:.{digits}f}" if progress.cost else ""
 
 
 def _time(seconds: float) -> str:

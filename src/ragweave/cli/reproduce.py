@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from ragweave.evaluation.published import PaperTable
     from ragweave.evaluation.reproduction import Estimate, PlannedRun, Request
     from ragweave.evaluation.runs import RunConfig
-
-_NOTHING = 1e-9
-"""A budget of which nothing is left: no question is begun."""
 
 _AGAIN = "the same command (what is answered is kept, and paid for once)"
 
@@ -300,18 +296,17 @@ def _check_keys(specs: Sequence[str]) -> None:
 
 def _run(runs: Sequence[PlannedRun], folder: Path, config: RunConfig, workers: int) -> bool:
     """Run what is left; return whether all is finished. Budgets hold for all runs together."""
-    from ragweave.cli.eval import follow
+    from ragweave.cli.eval import dollars_of, follow
     from ragweave.evaluation.runs import claim_directory
 
     screen, complete = progress_console(), True
-    left: dict[str, Any] = {name: getattr(config, name) for name in ("budget_tokens", "budget_usd")}
     for run in runs:
         directory = claim_directory(folder / run.folder, run.plan(folder))
         _line(screen, f"{run.folder}: {', '.join(run.systems)}")
-        result = follow(directory, replace(config, **left), workers, resume=_AGAIN)
+        result = follow(directory, config, workers, resume=_AGAIN)
         progress = result.progress
         spent = f"{progress.spent.paid_calls} calls, {progress.spent.paid_tokens} tokens"
-        dollars = f", ${progress.cost:.4f}" if progress.cost else ""
+        dollars = f", {found}" if (found := dollars_of(progress)) else ""
         failed = f", {progress.failed} failed (--retry-failed)" if progress.failed else ""
         _line(screen, f"  {progress.answered} answered{failed}; {spent}{dollars}")
         complete = result.complete
@@ -322,12 +317,7 @@ def _run(runs: Sequence[PlannedRun], folder: Path, config: RunConfig, workers: i
                 f"{run.folder}: {progress.failed} questions failed, and the next run leaves out what "
                 "was answered right there: give the same command again with --retry-failed"
             )
-        for name, spent_now in (
-            ("budget_tokens", progress.spent.paid_tokens),
-            ("budget_usd", progress.cost),
-        ):
-            if left.get(name):
-                left[name] = max(left[name] - spent_now, _NOTHING)
+        config = config.after(progress)
     if not complete:
         _line(screen, f"The budget is spent. Go on with a larger one and {_AGAIN}.")
     return complete

@@ -133,6 +133,7 @@ def _run(
         if not result.complete:
             conclude(directory, result)
             return
+        config = config.after(result.progress)
         directories.append(directory)
     experiments = {one.path.name: read_runs([one.path])[0] for one in directories}
     for experiment in experiments.values():

@@ -22,6 +22,7 @@ from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import BaseModel
 from typing_extensions import override
 
+from ragweave.errors import PromptTooLongError as TooLongError
 from ragweave.errors import UsageError
 from ragweave.llamacpp.vocabulary import Vocabulary
 from ragweave.tools.text.reply import open_mark
@@ -36,7 +37,7 @@ Overflow = Literal["error", "drop_start", "drop_middle"]
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 
 
-class PromptTooLongError(UsageError, ContextOverflowError):
+class PromptTooLongError(TooLongError, ContextOverflowError):
     """A prompt is longer than the model's context."""
 
 

@@ -18,7 +18,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
 
-from ragweave.errors import UsageError
+from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.reply_form import (
     FormOf,
@@ -99,10 +99,6 @@ class Prompt:
             return None
         kept = text[: max(len(text) - 2 * tokens, 0)] or "…"
         return replace(self, values={**self.values, self.cuttable: kept})
-
-
-class PromptTooLongError(UsageError):
-    """A prompt does not fit even without passages."""
 
 
 @dataclass(frozen=True)

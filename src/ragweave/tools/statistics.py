@@ -54,11 +54,13 @@ def bootstrap(
         aggregate: Makes one number of the values; None: their mean.
 
     Raises:
-        ValueError: There are no values.
+        ValueError: There are no values, or one is NaN or infinite.
     """
     data = np.asarray(values, dtype=np.float64)
     if not data.size:
         raise ValueError("no values")
+    if not np.isfinite(data).all():
+        raise ValueError("a value is no finite number")
     random = np.random.default_rng(seed)
     means = np.concatenate(
         [
@@ -119,11 +121,14 @@ def compare(
         seed: Seed of the random numbers.
 
     Raises:
-        ValueError: The lists differ in length or are empty.
+        ValueError: The lists differ in length or are empty, or a value is NaN or infinite.
     """
     if len(first) != len(second):
         raise ValueError(f"{len(first)} values against {len(second)}: not the same questions")
-    gaps = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
+    one, other = (np.asarray(values, dtype=np.float64) for values in (first, second))
+    if not (np.isfinite(one).all() and np.isfinite(other).all()):
+        raise ValueError("a value is no finite number")
+    gaps = one - other
     interval = bootstrap(gaps.tolist(), seed=seed)
     moved: NDArray[np.float64] = gaps[np.abs(gaps) > _ROUNDING]
     p = _counted(moved) if _is_even(np.abs(moved)) else _drawn(moved, rounds, most, seed)

@@ -22,7 +22,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
-from ragweave.errors import ModelError, UsageError
+from ragweave.errors import ModelError, PromptTooLongError, UsageError
 from ragweave.tools.files import parse_json
 from ragweave.tools.models.roles import ChatModel
 from ragweave.tools.models.specs import ModelProvider, check_settings, checked_model
@@ -167,7 +167,7 @@ class HuggingFaceChat(BaseChatModel):
     def _check_room(self, prompt: int, reply: int) -> None:
         limit = (self.profile or {}).get("max_input_tokens")
         if limit and prompt + reply > limit:
-            raise UsageError(
+            raise PromptTooLongError(
                 f"{self.model_name}: the prompt has {prompt} tokens and the reply may take {reply}, "
                 f"but the model's context holds {limit}: shorten the prompt or lower max_tokens"
             )

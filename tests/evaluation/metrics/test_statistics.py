@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -74,3 +75,12 @@ def test_the_test_rejects_rarely_where_nothing_differs() -> None:
 def test_other_questions_cannot_be_compared() -> None:
     with pytest.raises(ValueError, match="2 values against 1"):
         compare([1.0, 0.0], [1.0])
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_what_is_no_finite_number_is_refused(bad: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        bootstrap([1.0, bad])
+    for first, second in (([1.0, bad], [0.0, 0.0]), ([0.0, 0.0], [bad, 1.0]), ([bad], [bad])):
+        with pytest.raises(ValueError, match="finite"):
+            compare(first, second)

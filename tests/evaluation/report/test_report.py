@@ -6,6 +6,7 @@ import asyncio
 import csv
 import itertools
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.evaluation.files import write_lines
 from tests.evaluation.towns import planned, reader, records, run, towns
 from tests.scripted import ScriptedChat, Seen
 
+from ragweave.cli.eval import conclude, status_line
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import Interval, Metric
 from ragweave.evaluation.published import all_published
@@ -27,6 +29,7 @@ from ragweave.evaluation.report import (
     tables_of,
     write_report,
 )
+from ragweave.evaluation.report.pairs import pairs_table
 from ragweave.evaluation.report.plots import LABEL, beside
 from ragweave.evaluation.report.published import differences, published_for, published_table
 from ragweave.evaluation.report.summary import Experiment
@@ -453,6 +456,32 @@ def test_a_method_with_a_role_without_a_price_has_no_dollars(tmp_path: Path) -> 
     found, remarks = _dollars(directory)
     assert found == {"direct": "12.00", "slimplm": "–"}
     assert "slimplm: no US$, for the run has no price for rewrite." in remarks
+
+
+def test_where_a_role_has_no_price_no_sum_is_told_at_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    priced = {"answer": (1e6, 1e6), "proxy": (1e6, 1e6), "judge": (1e6, 1e6)}
+    ends = {"some": priced, "all": {"*": (1e6, 1e6)}, "none": {}}
+    for name, prices in ends.items():
+        directory = planned(tmp_path / name, "direct,slimplm", count=1, prices=prices)
+        for _ in range(2):  # as it ends, and read back later
+            result = run(directory, ScriptedChat(replies=["<Known(False)>"], usage=(10, 2)))
+            conclude(directory, result)
+            told = capsys.readouterr().err, status_line(result.progress)
+            assert all(("no price for rewrite" in one) is (name == "some") for one in told)
+            assert all(("$" in one) is (name == "all") for one in told)
+
+
+def test_a_score_of_an_earlier_version_that_is_no_number_is_left_out(done: RunDirectory) -> None:
+    lines = done.results.read_text("utf-8").splitlines()
+    first = json.loads(lines[0])
+    first["scores"]["em"] = math.nan
+    done.results.write_text("\n".join([json.dumps(first), *lines[1:], ""]), "utf-8")
+    (experiment,) = read_runs([done.path])
+    column = experiment.columns[first["system"]]
+    assert (len(column.scores["em"].values), column.answered) == (5, 6)
+    assert pairs_table(experiment) is not None
 
 
 def test_nothing_is_beside_a_table_with_gold_where_no_gold_was_put_in(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.evaluation.towns import read_year, reader, run, towns
-from tests.scripted import ScriptedChat, Seen
+from tests.scripted import ScriptedChat, Seen, nucleus
 
 from ragweave.cli.gates import gate_tables
 from ragweave.cli.study import NAMES
@@ -102,7 +102,7 @@ def test_of_several_answers_the_best_counts(tmp_path: Path) -> None:
 
     def said(seen: Seen) -> str:
         right = {0.0: "Varn", 0.5: "Lom"}
-        town = right.get(seen.settings.get("temperature", seen.settings.get("top_p", 1.0)), "none")
+        town = right.get(nucleus(seen), "none")
         question = seen.task["question"] if seen.task else ""
         return f"So the answer is {read_year(seen) if f'of {town} ' in question else 1492}."
 

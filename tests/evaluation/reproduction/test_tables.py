@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.evaluation.files import SHARED
 from tests.evaluation.reproduction.islands import data_folder
-from tests.scripted import ScriptedChat, Seen
+from tests.scripted import ScriptedChat, Seen, nucleus
 
 from ragweave.cli.screen import show_tables
 from ragweave.errors import UsageError
@@ -308,9 +308,7 @@ def test_any_of_three_is_the_best_answer_of_each_question(data: Path, tmp_path: 
     table = replace(table, rows=tuple(row for row in table.rows if "cot" in row.method))
     runs = runs_of_table(table, request_of(data))
     tried = {0: "1801", 0.5: "1802", 1: "Unknown"}
-    chat = ScriptedChat(
-        replies=lambda seen: f"So the answer is {tried[seen.settings.get('top_p', 0)]}."
-    )
+    chat = ScriptedChat(replies=lambda seen: f"So the answer is {tried[nucleus(seen)]}.")
     for one in runs:
         directory = claim_directory(tmp_path / one.folder, one.plan(tmp_path))
         asyncio.run(evaluate(directory, models={"answer": chat}))

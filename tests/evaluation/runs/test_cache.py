@@ -16,6 +16,7 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.runs.broker import CallBroker, PendingCall
 from ragweave.evaluation.runs.calls import ModelCall, ReplyCache
 from ragweave.evaluation.runs.recorder import connect
+from ragweave.evaluation.runs.settings import cache_name
 
 
 def test_a_second_run_pays_only_for_what_differs(tmp_path: Path) -> None:
@@ -69,6 +70,37 @@ def test_another_model_has_other_replies(tmp_path: Path) -> None:
     model = reader()
     run(planned(tmp_path / "b", "direct", models={"answer": "two"}), model, cache=cache)
     assert len(model.seen) == 6
+
+
+def test_another_server_or_other_weights_have_other_replies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights, cache = tmp_path / "m.gguf", tmp_path / "replies.sqlite"
+
+    def asked(name: str, spec: str) -> int:
+        directory = planned(tmp_path / name, "direct", models={"answer": spec})
+        model = reader()
+        run(directory, model, cache=cache)
+        return len(model.seen)
+
+    monkeypatch.delenv("OPENAI_API_BASE", raising=False)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://one:8000/v1")
+    assert (asked("a", "openai:local"), asked("b", "openai:local")) == (6, 0)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://two:8000/v1")
+    assert asked("c", "openai:local") == 6
+    weights.write_bytes(b"GGUF one")
+    assert (asked("d", f"llamacpp:{weights}"), asked("e", f"llamacpp:{weights}")) == (6, 0)
+    weights.write_bytes(b"GGUF two")
+    assert asked("f", f"llamacpp:{weights}") == 6
+
+
+def test_replies_of_openais_own_server_are_kept_under_the_names_of_earlier_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    settings = planned(tmp_path, "direct", models={"answer": "openai:m"}).settings
+    assert cache_name("openai:m", settings) == "openai:m"
 
 
 def test_a_failed_call_is_not_kept(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from tests.evaluation.files import write_lines
 from tests.evaluation.towns import reader, run, towns
 
 from ragweave.errors import UsageError
+from ragweave.evaluation.report import read_runs
 from ragweave.evaluation.runs import (
     RunConfig,
     RunDirectory,
@@ -139,3 +142,105 @@ def test_a_file_that_is_gone_is_called_missing(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(UsageError, match=r"skr\.jsonl: is missing; the run began with it"):
         checked(made, RunConfig())
+
+
+def of_server(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, model: str = "openai:local", **env: str
+) -> RunSettings:
+    """Return the settings of a run planned under these variables, which stay set."""
+    for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    return planned(folder, system("direct"), model)
+
+
+@pytest.mark.parametrize(
+    ("env", "address"),
+    [
+        ({}, "https://api.openai.com/v1"),
+        ({"OPENAI_BASE_URL": "http://one:8000/v1/"}, "http://one:8000/v1"),
+        ({"OPENAI_BASE_URL": "http://me:pw@one:8000/v1?api_key=sk#x"}, "http://one:8000/v1"),
+        ({"OPENAI_API_BASE": "http://two/v1", "OPENAI_BASE_URL": "http://one"}, "http://two/v1"),
+    ],
+)
+def test_a_run_goes_on_with_the_server_that_it_began_with(
+    env: dict[str, str], address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = of_server(tmp_path, monkeypatch, **env)
+    assert made.addresses == {"openai:local": address}
+    checked(made, RunConfig())
+    directory = claim_directory(tmp_path / "run", made)
+    run(directory, reader())
+    other = of_server(tmp_path, monkeypatch, OPENAI_BASE_URL="http://other:8000/v1")
+    for refused in (
+        lambda: checked(directory.settings, RunConfig()),
+        lambda: claim_directory(directory.path, other),
+    ):
+        with pytest.raises(UsageError) as caught:
+            refused()
+        told = str(caught.value)
+        assert "\n" not in told
+        for said in ("openai:local", address, "http://other:8000/v1", "OPENAI_BASE_URL"):
+            assert said in told
+
+
+def test_a_run_that_does_not_know_its_server_goes_on_with_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = of_server(tmp_path, monkeypatch, "openai:m?base_url=http://own:8000/v1")
+    assert named.addresses == {}
+    directory = claim_directory(tmp_path / "run", of_server(tmp_path, monkeypatch))
+    run(directory, reader())
+    older = directory.settings.plain()
+    del older["addresses"]
+    (directory.path / SETTINGS).write_text(json.dumps(older), "utf-8")
+    now = of_server(tmp_path, monkeypatch, OPENAI_BASE_URL="http://other:8000/v1")
+    assert claim_directory(directory.path, now) == directory
+    checked(directory.settings, RunConfig())
+
+
+def test_shards_on_two_servers_are_one_run_and_whole_runs_are_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(name: str, shard: tuple[int, int]) -> Path:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://{name}/v1")
+        made = planned(tmp_path, system("direct"), "openai:local", shard=shard)
+        directory = claim_directory(tmp_path / name, made)
+        run(directory, reader())
+        return directory.path
+
+    assert len(read_runs([ended("a", (1, 2)), ended("b", (2, 2))])) == 1
+    assert len(read_runs([ended("c", (1, 1)), ended("d", (1, 1))])) == 2
+
+
+@pytest.mark.parametrize("place", ["weights.gguf", "folder", "many-00001-of-00002.gguf"])
+@pytest.mark.parametrize("role", ["answer", "judge_model"])
+def test_other_weights_at_the_same_path_are_refused(place: str, role: str, tmp_path: Path) -> None:
+    files = {
+        "weights.gguf": tmp_path / "weights.gguf",
+        "folder": tmp_path / "folder" / "model.safetensors",
+        "many-00001-of-00002.gguf": tmp_path / "many-00002-of-00002.gguf",
+    }
+    for file in (*files.values(), tmp_path / "many-00001-of-00002.gguf"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(bytes(300_000))
+    spec = f"{'hf' if place == 'folder' else 'llamacpp'}:{tmp_path / place}?seed=1"
+    settings: dict[str, Any] = {"judge_model": spec, "metrics": ["em", "correctness"]}
+    made = (
+        planned(tmp_path, system("direct"), spec)
+        if role == "answer"
+        else planned(tmp_path, system("direct"), **settings)
+    )
+    file = files[place]
+    os.utime(file, (0, 0))
+    checked(made, RunConfig())
+    for changed in (b"x" + bytes(299_999), bytes(299_999) + b"x", bytes(300_001)):
+        file.write_bytes(changed)
+        with pytest.raises(UsageError, match=f"{place}.*has changed since the run began"):
+            checked(made, RunConfig())
+    checked(replace(made, parts={}), RunConfig())
+    file.unlink()
+    if place == "weights.gguf":
+        with pytest.raises(UsageError, match="is missing; the run began with it"):
+            checked(made, RunConfig())

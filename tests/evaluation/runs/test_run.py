@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.evaluation.towns import planned, prompts, reader, records, run
@@ -223,6 +224,20 @@ def test_a_dollar_budget_needs_prices(tmp_path: Path) -> None:
     result = run(priced, reader(), concurrency=1, budget_usd=0.02)
     assert (result.complete, result.progress.answered) == (False, 2)
     assert result.progress.cost == pytest.approx(0.024)
+
+
+@pytest.mark.parametrize("budget", [{"budget_tokens": 70}, {"budget_usd": 0.05}])
+def test_of_a_spent_budget_the_next_run_begins_nothing(
+    budget: dict[str, Any], tmp_path: Path
+) -> None:
+    first, second = (
+        planned(tmp_path / name, "direct", prices={"*": (1000.0, 1000.0)}) for name in "ab"
+    )
+    config, model = RunConfig(**budget).after(run(first, reader()).progress), reader()
+    assert not asyncio.run(evaluate(second, config, models={"answer": model})).complete
+    assert not model.seen
+    more = RunConfig(budget_tokens=100, budget_usd=1.0).after(run(first, reader()).progress)
+    assert (more.budget_tokens, more.budget_usd) == (28, pytest.approx(0.928))
 
 
 def test_a_dollar_budget_needs_a_price_for_whoever_is_paid(tmp_path: Path) -> None:

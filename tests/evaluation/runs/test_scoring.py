@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ragweave.datasets import Question, passage
+from ragweave.evaluation.metrics import Metric
 from ragweave.evaluation.runs.outcome import scores
 
 GOLD, OTHER = passage("Paris is in France.", "Paris", gold=True), passage("Rome is in Italy.")
@@ -89,3 +93,19 @@ def test_scores_by_kind(scoring: Any, names: set[str]) -> None:
         id="q", question="?", answers=("Paris",), answer_sets=(("Paris",),), scoring=scoring
     )
     assert set(scores(question, state())) == names
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, np.float64("nan"), np.float32("-inf")])
+def test_a_score_that_is_no_finite_number_is_left_out_and_told_once(
+    value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = f"overlap {value!r}"
+    odd = Metric(name=name, label="O", summary="Odd.", compute=lambda _question, _state: value)
+    even = replace(odd, name="even", compute=lambda _question, _state: np.float64(0.5))
+    question = Question(id="q7", question="?", answers=("Paris",))
+    for _ in range(2):
+        assert scores(question, state(), [odd, even]) == {"even": 0.5}
+    (told,) = caplog.messages
+    assert name in told
+    assert "question 'q7'" in told
+    assert "None" in told

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.evaluation.towns import planned, records
+from tests.evaluation.files import write_lines
+from tests.evaluation.towns import planned, records, run
 from tests.openai_server import (
     Answer,
     BrokenJson,
@@ -19,8 +20,18 @@ from tests.openai_server import (
     HttpFault,
     OpenAIServer,
 )
+from tests.scripted import ScriptedChat, Seen
 
-from ragweave.evaluation.runs import RunConfig, RunDirectory, RunResult, evaluate
+from ragweave.evaluation.runs import (
+    RunConfig,
+    RunDirectory,
+    RunResult,
+    claim_directory,
+    evaluate,
+    plan,
+    system,
+)
+from ragweave.llamacpp.prompt import PromptTooLongError
 from ragweave.tools.models import ChatModel, chat_model
 
 pytestmark = pytest.mark.loopback
@@ -88,3 +99,23 @@ def test_a_refused_key_ends_the_run_and_leaves_it_to_go_on(tmp_path: Path) -> No
     assert not records(directory)
     with OpenAIServer("1900") as server:
         assert resume(directory, server).progress.answered == 6
+
+
+@pytest.mark.parametrize("counted", ["by us", "by the model"])
+def test_a_question_that_is_too_long_fails_alone(counted: str, tmp_path: Path) -> None:
+    long = f"{'When did the bridge of Varn open? ' * 100}"
+    rows = [{"question": one, "answers": ["1900"]} for one in ("Who?", long, "When?")]
+    file = write_lines(tmp_path / "long.jsonl", *rows)
+    options = {"prompt_tokens": 400} if counted == "by us" else {}
+    settings = plan(f"jsonl:{file}", [system("direct", **options)], {"answer": "scripted"})
+    directory = claim_directory(tmp_path / "run", settings)
+
+    def said(seen: Seen) -> str | Exception:
+        return PromptTooLongError("the prompt has 900 tokens") if len(seen.text) > 2000 else "1900"
+
+    result = run(directory, ScriptedChat(replies=said))
+    assert (result.complete, result.progress.answered, result.progress.failed) == (True, 2, 1)
+    (bad,) = [one for one in records(directory) if one["error"]]
+    assert bad["at"] == 1
+    assert bad["error"]["kind"] == "PromptTooLongError"
+    assert run(directory, ScriptedChat(replies=said), retry_failed=True).progress.failed == 1

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-import json
+import math
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any, get_args
+from typing import get_args
 
 from ragweave.datasets import Scoring
 from ragweave.errors import UsageError
@@ -28,10 +26,10 @@ from ragweave.evaluation.metrics import (
     metric_info,
     primary_metric,
 )
+from ragweave.evaluation.report.merging import check_apart, key_of
 from ragweave.evaluation.runs.calls import Ledger
 from ragweave.evaluation.runs.directory import RunDirectory, records_of
 from ragweave.evaluation.runs.outcome import Record
-from ragweave.evaluation.runs.references import with_absolute_paths
 from ragweave.evaluation.runs.settings import RunSettings, System
 
 Aggregate = Callable[[Sequence[float]], float]
@@ -64,7 +62,8 @@ class Values:
 COSTS = ("calls", "api_calls", "retrievals", "input_tokens", "output_tokens", "seconds", "cost")
 """What each answered question cost the method, whoever answered (model or cache); `api_calls` are
 those of the large model alone (SlimPLM, table 1: #API). The dollars are of all calls too: methods
-share replies, and the one that asks first would pay for the others."""
+share replies, and the one that asks first would pay for the others. Seconds are those of questions
+that were answered in one go by models alone (`_is_timed`)."""
 
 
 @dataclass
@@ -100,7 +99,7 @@ class Column:
     judged: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By judged metric: how many answers were judged, and how many replies could not be read."""
     nodes: dict[str, dict[str, Values]] = field(default_factory=dict)
-    """By node: executions, and seconds elapsed and in total (`NodeSeconds`), of the questions
+    """By node: executions, and seconds elapsed and in total (`NodeSeconds`), of the timed questions
     that it ran for."""
 
     @property
@@ -121,13 +120,16 @@ class Column:
         self.scorings.add(record["scoring"])
         index, usage = record["at"], record["usage"]
         for name, value in record["scores"].items():
+            if not math.isfinite(value):  # earlier versions kept what is no score
+                continue
             if name not in self.scores:
                 self.scores[name] = Values(aggregate=self.aggregates.get(name))
             self.scores[name].add(index, value)
         self._add_costs(record)
         if "gold_found" in record:  # runs of 0.1.0 and before don't say it
             self._add_gold(record["gold_found"])
-        for node, taken in record.get("node_seconds", {}).items():
+        timed = record.get("node_seconds", {}) if _is_timed(record) else {}
+        for node, taken in timed.items():
             for name, value in taken.items():
                 self.nodes.setdefault(node, {}).setdefault(name, Values()).add(index, value)
         self.estimated = self.estimated or bool(usage["estimated"])
@@ -148,7 +150,8 @@ class Column:
         if self.prices and "*" not in self.prices:
             self.unpriced |= usage["by_role"].keys() - self.prices.keys()
         dollars = None if self.unpriced else cost(usage["by_role"], self.prices)
-        costs = {**usage, "api_calls": large, "seconds": record["seconds"], "cost": dollars}
+        seconds = record["seconds"] if _is_timed(record) else None
+        costs = {**usage, "api_calls": large, "seconds": seconds, "cost": dollars}
         for name in COSTS:
             if costs[name] is not None:
                 self.costs.setdefault(name, Values()).add(index, costs[name])
@@ -158,6 +161,12 @@ class Column:
     def _add_gold(self, found: Mapping[str, int]) -> None:
         for name, count in {**found, "without": int(not found["known"])}.items():
             self.gold_found[name] = self.gold_found.get(name, 0) + count
+
+
+def _is_timed(record: Record) -> bool:
+    """Say whether a question's seconds are the method's: no reply was cached or kept from before."""
+    cached = any(tokens["calls"] for tokens in record["spent"]["cached"].values())
+    return not (cached or record.get("resumed"))
 
 
 @dataclass
@@ -234,9 +243,9 @@ def read_runs(paths: Sequence[Path], *, metrics: Sequence[Metric] = ()) -> list[
     shards: dict[str, dict[tuple[int, int], Path]] = {}
     for path in paths:
         settings = RunDirectory(path).settings
-        key = _key(settings, found)
+        key = key_of(settings, {key: one.settings for key, one in found.items()})
         if key in found:
-            _check_apart(path, settings, found[key].settings, shards[key])
+            check_apart(path, settings, found[key].settings, shards[key])
             found[key].directories.append(path)
         else:
             columns = {one.label: _column(one, settings, metrics) for one in settings.systems}
@@ -249,23 +258,6 @@ def read_runs(paths: Sequence[Path], *, metrics: Sequence[Metric] = ()) -> list[
             raise UsageError(f"{experiment.directories[0]}: no question is finished yet")
     _tell_apart(list(found.values()))
     return list(found.values())
-
-
-def _check_apart(
-    path: Path,
-    settings: RunSettings,
-    first: RunSettings,
-    shards: Mapping[tuple[int, int], Path],
-) -> None:
-    """Check that a run has no question in common with the shards that it would be merged with."""
-    other = shards[first.shard]
-    if settings.shard in shards:
-        raise UsageError(f"{path}: shard {_shard(settings)} of this run is named twice")
-    if first.shard[1] != settings.shard[1]:
-        raise UsageError(
-            f"{path}: is shard {_shard(settings)} of a run of which {other} is shard "
-            f"{_shard(first)}: they may share questions; report them one at a time"
-        )
 
 
 def _tell_apart(experiments: Sequence[Experiment]) -> None:
@@ -298,31 +290,6 @@ def _column(system: System, settings: RunSettings, metrics: Sequence[Metric]) ->
     own = {one.name: one.aggregate for one in [*declared, *metrics] if one.aggregate is not fmean}
     prices = {role: Price(*pair) for role, pair in settings.prices.items()}
     return Column(system, aggregates=own, prices=prices)
-
-
-def _key(settings: RunSettings, found: Mapping[str, Experiment]) -> str:
-    """Return the key of the experiment that a run is part of: what was trained anew makes another.
-
-    Earlier versions recorded fewer digests: those that both runs have must agree.
-    """
-    parts, same = settings.parts, _same(settings)
-    keys = (f"{same} {number}" for number in itertools.count())
-    return next(key for key in keys if key not in found or _agree(parts, found[key].settings.parts))
-
-
-def _agree(parts: Mapping[str, str], others: Mapping[str, str]) -> bool:
-    return all(parts[spec] == others[spec] for spec in parts.keys() & others.keys())
-
-
-def _same(settings: RunSettings) -> str:
-    with suppress(UsageError):  # a part or package that the run had may not be here
-        settings = with_absolute_paths(settings)
-    plain: dict[str, Any] = settings.plain() | {"shard": None, "versions": None, "parts": None}
-    return json.dumps(plain, sort_keys=True)
-
-
-def _shard(settings: RunSettings) -> str:
-    return "/".join(map(str, settings.shard))
 
 
 @dataclass(frozen=True)

@@ -259,9 +259,21 @@ def costs_table(experiment: Experiment) -> Table:
         for column in columns
         if column.unpriced
     ]
+    remarks += _timed(columns)
     if any(column.estimated for column in columns):
         remarks.append("Some token counts are estimated from characters.")
     return Table("Cost", head, rows, remarks)
+
+
+def _timed(columns: Sequence[Column]) -> Iterator[str]:
+    """Yield a line for each method whose seconds are over fewer questions than it answered."""
+    for column in columns:
+        count = len(column.costs["seconds"].values) if "seconds" in column.costs else 0
+        if count < column.answered:
+            yield (
+                f"{column.label}: seconds over {count} of {column.answered} questions; for the "
+                "others the cache or an earlier session had replies."
+            )
 
 
 def roles_table(experiment: Experiment) -> Table | None:
@@ -295,7 +307,8 @@ def nodes_table(experiment: Experiment) -> Table:
     ]
     head = ["method", "node", "n", "executions", "s elapsed", "s in total"]
     remarks = [
-        "Means over the n questions that the node ran for. Elapsed: while at least one execution "
+        "Means over the n questions that the node ran for, without those for which the cache or an "
+        "earlier session had replies. Elapsed: while at least one execution "
         "was under way; in total: executions side by side add up."
     ]
     return Table("Seconds by node", head, rows, remarks)

@@ -115,6 +115,7 @@ async def _trial(made: RunSettings) -> dict[str, dict[str, Tokens]]:
         made,
         models=models,
         parts=digests(models, made.systems),
+        addresses={},
         limit=TRIED,
         sample=None,
         only=None,

@@ -37,7 +37,8 @@ class ModelCall:
     thread: str
     """The question and system that it is made for."""
     position: str
-    """Digest of its place in the graph and its prompt: the same again after a restart."""
+    """Digest of its place in the graph, its prompt and which sample it is: the same again after a
+    restart."""
     key: str
     """Digest of model, settings and messages, and for sampled calls of the sample: the same in
     every run."""
@@ -67,14 +68,17 @@ def model_call(
     """
     about: Mapping[str, Any] = (config or {}).get("metadata") or {}
     step, node = about.get("langgraph_step"), about.get("ragweave_node")
-    path = about.get("langgraph_path")
+    path, sample = about.get("langgraph_path"), about.get("ragweave_sample")
     prompt = [_plain(messages), sorted((str(key), value) for key, value in settings.items())]
-    drawn = [node, about.get("ragweave_sample", path)] if sampled else None
+    place = [step, node, path, prompt]
+    if sample:  # one node may ask several times; earlier versions left the number out
+        place.append(sample)
+    drawn = [node, path if sample is None else sample] if sampled else None
     return ModelCall(
         spec=spec,
         role=role or str(about.get("ragweave_role", "answer")),
         thread=str(((config or {}).get("configurable") or {}).get("thread_id", "")),
-        position=_digest([step, node, path, prompt]),
+        position=_digest(place),
         key=_digest([spec, prompt, drawn]) if shared else "",
         messages=messages,
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 from ragweave.errors import LockedError, UsageError
 from ragweave.evaluation.runs.outcome import Record
-from ragweave.evaluation.runs.references import with_absolute_paths
+from ragweave.evaluation.runs.references import check_addresses, with_absolute_paths
 from ragweave.evaluation.runs.settings import FORMAT, RunSettings
 from ragweave.tools import files as locks
 from ragweave.tools.files import parse_json, remove_leftovers, write_atomic
@@ -197,6 +197,8 @@ def check_same(directory: RunDirectory, settings: RunSettings) -> None:
             _check_versions(directory, theirs[name], ours[name])
         elif name in ("kb_collection", "second_collection") and not theirs[name]:
             continue  # earlier versions did not write it down
+        elif name == "addresses":
+            check_addresses(directory.settings, settings.addresses)
         elif name == "parts" and theirs[name].items() <= ours[name].items():
             continue  # nor all of these
         elif ours[name] != theirs[name]:

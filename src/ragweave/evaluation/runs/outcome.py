@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from types import MappingProxyType
@@ -26,11 +28,15 @@ from ragweave.state.passages import told_apart
 from ragweave.tools.models import status_of
 from ragweave.tools.text.secrets import without_secrets
 
+_LOGGER = logging.getLogger("ragweave.evaluation")
+
 
 def scores(
     question: Question, state: Mapping[str, Any], metrics: Sequence[Metric] | None = None
 ) -> dict[str, float]:
     """Return every score that applies, 0 to 1, by the metric's name.
+
+    NaN and infinity are no score: the question is left out of that metric, with a warning.
 
     Args:
         question: The question with its gold.
@@ -55,8 +61,20 @@ def scores(
             raise UsageError(
                 f"the metric {metric.name!r} must return a number or None, not {value!r}"
             )
-        found[metric.name] = float(value)
+        if math.isfinite(value):
+            found[metric.name] = float(value)
+        elif metric.name not in _WARNED:
+            _WARNED.add(metric.name)
+            _LOGGER.warning(
+                "the metric %r gave %r for question %r, which is no score: such questions are left "
+                "out of it (None says that a metric does not apply)",
+                *(metric.name, float(value), question.id),
+            )
     return found
+
+
+_WARNED: set[str] = set()
+"""Metrics of which it was said that they gave no number: once is enough."""
 
 
 TRACED = (

@@ -24,6 +24,7 @@ from ragweave.evaluation.runs.references import (
     absolute_model,
     absolute_reranker,
     absolute_systems,
+    addresses,
     digests,
 )
 from ragweave.evaluation.runs.settings import (
@@ -176,6 +177,8 @@ def plan(
     again = _second(second_retriever, kb, systems, given=passages == "given")
     generation, collection = _version(kb)
     second_generation, second_collection = _version(again.kb if again is not None else None)
+    judge_model, scorer = absolute_model(judge_model), absolute_scorer(scorer)
+    others = [one for one in (judge_model, scorer) if one]
     made = RunSettings(
         dataset=_absolute(spec),
         dataset_name=dataset.name,
@@ -183,10 +186,11 @@ def plan(
         questions=dataset.size,
         systems=systems,
         models=models,
-        parts=digests(models, systems),
-        scorer=absolute_scorer(scorer),
+        parts=digests(models, systems, others),
+        addresses=addresses([*models.values(), *others]),
+        scorer=scorer,
         metrics=tuple(one.info for one in computed) if metrics else (),
-        judge_model=absolute_model(judge_model),
+        judge_model=judge_model,
         rerank=absolute_reranker(rerank),
         versions=versions() | _packages(systems, metrics),
         corpus=where,

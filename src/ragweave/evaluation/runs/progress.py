@@ -27,8 +27,10 @@ class Progress:
     answered: int = 0
     failed: int = 0
     spent: Ledger = field(default_factory=Ledger)
+    prices: Mapping[str, Any] = field(default_factory=dict)
+    """Prices by role, `*` for the rest; empty: none are known."""
     cost: float = 0.0
-    """US dollars, where prices are known."""
+    """US dollars, where prices are known; too little where a role has none (`unpriced`)."""
     fresh: int = 0
     """Finished in this session."""
     started: float = field(default_factory=time.monotonic)
@@ -75,6 +77,14 @@ class Progress:
         return self.answered + self.failed
 
     @property
+    def unpriced(self) -> list[str]:
+        """Roles that were paid and have no price, where there are prices."""
+        if not self.prices or "*" in self.prices:
+            return []
+        paid = self.spent.paid.items()
+        return sorted(role for role, one in paid if one["calls"] and role not in self.prices)
+
+    @property
     def running(self) -> dict[str, tuple[str, float]]:
         """The mean of the primary metric so far, and its name, by system."""
         return {label: (name, total / count) for label, (name, total, count) in self._sums.items()}
@@ -97,7 +107,8 @@ class RunConfig:
     cache: Path | None = None
     """File of replies that runs share."""
     budget_tokens: int | None = None
-    """Tokens paid for in all sessions of the run; once they are reached, no question is begun."""
+    """Tokens paid for in all sessions of the run; once they are reached, no question is begun: with
+    0, none at all."""
     budget_usd: float | None = None
     """The same in US dollars, by the run's prices."""
     retry_failed: bool = False
@@ -112,8 +123,17 @@ class RunConfig:
             raise UsageError(f"--concurrency must be at least 1, not {self.concurrency}")
         for name in ("budget_tokens", "budget_usd"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise UsageError(f"--{name.replace('_', '-')} must be above 0, not {value}")
+            if value is not None and not value >= 0:
+                raise UsageError(f"--{name.replace('_', '-')} can't be below 0 ({value})")
+
+    def after(self, progress: Progress) -> RunConfig:
+        """Return it for the next run under the same budgets, less what a run has spent."""
+        tokens, dollars = self.budget_tokens, self.budget_usd
+        if tokens is not None:
+            tokens = max(tokens - progress.spent.paid_tokens, 0)
+        if dollars is not None:
+            dollars = max(dollars - progress.cost, 0.0)
+        return replace(self, budget_tokens=tokens, budget_usd=dollars)
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON values."""

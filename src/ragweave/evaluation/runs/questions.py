@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragweave.datasets import Dataset, Question
-from ragweave.errors import MissingExtraError, UsageError
+from ragweave.errors import MissingExtraError, PromptTooLongError, UsageError
 from ragweave.evaluation.metrics import JUDGE_ROLE, Judgement, Metric, Price, Prices
 from ragweave.evaluation.runs.broker import Broker, metered
 from ragweave.evaluation.runs.judging import AnswerJudge
@@ -93,13 +93,11 @@ class Questions:
             seconds = time.perf_counter() - started
             judgements = await self._judgements(question, state, thread)
             slot.leave()  # scoring and recording hold no other question up
-        except (RecordingError, UsageError, MissingExtraError):
-            raise
         except Exception as error:
+            if _ends_the_run(error):
+                raise
             # Whatever it is, the question's record names it, and the run continues with the others.
             slot.leave()
-            if status_of(error) in REFUSED:
-                raise
             seconds = time.perf_counter() - started
             spent = self.broker.end(thread)
             record = failed(
@@ -120,6 +118,8 @@ class Questions:
                 judgements=judgements,
             )
         record["node_seconds"] = watch.plain()
+        if unfinished:  # its seconds are only those of the rest
+            record["resumed"] = True
         return record
 
     async def _judgements(
@@ -155,6 +155,14 @@ class Questions:
         k = self._options[system.label].k
         passages = given_passages(question, self.settings, k)
         return given if passages is None else {**given, "passages": passages}
+
+
+def _ends_the_run(error: Exception) -> bool:
+    """Say whether other questions would end so too: a setting is wrong, nothing can be written."""
+    if isinstance(error, PromptTooLongError):
+        return False
+    wrong = isinstance(error, RecordingError | UsageError | MissingExtraError)
+    return wrong or status_of(error) in REFUSED
 
 
 @asynccontextmanager
@@ -204,7 +212,7 @@ def _judge(
 ) -> AnswerJudge | None:
     if JUDGE_ROLE not in opened:
         return None
-    spec = settings.judge_model
+    spec = cache_name(settings.judge_model, settings)
     return AnswerJudge(metered(opened[JUDGE_ROLE], spec, broker, JUDGE_ROLE), metrics)
 
 

@@ -1,25 +1,30 @@
 """What a run takes from outside its directory: named by absolute path, identified by digests.
 
-A run may be resumed from any directory. A trained part that was trained again, another recording
-or another file of training questions is other input: a run that began with the old one cannot be
-resumed with it.
+A run may be resumed from any directory. A trained part that was trained again, another recording,
+another file of training questions or of weights, and another server are other input: a run that
+began with the old one cannot be resumed with it.
 """
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from ragweave.datasets.rows import file_hash
 from ragweave.errors import UsageError
-from ragweave.evaluation.runs.settings import RunSettings, System
+from ragweave.evaluation.runs.settings import OPENAI, RunSettings, System
 from ragweave.graphs.build import filter_option, part_for
 from ragweave.tools.filters import FILTERS
 from ragweave.tools.models.specs import PREFIX, is_part_spec
 from ragweave.tools.retrieval.embedding import PACKAGED
+from ragweave.tools.text.secrets import spec_settings
 from ragweave.trained.card import absolute_spec, inspect_part, is_part
 
 _LOCAL = ("hf", "llamacpp", "recorded")
@@ -85,8 +90,15 @@ def _absolute(text: str) -> str:
     return f"{path.parent.resolve() / path.name}{mark}{query}"  # a link to a file keeps its name
 
 
-def digests(models: Mapping[str, str], systems: Sequence[System]) -> dict[str, str]:
+def digests(
+    models: Mapping[str, str], systems: Sequence[System], others: Sequence[str] = ()
+) -> dict[str, str]:
     """Return by spec or path the digest that identifies each part's training, and each file.
+
+    Args:
+        models: Model specs by role.
+        systems: What is compared.
+        others: Specs of the judge of answers and of the scorer.
 
     Raises:
         UsageError: A part is missing, unsafe, or trained for another role.
@@ -96,7 +108,91 @@ def digests(models: Mapping[str, str], systems: Sequence[System]) -> dict[str, s
         router = one.options.get("router")
         if isinstance(router, str) and router and is_part(Path(router).expanduser()):
             found[router] = inspect_part(f"{PREFIX}{router}")[1]
-    return found | {name: file_hash(path) for name, path in _files(models, systems)}
+    found |= {name: file_hash(path) for name, path in _files(models, systems)}
+    weights = ((spec, _weights(spec)) for spec in [*models.values(), *others])
+    return found | {spec: weights_digest(files) for spec, files in weights if files}
+
+
+_END = 1 << 16
+"""Bytes of each end of a file of weights that its digest reads."""
+
+_SPLIT = re.compile(r"-\d+(-of-\d+\.gguf)$")
+"""What the names of a model in several files end in; a spec names the first."""
+
+_SERVERS = ("openai:", "server:")
+_ADDRESS = frozenset({"base_url", "openai_api_base"})
+
+
+def weights_digest(files: Iterable[Path]) -> str:
+    """Return what tells files of weights from others: by name, size, and the bytes of both ends.
+
+    Reading gigabytes at each start would take minutes, and the time of a file changes with a copy.
+    """
+    digest = hashlib.sha256()
+    for path in files:
+        size = path.stat().st_size
+        digest.update(f"{path.name}\0{size}\0".encode())
+        with path.open("rb") as stream:
+            digest.update(stream.read(_END))
+            stream.seek(max(0, size - _END))
+            digest.update(stream.read(_END))
+    return digest.hexdigest()
+
+
+def _weights(spec: str) -> list[Path]:
+    """Return the files of a local model's weights; none where they are not here."""
+    kind, _, rest = spec.strip().partition(":")
+    if kind not in ("hf", "llamacpp"):
+        return []
+    path = Path(rest.partition("?")[0]).expanduser()
+    if path.is_dir():
+        listed = (one for one in path.iterdir() if one.suffix in (".safetensors", ".json"))
+        return sorted(one for one in listed if one.is_file())
+    if not path.is_file():
+        return []
+    if (split := _SPLIT.search(path.name)) is None:
+        return [path]
+    return sorted(path.parent.glob(f"{glob.escape(path.name[: split.start()])}-*{split[1]}"))
+
+
+def addresses(specs: Iterable[str]) -> dict[str, str]:
+    """Return the server's address by spec, for OpenAI-compatible models whose spec has none.
+
+    It is what LangChain's client takes from the environment, without user, password and settings.
+    """
+    given = os.environ.get("OPENAI_API_BASE") or os.environ.get("OPENAI_BASE_URL") or OPENAI
+    parts = urlsplit(given)
+    host = parts.netloc.rpartition("@")[2]
+    address = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+    return {spec: address for spec in specs if _asks_a_server(spec)}
+
+
+def _asks_a_server(spec: str) -> bool:
+    head, _, query = spec.strip().partition("?")
+    named = {name for name, _ in spec_settings(query)}
+    return head.startswith(_SERVERS) and not named & _ADDRESS
+
+
+def check_addresses(settings: RunSettings, now: Mapping[str, str] | None = None) -> None:
+    """Check that a run's models are still on the servers that it began with.
+
+    Earlier versions recorded no address: those are not compared.
+
+    Args:
+        settings: The run's settings.
+        now: The addresses of today by spec; None: those of the environment.
+
+    Raises:
+        UsageError: One is on another server.
+    """
+    now = addresses(settings.addresses) if now is None else now
+    for spec, address in settings.addresses.items():
+        if now.get(spec, address) != address:
+            raise UsageError(
+                f"{spec}: the run began with the server {address}, and the environment "
+                f"(OPENAI_BASE_URL) now names {now[spec]}: set it as it was, or start a new run in "
+                "another directory"
+            )
 
 
 def check_parts(settings: RunSettings) -> None:
@@ -107,7 +203,8 @@ def check_parts(settings: RunSettings) -> None:
     Raises:
         UsageError: One is missing, was trained again or has changed.
     """
-    now = digests(settings.models, settings.systems)
+    others = [one for one in (settings.judge_model, settings.scorer) if one]
+    now = digests(settings.models, settings.systems, others)
     for spec, digest in settings.parts.items():
         if spec not in now:
             raise UsageError(f"{spec}: is missing; the run began with it")

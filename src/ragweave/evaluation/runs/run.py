@@ -18,7 +18,7 @@ from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.progress import Budget, Progress, RunConfig
 from ragweave.evaluation.runs.questions import open_questions
 from ragweave.evaluation.runs.recorder import Recorder, RunCheckpoints, connect
-from ragweave.evaluation.runs.references import check_parts
+from ragweave.evaluation.runs.references import check_addresses, check_parts
 from ragweave.evaluation.runs.settings import RunSettings, System
 from ragweave.evaluation.runs.stream import Job, Stream
 from ragweave.graphs.build import method_named
@@ -187,10 +187,12 @@ def checked(settings: RunSettings, config: RunConfig) -> Dataset:
     """Return a run's data set, after checking that the run can be resumed.
 
     Raises:
-        UsageError: The data set or a trained part has changed, or a dollar budget has no prices.
+        UsageError: The data set, a trained part, a file or a server has changed, or a dollar budget
+            has no prices.
     """
     settings.check_current()
     check_parts(settings)
+    check_addresses(settings)
     if config.budget_usd is not None:
         _check_prices(settings)
     dataset = open_dataset(settings.dataset)
@@ -233,7 +235,9 @@ def so_far(
     labels = [one.label for one in settings.systems]
     done = FinishedQuestions(labels, settings.questions)
     progress = Progress(
-        planned=settings.planned * len(labels), metrics=tuple(infos_of(settings.metrics))
+        planned=settings.planned * len(labels),
+        metrics=tuple(infos_of(settings.metrics)),
+        prices=settings.prices,
     )
     for record in lines_of(directory.results):
         index, label = record["at"], record["system"]

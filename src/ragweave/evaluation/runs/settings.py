@@ -153,6 +153,9 @@ Gold = Literal["as_found", "marked", "with", "without"]
 * `without`: the same, and gold passages are replaced by the next ones found.
 """
 
+OPENAI = "https://api.openai.com/v1"
+"""The address of OpenAI's own server."""
+
 _PACKAGES = ("ragweave", "langgraph", "langchain-core", "bm25s", "langchain-openai")
 
 
@@ -170,8 +173,11 @@ class RunSettings:
     models: Mapping[str, str]
     """Model specs by role (`answer`, `proxy`, `judge`, `rewriter`, `filter_model`)."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """Hash of the card of each trained part, by spec, and SHA-256 of each file that models and
-    options name (recordings, training questions)."""
+    """Hash of the card of each trained part, by spec, SHA-256 of each file that models and options
+    name (recordings, training questions), and the digest of local weights (`weights_digest`)."""
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Address of the server behind each spec of an OpenAI-compatible model that names none itself,
+    without user, password and settings."""
     corpus: Corpus = "none"
     passages: Passages = "searched"
     kb: str = ""
@@ -323,6 +329,12 @@ def _tuples(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cache_name(spec: str, settings: RunSettings) -> str:
-    """Return a model's name in the keys of replies, with the digest of what it was made from."""
+    """Return a model's name in the keys of replies, with what its spec leaves open.
+
+    That is the digest of what it was made from, or the address of its server; OpenAI's own is left
+    out, as earlier versions did.
+    """
     digest = settings.parts.get(spec)
-    return f"{spec}#{digest}" if digest else spec
+    address = settings.addresses.get(spec, OPENAI)
+    behind = digest or ("" if address == OPENAI else address)
+    return f"{spec}#{behind}" if behind else spec
