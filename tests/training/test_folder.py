@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import json
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,96 @@ def test_a_training_goes_on_only_as_it_began(tmp_path: Path) -> None:
         begin_folder(tmp_path / "j", other, resume=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "then"),
+    [
+        ("micro_batch", 16, 4),
+        ("gradient_checkpointing", False, True),
+        ("save_every", 200, 50),
+        ("device", "cuda", "cpu"),
+    ],
+)
+def test_how_to_compute_may_change_and_is_recorded(
+    tmp_path: Path, name: str, first: object, then: object
+) -> None:
+    begin_folder(tmp_path / "j", {**PLAN, "settings": {"epochs": 3.0, name: first}}, resume=False)
+    begin_folder(tmp_path / "j", {**PLAN, "settings": {"epochs": 3.0, name: then}}, resume=True)
+    begun = json.loads((tmp_path / "j" / "training.json").read_text("utf-8"))
+    assert begun["settings"] == {"epochs": 3.0, name: then}
+    with pytest.raises(UsageError, match=r"other settings \(epochs: 3.0, now 4.0\)"):
+        begin_folder(tmp_path / "j", {**PLAN, "settings": {"epochs": 4.0, name: 1}}, resume=True)
+    again = json.loads((tmp_path / "j" / "training.json").read_text("utf-8"))
+    assert again == begun
+
+
+@pytest.fixture(params=[errno.EXDEV, errno.EACCES])
+def mounted(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A folder that nothing can be put beside, and that cannot be removed: a mount point."""
+    folder, replace, rmdir = tmp_path / "judge", Path.replace, Path.rmdir
+
+    def within(self: Path, target: Path) -> Path:
+        if not target.resolve().is_relative_to(folder):
+            raise OSError(request.param, "no place")
+        return replace(self, target)
+
+    def inner(self: Path) -> None:
+        if self == folder:
+            raise OSError(errno.EBUSY, "is a mount point")
+        rmdir(self)
+
+    folder.mkdir()
+    monkeypatch.setattr(Path, "replace", within)
+    monkeypatch.setattr(Path, "rmdir", inner)
+    return folder
+
+
+def test_a_mount_point_becomes_a_part_too(mounted: Path) -> None:
+    begin_folder(mounted, PLAN, resume=False)
+    with only_training(mounted):
+        assert [one.name for one in mounted.parent.iterdir()] == ["judge"]
+        (mounted / "checkpoints" / "checkpoint-1").mkdir(parents=True)
+        finish_folder(mounted, CARD)
+    assert read_card(mounted) == CARD
+    assert sorted(one.name for one in mounted.iterdir()) == ["README.md", "part.json"]
+    check_safe(mounted)
+
+
+def test_a_mount_point_is_left_empty_by_a_training_that_saved_nothing(mounted: Path) -> None:
+    begin_folder(mounted, PLAN, resume=False)
+    with only_training(mounted):
+        abandon_folder(mounted)
+    assert list(mounted.iterdir()) == []
+    begin_folder(mounted, PLAN, resume=False)
+
+
+def test_other_errors_of_a_rename_keep_the_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: Path, target: Path) -> Path:
+        raise OSError(errno.EIO, "broken disk")
+
+    begin_folder(tmp_path / "j", PLAN, resume=False)
+    (tmp_path / "j" / "checkpoints" / "checkpoint-1").mkdir(parents=True)
+    (tmp_path / "j" / "README.md").write_text("", "utf-8")
+    monkeypatch.setattr("ragweave.training.folder.write_atomic", lambda *_, **__: None)
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(OSError, match="broken disk"):
+        finish_folder(tmp_path / "j", CARD)
+    assert (tmp_path / "j" / "checkpoints" / "checkpoint-1").is_dir()
+
+
+def test_a_lock_that_a_killed_training_left_is_no_hindrance(tmp_path: Path) -> None:
+    folder = tmp_path / "j"
+    folder.mkdir()
+    (folder / ".training.lock").write_text("\n1", "utf-8")
+    begin_folder(folder, PLAN, resume=False)
+    with only_training(folder):
+        abandon_folder(folder)
+    assert not folder.exists()
+
+
 def test_foreign_folders_and_nothing_to_resume(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("dear", "utf-8")
@@ -137,4 +229,7 @@ def test_two_processes_do_not_train_into_one_folder(tmp_path: Path) -> None:
         only_training(folder),
     ):
         pass
+    with only_training(folder), pytest.raises(UsageError, match="is training into it"):
+        begin_folder(folder, PLAN, resume=True)
     assert [one.name for one in tmp_path.iterdir()] == ["judge"]
+    assert [one.name for one in folder.iterdir()] == ["training.json"]

@@ -140,7 +140,8 @@ def load_encoder(name: str, near: Path | None = None, device: str = "auto") -> E
 
     Raises:
         MissingExtraError: sentence-transformers or the packaged MiniLM is not installed.
-        ModelError: It is not here (the text says what to download), or can't be read.
+        ModelError: It is not here (the text says what to download), can't be read, or its weights
+            are those of another model.
         UsageError: Something in its folder could run, or there is no such device.
     """
     if find_spec("sentence_transformers") is None or find_spec("safetensors") is None:
@@ -149,6 +150,8 @@ def load_encoder(name: str, near: Path | None = None, device: str = "auto") -> E
         model = load_sentence_transformer(_place(name, near))
     except KnowledgeBaseError as error:
         raise ModelError(f"the base model {name} can't be read: {error}") from error
+    if name != PACKAGED:
+        _check_weights(model)
     if device != "auto":
         try:
             model.to(device)
@@ -156,6 +159,15 @@ def load_encoder(name: str, near: Path | None = None, device: str = "auto") -> E
             message = " ".join(str(error).split())[:200]
             raise UsageError(f"device {device!r} is not available ({message})") from error
     return Encoder(model)
+
+
+def _check_weights(model: Any) -> None:
+    """Read the weights once more, and see that none is missing: it would be a random number."""
+    from ragweave.trained.encoders import read_encoder
+
+    inner = getattr(model, "transformers_model", None)
+    if inner is not None:
+        read_encoder(Path(inner.name_or_path), type(inner).__name__, new="pooler")
 
 
 def _place(name: str, near: Path | None) -> str:

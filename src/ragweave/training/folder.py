@@ -6,6 +6,7 @@ Its `README.md` is the model card in Markdown.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from typing import Any
 from ragweave.errors import LockedError, UsageError
 from ragweave.tools.files import hold, parse_json, remove_leftovers, sync_tree, write_atomic
 from ragweave.trained import ModelCard, is_part, write_card
-from ragweave.training.job import CHECKPOINTS
+from ragweave.training.job import CHECKPOINTS, OF_COMPUTING
 from ragweave.training.trainer.checkpoints import room_needed
 
 _INNER = "out_of_fold"
@@ -97,10 +98,14 @@ def _shown(value: Any) -> str:
 
 PLAN = "training.json"
 """What is being trained: kind, settings, hashes of the data. Removed when the part is finished."""
+_LOCK = ".training.lock"
+"""In the folder, not beside it: beside a mount point is another disk, or no room to write."""
 
 
 def begin_folder(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None:
     """Make the folder of a training ready.
+
+    A resumed training may compute in another way (`job.OF_COMPUTING`); its plan then says so.
 
     Args:
         folder: The part's folder.
@@ -109,24 +114,30 @@ def begin_folder(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None
 
     Raises:
         UsageError: The folder holds a finished part, another training, or something else; it
-            can't be written; there is nothing to resume, or the plan has changed.
+            can't be written; there is nothing to resume, or the plan has changed; another process
+            is training into it.
     """
     if is_part(folder):
         (folder / PLAN).unlink(missing_ok=True)
         shutil.rmtree(_aside(folder), ignore_errors=True)
         raise UsageError(f"{folder}: already holds a trained part; name another folder")
     if (folder / PLAN).is_file():
-        _check_resumable(folder, plan, resume=resume)
+        if not resume:
+            raise UsageError(
+                f"{folder}: holds an unfinished training: resume it with --resume, or name another "
+                f"folder"
+            )
+        with only_training(folder):
+            _make_resumable(folder, plan)
         return
     if resume:
         raise UsageError(f"{folder}: holds no training to resume")
     try:
         remove_leftovers(folder / PLAN)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and (not folder.is_dir() or _content(folder)):
             raise UsageError(f"{folder}: already exists and holds no training; name another folder")
         folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(plan, ensure_ascii=False, indent=2) + "\n"
-        write_atomic(folder / PLAN, text)
+        _write_plan(folder, plan)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written ({error.strerror})") from error
 
@@ -136,23 +147,27 @@ def only_training(folder: Path) -> Iterator[None]:
     """Keep other processes from training into the folder meanwhile.
 
     Raises:
-        UsageError: Another process is at work on it.
+        UsageError: Another process is at work on it, or it can't be written.
     """
-    lock = folder.resolve().with_name(f".{folder.resolve().name}.lock")
-    try:
-        with hold(lock, remove=True):
-            yield
-    except LockedError as error:
-        raise UsageError(
-            f"{folder}: process {error.holder or 'unknown'} is training into it; wait until it has "
-            "finished, or name another folder"
-        ) from None
+    with contextlib.ExitStack() as held:
+        held.callback(_remove_empty, folder)  # what was abandoned goes with its lock
+        try:
+            held.enter_context(hold(folder / _LOCK, remove=True))
+        except LockedError as error:
+            raise UsageError(
+                f"{folder}: process {error.holder or 'unknown'} is training into it; wait until it "
+                "has finished, or name another folder"
+            ) from None
+        except OSError as error:
+            raise UsageError(f"{folder}: cannot be written ({error.strerror})") from error
+        yield
 
 
 def finish_folder(folder: Path, card: ModelCard) -> None:
     """Write the model card, put the checkpoints aside, make the folder a part, and remove them.
 
-    A folder with checkpoints, which hold pickles, is never a part; and until it is one, they stay.
+    A folder with checkpoints, which hold pickles, is never a part; and until it is one, they stay,
+    where there is a place beside it for them.
 
     Raises:
         TrainingStoppedError: The disk is full.
@@ -161,11 +176,25 @@ def finish_folder(folder: Path, card: ModelCard) -> None:
         write_atomic(folder / "README.md", readme(card), alone=True)
         sync_tree(folder)  # a card promises that the weights are there
         if (folder / CHECKPOINTS).exists():
-            (folder / CHECKPOINTS).replace(_aside(folder))
+            _put_aside(folder)
         write_card(folder, card)
     (folder / PLAN).unlink(missing_ok=True)
     if _aside(folder).exists():
         shutil.rmtree(_aside(folder))
+
+
+_NO_PLACE = (errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS)
+"""What a rename fails with where nothing can be put beside a folder, such as a mount point."""
+
+
+def _put_aside(folder: Path) -> None:
+    """Take the checkpoints out of the folder; remove them where there is no place beside it."""
+    try:
+        (folder / CHECKPOINTS).replace(_aside(folder))
+    except OSError as error:
+        if error.errno not in _NO_PLACE:
+            raise
+        shutil.rmtree(folder / CHECKPOINTS)
 
 
 def _aside(folder: Path) -> Path:
@@ -178,17 +207,27 @@ def abandon_folder(folder: Path) -> None:
     saved = folder / CHECKPOINTS
     with contextlib.suppress(OSError):  # not empty: something was saved, and stays
         saved.rmdir()
-    if [one.name for one in folder.iterdir()] == [PLAN]:
+    if _content(folder) == [PLAN]:
         (folder / PLAN).unlink()
+        _remove_empty(folder)
+
+
+def _content(folder: Path) -> list[str]:
+    """Return the names in a folder but for the lock's, which a killed training may leave."""
+    return [one.name for one in folder.iterdir() if one.name != _LOCK]
+
+
+def _remove_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # it holds something, is a mount point, or must stay
         folder.rmdir()
 
 
-def _check_resumable(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None:
-    if not resume:
-        raise UsageError(
-            f"{folder}: holds an unfinished training: resume it with --resume, or name another "
-            f"folder"
-        )
+def _write_plan(folder: Path, plan: Mapping[str, Any]) -> None:
+    write_atomic(folder / PLAN, json.dumps(plan, ensure_ascii=False, indent=2) + "\n")
+
+
+def _make_resumable(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Check that the plan is the one that was begun, and that nothing stands in its way."""
     try:
         begun = parse_json((folder / PLAN).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -196,12 +235,24 @@ def _check_resumable(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> 
     wanted = json.loads(json.dumps(plan))
     if _aside(folder).exists() and not (folder / CHECKPOINTS).exists():
         _aside(folder).replace(folder / CHECKPOINTS)
-    for name in [*begun, *wanted]:
-        if begun.get(name) != wanted.get(name):
+    first, now = _to_learn(begun), _to_learn(wanted)
+    for name in [*first, *now]:
+        if first.get(name) != now.get(name):
             raise UsageError(
-                f"{folder}: was started with other {name} ({_changed(begun, wanted, name)}); a "
+                f"{folder}: was started with other {name} ({_changed(first, now, name)}); a "
                 f"training can only be resumed with the settings and data it was started with"
             )
+    if begun != wanted:
+        _write_plan(folder, plan)
+
+
+def _to_learn(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a plan decides what is learnt."""
+    settings = plan.get("settings")
+    if not isinstance(settings, dict):
+        return dict(plan)
+    kept = {name: value for name, value in settings.items() if name not in OF_COMPUTING}
+    return {**plan, "settings": kept}
 
 
 def _changed(begun: Any, wanted: Any, name: str) -> str:

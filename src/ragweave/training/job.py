@@ -97,6 +97,14 @@ class Settings:
         return self
 
 
+OF_COMPUTING = frozenset({"micro_batch", "gradient_checkpointing", "save_every", "device"})
+"""Settings of how to compute, not of what: a training may be resumed with others. It comes to the
+same but for rounding (on a GPU `auto` precision may be another) and the draws of dropout."""
+
+OF_ADAPTERS = frozenset({"lora_rank", "lora_alpha", "lora_dropout"})
+"""Settings that only a kind with adapters has a use for."""
+
+
 def changed(defaults: Settings, values: Mapping[str, Any]) -> Settings:
     """Return the defaults with `values` set.
 
@@ -163,6 +171,8 @@ class TrainingResult:
     """Measured on held-out rows, for the card."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """Counts for the card, such as targets that were cut."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that held in place of the job's, for the card: what the base reads at most."""
 
 
 class Recipe(Protocol):
@@ -174,6 +184,10 @@ class Recipe(Protocol):
     """The extra of the package that training it needs."""
     modules: tuple[str, ...]
     """Modules that must be installed for it."""
+
+    def unused(self, role: PartRole) -> Collection[str]:
+        """Return the names of the settings that have no effect on this kind in a role."""
+        ...
 
     def defaults(self, role: PartRole) -> Settings:
         """Return the settings that this kind has for a role."""

@@ -158,13 +158,17 @@ def plan_training(
         settings: Settings by name, in the place of the kind's defaults.
 
     Raises:
-        UsageError: A file, row, kind or setting is bad; all rows have one label; a question
-            stands in both files.
+        UsageError: A file, row, kind or setting is bad, or a setting has no effect here; all rows
+            have one label; a question stands in both files.
         MissingExtraError: What the kind trains with is not installed.
     """
     chosen = kind or DEFAULT_KIND[role]
     recipe = recipe_of(chosen, role)
-    settled = changed(recipe.defaults(role), settings or {})
+    defaults = recipe.defaults(role)
+    settled = changed(defaults, settings or {})
+    for name in recipe.unused(role):
+        if getattr(settled, name) != getattr(defaults, name):
+            raise UsageError(f"a {chosen} {role} is trained without {name}: leave it out")
     settled, seen = _resolve_base(chosen, settled)
     read = read_rows(rows, role)
     if held_out is None:
@@ -206,7 +210,8 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
 
     Args:
         plan: What to train (`plan_training`).
-        resume: Resume the unfinished training in the folder.
+        resume: Resume the unfinished training in the folder; of its settings only those of how to
+            compute (`job.OF_COMPUTING`) may be others.
         watch: Follows the training.
 
     Returns:
@@ -248,7 +253,7 @@ def _trained(plan: Plan, recipe: Recipe, job: Job, data: Mapping[str, Any]) -> M
         threshold=fitted.threshold,
         threshold_from=fitted.threshold_from,
         data={**data, **fitted.data},
-        settings=plan.recorded_settings(),
+        settings={**plan.recorded_settings(), **fitted.settings},
         metrics=fitted.metrics,
         versions=dict(_versions()),
         created=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -201,6 +201,46 @@ def test_a_resumed_training_equals_an_undisturbed_one(job, stop):
     assert again.threshold == fitted.threshold
 
 
+def test_an_epoch_that_was_stopped_in_its_last_step_is_measured_when_resumed(job):
+    class Stopping(Looking):
+        def step(self, done, total, loss):
+            super().step(done, total, loss)
+            self.stop_wanted = done == 4
+
+    wanted = RECIPE.fit(job(batch=4, epochs=2.0)).metrics["epochs"]
+    halves = job(batch=4, epochs=2.0, watch=Stopping())
+    with pytest.raises(KeyboardInterrupt):
+        RECIPE.fit(halves)
+    impatient = Looking()
+    impatient.stop_wanted = True
+    with pytest.raises(KeyboardInterrupt):
+        RECIPE.fit(job(batch=4, epochs=2.0, folder=halves.folder, resume=True, watch=impatient))
+    assert impatient.losses == []
+    rest = job(batch=4, epochs=2.0, folder=halves.folder, resume=True, watch=Looking())
+    assert RECIPE.fit(rest).metrics["epochs"] == wanted
+    assert len(rest.watch.losses) == 4
+
+
+def test_a_resumed_training_may_compute_in_smaller_parts(job):
+    halves = job(batch=4, micro_batch=4, watch=Looking(stop_in=6))
+    with pytest.raises(KeyboardInterrupt):
+        RECIPE.fit(halves)
+    done = step_of(newest(halves.folder / CHECKPOINTS))
+    more = {"micro_batch": 1, "gradient_checkpointing": True}
+    rest = job(batch=4, folder=halves.folder, resume=True, watch=Looking(), **more)
+    fitted = RECIPE.fit(rest)
+    assert len(rest.watch.losses) == rest.watch.total - done == 16 - done
+    assert sorted(fitted.metrics["epochs"]) == ["1", "2", "3", "4"]
+
+
+def test_activations_are_computed_again_without_a_word(job, recwarn):
+    kept, again = job(watch=Looking()), job(watch=Looking(), gradient_checkpointing=True)
+    for made in (kept, again):
+        RECIPE.fit(made)
+    assert again.watch.losses == pytest.approx(kept.watch.losses, rel=1e-4)
+    assert not [one for one in recwarn if "checkpointing" in str(one.message)]
+
+
 def test_resuming_passes_over_a_checkpoint_that_was_never_finished(job):
     halves = job(batch=4, watch=Looking(stop_in=3))
     with pytest.raises(KeyboardInterrupt):
@@ -265,6 +305,48 @@ def test_a_model_that_writes_is_no_base(base, tmp_path, job):
     (tmp_path / "writer" / "config.json").write_text(json.dumps(config))
     with pytest.raises(UsageError, match="which writes text"):
         RECIPE.fit(job(base=str(tmp_path / "writer")))
+
+
+def test_a_part_of_another_kind_is_no_base(tmp_path, job):
+    from tests.tiny_parts import finish
+
+    finish(tmp_path / "spans", "filter", "span-encoder")
+    made = job(base=str(tmp_path / "spans"))
+    for act in (RECIPE.check, RECIPE.fit, lambda one: list(RECIPE.preview(one))):
+        with pytest.raises(UsageError, match="is a span-encoder, and a cross-encoder begins from"):
+            act(made)
+
+
+def test_a_base_whose_weights_do_not_fit_is_refused(base, tmp_path, job):
+    from safetensors.torch import load_file, save_file
+
+    odd = shutil.copytree(base, tmp_path / "odd")
+    weights = load_file(odd / "model.safetensors")
+    renamed = {f"inner.{name}": one for name, one in weights.items()}
+    save_file(renamed, odd / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match="weights are incomplete"):
+        RECIPE.check(job(base=str(odd)))
+    RECIPE.check(job(base=str(base)))
+
+
+def test_a_part_is_a_base_for_its_own_kind(judge, tmp_path, job):
+    from tests.tiny_parts import finish
+
+    made, _ = judge
+    part = shutil.copytree(made.folder, tmp_path / "part")
+    finish(part, "judge", "cross-encoder")
+    further = job(base=str(part), epochs=1.0, learning_rate=1e-6, watch=Looking())
+    RECIPE.check(further)
+    RECIPE.fit(further)
+    assert further.watch.losses[0] < made.watch.losses[0] / 2
+
+
+def test_the_most_tokens_are_those_that_the_base_reads(job):
+    """The base of these tests reads 64."""
+    fitted = RECIPE.fit(job(held_out=[], epochs=1.0))
+    assert fitted.settings == {"max_input": 64}
+    with pytest.raises(UsageError, match=r"max_input is 65, but .* reads 64 tokens at most"):
+        RECIPE.check(job(max_input=65))
 
 
 def test_a_base_that_asks_for_code_is_refused(base, tmp_path, job):

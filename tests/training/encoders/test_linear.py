@@ -258,6 +258,30 @@ def test_a_base_that_is_not_here_is_named(tmp_path):
         train_part(planned(tmp_path, Path("nobody/nothing")))
 
 
+def test_a_base_that_is_a_part_is_refused(tmp_path):
+    from tests.tiny_parts import finish
+
+    finish(tmp_path / "spans", "filter", "span-encoder")
+    with pytest.raises(UsageError, match="is a span-encoder, and a linear begins from an embed"):
+        train_part(planned(tmp_path, tmp_path / "spans"))
+    assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize("using", [False, True])
+def test_a_base_whose_weights_do_not_fit_is_refused(judge, base, tmp_path, using):
+    """Before training, and where a part is used: what is missing would be drawn anew each time."""
+    from safetensors.torch import load_file, save_file
+
+    odd = shutil.copytree(base, tmp_path / "odd")
+    weights = load_file(odd / "model.safetensors")
+    save_file({f"inner.{name}": one for name, one in weights.items()}, odd / "model.safetensors")
+    folder = copied(judge, tmp_path)
+    card = read_card(folder)
+    write_card(folder, type(card)(**{**vars(card), "base": str(odd)}))
+    with pytest.raises(ModelError, match="weights are incomplete"):
+        load_linear_scorer(folder) if using else train_part(planned(tmp_path, odd))
+
+
 def copied(judge, tmp_path) -> Path:
     return Path(shutil.copytree(judge[0], tmp_path / "copy"))
 

@@ -111,8 +111,35 @@ def test_a_resumed_training_equals_an_undisturbed_one(tmp_path, stop):
     found = run_training(rest, tmp_path / "halves", watch, resume=True)
     assert len(watch.losses) == 12 - stop
     assert same(weights(rest), weights(whole))
-    if stop % 3:
-        assert found == wanted
+    assert found == wanted
+
+
+@pytest.mark.parametrize("stop", [3, 12])
+def test_a_stop_while_measuring_what_was_stopped_loses_no_measure(tmp_path, stop):
+    """Stopped in an epoch's last step, then again before anything is measured."""
+    wanted = run_training(task(), tmp_path / "whole", Watch())
+    with pytest.raises(KeyboardInterrupt):
+        run_training(task(), tmp_path / "halves", stop_after(stop))
+    again, impatient = Looking(), task()
+    again.stop_wanted = True
+    impatient = TrainingTask(**{**vars(impatient), "measure": lambda: None})
+    with pytest.raises(KeyboardInterrupt):
+        run_training(impatient, tmp_path / "halves", again, resume=True)
+    assert again.losses == []
+    assert run_training(task(), tmp_path / "halves", Watch(), resume=True) == wanted
+
+
+def test_a_resumed_training_may_compute_in_smaller_parts(tmp_path):
+    made = [task(micro_batch=4), task(micro_batch=4), task(micro_batch=1)]
+    for one in made:
+        one.model[1].p = 0.0
+    whole, first, rest = made
+    run_training(whole, tmp_path / "whole", Watch())
+    with pytest.raises(KeyboardInterrupt):
+        run_training(first, tmp_path / "halves", stop_after(5))
+    run_training(rest, tmp_path / "halves", Watch(), resume=True)
+    for one, other in zip(weights(whole), weights(rest), strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
 
 
 def test_one_whole_checkpoint_is_kept(tmp_path):
@@ -148,8 +175,10 @@ def test_a_loss_that_is_no_number_stops_before_the_weights_take_it_in(tmp_path, 
         return whole(items) * (bad if next(calls) == 4 else 1.0)
 
     spoiled = TrainingTask(**{**vars(made), "loss": loss})
-    with pytest.raises(TrainingStoppedError, match=r"in step 5: .*checkpoint-4; --resume"):
+    with pytest.raises(TrainingStoppedError, match=r"in step 5: .*checkpoint-4; --resume") as told:
         run_training(spoiled, tmp_path, Watch())
+    assert "start again in another --out with a lower learning_rate" in str(told.value)
+    assert str(told.value).endswith("with the same settings")
     assert all(bool(torch.isfinite(one).all()) for one in weights(made))
     watch = Looking()
     run_training(task(), tmp_path, watch, resume=True)
@@ -161,8 +190,26 @@ def test_a_gradient_that_is_no_number_stops_too(tmp_path):
     spoiled = TrainingTask(
         **{**vars(made), "loss": lambda items: (made.model(torch.zeros(1, 1)) * 0).sqrt().sum()}
     )
-    with pytest.raises(TrainingStoppedError, match="the gradient is not finite in step 1"):
+    with pytest.raises(TrainingStoppedError, match="the gradient is not finite in step 1") as told:
         run_training(spoiled, tmp_path, Watch())
+    assert "start again with a lower learning_rate" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("step", "advice"),
+    [(1, "lower micro_batch or max_input, or set"), (6, "lower micro_batch, or set")],
+)
+def test_full_gpu_memory_is_met_with_advice_that_can_be_taken(tmp_path, step, advice):
+    """A training that is resumed keeps its max_input."""
+    made, calls = task(), iter(range(1, 100))
+
+    def loss(items):
+        if next(calls) == step:
+            raise torch.OutOfMemoryError
+        return made.loss(items)
+
+    with pytest.raises(TrainingStoppedError, match=f"{advice} gradient_checkpointing=true"):
+        run_training(TrainingTask(**{**vars(made), "loss": loss}), tmp_path, Watch())
 
 
 def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -44,6 +45,8 @@ from ragweave.trained.router_features import (
     read_draft,
 )
 from ragweave.trained.router_words import WORDS, hashed_words
+from ragweave.training.encoders import router_rows
+from ragweave.training.encoders.linear_rows import KEPT
 from ragweave.training.encoders.router import (
     RouterSettings,
     best_threshold,
@@ -52,8 +55,9 @@ from ragweave.training.encoders.router import (
     gate_threshold,
     routes_of,
 )
+from ragweave.training.job import CHECKPOINTS, Watch
 from ragweave.training.rows import read_rows
-from ragweave.training.train import plan_training, train_part
+from ragweave.training.train import Plan, plan_training, train_part
 
 KNOWN = "Everybody knows the bridge of 1931. So the answer is: Ada Brenner."
 DOUBTED = "There is no information about it, it is not known. So the answer is: unknown."
@@ -127,6 +131,77 @@ def test_adaptive_and_slimplm_take_the_route_that_the_router_chooses(router: Pat
         filter="full",
     ).invoke({"question": recordings[2].question})
     assert out["usage"]["retrievals"] > 1
+
+
+class Stopping(Watch):
+    """Counts the rows that are read; wants to stop after some of them."""
+
+    def __init__(self, stop_after: int = 0) -> None:
+        super().__init__()
+        self.steps: list[int] = []
+        self._stop_after = stop_after
+
+    def step(self, done: int, total: int, loss: float | None) -> None:
+        self.steps.append(done)
+        self.stop_wanted = done == self._stop_after
+
+
+@pytest.fixture
+def parted(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """The plan of a training that was stopped when it had read 40 of 60 rows."""
+    monkeypatch.setattr(router_rows, "_AT_ONCE", 20)
+    file = written(tmp_path / "rows.jsonl", outcomes())
+    settings = {"base": str(base), "held_out": 0.2, "retrieve_at_most": 0.8}
+    plan = plan_training("router", file, tmp_path / "parted", settings=settings)
+    with pytest.raises(KeyboardInterrupt):
+        train_part(plan, watch=Stopping(40))
+    return plan
+
+
+def test_a_stopped_training_reads_no_row_twice_and_ends_the_same(parted: Plan) -> None:
+    assert not (parted.folder / "router.safetensors").exists()
+    rest = Stopping()
+    card = train_part(parted, resume=True, watch=rest)
+    assert rest.steps == [60]
+    assert not (parted.folder / CHECKPOINTS).exists()
+    whole = dataclasses.replace(parted, folder=parted.folder.with_name("whole"))
+    assert train_part(whole).metrics == card.metrics
+    one, other = (load_file(each.folder / "router.safetensors") for each in (parted, whole))
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_what_is_kept_survives_a_kill_between_two_savings(
+    parted: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killing(Stopping):
+        def step(self, done: int, total: int, loss: float | None) -> None:
+            super().step(done, total, loss)
+            if done == 60:
+                raise SystemExit
+
+    monkeypatch.setattr(router_rows, "_SAVE_EVERY", 20)
+    kept = parted.folder / CHECKPOINTS / KEPT
+    kept.unlink()
+    with pytest.raises(SystemExit):
+        train_part(parted, resume=True, watch=Killing())
+    rest = Stopping()
+    train_part(parted, resume=True, watch=rest)
+    assert rest.steps == [60]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_rows_that_were_half_written_or_read_otherwise_are_read_again(
+    parted: Plan, whole: bool
+) -> None:
+    kept = parted.folder / CHECKPOINTS / KEPT
+    if whole:
+        arrays = load_file(kept)
+        save_file({**arrays, "surface": arrays["surface"][:, 1:].copy()}, kept, {"look": ""})
+    else:
+        kept.write_bytes(kept.read_bytes()[:1000])
+    rest = Stopping()
+    train_part(parted, resume=True, watch=rest)
+    assert rest.steps == [20, 40, 60]
 
 
 ASKED = (

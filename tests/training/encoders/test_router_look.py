@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from ragweave.tools.retrieval import (
 from ragweave.trained import read_card
 from ragweave.trained.router import load_router
 from ragweave.trained.router_features import look_queries
+from ragweave.training.encoders import router_rows
+from ragweave.training.job import Watch
 from ragweave.training.train import plan_training, train_part
 
 TOWNS = 40
@@ -93,6 +96,34 @@ def test_the_look_tells_what_no_draft_shows(room: Path) -> None:
         assert part.choose(asked, draft, found=found).route == route
     with pytest.raises(ValueError, match="takes a first look"):
         part.choose("Who?", "Ada.")
+
+
+def test_rows_that_were_looked_up_before_the_base_changed_are_read_again(
+    room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stopping(Watch):
+        def __init__(self, stop_after: int = 0) -> None:
+            super().__init__()
+            self.steps: list[int] = []
+            self._stop_after = stop_after
+
+        def step(self, done: int, total: int, loss: float | None) -> None:
+            self.steps.append(done)
+            self.stop_wanted = done == self._stop_after
+
+    monkeypatch.setattr(router_rows, "_AT_ONCE", 20)
+    shutil.copytree(room / "kb", tmp_path / "kb")
+    settings = {"base": str(room / "tiny"), "held_out": 0.0, "look": str(tmp_path / "kb")}
+    for name, grows in (("same", False), ("other", True)):
+        plan = plan_training("router", room / "rows.jsonl", tmp_path / name, settings=settings)
+        with pytest.raises(KeyboardInterrupt):
+            train_part(plan, watch=Stopping(20))
+        if grows:
+            with KnowledgeBase.open(tmp_path / "kb") as kb:
+                kb.add([Document("A passage that was added in the meantime.")])
+        rest = Stopping()
+        train_part(plan, resume=True, watch=rest)
+        assert rest.steps == ([20, 40] if grows else [40])
 
 
 def test_graphs_look_before_they_route_and_count_it_apart(room: Path) -> None:

@@ -236,6 +236,41 @@ def test_a_training_begins_from_another_part(tmp_path, trained):
     assert card.settings["epochs"] == 30.0
 
 
+def test_a_part_that_read_little_may_read_what_its_positions_hold(tmp_path, base):
+    first = planned(tmp_path, ROWS, "first", base, epochs=1.0, max_input=40)
+    assert train_part(first).settings["max_input"] == 40
+    start = start_of(SpanSettings(base=str(tmp_path / "first"), max_input=60))
+    assert start.limit == start.reader.tokenizer.model_max_length == 60
+    card = train_part(planned(tmp_path, ROWS, "next", tmp_path / "first", epochs=1.0))
+    assert card.settings["max_input"] == 64
+    with pytest.raises(UsageError, match=r"max_input is 65, but .* reads 64 tokens at most"):
+        train_part(planned(tmp_path, ROWS, "long", tmp_path / "first", max_input=65))
+    assert not (tmp_path / "long").exists()
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_activations_are_computed_again_where_asked(tmp_path, base, monkeypatch, frozen):
+    import torch.utils.checkpoint as torch_checkpoint
+    import transformers.modeling_utils as models
+
+    calls = []
+
+    def counted(*given, **more):
+        calls.append(given)
+        return torch_checkpoint.checkpoint(*given, **more)
+
+    monkeypatch.setattr(models, "checkpoint", counted)
+    weights, counts = [], []
+    for name, again in (("kept", False), ("again", True)):
+        more = {"epochs": 1.0, "frozen_layers": frozen, "gradient_checkpointing": again}
+        train_part(planned(tmp_path, ROWS, name, base, **more))
+        weights.append(load_span_scorer(tmp_path / name, "cpu")._model.state_dict())
+        counts.append(len(calls))
+    assert counts == [0, 4]  # two steps, two layers
+    for one, other in zip(*(each.values() for each in weights), strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
+
+
 def test_a_part_of_another_kind_is_no_base(tmp_path, base):
     from tests.tiny_parts import finish
 

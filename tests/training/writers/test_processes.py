@@ -35,9 +35,9 @@ SETTINGS = {
     "learning_rate": 1e-3,
     "device": "cpu",
     "held_out": 0.3,
-    "lora_dropout": 0.0,
     "max_output": 8,
 }
+OWN = {"seq2seq": {}, "causal-lora": {"lora_dropout": 0.0}}
 FILES = {"seq2seq": "model.safetensors", "causal-lora": "adapter_model.safetensors"}
 
 
@@ -83,7 +83,7 @@ def launched(bases, tmp_path_factory):
 
 
 def settings(bases, kind):
-    return {**SETTINGS, "base": str(bases(kind))}
+    return {**SETTINGS, **OWN[kind], "base": str(bases(kind))}
 
 
 @pytest.mark.parametrize(("kind", "role"), PARTS)

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.tools.retrieval.embedding import PACKAGED
 from ragweave.tools.scorers.huggingface import find_base_model
-from ragweave.trained import PartRole
+from ragweave.trained import ModelCard, PartRole, is_part, read_card
 from ragweave.trained.encoders import check_configurations, load_tokenizer
 from ragweave.trained.pairs import token_limit
 from ragweave.training.encoders.pairs import Pair
+from ragweave.training.job import Settings
 from ragweave.training.measures import (
     NEUTRAL,
     Marked,
@@ -28,6 +29,8 @@ from ragweave.training.measures import (
 
 _UNLIMITED = 1_000_000
 """For encoders whose positions know no end."""
+_PADDED = ("roberta", "camembert", "mpnet", "longformer", "xmod", "data2vec-text")
+"""Families whose positions are counted from behind the padding's number."""
 
 
 class Base(NamedTuple):
@@ -39,25 +42,60 @@ class Base(NamedTuple):
     limit: int
 
 
-def encoder_base(name: str, max_input: int) -> Base:
-    """Find an encoder; nothing is downloaded.
+def encoder_base(settings: Settings) -> Base:
+    """Find the encoder that `settings.base` names; nothing is downloaded.
 
     Args:
-        name: `minilm` (packaged), a folder's path, or a hub name that the hub's cache holds.
-        max_input: Most tokens of a pair; less where the encoder reads less.
+        settings: `base` is `minilm` (packaged), a folder's path, or a hub name that the hub's
+            cache holds. `max_input` is the most tokens of a pair; the kind's own `max_input`
+            becomes less where the encoder reads less.
 
     Raises:
         MissingExtraError: The packaged MiniLM is not installed.
         ModelError: It is not here (the text says what to download and where to put it), or its
             tokenizer can't be read.
-        UsageError: It is not an encoder, or needs code of its own.
+        UsageError: It is not an encoder, needs code of its own, or reads less than was asked for.
     """
+    name, wanted = settings.base, settings.max_input
     path = _packaged() if name == PACKAGED else find_base_model(name)
     check_configurations(path)
     tokenizer = load_tokenizer(path)
-    limit = min(max_input, token_limit(tokenizer), _positions(path))
-    tokenizer.model_max_length = limit
+    most = _positions(path)
+    if not is_part(path):  # a part's tokenizer says what that part was trained on
+        most = min(most, token_limit(tokenizer))
+    if wanted > most and wanted != type(settings).max_input:
+        raise UsageError(f"max_input is {wanted}, but {name} reads {most} tokens at most")
+    tokenizer.model_max_length = limit = min(wanted, most)
     return Base(path, tokenizer, limit)
+
+
+def part_of_kind(name: str, kind: str) -> ModelCard | None:
+    """Return the card of a part that is trained further; None where `name` is no part.
+
+    Raises:
+        UsageError: It is a part of another kind, whose weights do not fit.
+    """
+    folder = Path(name).expanduser()
+    if not is_part(folder):
+        return None
+    card = read_card(folder)
+    if card.kind != kind:
+        raise UsageError(f"{folder}: is a {card.kind}, and a {kind} begins from its own kind")
+    return card
+
+
+def check_no_part(name: str, kind: str) -> None:
+    """Check that the base of a linear part is an embedding model.
+
+    Raises:
+        UsageError: It is a trained part.
+    """
+    folder = Path(name).expanduser()
+    if is_part(folder):
+        raise UsageError(
+            f"{folder}: is a {read_card(folder).kind}, and a {kind} begins from an embedding model, "
+            f"such as minilm"
+        )
 
 
 def _packaged() -> Path:
@@ -80,7 +118,10 @@ def _positions(path: Path) -> int:
             f"from an encoder, such as minilm"
         )
     positions = getattr(config, "max_position_embeddings", None)
-    return int(positions) if positions and positions > 0 else _UNLIMITED
+    if not positions or positions < 0:
+        return _UNLIMITED
+    padded = any(one in config.model_type for one in _PADDED)
+    return int(positions) - ((config.pad_token_id or 0) + 1 if padded else 0)
 
 
 class Measured(NamedTuple):

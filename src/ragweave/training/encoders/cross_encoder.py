@@ -16,11 +16,25 @@ from typing import Any
 
 from ragweave.tools.scorers.huggingface import quiet
 from ragweave.trained import PartRole
-from ragweave.trained.encoders import ONNX, model_run
+from ragweave.trained.encoders import ONNX, model_run, read_encoder
 from ragweave.trained.pairs import PairScorer, form_of
-from ragweave.training.encoders.base import Base, Measured, chosen_on, encoder_base, measure
+from ragweave.training.encoders.base import (
+    Base,
+    Measured,
+    chosen_on,
+    encoder_base,
+    measure,
+    part_of_kind,
+)
 from ragweave.training.encoders.pairs import NAMES, Pair, SmallSettings, balanced, pairs_of
-from ragweave.training.job import CHECKPOINTS, InputPreview, Job, Settings, TrainingResult
+from ragweave.training.job import (
+    CHECKPOINTS,
+    OF_ADAPTERS,
+    InputPreview,
+    Job,
+    Settings,
+    TrainingResult,
+)
 from ragweave.training.measures import Platt, calibrate
 from ragweave.training.trainer.arguments import (
     TrainingCallbacks,
@@ -28,6 +42,8 @@ from ragweave.training.trainer.arguments import (
     history,
     is_main,
     one_gpu,
+    recompute,
+    recomputing,
 )
 from ragweave.training.trainer.checkpoints import (
     drop_broken,
@@ -63,9 +79,8 @@ def make_trainer(
         }
     )
     values = arguments(settings, checkpoints)
-    values.pop("gradient_checkpointing", None)
-    if settings.gradient_checkpointing:
-        model.model.gradient_checkpointing_enable()
+    if values.pop(recomputing()):
+        recompute(model.model)
     trainer = guarded(_trainer(), checkpoints)(
         model=model,
         args=one_gpu(CrossEncoderTrainingArguments(**values)),
@@ -161,6 +176,8 @@ def _head(model: Any) -> Any:
     return found if found is not None and found.bias is not None else None
 
 
+KIND = "cross-encoder"
+
 _BETWEEN = 256
 """Held-out pairs scored between two looks at whether somebody wants to stop."""
 
@@ -176,14 +193,20 @@ class CrossEncoderRecipe:
         """Return the settings: the same for both roles."""
         return SmallSettings()
 
+    def unused(self, role: PartRole) -> frozenset[str]:
+        """Return the settings that have no effect: a judge has neither negatives nor a recall."""
+        alone = {"hard_negatives", "recall"} if role == "judge" else set()
+        return OF_ADAPTERS | {"max_output"} | alone
+
     def check(self, job: Job) -> None:
-        """Check that the base is available, by its first row."""
+        """Check that the base is available, by its first row, and that its weights are whole."""
         next(iter(self.preview(job)), None)
+        read_encoder(_base(_settings(job)).path, "AutoModel", new="pooler")
 
     def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield the training pairs as the model will see them; only the tokenizer is loaded."""
         settings = _settings(job)
-        base = encoder_base(settings.base, settings.max_input)
+        base = _base(settings)
         for pair in pairs_of(job.role, job.rows.train, form_of(base.tokenizer), settings):
             encoded = base.tokenizer(
                 [pair.first], [pair.second], truncation="longest_first", max_length=base.limit
@@ -207,11 +230,16 @@ def _settings(job: Job) -> SmallSettings:
     return SmallSettings(**vars(job.settings))
 
 
+def _base(settings: SmallSettings) -> Base:
+    part_of_kind(settings.base, KIND)
+    return encoder_base(settings)
+
+
 def _fit(job: Job, settings: SmallSettings) -> TrainingResult:
     from transformers import set_seed
 
     checkpoints = job.folder / CHECKPOINTS
-    base = encoder_base(settings.base, settings.max_input)
+    base = _base(settings)
     form = form_of(base.tokenizer)
     pairs = list(pairs_of(job.role, job.rows.train, form, settings))
     weighed = balanced(job.role, pairs, balance=settings.balance)
@@ -244,6 +272,7 @@ def _fit(job: Job, settings: SmallSettings) -> TrainingResult:
         threshold_from=chosen_on(held_out),
         metrics={**final.metrics, "epochs": epochs} if len(epochs) > 1 else final.metrics,
         data={"pairs": _counts(job.role, pairs, held_out)},
+        settings={"max_input": base.limit},
     )
 
 

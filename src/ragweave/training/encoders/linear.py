@@ -32,6 +32,7 @@ from ragweave.trained.judge_reading import (
     pair_texts,
     read_pairs,
 )
+from ragweave.training.encoders.base import check_no_part
 from ragweave.training.encoders.linear_rows import (
     KEPT,
     pairs_of,
@@ -184,8 +185,13 @@ class LinearRecipe:
         """Return the defaults."""
         return LinearSettings()
 
+    def unused(self, role: PartRole) -> tuple[str, ...]:  # noqa: ARG002 - one role alone
+        """Return nothing: the settings themselves refuse what has no effect."""
+        return ()
+
     def check(self, job: Job) -> None:
-        """Check that the base is available."""
+        """Check that the base is available, and an embedding model."""
+        check_no_part(job.settings.base, job.kind)
         load_encoder(_settings(job).base, device=job.settings.device)
 
     def preview(self, job: Job) -> Iterator[InputPreview]:

@@ -86,7 +86,7 @@ def read_rows(job: Job, encoder: Encoder, reference: ReferenceMoments) -> PairFe
     while len(found) < len(pairs) and not job.watch.stop_wanted:
         read = read_pairs(pairs[len(found) : len(found) + _AT_ONCE], encoder, reference)
         found = np.vstack([found, np.hstack(read)])
-        _check(found[-len(read.surface) :], job.settings.base)
+        check_finite(found[-len(read.surface) :], job.settings.base)
         job.watch.step(len(found), len(pairs), None)
         if len(found) - saved >= _SAVE_EVERY:
             saved = _keep(file, found)
@@ -154,7 +154,12 @@ def _keep(file: Path, rows: Array) -> int:
     return len(rows)
 
 
-def _check(rows: Array, base: str) -> None:
+def check_finite(rows: Array, base: str) -> None:
+    """Check that what an encoder gives are numbers.
+
+    Raises:
+        TrainingStoppedError: They are not.
+    """
     if not np.isfinite(rows).all():
         raise TrainingStoppedError(
             f"the encoder {base} gives vectors that are not finite: name another as base"

@@ -20,9 +20,9 @@ from ragweave.training.job import Settings, TrainingStoppedError, Watch
 from ragweave.training.trainer.arguments import computes_bfloat16, device_of
 from ragweave.training.trainer.checkpoints import (
     drop_broken,
-    kept,
     memory_needed,
     newest,
+    not_finite,
     room_needed,
 )
 
@@ -64,8 +64,7 @@ def read_checkpoint(
     rest = torch.load(folder / _REST, map_location="cpu", weights_only=True)
     optimizer.load_state_dict(rest["optimizer"])
     torch.set_rng_state(rest["random"]["cpu"])
-    if rest["random"]["cuda"]:
-        torch.cuda.set_rng_state_all(rest["random"]["cuda"])
+    torch.cuda.set_rng_state_all(rest["random"]["cuda"][: torch.cuda.device_count()])
     state = parse_json((folder / _STATE).read_text(encoding="utf-8"))
     return int(state["global_step"]), dict(state["history"])
 
@@ -122,7 +121,7 @@ def run_training(
     Raises:
         TrainingStoppedError: Loss or gradient is not finite, or disk or GPU memory is full; the
             last good checkpoint is kept and named.
-        KeyboardInterrupt: `watch.stop_wanted` became true; a checkpoint was saved.
+        KeyboardInterrupt: `watch.stop_wanted` became true; a checkpoint was saved, or is as it was.
     """
     checkpoints.mkdir(parents=True, exist_ok=True)
     drop_broken(checkpoints)
@@ -169,13 +168,14 @@ class _TrainingRun(Generic[Item]):
     def run(self) -> None:
         """Go through the steps that are left."""
         each = _epoch_steps(len(self._task.items), self._settings)
+        self._measure_stopped(each)
         while self.step < self._total:
             epoch, index = divmod(self.step, each)
             for batch in list(_batches(self._task, epoch))[index:]:
                 loss = self._advance(batch)
                 self.step += 1
                 self._watch.step(self.step, self._total, loss)
-                ended = self.step % each == 0 or self.step == self._total
+                ended = self._has_ended(each)
                 if ended and not self._watch.stop_wanted:
                     self._measure(self.step / each)
                 if ended or self._watch.stop_wanted or not self.step % self._settings.save_every:
@@ -211,6 +211,18 @@ class _TrainingRun(Generic[Item]):
         self.optimizer.step()
         return total
 
+    def _has_ended(self, each: int) -> bool:
+        return self.step % each == 0 or self.step == self._total
+
+    def _measure_stopped(self, each: int) -> None:
+        """Measure an epoch that was stopped in its last step, or while it was measured."""
+        epoch = self.step / each
+        if not self.step or not self._has_ended(each) or f"{epoch:g}" in self.history:
+            return
+        self._measure(epoch)
+        if self._watch.stop_wanted and f"{epoch:g}" not in self.history:
+            raise KeyboardInterrupt
+
     def _measure(self, epoch: float) -> None:
         found = self._task.measure()
         if found:
@@ -224,10 +236,7 @@ class _TrainingRun(Generic[Item]):
             write_checkpoint(made, self._task.model, self.optimizer, self.history)
 
     def _not_finite(self, what: str) -> TrainingStoppedError:
-        return TrainingStoppedError(
-            f"the {what} is not finite in step {self.step + 1}: lower learning_rate, set a warmup, "
-            f"or check the rows; {kept(self._checkpoints)}"
-        )
+        return not_finite(what, f"in step {self.step + 1}", self._checkpoints)
 
 
 def _epoch_steps(items: int, settings: Settings) -> int:

@@ -11,7 +11,7 @@ question in its own, and the features of that look are learnt from too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from ragweave.errors import UsageError
 from ragweave.state.records import ROUTES, RouteName
-from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.scorers.huggingface import quiet
 from ragweave.tools.statistics import Interval, bootstrap
 from ragweave.trained import PartRole
@@ -33,17 +32,23 @@ from ragweave.trained.router import (
     read_drafts,
     write_router,
 )
-from ragweave.trained.router_features import LOOK_K, Found, look_queries
 from ragweave.trained.router_words import WORDS, HashedWords
+from ragweave.training.encoders.base import check_no_part
 from ragweave.training.encoders.linear import LinearSettings, fit_block
-from ragweave.training.job import InputPreview, Job, Settings, TrainingResult
+from ragweave.training.encoders.linear_rows import KEPT, room_kept
+from ragweave.training.encoders.router_rows import (
+    look_of,
+    looked_at,
+    pair_of,
+    read_router_rows,
+)
+from ragweave.training.job import CHECKPOINTS, InputPreview, Job, Settings, TrainingResult
 from ragweave.training.measures import as_json, auc_interval
 from ragweave.training.rows import RouterRow, TrainingRow, question_key
 
 Labels = NDArray[np.bool_]
 """(n, 3): whether each route was right."""
 
-_AT_ONCE = 64
 _ITERATIONS = 1000
 _GRID = np.round(np.arange(0.0, 0.401, 0.005), 3)
 _HIGHER = np.round(np.arange(0.405, 1.001, 0.005), 3)
@@ -265,18 +270,25 @@ class RouterRecipe:
         """Return the defaults."""
         return RouterSettings()
 
+    def unused(self, role: PartRole) -> tuple[str, ...]:  # noqa: ARG002 - one role alone
+        """Return nothing: the settings themselves refuse what has no effect."""
+        return ()
+
     def check(self, job: Job) -> None:
-        """Check that the base and the knowledge base are available."""
-        load_encoder(job.settings.base, device=job.settings.device)
-        _look_of(job.settings)
+        """Check that the base, an embedding model, and the knowledge base are available."""
+        settings = _settings(job)
+        check_no_part(settings.base, job.kind)
+        load_encoder(settings.base, device=settings.device)
+        look_of(settings.look)
 
     def preview(self, job: Job) -> Iterator[InputPreview]:
         """Yield each row as the router reads it: features by name, and what was right."""
-        encoder = load_encoder(job.settings.base, device=job.settings.device)
-        look = _look_of(job.settings)
+        settings = _settings(job)
+        encoder = load_encoder(settings.base, device=settings.device)
+        look = look_of(settings.look)
         names = feature_names(looks=look is not None)
         for row in _router_rows(job.rows.train):
-            pair = _pair(row, job.settings)
+            pair = pair_of(row, drafts=settings.drafts)
             (values,) = read_drafts([pair], encoder, look and [look(*pair)]).surface
             lines = [f"{name} = {one:.3f}" for name, one in zip(names, values, strict=True)]
             right = [name for name in ROUTES if row["right"][name]]
@@ -284,11 +296,9 @@ class RouterRecipe:
 
     def fit(self, job: Job) -> TrainingResult:
         """Read the rows, fit, choose the threshold, measure, and write `job.folder`."""
-        settings = job.settings
-        if not isinstance(settings, RouterSettings):
-            raise UsageError(f"a router takes RouterSettings, not {type(settings).__name__}")
+        settings = _settings(job)
         rows = _router_rows([*job.rows.train, *job.rows.held_out])
-        read, labels = _read(job, rows), labels_of(rows)
+        read, labels = _read(job, rows, settings), labels_of(rows)
         count = len(job.rows.train)
         first = np.arange(len(rows)) < count
         train = read.of(first)
@@ -301,21 +311,18 @@ class RouterRecipe:
         if len(rows) > count:
             chances = weights.probabilities(read.of(~first))
             metrics = {**as_json(router_measures(chances, labels[count:], threshold)), **metrics}
-        write_router(job.folder, weights, looks=bool(settings.look))
+        with room_kept(job.folder / CHECKPOINTS / KEPT):
+            write_router(job.folder, weights, looks=bool(settings.look))
         shown = "training rows, out of fold"
         return TrainingResult(
             threshold=threshold,
             threshold_from=shown,
             metrics=metrics,
-            data=_looked_at(settings),
+            data=looked_at(settings.look),
         )
 
 
 RECIPE = RouterRecipe()
-
-
-def _router_rows(rows: Sequence[TrainingRow]) -> list[RouterRow]:
-    return [cast("RouterRow", row) for row in rows]
 
 
 def labels_of(rows: Sequence[Mapping[str, Any]]) -> Labels:
@@ -324,50 +331,17 @@ def labels_of(rows: Sequence[Mapping[str, Any]]) -> Labels:
     return np.asarray([[row["right"][name] for name in names] for row in rows], dtype=np.bool_)
 
 
-def _pair(row: RouterRow, settings: Settings) -> tuple[str, str]:
-    """Return what of a row is read: the question, and the draft unless the settings say not to."""
-    drafts = isinstance(settings, RouterSettings) and settings.drafts
-    return row["question"], row["draft"] if drafts else ""
-
-
-def _look_of(settings: Settings) -> Callable[[str, str], Found] | None:
-    """Return what looks a question and its draft up in the knowledge base of the settings."""
-    if not isinstance(settings, RouterSettings) or not settings.look:
-        return None
-    retriever = KnowledgeBase.open(settings.look).search_by("bm25", LOOK_K)
-
-    def look(question: str, draft: str) -> Found:
-        queries = look_queries(question, draft)
-        return {query: retriever.find(query, k) for query, k in queries.items()}
-
-    return look
-
-
-def _looked_at(settings: RouterSettings) -> dict[str, Any]:
-    """Return what the card says of the knowledge base that was looked at."""
-    if not settings.look:
-        return {}
-    with KnowledgeBase.open(settings.look) as base:
-        return {"look": {"passages": base.manifest.passages}}
-
-
-def _read(job: Job, rows: Sequence[RouterRow]) -> RouterRead:
+def _read(job: Job, rows: Sequence[RouterRow], settings: RouterSettings) -> RouterRead:
     with quiet():
-        encoder, look = (
-            load_encoder(job.settings.base, device=job.settings.device),
-            _look_of(job.settings),
-        )
-        parts = []
-        for first in range(0, len(rows), _AT_ONCE):
-            if job.watch.stop_wanted:
-                raise KeyboardInterrupt
-            some = rows[first : first + _AT_ONCE]
-            pairs = [_pair(one, job.settings) for one in some]
-            found = look and [look(*pair) for pair in pairs]
-            parts.append(read_drafts(pairs, encoder, found))
-            job.watch.step(first + len(some), len(rows), None)
-    return RouterRead(
-        np.vstack([one.surface for one in parts]),
-        np.vstack([one.meaning for one in parts]),
-        [said for one in parts for said in one.words],
-    )
+        encoder = load_encoder(settings.base, device=settings.device)
+        return read_router_rows(job, rows, encoder, settings.look, drafts=settings.drafts)
+
+
+def _settings(job: Job) -> RouterSettings:
+    if isinstance(job.settings, RouterSettings):
+        return job.settings
+    raise UsageError(f"a router takes RouterSettings, not {type(job.settings).__name__}")
+
+
+def _router_rows(rows: Sequence[TrainingRow]) -> list[RouterRow]:
+    return [cast("RouterRow", row) for row in rows]

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from ragweave.datasets.rows import file_hash
 from ragweave.errors import UsageError
 from ragweave.tools.scorers.huggingface import quiet
-from ragweave.trained import PartRole, is_part, read_card
+from ragweave.trained import PartRole
 from ragweave.trained.card import CARD
 from ragweave.trained.span_reading import Reader
 from ragweave.trained.span_scorer import KIND, SpanScorer, new_model, read_model, write_model
-from ragweave.training.encoders.base import Measured, chosen_on, encoder_base
+from ragweave.training.encoders.base import Measured, chosen_on, encoder_base, part_of_kind
 from ragweave.training.encoders.loop import TrainingTask, run_training
 from ragweave.training.encoders.pairs import sentences_of
 from ragweave.training.encoders.span_rows import (
@@ -31,9 +31,16 @@ from ragweave.training.encoders.span_rows import (
     read_examples,
     sheet_of,
 )
-from ragweave.training.job import CHECKPOINTS, InputPreview, Job, Settings, TrainingResult
+from ragweave.training.job import (
+    CHECKPOINTS,
+    OF_ADAPTERS,
+    InputPreview,
+    Job,
+    Settings,
+    TrainingResult,
+)
 from ragweave.training.rows import SilverRow
-from ragweave.training.trainer.arguments import device_of
+from ragweave.training.trainer.arguments import device_of, recompute
 from ragweave.training.trainer.checkpoints import room_needed
 
 if TYPE_CHECKING:
@@ -51,24 +58,23 @@ class Start(NamedTuple):
     """Folder of the encoder or of the part."""
     part: Mapping[str, Any] | None
     """Name and card's hash of the part that is trained further; None: an encoder with a new head."""
+    limit: int
+    """Most tokens of a window."""
 
 
 def start_of(settings: SpanSettings) -> Start:
     """Find what a training begins from; only its tokenizer is loaded.
 
     Raises:
-        UsageError: The base is a part of another kind, or no encoder.
+        UsageError: The base is a part of another kind or no encoder, or reads less than asked for.
         ModelError: It is not on this machine.
     """
     folder = Path(settings.base).expanduser()
     part = None
-    if is_part(folder):
-        card = read_card(folder, "filter")
-        if card.kind != KIND:
-            raise UsageError(f"{folder}: is a {card.kind}, and a {KIND} begins from its own kind")
+    if part_of_kind(settings.base, KIND):
         part = {"part": folder.resolve().name, "card_sha256": file_hash(folder / CARD)}
-    base = encoder_base(settings.base, settings.max_input)
-    return Start(Reader(base.tokenizer, base.limit), base.path, part)
+    base = encoder_base(settings)
+    return Start(Reader(base.tokenizer, base.limit), base.path, part, base.limit)
 
 
 def model_of(start: Start, settings: SpanSettings) -> SpanEncoder:
@@ -76,13 +82,16 @@ def model_of(start: Start, settings: SpanSettings) -> SpanEncoder:
 
     Raises:
         ModelError: The weights can't be read.
+        UsageError: It can't compute activations again, as is asked for.
     """
     import torch
 
     torch.manual_seed(settings.seed)
-    if start.part is not None:
-        return read_model(start.path, settings.dropout)
-    return new_model(start.path, settings.dropout)
+    load = new_model if start.part is None else read_model
+    model = load(start.path, settings.dropout)
+    if settings.gradient_checkpointing:
+        recompute(model.encoder)
+    return model
 
 
 def quickest(settings: SpanSettings) -> SpanSettings:
@@ -145,6 +154,10 @@ class SpanEncoderRecipe:
     def defaults(self, role: PartRole) -> Settings:  # noqa: ARG002 - one role alone
         """Return the settings."""
         return SpanSettings()
+
+    def unused(self, role: PartRole) -> frozenset[str]:  # noqa: ARG002 - one role alone
+        """Return the settings that have no effect."""
+        return OF_ADAPTERS | {"max_output"}
 
     def check(self, job: Job) -> None:
         """Check that the base is available."""
@@ -221,6 +234,7 @@ def _fit(job: Job, settings: SpanSettings) -> TrainingResult:
         threshold_from=chosen_on(held_out.examples),
         metrics=_metrics(final, held_out, history),
         data=_data(start, train, held_out),
+        settings={"max_input": start.limit},
     )
 
 

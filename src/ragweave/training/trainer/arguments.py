@@ -120,7 +120,7 @@ def arguments(settings: Settings, checkpoints: Path) -> dict[str, Any]:
         "weight_decay": settings.weight_decay,
         "per_device_train_batch_size": micro,
         "gradient_accumulation_steps": accumulate,
-        _recomputing(): settings.gradient_checkpointing,
+        recomputing(): settings.gradient_checkpointing,
         "bf16": computes_bfloat16(settings),
         "use_cpu": device == "cpu",
         "dataloader_pin_memory": device != "cpu",
@@ -149,13 +149,28 @@ def one_gpu(args: Any) -> Any:
     return args
 
 
-def _recomputing() -> str:
+def recomputing() -> str:
     """Return the name of the option that computes activations again; transformers 5 renamed it."""
     from transformers import TrainingArguments
 
     known = TrainingArguments.__dataclass_fields__
     new = "activation_checkpointing"
     return new if new in known else "gradient_checkpointing"
+
+
+def recompute(encoder: Any) -> None:
+    """Let a transformers model compute its activations again instead of keeping them.
+
+    Raises:
+        UsageError: It can't.
+    """
+    enable = getattr(encoder, f"{recomputing()}_enable")
+    try:
+        enable({"use_reentrant": False})  # the other way learns nothing above frozen layers
+    except ValueError as error:
+        raise UsageError(
+            f"a {encoder.config.model_type} is trained without gradient_checkpointing: leave it out"
+        ) from error
 
 
 Measure = Callable[[], Mapping[str, Any] | None]
@@ -188,6 +203,7 @@ class TrainingCallbacks:
         class Callback(TrainerCallback):
             def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
                 callbacks.began(cpu=args.use_cpu)
+                callbacks.resumed(state)
 
             def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
                 callbacks.logged(state, control, more.get("logs") or {})
@@ -208,6 +224,18 @@ class TrainingCallbacks:
             self._watch.say(
                 "one GPU is used; `accelerate launch -m ragweave train …` uses them all"
             )
+
+    def resumed(self, state: Any) -> None:
+        """Measure an epoch that was stopped in its last step, or while it was measured.
+
+        Raises:
+            KeyboardInterrupt: A stop is requested again; the checkpoint is as it was.
+        """
+        ended = float(state.epoch or 0).is_integer() or state.global_step >= state.max_steps
+        if not state.global_step or not ended or _name(state.epoch) in history(state):
+            return
+        if not self._measure_epoch(state) and any_process(self._watch.stop_wanted):
+            raise KeyboardInterrupt
 
     def logged(self, state: Any, control: Any, logs: Mapping[str, Any]) -> None:
         """Report the last step's loss; stop where requested. Trainers log before they save."""
@@ -231,15 +259,6 @@ class TrainingCallbacks:
         if any_process(self._watch.stop_wanted):
             self.stopped = control.should_training_stop = True
         control.should_save = True
-
-    def finish(self, state: Any) -> None:
-        """Measure the last epoch, if a requested stop had prevented it.
-
-        A training that was stopped after its last step has no epoch left to end when resumed.
-        """
-        if self.stopped or _name(state.epoch) in history(state):
-            return
-        self.stopped = not self._measure_epoch(state) and any_process(self._watch.stop_wanted)
 
     def _measure_epoch(self, state: Any) -> bool:
         """Measure and report; return whether there are measures, the same in all processes."""

@@ -63,14 +63,15 @@ def guarded(trainer: Any, checkpoints: Path) -> Any:
             """Compute loss and gradients; stop before the weights take in a value not finite."""
             loss = super().training_step(*args, **more)
             if any_process(not bool(torch.isfinite(loss).all())):
-                raise _not_finite("loss", self.state.global_step + 1, checkpoints)
+                raise not_finite("loss", f"after step {self.state.global_step + 1}", checkpoints)
             return loss
 
         def _save_checkpoint(self, *args: Any, **more: Any) -> None:
+            step = self.state.global_step
             for name, weight in self.model.named_parameters():
                 if weight.requires_grad and not bool(torch.isfinite(weight).all()):
-                    raise _not_finite(f"weight {name}", self.state.global_step, checkpoints)
-            with room_needed(checkpoints, checkpoints / f"checkpoint-{self.state.global_step}"):
+                    raise not_finite(f"weight {name}", f"after step {step}", checkpoints)
+            with room_needed(checkpoints, checkpoints / f"checkpoint-{step}"):
                 super()._save_checkpoint(*args, **more)
 
     return Guarded
@@ -110,14 +111,29 @@ def memory_needed(checkpoints: Path) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
+        # what is learnt depends on max_input: a training that is resumed keeps its own
+        lower = "micro_batch" if newest(checkpoints) else "micro_batch or max_input"
         raise TrainingStoppedError(
-            f"this training does not fit into the GPU's memory: lower micro_batch or max_input, or set "
+            f"this training does not fit into the GPU's memory: lower {lower}, or set "
             f"gradient_checkpointing=true; {kept(checkpoints)}"
         ) from error
 
 
-def _not_finite(what: str, step: int, checkpoints: Path) -> TrainingStoppedError:
+def not_finite(what: str, when: str, checkpoints: Path) -> TrainingStoppedError:
+    """Return the error of a training that met a number that is not finite.
+
+    Args:
+        what: The loss, the gradient, or a weight by name.
+        when: The step, such as "in step 5".
+        checkpoints: Folder of the checkpoints.
+    """
+    # resumed, a training keeps the settings that led there
+    again, so = (
+        ("again in another --out", " with the same settings")
+        if newest(checkpoints)
+        else ("again", "")
+    )
     return TrainingStoppedError(
-        f"the {what} is not finite after step {step}: lower learning_rate, set a warmup, or check "
-        f"the rows; {kept(checkpoints)}"
+        f"the {what} is not finite {when}: start {again} with a lower learning_rate or a warmup, or "
+        f"check the rows; {kept(checkpoints)}{so}"
     )

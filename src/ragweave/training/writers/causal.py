@@ -82,6 +82,7 @@ RECIPE = LargeRecipe(
     roles=("judge", "rewriter", "filter", "generator"),
     extra="train",
     modules=("torch", "transformers", "accelerate", "peft", "trl", "datasets"),
+    idle=frozenset(),
     settings=defaults,
     prepare=prepare,
     model=model,

@@ -38,6 +38,8 @@ class LargeRecipe:
     roles: tuple[PartRole, ...]
     extra: str
     modules: tuple[str, ...]
+    idle: frozenset[str]
+    """Settings that have no effect on this kind."""
     settings: Callable[[PartRole], Settings]
     prepare: Callable[[Any, PartRole], None]
     """Teaches the tokenizer what the role writes."""
@@ -51,6 +53,10 @@ class LargeRecipe:
     def defaults(self, role: PartRole) -> Settings:
         """Return the papers' settings for a role."""
         return self.settings(role)
+
+    def unused(self, role: PartRole) -> frozenset[str]:  # noqa: ARG002 - the same for all
+        """Return the settings that have no effect."""
+        return self.idle
 
     def check(self, job: Job) -> None:
         """Check that the base is available, by its first row."""
@@ -107,7 +113,6 @@ class LargeRecipe:
         last = newest(checkpoints) if job.resume else None
         with memory_needed(checkpoints), room_needed(checkpoints):
             trainer.train(resume_from_checkpoint=str(last) if last else None)
-            callbacks.finish(trainer.state)
             if callbacks.stopped:
                 raise KeyboardInterrupt
             if is_main():

@@ -7,7 +7,7 @@ from typing import Any
 from ragweave.tools.scorers.huggingface import find_base_model
 from ragweave.trained.card import PartRole
 from ragweave.trained.weights import read_model
-from ragweave.training.job import Job, Settings
+from ragweave.training.job import OF_ADAPTERS, Job, Settings
 from ragweave.training.trainer.arguments import one_gpu
 from ragweave.training.writers.examples import EncodedRows, add_marks
 from ragweave.training.writers.fit import LargeRecipe, Learner
@@ -82,6 +82,7 @@ RECIPE = LargeRecipe(
     roles=("judge", "rewriter", "filter", "generator"),
     extra="train",
     modules=("torch", "transformers", "accelerate"),
+    idle=OF_ADAPTERS,
     settings=defaults,
     prepare=prepare,
     model=model,
