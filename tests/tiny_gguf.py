@@ -178,6 +178,71 @@ def write(
     writer.add_rope_freq_base(10_000.0)
     if window:
         writer.add_sliding_window(window)
+    _add_tokenizer(writer, tokens, template)
+    kinds = {
+        "f32": gguf.GGMLQuantizationType.F32,
+        "f16": gguf.GGMLQuantizationType.F16,
+        "q8_0": gguf.GGMLQuantizationType.Q8_0,
+    }
+    drawn = weights(shape, seed, end_bias=end_bias, close_bias=close_bias, high_bias=high_bias)
+    if window:
+        drawn = _gemma2(drawn, shape)
+    for name, values in drawn.items():
+        kind = kinds[numbers] if values.ndim == 2 else gguf.GGMLQuantizationType.F32
+        writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
+    return _written(writer, path)
+
+
+def write_mamba(path: Path, *, seed: int = 0, width: int = 64, layers: int = 2) -> Path:
+    """Write a GGUF file of a model with a recurrent state instead of attention; return its path."""
+    import gguf
+
+    tokens, rng = vocabulary(), np.random.default_rng(seed)
+    inner, state, rank, kernel = 2 * width, 16, 4, 4
+    writer = gguf.GGUFWriter(str(path), "mamba")
+    writer.add_name("tiny mamba")
+    writer.add_block_count(layers)
+    writer.add_context_length(2048)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_ssm_conv_kernel(kernel)
+    writer.add_ssm_inner_size(inner)
+    writer.add_ssm_state_size(state)
+    writer.add_ssm_time_step_rank(rank)
+    _add_tokenizer(writer, tokens, CHATML)
+
+    def draw(rows: int, columns: int) -> np.ndarray[Any, Any]:
+        made = rng.standard_normal((rows, columns), dtype=np.float32)
+        return made * np.float32(2.0 / np.sqrt(columns))
+
+    made = {
+        "token_embd.weight": draw(len(tokens), width),
+        "output.weight": draw(len(tokens), width),
+    }
+    made["output_norm.weight"] = np.ones(width, np.float32)
+    for n in range(layers):
+        made |= {
+            f"blk.{n}.attn_norm.weight": np.ones(width, np.float32),
+            f"blk.{n}.ssm_in.weight": draw(2 * inner, width),
+            f"blk.{n}.ssm_conv1d.weight": draw(inner, kernel),
+            f"blk.{n}.ssm_conv1d.bias": np.zeros(inner, np.float32),
+            f"blk.{n}.ssm_x.weight": draw(rank + 2 * state, inner),
+            f"blk.{n}.ssm_dt.weight": draw(inner, rank),
+            f"blk.{n}.ssm_dt.bias": np.zeros(inner, np.float32),
+            f"blk.{n}.ssm_a": -np.ones((inner, state), np.float32),
+            f"blk.{n}.ssm_d": np.ones(inner, np.float32),
+            f"blk.{n}.ssm_out.weight": draw(width, inner),
+        }
+    for name, values in made.items():
+        writer.add_tensor(name, values)
+    return _written(writer, path)
+
+
+def _add_tokenizer(writer: Any, tokens: list[str], template: str | None) -> None:
+    import gguf
+
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
@@ -194,17 +259,9 @@ def write(
     writer.add_add_bos_token(False)
     if template is not None:
         writer.add_chat_template(template)
-    kinds = {
-        "f32": gguf.GGMLQuantizationType.F32,
-        "f16": gguf.GGMLQuantizationType.F16,
-        "q8_0": gguf.GGMLQuantizationType.Q8_0,
-    }
-    drawn = weights(shape, seed, end_bias=end_bias, close_bias=close_bias, high_bias=high_bias)
-    if window:
-        drawn = _gemma2(drawn, shape)
-    for name, values in drawn.items():
-        kind = kinds[numbers] if values.ndim == 2 else gguf.GGMLQuantizationType.F32
-        writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
+
+
+def _written(writer: Any, path: Path) -> Path:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -81,11 +82,23 @@ def test_the_settings_of_the_spec_count(
     assert "problem" not in levels(base, chat_template="plain")
     assert "problem" in levels(base, chat_template="chatml")
     facts = read_gguf(str(model))
-    monkeypatch.setattr(binding, "free_memory", lambda: binding.needed_memory(facts, 1024))
+    monkeypatch.setattr(binding, "free_memory", lambda: binding.needed_memory(facts, 1024, 512))
     assert levels(model)[-1] == "note"
     assert "is opened" in lines(inspect_machine(str(model)), "model")
     assert levels(model, n_ctx=2048)[-1] == "problem"
     assert levels(model, n_ctx=512)[-1] == "ok"
+    assert levels(model, n_ctx=1024, n_batch=1024)[-1] == "problem"
+
+
+def test_on_a_gpu_main_memory_is_not_what_counts(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lib = SimpleNamespace(llama_supports_gpu_offload=lambda: True)
+    monkeypatch.setattr(binding, "bind", lambda: lib)
+    monkeypatch.setattr(binding, "free_memory", lambda: 1 << 20)
+    on_gpu = inspect_machine(str(model))[-1]
+    assert (on_gpu.level, "on the GPU" in on_gpu.text) == ("note", True)
+    assert inspect_machine(str(model), {"n_gpu_layers": 0})[-1].level == "problem"
 
 
 def test_a_missing_package_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ logits differ by about 1e-2 and a near tie may fall the other way.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -155,6 +156,20 @@ def test_a_later_request_finds_the_beginning_kept(core: Core) -> None:
     )
     run(decoder, following)
     assert following.reused == len(first.tokens) - 1
+
+
+def test_a_context_of_one_sequence_gives_it_to_the_next_request(tiny: Path) -> None:
+    core = Core(read_gguf(tiny), replace(SETTINGS, n_batch=1, n_parallel=1))
+    assert core.n_sequences == 1
+    decoder = Decoder(core, 1, shelf=Shelf(1 << 24))
+    jobs = [job(core, QUESTIONS[-1] + text, max_tokens=3)[0] for text in ("", "x", "", "y")]
+    for one in jobs:
+        run(decoder, one)
+    replies = [reply(made) for made in jobs]
+    assert replies == [
+        alone(core, QUESTIONS[-1] + text, max_tokens=3) for text in ("", "x", "", "y")
+    ]
+    core.close()
 
 
 def test_the_least_recently_used_prefix_goes_first(core: Core) -> None:

@@ -33,6 +33,7 @@ def test_the_header_tells_the_facts(tiny: Path) -> None:
     )
     assert facts.template == tiny_gguf.CHATML
     assert facts.size == tiny.stat().st_size
+    assert facts.vocabulary == len(tiny_gguf.vocabulary())
     assert not facts.embedding_only
     # Keys and values, 2 bytes each, of 2 layers with 2 heads of 16.
     assert facts.cache_bytes(10) == 10 * 2 * 2 * 2 * 2 * 16
@@ -110,6 +111,13 @@ TEXTS = struct.pack("<IQQ1s", 8, 1, 1, b"a")
             "impossible attention.head_count",
         ),
         (
+            header(
+                value(b"general.architecture", 8, struct.pack("<Q5s", 5, b"mamba")),
+                value(b"mamba.block_count", 4, struct.pack("<I", 0)),
+            ),
+            "impossible block_count",
+        ),
+        (
             header(value(b"x.attention.layer_norm_rms_epsilon", 6, struct.pack("<f", math.nan))),
             "impossible x.attention.layer_norm_rms_epsilon",
         ),
@@ -143,6 +151,35 @@ def test_a_header_that_contradicts_itself_is_refused_before_llama_cpp_sees_it(
     assert isinstance(caught.value, UsageError)
     assert "model.gguf" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"])
+def test_a_model_without_attention_has_no_heads(tmp_path: Path, name: str) -> None:
+    architecture = struct.pack("<Q", len(name)) + name.encode()
+    path = tmp_path / "model.gguf"
+    path.write_bytes(
+        header(
+            value(b"general.architecture", 8, architecture),
+            value(f"{name}.attention.head_count".encode(), 4, struct.pack("<I", 0)),
+        )
+        + b"\0" * 32
+    )
+    facts = read_gguf(path)
+    assert (facts.architecture, facts.cache_bytes(100)) == (name, None)
+
+
+def test_the_files_of_a_split_model_count_together(tmp_path: Path) -> None:
+    whole = header(value(b"split.count", 2, struct.pack("<H", 3))) + b"\0" * 64
+    parts = [tmp_path / f"m-0000{n}-of-00003.gguf" for n in (1, 2, 3)]
+    for part, more in zip(parts, (0, 1000, 500), strict=True):
+        part.write_bytes(whole + b"\0" * more)
+    (tmp_path / "m-00004-of-00003.gguf").write_bytes(b"\0" * 7)
+    size = len(whole)
+    assert [read_gguf(part).size for part in parts] == [3 * size + 1500] * 3
+    parts[1].unlink()
+    assert read_gguf(parts[0]).size == 2 * size + 500
+    renamed = parts[0].rename(tmp_path / "m.gguf")
+    assert read_gguf(renamed).size == size
 
 
 @given(data=st.binary(max_size=400))

@@ -17,7 +17,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from pydantic import BaseModel
 
 from ragweave.errors import ModelError
-from ragweave.llamacpp.binding import _listed_cores, cache_bytes, physical_cores
+from ragweave.llamacpp.binding import _listed_cores, physical_cores
 from ragweave.llamacpp.cache import KVCells
 from ragweave.llamacpp.decoder import Slot, batches, portions
 from ragweave.llamacpp.job import Finished, GenerationJob, Piece, Request, ScoreJob
@@ -400,11 +400,3 @@ def test_a_reply_of_nothing_but_space_behind_the_thoughts_ends(stream: bool) -> 
     text, tokens, end = replied(*said, stream=stream, thinks=True, max_tokens=5)
     assert (text, tokens, end.reason) == ("", [], "length")
     assert end.reply_tokens < 30
-
-
-def test_main_memory_for_prefixes_is_part_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cache_bytes(3, in_memory=False) == 3 << 20
-    for free, expected in ((8 << 30, 1 << 30), (64 << 30, 2 << 30), (0, 0), (None, 1 << 29)):
-        monkeypatch.setattr("ragweave.llamacpp.binding.free_memory", lambda free=free: free)
-        assert cache_bytes(None, in_memory=True) == expected
-        assert cache_bytes(None, in_memory=False) == 0

@@ -36,9 +36,25 @@ def test_what_templates_of_real_models_use() -> None:
         "{%- if loop.last %}{% break %}{% endif %}{%- endfor %}"
         "{{ {'a': ['é']} | tojson }}{{ strftime_now('%Y') | length }}"
         "{%- set ns = namespace(n=0) %}{% for i in range(3) %}{% set ns.n = ns.n + i %}{% endfor %}"
-        "{{ ns.n }}{% generation %}".replace("{% generation %}", "")
+        "{{ ns.n }}{% generation %}{{ messages[0].content }}!{% endgeneration %}"
     )
-    assert rendered(source, bos_token="<s>") == '<s>hi{"a": ["é"]}43'
+    assert rendered(source, bos_token="<s>") == '<s>hi{"a": ["é"]}43hi!'
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{%- generation -%} a {%- endgeneration %} b", "a b"),
+        (
+            "{% for m in messages %}{% generation %}{{ m.role }}{% endgeneration %}{% endfor %}",
+            "user",
+        ),
+        ("{% set x = 1 %}{% generation %}{% set x = 2 %}{{ x }}{% endgeneration %}{{ x }}", "21"),
+        ("{% generation %}{% for a in range(3) %}{{ a }}{% endfor %}{% endgeneration %}", "012"),
+    ],
+)
+def test_the_mark_of_the_models_own_words_is_read_over(source: str, expected: str) -> None:
+    assert rendered(source) == expected
 
 
 def test_a_template_without_system_role_gets_it_in_the_first_message() -> None:
@@ -73,6 +89,8 @@ def test_a_template_without_system_role_gets_it_in_the_first_message() -> None:
         "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
         "{% for %}",
         "{% unknown %}",
+        "{% generation %}",
+        "{% generation %}{% for a in range(10**9) %}x{% endfor %}{% endgeneration %}",
         "{% for a in 'aaaaaaaaaa' * 900 %}{% for b in 'aaaaaaaaaa' * 900 %}{% endfor %}{% endfor %}",
         "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(99) }}",
         "{% for a in [[1]] recursive %}{{ loop(a) }}{% endfor %}",

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 from tests.loops import events, final_state
-from tests.scripted import ListRetriever, ScriptedChat, documents
+from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
+from ragweave.llamacpp.prompt import PromptTooLongError
 from ragweave.nodes.answer import ANSWER_FORMS, PROMPTS, AnswerStep, branches
 from ragweave.nodes.ask import Reply
 from ragweave.nodes.options import Options
 from ragweave.nodes.step import Context
-from ragweave.state import ranked
+from ragweave.state import RAGInput, ranked
 from ragweave.tools.text.normalize import estimate_message_tokens
 from ragweave.tools.text.unknown import UNKNOWN
 
@@ -139,6 +140,31 @@ def test_what_is_no_answer_is_asked_again_once() -> None:
     once = ScriptedChat(replies=["<passage 1>", "Ada"])
     state = final_state(build_graph("concat", model=once, ask_again=False), given)
     assert (state["answer"], state["usage"]["calls"]) == ("Unknown", 1)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_the_first_reading_stands_where_the_model_finds_the_second_prompt_too_long(
+    mode: str,
+) -> None:
+    def script(seen: Seen) -> str:
+        if len(model.seen) > 1:
+            raise PromptTooLongError("the context holds 512")
+        return "<passage 1>"
+
+    model = ScriptedChat(replies=script)
+    graph = build_graph("concat", model=model)
+    given: RAGInput = {"question": "Who built it?", "passages": ["Ada built it."]}
+    out = await graph.ainvoke(given) if mode == "async" else graph.invoke(given)
+    assert (out["answer"], out["usage"]["calls"], len(model.seen)) == ("Unknown", 1, 2)
+
+
+def test_a_first_prompt_that_is_too_long_for_the_model_is_an_error() -> None:
+    def script(seen: Seen) -> str:
+        raise PromptTooLongError("the context holds 512")
+
+    graph = build_graph("concat", model=ScriptedChat(replies=script))
+    with pytest.raises(PromptTooLongError, match="holds 512"):
+        graph.invoke({"question": "Who built it?", "passages": ["Ada built it."]})
 
 
 WORDY = (

@@ -128,7 +128,8 @@ def inspect_machine(
 
     Args:
         model_path: A GGUF file, or None.
-        settings: The spec's settings; `n_ctx` and `chat_template` matter here.
+        settings: The spec's settings; `n_ctx`, `n_batch`, `n_gpu_layers` and `chat_template` matter
+            here.
 
     Returns:
         Findings in the order to show them. A broken model file or a missing package is a finding,
@@ -305,9 +306,9 @@ def _model(path: str, settings: Mapping[str, Any]) -> list[Finding]:
     found += [_template(facts, settings.get("chat_template")), *_family(facts)]
     requested = settings.get("n_ctx")
     if isinstance(requested, int):
-        return [*found, _need(facts, requested, requested)]
+        return [*found, _need(facts, requested, settings)]
     contexts = sorted({min(n, facts.context or n) for n in (_LONG, facts.context or _LONG)})
-    return found + [_need(facts, n_ctx, None) for n_ctx in contexts]
+    return found + [_need(facts, n_ctx, settings) for n_ctx in contexts]
 
 
 def _template(facts: GGUFFacts, given: str | None) -> Finding:
@@ -344,24 +345,37 @@ def _family(facts: GGUFFacts) -> list[Finding]:
     return found
 
 
-def _need(facts: GGUFFacts, n_ctx: int, requested: int | None) -> Finding:
+def _need(facts: GGUFFacts, n_ctx: int, settings: Mapping[str, Any]) -> Finding:
     """Say whether a context fits; unless it was requested, the engine opens what does."""
     from ragweave.llamacpp.binding import context_length, free_memory, needed_memory
+    from ragweave.llamacpp.core import CoreSettings
 
-    need, free = needed_memory(facts, n_ctx), free_memory()
+    n_batch = settings.get("n_batch", CoreSettings.n_batch)
+    need, free = needed_memory(facts, n_ctx, n_batch), free_memory()
     text = f"about {_size(need)} of memory with n_ctx={n_ctx}"
+    if not _in_memory(settings.get("n_gpu_layers", CoreSettings.n_gpu_layers)):
+        return Finding("model", "note", f"{text}, on the GPU, whose free memory is not measured")
     if free is None:
         return Finding("model", "note", f"{text}; free memory unknown")
-    if need <= free:
-        return Finding("model", "ok", f"{text}, {_size(free)} free")
     with suppress(UnusableModelError):
-        opened = context_length(facts, requested, in_memory=True)
+        opened = context_length(facts, settings.get("n_ctx"), n_batch, in_memory=True)
+        if n_ctx <= opened:
+            return Finding("model", "ok", f"{text}, {_size(free)} free")
         return Finding("model", "note", f"{text}, {_size(free)} free: n_ctx={opened} is opened")
     return Finding(
         "model",
         "problem",
         f"{text}, but only {_size(free)} free: lower n_ctx, or offload layers to a GPU",
     )
+
+
+def _in_memory(n_gpu_layers: int) -> bool:
+    """Return whether the engine puts a model into main memory, which it measures."""
+    from ragweave.llamacpp.binding import in_main_memory
+
+    with suppress(MissingExtraError, ModelError):  # findings of their own
+        return in_main_memory(n_gpu_layers)
+    return True
 
 
 def _size(count: int) -> str:

@@ -93,7 +93,11 @@ def log() -> Log:
 
 
 _SPARE = 256 << 20
-"""Bytes for compute buffers and everything else in the process."""
+"""Bytes for compute buffers, but for a batch's logits, and everything else in the process."""
+_LEFT = 4
+"""Which part of the free memory a context that nobody asked for leaves to other models."""
+_USABLE = 4096
+"""Tokens; a shorter context takes what is there."""
 _MOST_CACHED = 2 << 30
 """Bytes of prefixes in main memory, where nothing else is asked for."""
 _UNMEASURED = 4 << 30
@@ -132,22 +136,59 @@ def _quota() -> int | None:
     return math.ceil(int(limit) / int(period)) if limit.isdigit() and period.isdigit() else None
 
 
-def free_memory() -> int | None:
-    """Return bytes of main memory that a new model may take, or None where unknown."""
+def free_memory(
+    listing: Path = Path("/proc/meminfo"), container: Path = Path("/sys/fs/cgroup")
+) -> int | None:
+    """Return bytes of main memory that a new model may take, or None where unknown.
+
+    Args:
+        listing: Linux's account of the machine's memory.
+        container: The folder of the control group, whose limit may be lower.
+    """
     free: list[int] = []
-    listing = Path("/proc/meminfo")
     if listing.is_file():
         lines = listing.read_text().splitlines()
         free += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    if limit.is_file() and used.is_file() and limit.read_text().strip().isdigit():
-        free.append(max(0, int(limit.read_text()) - int(used.read_text())))
-    return min(free, default=None)
+    left = _left_in(container)
+    return min(free if left is None else [*free, left], default=None)
 
 
-def needed_memory(facts: GGUFFacts, n_ctx: int) -> int:
-    """Estimate the bytes that a model with a context of `n_ctx` tokens takes."""
-    return facts.size + (facts.cache_bytes(n_ctx) or 0) + _SPARE
+def _left_in(container: Path) -> int | None:
+    """Return the bytes that a container's limit leaves, or None where it has none.
+
+    What it uses includes the files that the kernel caches for it, and drops when memory is short.
+    """
+    limit, used = container / "memory.max", container / "memory.current"
+    if not (limit.is_file() and used.is_file() and limit.read_text().strip().isdigit()):
+        return None
+    parts = container / "memory.stat"
+    rows = parts.read_text().splitlines() if parts.is_file() else []
+    split = (row.partition(" ") for row in rows)
+    cached = sum(int(n) for name, _, n in split if name in ("inactive_file", "active_file"))
+    most = int(limit.read_text())
+    return min(most, max(0, most - int(used.read_text()) + cached))
+
+
+def in_main_memory(n_gpu_layers: int) -> bool:
+    """Return whether a model lives in main memory: no layer is offloaded to a GPU.
+
+    Raises:
+        MissingExtraError: llama-cpp-python is not installed.
+        ModelError: It is installed, but its library does not load.
+    """
+    return n_gpu_layers == 0 or not bind().llama_supports_gpu_offload()
+
+
+def needed_memory(facts: GGUFFacts, n_ctx: int, n_batch: int) -> int:
+    """Estimate the bytes that a model takes.
+
+    Args:
+        facts: The model file.
+        n_ctx: Tokens of its context.
+        n_batch: Tokens computed in one step: llama.cpp holds room for the logits of all.
+    """
+    logits = 4 * n_batch * (facts.vocabulary or 0)
+    return facts.size + (facts.cache_bytes(n_ctx) or 0) + logits + _SPARE
 
 
 def cache_bytes(requested: int | None, *, in_memory: bool) -> int:
@@ -162,12 +203,18 @@ def cache_bytes(requested: int | None, *, in_memory: bool) -> int:
     return min(part, _MOST_CACHED) if in_memory else 0
 
 
-def context_length(facts: GGUFFacts, requested: int | None, *, in_memory: bool) -> int:
+def context_length(
+    facts: GGUFFacts, requested: int | None, n_batch: int, *, in_memory: bool
+) -> int:
     """Return the context to open: the requested one, else the model's own as far as it fits.
+
+    One that was not requested leaves a quarter of the free memory to other models, unless it
+    would be shorter than 4,096 tokens then.
 
     Args:
         facts: The model file.
         requested: Tokens requested; None leaves it to the model and the memory.
+        n_batch: Tokens computed in one step.
         in_memory: Whether the model lives in main memory (no layer is offloaded).
 
     Raises:
@@ -175,14 +222,30 @@ def context_length(facts: GGUFFacts, requested: int | None, *, in_memory: bool) 
     """
     n_ctx = requested or facts.context or 4096
     free = free_memory() if in_memory else None
-    if free is None or needed_memory(facts, n_ctx) <= free:
+    if free is None:
         return n_ctx
-    per_token = max(1, facts.cache_bytes(1) or 1)
-    fits = (free - needed_memory(facts, 0)) // per_token // 256 * 256
-    if requested is None and fits >= 512:
-        return int(fits)
+    fits = most = _fitting(facts, free, n_batch)
+    if requested is None:
+        most = max(_fitting(facts, free - free // _LEFT, n_batch), min(fits, _USABLE))
+    if n_ctx <= most:
+        return n_ctx
+    if requested is None and most >= 512:
+        return _whole(most)
+    needed = needed_memory(facts, n_ctx, n_batch)
     raise UnusableModelError(
-        f"{facts.path.name} with n_ctx={n_ctx} needs {needed_memory(facts, n_ctx) / 1e9:.1f} GB "
-        f"of memory, but only {free / 1e9:.1f} GB are free: "
-        + (f"lower n_ctx to {fits} or less" if fits >= 512 else "use a smaller model")
+        f"{facts.path.name} with n_ctx={n_ctx} needs {needed / 1e9:.1f} GB of memory, but only "
+        f"{free / 1e9:.1f} GB are free: "
+        + (f"lower n_ctx to {_whole(fits)} or less" if fits >= 512 else "use a smaller model")
+        + ", or lower the n_ctx of another model that is loaded"
     )
+
+
+def _fitting(facts: GGUFFacts, free: int, n_batch: int) -> int:
+    """Return the longest context for which `free` bytes are enough; below 0: none is."""
+    per_token = max(1, facts.cache_bytes(1) or 1)
+    return (free - needed_memory(facts, 0, n_batch)) // per_token
+
+
+def _whole(n_ctx: int) -> int:
+    """Round a context down as llama.cpp pads one."""
+    return n_ctx // 256 * 256

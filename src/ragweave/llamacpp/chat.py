@@ -121,12 +121,19 @@ class LlamaCppChat(LlamaCppFields):
             UsageError: A setting is out of range.
         """
         super().__init__(**settings)
-        self._loader = Loader(self.path, self.core_settings())
+        self._loader = Loader(self._facts, self.core_settings())
 
     @property
     def engine(self) -> Engine:
         """The loaded model, shared with scorers; loads it where that has not happened yet."""
-        return self._loader.get()
+        engine = self._loader.get()
+        self.state_context(engine.n_ctx)
+        return engine
+
+    @property
+    def opened_context(self) -> int:
+        """Tokens of the context that is open, or that the next call opens; loads nothing."""
+        return self._loader.n_ctx
 
     @property
     def placement(self) -> str:

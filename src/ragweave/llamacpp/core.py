@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweave.errors import ModelError, UnusableModelError, UsageError
-from ragweave.llamacpp.binding import bind, context_length, log, physical_cores
+from ragweave.llamacpp.binding import bind, context_length, in_main_memory, log, physical_cores
 from ragweave.llamacpp.gguf import GGUFFacts
 from ragweave.llamacpp.guard import Repack
 from ragweave.llamacpp.prefix import State, least_prefix
@@ -68,7 +68,12 @@ class Core:
     """Weights, key-value cache and batch of one model. Not safe under threads."""
 
     def __init__(
-        self, facts: GGUFFacts, settings: CoreSettings, *, extra_buffers: bool = True
+        self,
+        facts: GGUFFacts,
+        settings: CoreSettings,
+        *,
+        extra_buffers: bool = True,
+        abandoned: Callable[[], bool] = lambda: False,
     ) -> None:
         """Load the model.
 
@@ -76,6 +81,7 @@ class Core:
             facts: The model's file.
             settings: How to load it.
             extra_buffers: Whether llama.cpp may repack weights for this processor.
+            abandoned: Asked while the weights are read; where it says yes, the load fails.
 
         Raises:
             MissingExtraError: llama-cpp-python is not installed.
@@ -90,12 +96,13 @@ class Core:
             )
         _check_types(lib, facts)
         self._extra_buffers = extra_buffers
-        offload = bool(lib.llama_supports_gpu_offload()) and settings.n_gpu_layers != 0
-        self.in_memory = not offload
+        self.in_memory = in_main_memory(settings.n_gpu_layers)
         """Whether the model lives in main memory: no layer is offloaded."""
-        self.n_ctx = context_length(facts, settings.n_ctx, in_memory=self.in_memory)
+        self.n_ctx = context_length(
+            facts, settings.n_ctx, settings.n_batch, in_memory=self.in_memory
+        )
         self._mark = log().mark()
-        self._model = self._load(facts, settings)
+        self._model = self._load(facts, settings, abandoned)
         self._free_model = weakref.finalize(self, lib.llama_model_free, self._model)
         self.vocabulary = Vocabulary(lib, self._model)
         self._check_kind(facts)
@@ -191,10 +198,11 @@ class Core:
         self._free_context()
         self._free_model()
 
-    def _load(self, facts: GGUFFacts, settings: CoreSettings) -> Any:
+    def _load(self, facts: GGUFFacts, settings: CoreSettings, abandoned: Callable[[], bool]) -> Any:
         params = self._lib.llama_model_default_params()
         params.n_gpu_layers = settings.n_gpu_layers
         params.use_extra_bufts = self._extra_buffers
+        params.progress_callback = self._lib.llama_progress_callback(lambda *_: not abandoned())
         model = self._lib.llama_model_load_from_file(str(facts.path).encode(), params)
         if not model:
             reason = log().error(self._mark).rpartition("error loading model: ")[2]

@@ -239,7 +239,11 @@ class Decoder:
                 return sequence, copied
         if not self._pool.make_room(need - length, excluding=source) and self._running:
             return None, 0
-        return self._pool.acquire(source, length), length
+        begun = self._pool.acquire(source, length)
+        if begun is None and not self._running:
+            # The context has one sequence, which holds that beginning: nobody would ever free it.
+            return self._pool.acquire(-1, 0), 0
+        return begun, length
 
     # One batch
 

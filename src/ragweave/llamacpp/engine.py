@@ -15,12 +15,14 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncGenerator, Generator
+from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ragweave.errors import ModelError, RagweaveError, RunTimeoutError
-from ragweave.llamacpp.binding import cache_bytes
+from ragweave.llamacpp.binding import cache_bytes, context_length, in_main_memory
 from ragweave.llamacpp.core import Core, CoreSettings
 from ragweave.llamacpp.decoder import Decoder
 from ragweave.llamacpp.gguf import GGUFFacts, read_gguf
@@ -128,6 +130,43 @@ def _close_all_at_exit() -> None:
 _LOGGER = logging.getLogger("ragweave.llamacpp")
 
 
+def load_core(facts: GGUFFacts, settings: CoreSettings, *, extra_buffers: bool) -> Core:
+    """Load a model, in a thread of its own where Ctrl-C could come meanwhile.
+
+    Python raises an interrupt in the main thread, and there it would be lost: llama.cpp calls back
+    for its log, and what is raised in a callback goes no further. So the main thread waits, and
+    when it is interrupted, the load is broken off.
+
+    Raises:
+        MissingExtraError: llama-cpp-python is not installed.
+        UnusableModelError: The model can't be loaded.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return Core(facts, settings, extra_buffers=extra_buffers)
+    loaded: Future[Core] = Future()
+    abandoned = threading.Event()
+
+    def load() -> None:
+        try:
+            asked = abandoned.is_set
+            core = Core(facts, settings, extra_buffers=extra_buffers, abandoned=asked)
+        except BaseException as error:  # noqa: BLE001 - raised again on the waiting side
+            loaded.set_exception(error)
+            return
+        loaded.set_result(core)
+
+    # No daemon: at its end the interpreter would tear such a thread out of llama.cpp's code.
+    thread = threading.Thread(target=load, name="ragweave-llamacpp-load", daemon=False)
+    thread.start()
+    try:
+        core = loaded.result()
+        thread.join()
+    except BaseException:
+        abandoned.set()
+        raise
+    return core
+
+
 class Engine:
     """A loaded model with its scheduler; frees itself with its last reference."""
 
@@ -142,7 +181,7 @@ class Engine:
         settings = settings or CoreSettings()
         self.facts: GGUFFacts = read_gguf(path)
         extra = extra_buffers(self.facts, settings.repack, n_gpu_layers=settings.n_gpu_layers)
-        core = Core(self.facts, settings, extra_buffers=extra)
+        core = load_core(self.facts, settings, extra_buffers=extra)
         self.vocabulary = core.vocabulary
         self.n_ctx = core.n_ctx
         self.placement = core.placement
@@ -174,27 +213,52 @@ class Engine:
 class Loader:
     """Loads an engine at its first use, once, and shares it between copies of a chat model."""
 
-    def __init__(self, path: str | Path, settings: CoreSettings) -> None:
+    def __init__(self, facts: GGUFFacts, settings: CoreSettings) -> None:
         """Remember what to load."""
-        self._path, self._settings = path, settings
-        self._lock = threading.Lock()
+        self._facts, self._settings = facts, settings
+        self._lock, self._choosing = threading.Lock(), threading.Lock()
         self._engine: Engine | None = None
+        self._n_ctx = settings.n_ctx
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Loader:
         """Return itself: a copied chat model shares the weights."""
         return self
 
+    @property
+    def n_ctx(self) -> int:
+        """Tokens of the context that is open, or that the next call opens.
+
+        It is chosen once and before the weights are loaded, which takes memory: what is asked at
+        the same time as the first call gets the same number.
+
+        Raises:
+            MissingExtraError: llama-cpp-python is not installed.
+            UnusableModelError: The file and its cache take more memory than there is.
+        """
+        with self._choosing:
+            if self._n_ctx is None:
+                loads = self._settings
+                in_memory = in_main_memory(loads.n_gpu_layers)
+                self._n_ctx = context_length(self._facts, None, loads.n_batch, in_memory=in_memory)
+            return self._n_ctx
+
     def get(self) -> Engine:
         """Return the engine; a closed one is loaded again."""
         with self._lock:
             if self._engine is None or self._engine.closed:
-                self._engine = Engine(self._path, self._settings)
+                try:
+                    settings = replace(self._settings, n_ctx=self.n_ctx)
+                    self._engine = Engine(self._facts.path, settings)
+                except BaseException:
+                    self._n_ctx = self._settings.n_ctx  # to be chosen by what is free next time
+                    raise
             return self._engine
 
     def close(self) -> None:
         """Free the engine, if one was loaded."""
         with self._lock:
             engine, self._engine = self._engine, None
+            self._n_ctx = self._settings.n_ctx
         if engine is not None:
             engine.close()
 

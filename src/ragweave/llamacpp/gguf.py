@@ -9,6 +9,7 @@ Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -68,6 +69,8 @@ _TYPES = {
 """Name, values a block and bytes a block of ggml's tensor types."""
 _REMOVED = {4, 5, 31, 32, 33, 36, 37, 38}
 """Types that llama.cpp no longer supports."""
+_RECURRENT = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
+"""Architectures without attention, whose files state 0 heads."""
 
 
 class Tensor(NamedTuple):
@@ -100,12 +103,14 @@ class GGUFFacts:
 
     path: Path
     size: int
-    """Bytes on disk."""
+    """Bytes on disk; of a split model, those of all its files that are there."""
     metadata: Mapping[str, Any]
     """All single values; of a short array of numbers the largest; other arrays are left out."""
     n_tensors: int
     tensor_types: Mapping[int, str] = field(default_factory=dict)
     """Names of the tensors' types by ggml's number."""
+    vocabulary: int | None = None
+    """Number of tokens that the model knows."""
 
     @property
     def architecture(self) -> str:
@@ -216,7 +221,20 @@ def _facts(path: Path, size: int, header: _Header) -> GGUFFacts:
             f"can't load {path.name}: the file is incomplete, {header.missing:,} bytes are "
             "missing: download it again"
         )
-    return GGUFFacts(path, size, header.metadata, header.n_tensors, types)
+    _, vocabulary = header.arrays.get("tokenizer.ggml.tokens", (None, None))
+    size += sum(part.stat().st_size for part in _other_parts(path, header.metadata))
+    return GGUFFacts(path, size, header.metadata, header.n_tensors, types, vocabulary)
+
+
+def _other_parts(path: Path, metadata: Mapping[str, Any]) -> list[Path]:
+    """Return the other files of a split model, as llama.cpp names them, that are there."""
+    count = metadata.get("split.count")
+    end = re.search(r"-\d{5}-of-(\d{5})\.gguf$", path.name)
+    if end is None or int(end[1]) != count:
+        return []
+    stem = path.name[: end.start()]
+    named = (path.with_name(f"{stem}-{n:05d}-of-{end[1]}.gguf") for n in range(1, count + 1))
+    return [part for part in named if part != path and part.is_file()]
 
 
 def _check_values(header: _Header) -> None:
@@ -247,7 +265,8 @@ def _check_numbers(header: _Header) -> None:
     architecture = header.metadata.get("general.architecture", "")
     for name in ("embedding_length", "block_count", "attention.head_count", "context_length"):
         value = header.metadata.get(f"{architecture}.{name}")
-        if value is not None and not (isinstance(value, int) and 0 < value < 1 << 31):
+        least = int(name != "attention.head_count" or architecture not in _RECURRENT)
+        if value is not None and not (isinstance(value, int) and least <= value < 1 << 31):
             raise ValueError(f"impossible {name}")
     for key, value in header.metadata.items():
         if isinstance(value, float) and not (math.isfinite(value) and (value >= 0 or _signed(key))):

@@ -196,7 +196,7 @@ class LlamaCppFields(BaseChatModel):
     """Layers to put on a GPU, where llama-cpp-python was built for one; -1 for all."""
     n_ctx: int | None = None
     """Tokens in memory for all calls together, which also bounds one call; None takes the model's
-    own context, or as much of it as fits into memory."""
+    own context, or as much of it as leaves a quarter of the free memory to other models."""
     n_parallel: int = 8
     """Most replies generated at the same time; more calls wait. Attention runs over the tokens of
     all of them, so with a small model on a CPU fewer may be faster."""
@@ -253,6 +253,7 @@ class LlamaCppFields(BaseChatModel):
     """Most seconds that a call may take."""
 
     _facts: GGUFFacts = PrivateAttr()
+    _profile_given: bool = PrivateAttr(default=True)
 
     def __init__(self, **settings: Any) -> None:
         """Check the settings and read the file's header.
@@ -275,7 +276,8 @@ class LlamaCppFields(BaseChatModel):
             )
         call_options(self.options(), None, {})
         if self.profile is None:
-            self.profile = self._resolve_model_profile()
+            self._profile_given = False
+            self.state_context(self.n_ctx or self._facts.context)
 
     @property
     @override
@@ -328,10 +330,11 @@ class LlamaCppFields(BaseChatModel):
             params["ls_stop"] = stop or fields["stop"]
         return params
 
-    @override
-    def _resolve_model_profile(self) -> ModelProfile | None:
-        # LangChain asks before the header is read, and again when it was.
-        context = None if not hasattr(self, "_facts") else self.n_ctx or self._facts.context
-        if context is None:
-            return None
-        return {"max_input_tokens": context, "structured_output": True, "tool_calling": False}
+    def state_context(self, n_ctx: int | None) -> None:
+        """Let the model's profile say how long a prompt may be, unless it was given."""
+        stated = (self.profile or {}).get("max_input_tokens")
+        if self._profile_given or n_ctx is None or n_ctx == stated:
+            return
+        self.profile = ModelProfile(
+            max_input_tokens=n_ctx, structured_output=True, tool_calling=False
+        )

@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 
 from jinja2 import Template, TemplateError, nodes
 from jinja2.exceptions import SecurityError
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
@@ -75,6 +77,22 @@ Fragment = tuple[str, bool]
 """Text, and whether control tokens in it count as such (True) or are untrusted (False)."""
 
 
+class _Generation(Extension):
+    """`{% generation %}…{% endgeneration %}`: transformers' mark of the model's own words.
+
+    It says what to train on; to render, what stands in it is all that matters.
+    https://huggingface.co/docs/transformers/chat_templating_writing
+    """
+
+    tags: set[str] = {"generation"}  # noqa: RUF012 - as Jinja declares it
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """Return the block's body, in a scope of its own as in transformers."""
+        lineno = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=lineno)
+
+
 class _Environment(ImmutableSandboxedEnvironment):
     """A sandbox that also bounds how long a template runs and what it builds.
 
@@ -89,7 +107,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             trim_blocks=True,
             lstrip_blocks=True,
             keep_trailing_newline=True,
-            extensions=["jinja2.ext.loopcontrols"],
+            extensions=["jinja2.ext.loopcontrols", _Generation],
         )
         self.budget = _Budget()
         self.filters = {name: one for name, one in self.filters.items() if name in _FILTERS}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, cast
 
 from langchain_core.documents import Document
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.prompts import ChatPromptTemplate
@@ -302,11 +303,12 @@ def reply_again(
 ) -> Generator[Call, Any, Reply | None]:
     """Ask for what a first reply lacks, as `reply_to` does, noted `asked_again`.
 
-    None where the prompt with that reply in it does not fit: the first reading stands then.
+    None where the prompt with that reply in it does not fit, by our estimate or by the model's own
+    count: the first reading stands then.
     """
     try:
         reply = yield from reply_to(question, models, state, context)
-    except PromptTooLongError:
+    except (PromptTooLongError, ContextOverflowError):
         return None
     if reply.message is None:
         return None
@@ -331,10 +333,15 @@ _DRAWS = frozenset({"temperature", "top_p"})
 
 
 def context_of(model: ChatModel) -> int | None:
-    """Return the most input tokens that `model` is known to take, by LangChain's model profile."""
+    """Return the most input tokens that `model` is known to take.
+
+    By LangChain's model profile, and by the context that a model in this process opens, which may
+    be shorter than its own.
+    """
     target = unbound(model)
     profile = target.profile if isinstance(target, BaseChatModel) else None
-    return (profile or {}).get("max_input_tokens")
+    known = ((profile or {}).get("max_input_tokens"), getattr(target, "opened_context", None))
+    return min((one for one in known if one is not None), default=None)
 
 
 def _budget(model: ChatModel, options: Options) -> int | None:

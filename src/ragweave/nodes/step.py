@@ -1,7 +1,8 @@
 """Steps: nodes whose one body runs both sync and async, within the run's time limit.
 
 A body is a generator: it yields `Call`s on runnables (a model, a retriever), gets their results,
-and returns the node's update. The drivers here are the only code that is written twice. What a
+and returns the node's update. That a prompt was too long for a model is raised in the body, which
+may do without the call. The drivers here are the only code that is written twice. What a
 step takes down for the reader of a trace are its notes: fallbacks taken, passages dropped. Whoever
 asks (`timing`) also learns how long nodes take.
 """
@@ -19,8 +20,10 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -176,14 +179,19 @@ class Step(Runnable[StateT, Update], Generic[StateT, OptionsT]):
         """Run the body, each call in turn."""
         context = Context(self.node, current(self._options), config)
         work = self._body(input, context)
-        result: Any = None
+        resume: Callable[[], Call] = partial(next, work)
         with timed(self.node):
             while True:
                 try:
-                    call = work.send(result)
+                    call = resume()
                 except StopIteration as end:
                     return context.complete(end.value)
-                result = _call(call, call.config or config, self._remaining(input, config))
+                left = self._remaining(input, config)
+                try:
+                    result = _call(call, call.config or config, left)
+                    resume = partial(work.send, result)
+                except ContextOverflowError as error:
+                    resume = partial(work.throw, error)
 
     async def ainvoke(
         self,
@@ -194,14 +202,19 @@ class Step(Runnable[StateT, Update], Generic[StateT, OptionsT]):
         """Run the body, awaiting each call."""
         context = Context(self.node, current(self._options), config)
         work = self._body(input, context)
-        result: Any = None
+        resume: Callable[[], Call] = partial(next, work)
         with timed(self.node):
             while True:
                 try:
-                    call = work.send(result)
+                    call = resume()
                 except StopIteration as end:
                     return context.complete(end.value)
-                result = await _acall(call, call.config or config, self._remaining(input, config))
+                left = self._remaining(input, config)
+                try:
+                    result = await _acall(call, call.config or config, left)
+                    resume = partial(work.send, result)
+                except ContextOverflowError as error:
+                    resume = partial(work.throw, error)
 
     def _remaining(
         self, state: Mapping[str, object], config: RunnableConfig | None

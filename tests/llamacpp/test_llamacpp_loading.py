@@ -1,0 +1,116 @@
+"""Loading a model: the context that is opened and stated, and Ctrl-C meanwhile."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.loops import final_state
+from tests.scripted import documents
+
+pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+
+import tiny_gguf
+from ragweave import build_graph
+from ragweave.errors import ModelError
+from ragweave.llamacpp import LlamaCppChat, binding
+from ragweave.llamacpp.core import Core, CoreSettings
+from ragweave.llamacpp.gguf import read_gguf
+from ragweave.nodes.ask import context_of
+
+
+def memory_for(tiny: Path, n_ctx: int) -> int:
+    return binding.needed_memory(read_gguf(tiny), n_ctx, 512)
+
+
+def test_a_context_cut_to_the_memory_is_what_prompts_are_made_for(
+    make_chat, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binding, "free_memory", lambda: memory_for(tiny, 1024))
+    model = make_chat(overflow="drop_middle")  # its tokenizer knows few words
+    copies = [model, model.bind(stop=["x"]), model.model_copy(), copy.deepcopy(model)]
+    assert [context_of(one) for one in copies] == [1024] * 4
+    monkeypatch.setattr(binding, "free_memory", lambda: memory_for(tiny, 1024) + 1)
+    given = documents(*(f"{name} " * 200 for name in ("alpha", "beta", "gamma", "delta")))
+    graph = build_graph("concat", model=model, reply_tokens=24, ask_again=False)
+    state = final_state(graph, {"question": "Where?", "passages": given})
+    assert "passages_dropped" in [one["event"] for one in state["notes"]]
+    assert (model.engine.n_ctx, model.profile["max_input_tokens"]) == (1024, 1024)
+    model.close()
+    monkeypatch.setattr(binding, "free_memory", lambda: None)
+    assert context_of(model.bind(stop=["x"])) == 1024
+    assert model.engine.n_ctx == model.profile["max_input_tokens"] == 2048
+    stated = make_chat(profile={"max_input_tokens": 700}, n_ctx=800)
+    assert stated.engine.n_ctx == 800
+    assert context_of(stated) == stated.profile["max_input_tokens"] == 700
+
+
+def test_a_load_that_failed_measures_the_memory_again(
+    make_chat, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binding, "free_memory", lambda: memory_for(tiny, 1536))
+    model = make_chat()
+    assert context_of(model) == 1536
+    monkeypatch.setattr(binding, "free_memory", lambda: memory_for(tiny, 768))
+    with pytest.raises(ModelError, match="or lower the n_ctx of another model that is loaded"):
+        model.invoke("hello")
+    assert model.engine.n_ctx == 768
+
+
+class InterruptsOnce(logging.Handler):
+    """Sends Ctrl-C while llama.cpp writes its log."""
+
+    sent = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self.sent:
+            self.sent = True
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signal")
+def test_an_interrupt_during_a_load_is_not_lost(
+    make_chat, caplog: pytest.LogCaptureFixture
+) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("Ctrl-C reaches the main thread alone")
+    model, before = make_chat(n_ctx=512), threading.active_count()
+    handler = InterruptsOnce()
+    caplog.set_level(logging.DEBUG, "ragweave.llamacpp")
+    logging.getLogger("ragweave.llamacpp").addHandler(handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model.invoke("hello")
+    finally:
+        logging.getLogger("ragweave.llamacpp").removeHandler(handler)
+    assert handler.sent
+    until = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+    assert model.invoke("hello").content
+
+
+def test_an_abandoned_load_ends(tiny: Path) -> None:
+    asked: list[int] = []
+    with pytest.raises(ModelError, match="can't load"):
+        Core(read_gguf(tiny), CoreSettings(n_ctx=512), abandoned=lambda: not asked.append(1))
+    assert len(asked) == 1
+
+
+def test_a_model_without_attention_answers(tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+    path = tiny_gguf.write_mamba(tmp_path / "mamba.gguf")
+    model = LlamaCppChat(path=str(path), n_threads=1, max_tokens=8)
+    assert read_gguf(path).cache_bytes(100) is None
+    same, other, again = (model.invoke(text) for text in ("hello", "the question", "hello"))
+    assert same.usage_metadata["output_tokens"] == 8
+    assert same.content == again.content != other.content
+    model.close()
