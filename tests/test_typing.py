@@ -103,8 +103,8 @@ class FirstOptions(Options):
 
 
 def build(parts: Parts[FirstOptions]) -> CompiledGraph:
-    def some(passages: Sequence[Document]) -> list[list[Document]]:
-        return [list(passages[: parts.options.first])]
+    def some(passages: Sequence[Document], options: FirstOptions) -> list[list[Document]]:
+        return [list(passages[: options.first])]
 
     return single_round(parts, AnswerStep("answer", "concat"), some)
 

@@ -65,6 +65,12 @@ def test_crag_looks_again_in_another_knowledge_base(
         assert '"answer": "1902"' in done.stdout, done.stderr
 
 
+def test_methods_that_never_look_again_stand_beside_one_that_does(ragweave: Run, kb: Path) -> None:
+    ask = ("compare", "Who built the bridge?", "--kb", str(kb), "--second-retriever", "bm25")
+    done = ragweave(*ask, "--methods", "concat,crag", "--model", LEXICAL[1], "--json")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("method", "spec", "said"),
     [

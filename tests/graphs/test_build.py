@@ -190,3 +190,28 @@ async def test_a_misspelt_key_of_the_input_is_an_error() -> None:
         graph.invoke({"qestion": "Why?"})
     with pytest.raises(UsageError, match="key 'chat_history'"):
         await graph.ainvoke({"question": "Why?", "chat_history": []})
+
+
+@pytest.mark.parametrize(
+    "name", ["gold", "resolved_answer_type", "queries", "retrieved", "topic", "usage", "notes"]
+)
+def test_a_key_that_a_run_would_drop_is_an_error(name: str) -> None:
+    with pytest.raises(UsageError, match=f"key '{name}' that this graph does not take"):
+        build_graph("concat").invoke({"question": "Why?", name: "x"})
+
+
+def test_an_output_or_a_state_may_be_given_back_whole() -> None:
+    graph = build_graph("concat", model="extractive?similarity=lexical")
+    out = graph.invoke({"question": "How many moons has Mars?", "passages": ["It has two moons."]})
+    assert graph.invoke(out)["answer"] == out["answer"]
+    *_, state = graph.stream(out, stream_mode="values")
+    assert graph.invoke({**state, "gold_answers": ["two"]})["answer"] == out["answer"]
+    with pytest.raises(UsageError, match="key 'qestion'"):
+        graph.invoke({**out, "qestion": "Why?"})
+
+
+def test_a_second_retriever_is_for_methods_that_look_again() -> None:
+    second = ListRetriever(documents=documents("Mars has two moons."))
+    assert build_graph("crag", second_retriever=second)
+    with pytest.raises(UsageError, match="concat never looks again: leave out second_retriever"):
+        build_graph("concat", second_retriever=second)

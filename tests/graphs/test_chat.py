@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.globals import set_llm_cache
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import LLMResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
@@ -17,6 +22,7 @@ from typing_extensions import TypedDict
 from ragweave import METHODS, build_chat
 from ragweave.errors import RunTimeoutError, UsageError
 from ragweave.tools.citations import check_citations
+from ragweave.tools.text.normalize import estimate_message_tokens
 
 TEXTS = (
     "The bridge at Alden was opened in 1932. It was painted grey.",
@@ -113,6 +119,36 @@ def test_a_follow_up_without_a_question_mark(asked: str, reply: str, question: s
     assert talk.invoke({"messages": given})["question"] == question
 
 
+@pytest.mark.parametrize("tokens", [200, 240, 300, 1_000])
+@pytest.mark.parametrize("words", [1, 60, 1_000])
+@pytest.mark.parametrize("by_context", [False, True])
+def test_what_was_said_is_cut_to_the_prompts_budget(
+    tokens: int, words: int, by_context: bool
+) -> None:
+    limit: Any = {"prompt_tokens": tokens}
+    profile = {"max_input_tokens": tokens + 512} if by_context else None
+    restater = ScriptedChat(replies=[RESTATED], profile=profile)
+    talk = chat(restater=restater, **({} if by_context else limit))
+    given = [("user", FIRST), ("ai", "granite " * words), ("user", FOLLOW_UP)]
+    out = talk.invoke({"messages": given})
+    assert out["question"] == RESTATED
+    (seen,) = restater.seen
+    assert estimate_message_tokens(seen.messages) <= tokens
+    assert "Assistant: granite" in seen.text
+
+
+@pytest.mark.parametrize("asked", [FOLLOW_UP, "and when " * 12 + "<passage> was it opened?"])
+def test_a_follow_up_stays_as_it_is_where_no_turn_fits(asked: str) -> None:
+    restater = ScriptedChat(replies=[RESTATED], profile={"max_input_tokens": 512 + 100})
+    talk = chat(restater=restater, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    talk.invoke(ASKED, config)
+    out = talk.invoke({"messages": [("user", asked)]}, config)
+    assert (out["question"], restater.seen) == (asked, [])
+    notes = talk.get_state(config).values["notes"]
+    assert [note["event"] for note in notes] == ["restate_no_room"]
+
+
 def test_the_embedded_model_restates_by_topic() -> None:
     talk = chat(model="extractive?similarity=lexical", checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "1"}}
@@ -139,6 +175,41 @@ async def test_a_stream_shows_the_final_answer_alone() -> None:
         (block,) = whole.content
         assert block["annotations"]
         assert len({chunk.id for chunk in shown}) == 1
+
+
+class Ended(BaseCallbackHandler):
+    """Keeps what the model calls of a run report to tracers."""
+
+    def __init__(self) -> None:
+        self.usage: list[Any] = []
+
+    def on_llm_end(self, response: LLMResult, **_: Any) -> None:
+        self.usage += [one.message.usage_metadata for (one,) in response.generations]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_tracers_count_what_a_turn_cost_once(streams: bool) -> None:
+    ended, mode = Ended(), "messages" if streams else "values"
+    list(chat().stream(ASKED, {"callbacks": [ended]}, stream_mode=mode))
+    assert [one["total_tokens"] for one in ended.usage if one] == [12]
+
+
+@pytest.fixture
+def cached() -> Iterator[None]:
+    set_llm_cache(InMemoryCache())
+    yield
+    set_llm_cache(None)
+
+
+@pytest.mark.usefixtures("cached")
+async def test_a_cache_for_all_models_says_no_old_answer() -> None:
+    for answer in ("Ada", "Karl Oster"):
+        talk = chat(model=ScriptedChat(replies=[answer], cache=False))
+        sync = [chunk for chunk, _ in talk.stream(ASKED, stream_mode="messages")]
+        chunks = [chunk async for chunk, _ in talk.astream(ASKED, stream_mode="messages")]
+        for shown in (sync, chunks):
+            assert "".join(chunk.text for chunk in shown) == answer
+            assert len({chunk.id for chunk in shown}) == 1
 
 
 async def test_sync_and_async_agree() -> None:

@@ -46,7 +46,9 @@ LEAD = {
     "rerank": OptionCase(
         True, Setting(options={"filter": "lexical", "top": 8, "order": "reversed"})
     ),
-    "encoder": OptionCase("nobody/nothing-here", Setting(options={"filter": "provence"})),
+    "encoder": OptionCase(
+        "nobody/nothing-here", Setting(options={"filter": "provence"}), raises=True
+    ),
     "lead": OptionCase(
         " Thus: ",
         Setting(

@@ -19,7 +19,7 @@ from langgraph.types import Command
 from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
-from ragweave.errors import RunTimeoutError
+from ragweave.errors import RunTimeoutError, UsageError
 from ragweave.state import RAGState
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "t"}}
@@ -180,6 +180,32 @@ def test_a_resumed_subgraph_has_a_time_limit() -> None:
     for question in (QUESTION, None):
         with pytest.raises(RunTimeoutError):
             app.invoke(question, THREAD)
+
+
+@pytest.mark.parametrize("ended", ["refused", "paused"])
+def test_passages_of_an_input_that_was_not_taken_up_are_gone(ended: str, disk: SqliteSaver) -> None:
+    retriever = ListRetriever(documents=PASSAGES)
+    one = graph("concat", disk, retriever=retriever)
+    given = {"passages": documents("Rome it was."), "answer_type": "long", "gold_answers": ["x"]}
+    if ended == "paused":
+        one.invoke({**QUESTION, **given}, THREAD, interrupt_before=["begin"])
+    else:
+        with pytest.raises(UsageError):
+            one.invoke({"question": " ", **given}, THREAD)
+    out = one.invoke(QUESTION, THREAD)
+    assert retriever.queries == [QUESTION["question"]]
+    assert out["answer"] == "Paris"
+    assert one.get_state(THREAD).values["gold"] == []
+
+
+@pytest.mark.parametrize("given", [{"passages": PASSAGES}, {}, {"answer_type": "long"}])
+async def test_a_threads_question_is_not_asked_again_unasked(
+    given: Any, async_disk: AsyncSqliteSaver
+) -> None:
+    one = graph("concat", async_disk)
+    await one.ainvoke(QUESTION, THREAD)
+    with pytest.raises(UsageError, match="the input has no question"):
+        await one.ainvoke(given, THREAD)
 
 
 def test_passages_edited_by_hand_do_not_count_for_the_next_question(disk: SqliteSaver) -> None:

@@ -147,6 +147,8 @@ def test_history_is_cut_to_its_budget_from_the_front() -> None:
     state = talk("one " * 40, "two " * 40, "three", "four", "and five?")
     assert [one.text for one in history_of(state, 20)] == ["three", "four"]
     assert len(history_of(state, 10_000)) == 4
+    (cut,) = history_of(talk("first", "橋を建てた " * 100, "why?"), 20)
+    assert cut.text.startswith("橋を建てた")
     assert history_of(talk("first?"), 100) == []
     (long, *_) = history_of(talk("word " * 5_000, "yes", "why?"), 100_000)
     assert len(long.text) <= 1_500

@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.globals import set_llm_cache
 from langchain_openai import ChatOpenAI
 from openai import (
     AsyncOpenAI,
@@ -93,6 +95,20 @@ async def test_a_stream_has_words_then_citations_then_usage() -> None:
     assert (last.model_extra or {})["annotations"][0]["url_citation"]["title"]
     assert chunks[-1].usage is not None
     assert chunks[-1].usage.total_tokens == 12
+
+
+async def test_a_cache_for_all_models_leaves_streams_whole() -> None:
+    set_llm_cache(InMemoryCache())
+    try:
+        for answer in ("In 1932.", ANSWER):
+            served = client(chat([answer], cache=False))
+            stream = await served.chat.completions.create(
+                model="concat", messages=QUESTION, stream=True
+            )
+            words = [one.choices[0].delta.content or "" async for one in stream]
+            assert "".join(words) == answer
+    finally:
+        set_llm_cache(None)
 
 
 async def test_langchains_model_talks_to_it() -> None:

@@ -40,6 +40,13 @@ class TonedOptions(LooksOptions):
     tone: Literal["plain", "kind"] = "plain"
 
 
+@dataclass(frozen=True, kw_only=True)
+class HarshOptions(LooksOptions):
+    """The same, and one whose only other value no run survives."""
+
+    harsh: bool = False
+
+
 class Changed(Runnable[Any, Any]):
     """A step whose update is changed behind it, in a sync run, an async one or both."""
 
@@ -64,6 +71,8 @@ class Looks:
     """What is wrong with a node, by its name."""
     ways: tuple[str, ...] = ("sync", "async")
     searches_always: bool = False
+    deaf: bool = False
+    """Whether how often it looks is settled when it is built."""
     own_prompts: bool = False
 
     def build(self, parts: Parts[Any]) -> CompiledGraph:
@@ -71,14 +80,25 @@ class Looks:
         answer = AnswerStep("answer", "distill", closed_template="direct")
         if self.own_prompts:
             parts = replace(parts, prompts=answer_prompts("distill", "direct"))
+        begin = begin_step(options)
+
+        def harsh(state: Any, context: Any) -> Any:
+            if context.options.harsh:
+                raise ModelError("too harsh")
+            return begin.work(state, context)
+
         steps = {
-            "begin": begin_step(options),
+            "begin": Step("begin", harsh, options) if hasattr(options, "harsh") else begin,
             "retrieve": retrieve_step(parts.retriever, options),
             "collect": collect_step(options),
             "answer": parts.answers(answer),
             "again": Step("again", again, options),
             "vote": vote_step("vote", "answer", options, truncated=cut),
         }
+
+        def next_one(state: Mapping[str, Any], chosen: Any) -> str:
+            return to_next(state, options if self.deaf else chosen)
+
         graph = draft(parts)
         for name, step in steps.items():
             change = self.changes.get(name)
@@ -89,7 +109,7 @@ class Looks:
         graph.add_edge("retrieve", "collect")
         graph.add_conditional_edges("collect", Route(to_answer, options), ["answer"])
         graph.add_conditional_edges(
-            "answer", Route(to_next, options), {"again": "again", "done": "vote"}
+            "answer", Route(next_one, options), {"again": "again", "done": "vote"}
         )
         graph.add_conditional_edges("again", Route(to_answer, options), ["answer"])
         graph.add_edge("vote", END)

@@ -6,7 +6,7 @@ from unittest import SkipTest
 
 import pytest
 from tests.testing import looks as broken
-from tests.testing.looks import Looks, TonedOptions, ends_with, looks
+from tests.testing.looks import HarshOptions, Looks, TonedOptions, ends_with, looks
 
 from ragweave.graphs import Method
 from ragweave.testing import MethodTests, ModelCall, Setting
@@ -18,6 +18,7 @@ THREAD = "test_the_second_question_of_a_thread_starts_clean"
 USAGE = "test_usage_counts_the_calls_made"
 COSTS = "test_calls_lie_within_the_declared_costs"
 OPTIONS = "test_every_option_does_something"
+RUN = "test_an_option_of_a_run_is_that_of_the_build"
 PROMPTS = "test_a_callers_prompts_replace_the_methods"
 ODD = "test_odd_replies_never_raise"
 GIVEN = "test_given_passages_take_the_place_of_retrieval"
@@ -37,6 +38,7 @@ BROKEN = {
     "makes an answer up": (ODD, Looks(changes={"answer": broken.makes_an_answer_up})),
     "retrieves though passages are given": (GIVEN, Looks(searches_always=True)),
     "a caller's prompts are lost": (PROMPTS, Looks(own_prompts=True)),
+    "a run's options are passed over": (RUN, Looks(deaf=True)),
     "no JSON": (JSON, Looks(changes=ends_with(topic={"bridges"}))),
 }
 
@@ -82,8 +84,9 @@ def test_always_truncated() -> None:
     assert TRUNCATED in failing(looks(Looks(changes=ends_with(truncated=True))))
 
 
-def test_a_dead_option() -> None:
-    assert failing(looks(options=TonedOptions)) == [OPTIONS]
+@pytest.mark.parametrize("options", [TonedOptions, HarshOptions])
+def test_a_dead_option(options: type[TonedOptions | HarshOptions]) -> None:
+    assert failing(looks(options=options)) == [OPTIONS]
 
 
 @pytest.mark.parametrize("told", [{"best": "2·p + 1"}, {"worst": "p"}])

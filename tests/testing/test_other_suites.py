@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from unittest import SkipTest
 
@@ -15,9 +17,11 @@ from ragweave.evaluation.metrics import f1
 from ragweave.testing import (
     CARDS,
     ChatModelSpecTests,
+    KnowledgeStoreTests,
     MetricTests,
     RecordingRetriever,
     RetrieverTests,
+    store,
 )
 
 
@@ -147,6 +151,24 @@ def test_model_specs() -> None:
     assert failing(Tests) == []
     assert failing(Taken) == ["an_unknown_setting_is_refused"]
     assert len(failing(Missing)) >= 5
+
+
+@pytest.mark.skipif(find_spec("chromadb") is None, reason="needs ragweave[chroma]")
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_store_that_ranks_words_in_any_order(
+    exact: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Tests(KnowledgeStoreTests):
+        exact_bm25 = exact
+
+        def place(self) -> Path:
+            return tmp_path / str(next(places))
+
+    places, words = itertools.count(), store._words
+    Tests().test_words_rank_as_in_memory()
+    monkeypatch.setattr(store, "_words", lambda *asked: words(*asked)[::-1])
+    with pytest.raises(AssertionError):
+        Tests().test_words_rank_as_in_memory()
 
 
 def test_neither_the_package_nor_the_suites_import_pytest() -> None:

@@ -145,10 +145,11 @@ def method_graph(
     """
     from ragweave.graphs.build import build_graph, method_named
     from ragweave.graphs.method import parse_options
+    from ragweave.graphs.registry import arguments_for
 
     settings = parse_options(options.with_k(texts, k), method_named(name))
     try:
-        return build_graph(name, retriever=retriever, **models, **settings)
+        return build_graph(name, retriever=retriever, **arguments_for(name, models), **settings)
     except ModelError as error:
         raise UsageError(str(error)) from error
 
@@ -192,6 +193,7 @@ def compare(
     with loading():
         from ragweave.evaluation.runs import parse_systems
         from ragweave.graphs.build import build_graph
+        from ragweave.graphs.registry import arguments_for
         from ragweave.tools.models import chat_model
         from ragweave.tools.warm_up import warm_up
 
@@ -202,7 +204,13 @@ def compare(
         again = options.second_retriever(second_retriever, kb, {one.method for one in systems})
         shared = {**again, **{name: chat_model(spec) for name, spec in models.items()}}
         graphs = [
-            build_graph(one.method, retriever=found, **shared, **one.options) for one in systems
+            build_graph(
+                one.method,
+                retriever=found,
+                **arguments_for(one.method, shared),
+                **one.options,
+            )
+            for one in systems
         ]
         warm_up([found, *shared.values()])  # else the first method's seconds would hold it
     results = asyncio.run(_ask_all(question, systems, graphs))

@@ -96,6 +96,8 @@ _MESSAGES = {
     "asked_again": "A reply that was not an answer was asked for again.",
     "answered_before_search": "The model answered before it searched; the question was searched.",
     "reply_limit_reached": "A reply was cut at its limit (option reply_tokens, or the step's).",
+    "restate_no_room": "The conversation did not fit the prompt; the question was taken as it is.",
+    "passages_given_by_graph": "Passages of an earlier run were given; nothing was retrieved.",
     "filter_by_claim": "The gold answer is a verdict; sentences were compared with the claim.",
     "filter_kept_nothing": "The filter kept no passage.",
     "proxy_failed": "The proxy failed; the question itself was used as the query.",

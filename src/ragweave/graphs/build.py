@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, cast, get_args
 
@@ -17,7 +17,7 @@ from typing_extensions import is_typeddict
 from ragweave.errors import UsageError
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method
-from ragweave.graphs.registry import METHODS
+from ragweave.graphs.registry import METHODS, looking_again
 from ragweave.nodes.ask import with_overrides
 from ragweave.nodes.context_filter import FilterName
 from ragweave.nodes.judge import NecessityOptions
@@ -254,7 +254,8 @@ def build_graph(
             can, else its text is read.
         embeddings: What finds the nearest training questions of `skr_knn`; None: the model that
             its option `embedding` names.
-        second_retriever: Where `crag` looks again, such as a web search; None: `retriever`.
+        second_retriever: Where `crag` looks again, such as a web search; None: `retriever`. Other
+            methods refuse it.
         prompts: Prompt templates that replace the method's own, by name.
         checkpointer: Where LangGraph keeps the state of each thread.
         retry_policy: Which errors are tried again; None: 429, 5xx, timeouts and dropped
@@ -280,6 +281,7 @@ def build_graph(
         options["filter"] = filter if isinstance(filter, str) else "own"
     chosen = method_options(method, options, arguments=inspect.signature(build_graph).parameters)
     retriever = _checked_retriever(retriever)
+    second_retriever = _checked_second(second_retriever, method)
     models = role_models(
         {
             "model": model,
@@ -300,7 +302,7 @@ def build_graph(
         scorer=_checked_scorer("scorer", scorer),
         judge_scorer=_checked_scorer("judge_scorer", judge_scorer),
         embeddings=_checked_embeddings(embeddings),
-        second_retriever=_checked_retriever(second_retriever),
+        second_retriever=second_retriever,
         state=_checked_state(state),
     )
     return method.build(parts)
@@ -314,17 +316,6 @@ def method_named(name: str) -> Method:
             package that brings it can't be loaded.
     """
     return METHODS.named(name)
-
-
-def check_searches_again(methods: Iterable[str]) -> None:
-    """Check that a second retriever would be used by one of the methods.
-
-    Raises:
-        UsageError: None of them looks again.
-    """
-    if not any(method_named(name).searches_again for name in methods):
-        known = ", ".join(one.name for one in METHODS.ours() if one.searches_again)
-        raise UsageError(f"--second-retriever is where {known} looks again: add that method")
 
 
 def method_options(
@@ -393,6 +384,14 @@ def _checked_retriever(retriever: object) -> Retriever | None:
     raise UsageError(
         f"retriever must be a LangChain retriever, not {type(retriever).__name__}{hint}"
     )
+
+
+def _checked_second(retriever: object, method: Method) -> Retriever | None:
+    if retriever is not None and not method.searches_again:
+        raise UsageError(
+            f"{method.name} never looks again: leave out second_retriever, or use {looking_again()}"
+        )
+    return _checked_retriever(retriever)
 
 
 class AnyModel(ExtractiveChat):

@@ -48,7 +48,7 @@ class ChatGraph(DrawnGraph[ChatOutput]):
     knows.
     """
 
-    def _check_keys(self, given: Mapping[str, Any]) -> None:
+    def _taken(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         known = _OF_STATE if given.keys() >= _OF_OUTPUT else {"messages"}
         for key in given:
             if key not in known:
@@ -56,6 +56,7 @@ class ChatGraph(DrawnGraph[ChatOutput]):
                     f"the input has a key {key!r}, and a conversation takes messages alone"
                     f"{_INSTEAD.get(key, '')}"
                 )
+        return given
 
 
 _OF_OUTPUT = frozenset(get_type_hints(ChatOutput))

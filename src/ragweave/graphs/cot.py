@@ -32,7 +32,10 @@ def build(parts: Parts[CotOptions]) -> CompiledGraph:
         values=reasoned,
     )
     return single_round(
-        parts, answer, lambda passages: [list(passages)], lambda options: options.retrieve
+        parts,
+        answer,
+        lambda passages, _options: [list(passages)],
+        lambda options: options.retrieve,
     )
 
 

@@ -31,7 +31,10 @@ def build(parts: Parts[DirectOptions]) -> CompiledGraph:
         values=unreasoned,
     )
     return single_round(
-        parts, answer, lambda passages: [list(passages)], lambda options: options.retrieve
+        parts,
+        answer,
+        lambda passages, _options: [list(passages)],
+        lambda options: options.retrieve,
     )
 
 

@@ -186,16 +186,18 @@ def add_blending(graph: Draft, parts: Parts[Any], merge: Callable[[Any], MergeSt
     graph.add_edge("knowledge_filter", "collect")
 
 
-Contexts = Callable[[Sequence[Document]], list[list[Document]]]
-"""From the passages to the contexts that are asked about one by one."""
+Contexts = Callable[[Sequence[Document], Any], list[list[Document]]]
+"""From the passages and the options in force to the contexts that are asked about one by one."""
 
 
-def together(passages: Sequence[Document]) -> list[list[Document]]:
+def together(passages: Sequence[Document], _options: Options | None = None) -> list[list[Document]]:
     """All passages in one context (Liu et al. 2024, eq. 1); none without passages."""
     return [list(passages)] if passages else []
 
 
-def one_by_one(passages: Sequence[Document]) -> list[list[Document]]:
+def one_by_one(
+    passages: Sequence[Document], _options: Options | None = None
+) -> list[list[Document]]:
     """A context for each passage (Liu et al. 2024, eq. 2)."""
     return [[passage] for passage in passages]
 
@@ -211,8 +213,8 @@ def single_round(
     Args:
         parts: Models, retriever, options and the rest.
         answer: How the answer node asks; the graph takes its name.
-        contexts: What the answer node is asked about; no context leads straight to the vote,
-            which then says Unknown.
+        contexts: From the passages and the run's options to what the answer node is asked about;
+            no context leads straight to the vote, which then says Unknown.
         retrieves: Whether the options ask for retrieval.
     """
     options = parts.options
@@ -221,7 +223,7 @@ def single_round(
         return to_retrieval(state, opts) if retrieves(opts) else "collect"
 
     def to_answers(state: RAGState, opts: Options) -> Goto:
-        asked = contexts(state["passages"])
+        asked = contexts(state["passages"], opts)
         return branches(state, answer.name, opts, contexts=asked) or "vote"
 
     graph = draft(parts)

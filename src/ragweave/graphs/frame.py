@@ -153,8 +153,8 @@ class DrawnGraph(TypedGraph[OutputT]):
         **more: Any,
     ) -> Iterator[Any]:
         """Check the input's keys, then run the graph, within its time limit."""
-        self._check_input(input, config)
-        return super().stream(input, self._in_time(input, config, more.get("context")), **more)
+        given = self._checked(input, config)
+        return super().stream(given, self._in_time(given, config, more.get("context")), **more)
 
     def astream(
         self,
@@ -163,16 +163,18 @@ class DrawnGraph(TypedGraph[OutputT]):
         **more: Any,
     ) -> AsyncIterator[Any]:
         """Check the input's keys, then run the graph, within its time limit."""
-        self._check_input(input, config)
-        return super().astream(input, self._in_time(input, config, more.get("context")), **more)
+        given = self._checked(input, config)
+        return super().astream(given, self._in_time(given, config, more.get("context")), **more)
 
-    def _check_input(self, given: object, config: RunnableConfig | None) -> None:
+    def _checked(self, given: object, config: RunnableConfig | None) -> object:
         """Check what a caller gives; as a node of another graph it is given all of that state."""
         if isinstance(given, Mapping) and not _is_nested(config):
-            self._check_keys(given)
+            return self._taken(given)
+        return given
 
-    def _check_keys(self, given: Mapping[str, Any]) -> None:
-        """Raise UsageError for a key that the graph would pass over."""
+    def _taken(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return an input as the graph takes it; a key that it would pass over is a UsageError."""
+        return given
 
     def _in_time(
         self, given: object, config: RunnableConfig | None, context: object
@@ -228,18 +230,28 @@ class DrawnGraph(TypedGraph[OutputT]):
 class CompiledGraph(DrawnGraph[RAGOutput]):
     """A compiled graph over the ragweave state: a LangChain Runnable from input to output.
 
-    A key of the input that its state lacks is an error; as a node of another graph it is given all
-    of that graph's state, and takes what it knows; its run ends by that graph's deadline.
+    A key of the input that it does not take is an error, but for those of an earlier output or
+    state, given back whole; as a node of another graph it is given all of that graph's state, and
+    takes what it knows; its run ends by that graph's deadline.
     """
 
-    def _check_keys(self, given: Mapping[str, Any]) -> None:
-        known = _fields(cast("Hashable", self.builder.state_schema))
+    def _taken(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        schemas = self.builder.input_schema, self.builder.output_schema, self.builder.state_schema
+        known, of_output, of_state = (_fields(cast("Hashable", one)) for one in schemas)
+        if given.keys() >= of_output:
+            known |= of_output | of_state
         for key in given:
             if key not in known:
                 raise UsageError(
-                    f"the input has a key {key!r} that this graph does not know"
+                    f"the input has a key {key!r} that this graph does not take"
                     f"{_closest(str(key), known)}; it takes question, passages, answer_type"
                 )
+        if "question" not in given:
+            raise UsageError(
+                "the input has no question, and a thread's last one is not asked again"
+            )
+        # A thread's last input stays where its run never took it up: refused, or paused before.
+        return {"passages": [], **given}
 
     def as_tool(
         self,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ragweave.errors import UsageError
 from ragweave.graphs import (
     adaptive,
     adaptive_rag,
@@ -69,3 +73,31 @@ METHODS: Registry[Method] = Registry(
 
 register_method = METHODS.register
 """Add a method for the time of this process: `register_method(METHOD)`, in a notebook or script."""
+
+
+def check_searches_again(methods: Iterable[str]) -> None:
+    """Check that a second retriever would be used by one of the methods.
+
+    Raises:
+        UsageError: None of them looks again.
+    """
+    if not any(METHODS.named(name).searches_again for name in methods):
+        raise UsageError(
+            f"--second-retriever is where {looking_again()} looks again: add that method"
+        )
+
+
+def looking_again() -> str:
+    """Return the names of our methods that look again with a second retriever."""
+    return ", ".join(one.name for one in METHODS.ours() if one.searches_again)
+
+
+def arguments_for(method: str, shared: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of `build_graph` that several methods share, less what this one refuses.
+
+    Args:
+        method: The method's name.
+        shared: The arguments; a second retriever is for those that look again.
+    """
+    again = METHODS.named(method).searches_again
+    return {name: one for name, one in shared.items() if again or name != "second_retriever"}

@@ -262,7 +262,7 @@ def reply_to(
     """
     model = models.by_role(question.role)
     prompt = question.prompt(state, context.options)
-    fitted = fit(prompt, _budget(model, context.options), estimate_message_tokens)
+    fitted = fit(prompt, budget_of(model, context.options), estimate_message_tokens)
     if fitted.dropped:
         ids = [doc.id for doc in fitted.dropped]
         context.note("passages_dropped", dropped=ids, kept=len(fitted.passages))
@@ -344,7 +344,8 @@ def context_of(model: ChatModel) -> int | None:
     return min((one for one in known if one is not None), default=None)
 
 
-def _budget(model: ChatModel, options: Options) -> int | None:
+def budget_of(model: ChatModel, options: Options) -> int | None:
+    """Return the most tokens that a prompt to `model` may have; None: no limit is known."""
     if options.prompt_tokens is not None:
         return options.prompt_tokens
     context = context_of(model)

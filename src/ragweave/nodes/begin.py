@@ -22,6 +22,7 @@ from typing import (
     get_type_hints,
 )
 
+from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.managed.base import ManagedValue
@@ -32,7 +33,7 @@ from ragweave.errors import UsageError
 from ragweave.nodes.options import Options, OptionsT, typed
 from ragweave.nodes.step import RUN_DEADLINE, Context, Step, Work, pure
 from ragweave.state import AnswerType, RAGState, Update
-from ragweave.state.passages import GIVEN, as_input
+from ragweave.state.passages import GIVEN, OF_RUN, as_input
 
 _EMPTY: Mapping[Any, Callable[[], object]] = {
     str: str,
@@ -129,6 +130,9 @@ def begin_step(
 ) -> Step[RAGState, OptionsT]:
     """Return the node `begin`.
 
+    Within another graph, whose state may still hold the passages of an earlier run, it notes
+    `passages_given_by_graph` where these take the place of retrieval.
+
     Args:
         options: The build's options.
         state_type: The graph's state: all of its fields are cleared for a thread's next question.
@@ -139,9 +143,24 @@ def begin_step(
     fresh(state_type)
 
     def body(state: RAGState, context: Context[OptionsT]) -> Work:
-        return pure(_in_time(begin(state, context.options, state_type), context.config))
+        update = begin(state, context.options, state_type)
+        earlier = [doc for doc in _given(state) if OF_RUN in doc.metadata]
+        if earlier and _is_inner(context.config):
+            context.note("passages_given_by_graph", passages=len(earlier))
+        return pure(_in_time(update, context.config))
 
     return Step("begin", body, options)
+
+
+def _is_inner(config: RunnableConfig) -> bool:
+    """Say whether this is a node of a graph within another one, by LangGraph's path of tasks."""
+    path = (config.get("metadata") or {}).get("langgraph_checkpoint_ns")
+    return "|" in str(path)
+
+
+def _given(state: RAGState) -> list[Document]:
+    """Return the passages that this input brought."""
+    return [doc for doc in state.get("passages") or () if doc.metadata.get("query") == GIVEN]
 
 
 def _in_time(update: Update, config: RunnableConfig) -> Update:
@@ -169,14 +188,13 @@ def begin(state: RAGState, options: Options, state_type: type[RAGState] = RAGSta
     asked_for = state.get("answer_type")
     answer_type = asked_for if asked_for else options.default_answer_type
     typed("answer_type", answer_type, AnswerType)
-    given = [doc for doc in state.get("passages") or () if doc.metadata.get("query") == GIVEN]
     update: Update = {
         **fresh(state_type),
         "question": question.strip(),
         "resolved_answer_type": answer_type,
         "status": "unknown",
         "queries": {"question": question.strip()},
-        "passages": Overwrite(as_input(given)),
+        "passages": Overwrite(as_input(_given(state))),
         "gold": _gold(state.get("gold_answers")),
     }
     if options.timeout is not None:

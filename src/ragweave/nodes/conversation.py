@@ -11,8 +11,11 @@ import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, cast
 
+from langchain_core.caches import BaseCache
 from langchain_core.callbacks import (
     AsyncCallbackManagerForLLMRun,
     CallbackManagerForLLMRun,
@@ -26,9 +29,10 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.types import Overwrite
+from pydantic import Field
 
 from ragweave.errors import UsageError
-from ragweave.nodes.ask import Ask, Prompt, Reply, ask
+from ragweave.nodes.ask import Ask, Prompt, PromptTooLongError, Reply, ask, budget_of
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.restate_reply import EXAMPLE, LONGEST_TURN, read_restated
 from ragweave.nodes.step import Call, Context, Step, Work, pure
@@ -73,9 +77,11 @@ def history_of(state: ChatState, tokens: int) -> list[BaseMessage]:
         state: The conversation.
         tokens: Most tokens of the history, estimated.
     """
+    # A token has two characters or more: the latest message is there, however small the budget.
+    longest = min(LONGEST_TURN, 2 * max(tokens - estimate_message_tokens([AIMessage("")]), 0))
     said: list[BaseMessage] = []
     for message in state["messages"][: _asked_at(state["messages"])]:
-        text = message.text.strip()[:LONGEST_TURN]
+        text = message.text.strip()[:longest]
         if text and message.type in ("human", "ai"):
             said.append(HumanMessage(text) if message.type == "human" else AIMessage(text))
     kept = trim_messages(
@@ -119,24 +125,29 @@ def turn(state: ChatState) -> Update:
     return _update(cleared)
 
 
-def restate_step(
-    restater: ChatModel, template: ChatPromptTemplate, options: OptionsT, tokens: int
-) -> Step[ChatState, OptionsT]:
-    """Return the node `restate`.
+@dataclass(frozen=True)
+class _Restating:
+    """How a follow-up is restated: with as much of what was said as fits the prompt."""
 
-    Args:
-        restater: The model that restates.
-        template: Its prompt, with `history` and `question`.
-        options: The method's options.
-        tokens: Most tokens of the history.
-    """
-    silent: Any = restater.with_config(tags=[TAG_NOSTREAM])
-    models = Models(answer=silent, rewrite=silent)
+    model: Any
+    template: ChatPromptTemplate
+    tokens: int
+    """Most tokens of the history."""
 
-    def prompt(state: ChatState, _options: Options) -> Prompt:
-        said = history_of(state, tokens)
+    def history(self, state: ChatState, options: Options) -> list[BaseMessage]:
+        """Return the turns before the follow-up that the prompt has room for."""
+        budget = budget_of(self.model, options)
+        if budget is None:
+            return history_of(state, self.tokens)
+        taken = estimate_message_tokens(self._asked(state, []).messages([]))
+        return history_of(state, min(self.tokens, budget - taken))
+
+    def prompt(self, state: ChatState, options: Options) -> Prompt:
+        return self._asked(state, self.history(state, options))
+
+    def _asked(self, state: ChatState, said: Sequence[BaseMessage]) -> Prompt:
         return Prompt(
-            template,
+            self.template,
             {
                 "task": "restate",
                 "question": state["question"],
@@ -146,17 +157,39 @@ def restate_step(
             reply_tokens=RESTATE_TOKENS,
         )
 
-    def update(state: ChatState, reply: Reply, context: Context[Any]) -> Update:
-        said = [one.text for one in history_of(state, tokens)]
+    def update(self, state: ChatState, reply: Reply, context: Context[Any]) -> Update:
+        said = [one.text for one in self.history(state, context.options)]
         restated = read_restated(reply.text, state["question"], said)
         if not restated:
             context.note("restate_unread", reply=reply.text[:200])
         return {"question": restated or state["question"]}
 
-    question = Ask[ChatState, Any](name="restate", role="rewrite", prompt=prompt, update=update)
+
+def restate_step(
+    restater: ChatModel, template: ChatPromptTemplate, options: OptionsT, tokens: int
+) -> Step[ChatState, OptionsT]:
+    """Return the node `restate`.
+
+    Args:
+        restater: The model that restates.
+        template: Its prompt, with `history` and `question`.
+        options: The method's options.
+        tokens: Most tokens of the history; it has no more than a prompt's budget leaves it. Where
+            that is nothing, the follow-up stays as it was, noted `restate_no_room`.
+    """
+    silent: Any = restater.with_config(tags=[TAG_NOSTREAM])
+    models = Models(answer=silent, rewrite=silent)
+    how = _Restating(silent, template, tokens)
+    question = Ask[ChatState, Any](
+        name="restate", role="rewrite", prompt=how.prompt, update=how.update
+    )
 
     def body(state: ChatState, context: Context[OptionsT]) -> Work:
-        return ask(question, models, state, context)
+        if how.history(state, context.options):
+            with suppress(PromptTooLongError):
+                return (yield from ask(question, models, state, context))
+        context.note("restate_no_room")
+        return _update({})
 
     return Step("restate", body, options)
 
@@ -183,7 +216,9 @@ def reply_step(options: OptionsT) -> Step[ChatState, OptionsT]:
 
     def body(state: ChatState, _context: Context[OptionsT]) -> Work:
         message = answer_message(state)
-        yield Call(Speaker(message=message), [HumanMessage(state["question"])])
+        # What the turn cost was reported call by call: said again, traces would count it twice.
+        spoken = message.model_copy(update={"usage_metadata": None})
+        yield Call(Speaker(message=spoken), [HumanMessage(state["question"])])
         return _update({"messages": [message]})
 
     return Step("reply", body, options)
@@ -212,6 +247,8 @@ class Speaker(BaseChatModel):
     """
 
     message: AIMessage
+    cache: BaseCache | bool | None = Field(default=False, exclude=True)
+    """None: a cache for all models (`set_llm_cache`) would say an old answer to the same question."""
 
     @property
     def _llm_type(self) -> str:
@@ -257,7 +294,7 @@ class Speaker(BaseChatModel):
         rest = {"type": "text", "text": "", "index": 0}
         if "annotations" in block:
             rest["annotations"] = block["annotations"]
-        yield self._chunk([rest], usage_metadata=self.message.usage_metadata, chunk_position="last")
+        yield self._chunk([rest], chunk_position="last")
 
     def _chunk(self, content: Any, **more: Any) -> ChatGenerationChunk:
         chunk = AIMessageChunk(content=content, id=self.message.id, **more)

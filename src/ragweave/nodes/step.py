@@ -28,7 +28,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import set_config_context
-from langgraph.types import Send
+from langgraph.types import Overwrite, Send
 
 from ragweave.errors import RunTimeoutError
 from ragweave.nodes.options import OptionsT, current
@@ -143,10 +143,11 @@ class Context(Generic[OptionsT]):
         self.usage = add_usage(self.usage, usage)
 
     def complete(self, update: Update) -> Update:
-        """Return `update` with what was noted and spent."""
+        """Return `update` with what was noted and spent; notes that it clears stay cleared."""
         full = update.copy()
         if self.notes:
-            full["notes"] = self.notes
+            clears = isinstance(full.get("notes"), Overwrite)
+            full["notes"] = Overwrite(self.notes) if clears else self.notes
         if self.usage:
             full["usage"] = self.usage
         return full

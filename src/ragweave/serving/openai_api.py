@@ -341,19 +341,21 @@ async def _events(
     endpoint: Endpoint, asked: ChatRequest, given: Mapping[str, Any]
 ) -> AsyncGenerator[str, None]:
     stream = Chunks(asked.model)
-    message: Any = None
-    chunks = endpoint.chats[asked.model].astream(given, stream_mode="messages")
-    async with endpoint.slot(asked.model), aclosing(cast("AsyncGenerator[Any, None]", chunks)):
+    out: Mapping[str, Any] = {}
+    parts = endpoint.chats[asked.model].astream(given, stream_mode=["messages", "values"])
+    async with endpoint.slot(asked.model), aclosing(cast("AsyncGenerator[Any, None]", parts)):
         role: dict[str, str] = {"role": "assistant"}
         while True:
             try:
-                chunk, _ = await _safely(anext(chunks))
+                mode, part = await _safely(anext(parts))
             except StopAsyncIteration:
                 break
-            message = chunk if message is None else message + chunk
-            if chunk.text:
-                yield stream.event({**role, "content": chunk.text})
+            if mode == "values":
+                out = part
+            elif part[0].text:
+                yield stream.event({**role, "content": part[0].text})
                 role = {}
+    message = out["messages"][-1]
     yield stream.event(cited(message), end="stop")
     usage = endpoint.spent(asked.model, message)
     if asked.stream_options is not None and asked.stream_options.include_usage:

@@ -138,6 +138,9 @@ class ServedChat(ServedGraph):
 
     inputs = ("messages",)
 
+    def _taken(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        return given
+
 
 INPUTS = {
     "question": "The question to answer from the knowledge base.",

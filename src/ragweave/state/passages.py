@@ -17,6 +17,9 @@ GIVEN = "given"
 INPUT = "input"
 """`metadata["query"]` of the same passages once a run has taken them up."""
 
+OF_RUN = "of_run"
+"""`metadata["of_run"]`: the query mark that a run had set on a passage that is now handed in."""
+
 MERGED_RANK = "merged_rank"
 """`metadata["merged_rank"]`: where a passage stood among all, best first, before it was moved."""
 
@@ -103,6 +106,18 @@ def ranked(documents: Iterable[Document], query_key: str) -> list[Document]:
         )
         for rank, doc in enumerate(documents)
     ]
+
+
+def given_passages(documents: Iterable[Document]) -> list[Document]:
+    """Return passages that a caller hands in: ranked, marked `given`, and `of_run` where one was."""
+    return ranked(map(_with_origin, documents), GIVEN)
+
+
+def _with_origin(document: Document) -> Document:
+    mark = document.metadata.get("query")
+    if not isinstance(mark, str) or mark == GIVEN or type(document.metadata.get("rank")) is not int:
+        return document
+    return document.model_copy(update={"metadata": {**document.metadata, OF_RUN: mark}})
 
 
 def with_merged_rank(documents: Iterable[Document]) -> list[Document]:
@@ -242,8 +257,8 @@ def by_query(lists: Sequence[Sequence[Document]]) -> list[Document]:
 def as_input(documents: Iterable[Document]) -> list[Document]:
     """Return passages as a run takes them up and gives them back.
 
-    The query mark of copies says `input` where it said `given`, and where a prompt's order moved
-    them is of no account any more.
+    The query mark of copies says `input` where it said `given`; which run they came from, and where
+    a prompt's order moved them, is of no account any more.
     """
     return [_taken_up(doc) for doc in documents]
 
@@ -251,6 +266,7 @@ def as_input(documents: Iterable[Document]) -> list[Document]:
 def _taken_up(document: Document) -> Document:
     marks = dict(document.metadata)
     marks.pop(MERGED_RANK, None)
+    marks.pop(OF_RUN, None)
     if marks.get("query") == GIVEN:
         marks["query"] = INPUT
     return (

@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
-from ragweave.state.passages import GIVEN, as_document, ranked
+from ragweave.state.passages import as_document, given_passages
 
 Status = Literal["answered", "unknown"]
 """`unknown` when the method has no answer; `answer` is then the literal `Unknown`."""
@@ -220,4 +220,4 @@ def take_passages(_old: object, new: Sequence[Any] | None) -> list[Document]:
     """
     if isinstance(new, str | Mapping):
         raise UsageError(f"passages must be a list of passages, not one {type(new).__name__}")
-    return ranked(map(as_document, new or ()), GIVEN)
+    return given_passages(map(as_document, new or ()))

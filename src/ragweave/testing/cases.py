@@ -78,12 +78,19 @@ class OptionCase:
     value: Any
     setting: Setting = field(default_factory=Setting)
     """What holds both in the run with the option's default and in the run with `value`."""
+    raises: bool = False
+    """Whether an error that ends the run with `value` is what the option does; else it is none."""
 
+
+_SMALL_CONTEXT = Setting(model={"profile": {"max_input_tokens": 10_000}})
 
 _SHARED: Mapping[str, list[OptionCase]] = {
     "sample_temperature": [OptionCase(0.1, Setting(options={"samples": 2}))],
-    "prompt_tokens": [OptionCase(150), OptionCase(1)],
-    "reply_tokens": [OptionCase(9_990, Setting(model={"profile": {"max_input_tokens": 10_000}}))],
+    "prompt_tokens": [OptionCase(150), OptionCase(1, raises=True)],
+    "reply_tokens": [
+        OptionCase(9_850, _SMALL_CONTEXT),
+        OptionCase(9_990, _SMALL_CONTEXT, raises=True),
+    ],
     "constrain": [
         OptionCase(False, Setting(model={"offers_grammar": True}, input={"answer_type": kind}))
         for kind in ("short", "yes_no")
@@ -91,7 +98,7 @@ _SHARED: Mapping[str, list[OptionCase]] = {
     "profile": [OptionCase("paper")],
     "unknown": [OptionCase(False), OptionCase(True)],
     "ask_again": [OptionCase(False, Setting(replies=["<passage 1>"]))],
-    "timeout": [OptionCase(1e-9)],
+    "timeout": [OptionCase(1e-9, raises=True)],
 }
 """Cases of the options that every method has."""
 

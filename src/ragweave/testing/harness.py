@@ -286,10 +286,10 @@ def _document(value: object) -> Any:
 
 
 def final_state(
-    graph: CompiledGraph, given: Mapping[str, Any], config: Any = None
+    graph: CompiledGraph, given: Mapping[str, Any], config: Any = None, context: Any = None
 ) -> Mapping[str, Any]:
     """Run a graph to its end and return its whole state."""
-    *_, last = graph.stream(dict(given), config, stream_mode="values")
+    *_, last = graph.stream(dict(given), config, stream_mode="values", context=context)
     return dict(last)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 from unittest import SkipTest
@@ -15,13 +16,14 @@ from langgraph.errors import GraphRecursionError
 
 from ragweave.graphs import METHODS, Method
 from ragweave.testing.cases import CARDS, OptionCase, Setting, accepted, cases_of, declared_calls
+from ragweave.testing.checks import MARK, carried_on, given, plain, said, well_formed
 from ragweave.testing.harness import (
-    OUTPUTS,
     WAYS,
     Harness,
     Run,
     as_json,
     asked_for,
+    final_state,
     ledger,
     misread,
     reads_as,
@@ -39,7 +41,6 @@ _ODD = {
     "garbled": "\x00\ufffd zqxv3 \\u{0} <passage 1> </passage> %s {0} zqxv4\n" * 3,
     "endless": "zqxv5 zqxv6 zqxv7 " * 300,
 }
-_MARK = "zqxv"
 
 
 class MethodTests:
@@ -96,13 +97,13 @@ class MethodTests:
         run = self.run()
         assert run.output["question"] == self.question
         assert (run.output["answer"], run.output["status"]) == (self.answer, "answered")
-        _well_formed(run)
+        well_formed(run)
 
     def test_passages_are_what_the_final_prompts_showed(self) -> None:
         """The final passages are those that the winning candidates were read from."""
         for run in self.finished():
             problem = misread(run.output, run.calls, given(run) or self.documents)
-            assert not problem, f"{_said(run)}: {problem}"
+            assert not problem, f"{said(run)}: {problem}"
 
     def test_truncated_tells_whether_a_limit_ended_the_run(self) -> None:
         """`truncated` is true where a limit ended the run, and nowhere else."""
@@ -117,7 +118,7 @@ class MethodTests:
             assert run.output["truncated"] is (run.asked != free.asked), f"recursion limit {limit}"
         if self.cut_short is not None:
             run = self.run(self.setting.joined(self.cut_short))
-            assert run.output["truncated"] is True, f"truncated is not true under {_said(run)}"
+            assert run.output["truncated"] is True, f"truncated is not true under {said(run)}"
 
     def test_sync_equals_async_equals_stream(self) -> None:
         """All four ways to run a graph ask the same and give the same."""
@@ -149,7 +150,7 @@ class MethodTests:
             if "judge_scorer" in run.setting.parts:
                 continue  # a scorer is not a model: its calls are not recorded
             usage = run.output["usage"]
-            assert ledger([usage]) == tokens(run.calls), f"{_said(run)}: usage is off in all"
+            assert ledger([usage]) == tokens(run.calls), f"{said(run)}: usage is off in all"
             for table, key in (("by_role", "role"), ("by_node", "node")):
                 made = {getattr(call, key) for call in run.calls}
                 expected = {
@@ -157,8 +158,8 @@ class MethodTests:
                     for name in made
                 }
                 counted = {key: ledger([one]) for key, one in usage[table].items() if one["calls"]}
-                assert counted == expected, f"{_said(run)}: usage is off in {table}"
-            assert usage["retrievals"] == len(run.record.searches), f"{_said(run)}: retrievals"
+                assert counted == expected, f"{said(run)}: usage is off in {table}"
+            assert usage["retrievals"] == len(run.record.searches), f"{said(run)}: retrievals"
             assert usage["estimated"] is False, "usage is estimated, though the models count"
 
     def test_calls_lie_within_the_declared_costs(self) -> None:
@@ -178,7 +179,7 @@ class MethodTests:
             method = self._method()
             declared = {"answer", *method.roles(method.options(**run.setting.options))}
             made = {call.role for call in run.calls}
-            assert made <= declared, f"{_said(run)}: asks in roles it does not name: {made}"
+            assert made <= declared, f"{said(run)}: asks in roles it does not name: {made}"
 
     # -- options and prompts -------------------------------------------------------------------
 
@@ -192,17 +193,29 @@ class MethodTests:
             f"options without effect: {dead}; declared idle: {sorted(self.idle_options)}"
         )
 
+    def test_an_option_of_a_run_is_that_of_the_build(self) -> None:
+        """`context={name: value}` does in a run what the option does where the method is built."""
+        for name in (one.name for one in dataclasses.fields(self._method().options)):
+            for setting, case in self._taken(name):
+                built = self.run(setting.with_options(**{name: case.value}))
+                if built.error is not None or built.trace == self.run(setting).trace:
+                    continue
+                told = partial(final_state, context={name: case.value})
+                run = self.harness().run(setting, invoke=told)
+                assert run.trace == built.trace, f"{name}={case.value!r} of a run is passed over"
+                break
+
     def test_a_callers_prompts_replace_the_methods(self) -> None:
         """Each of the method's prompts reaches a model in the caller's wording."""
         marked = {
-            name: ChatPromptTemplate([("system", f"{_MARK}-{name}-"), *template.messages])
+            name: ChatPromptTemplate([("system", f"{MARK}-{name}-"), *template.messages])
             for name, template in self._method().prompts.items()
         }
         missing, settings = set(marked), list(self.settings())
         for setting in asked_for(missing, settings, self._likely):
             run = self.harness().run(setting, prompts=marked)
             texts = "\n".join(call.text for call in run.calls)
-            missing -= {name for name in missing if f"{_MARK}-{name}-" in texts}
+            missing -= {name for name in missing if f"{MARK}-{name}-" in texts}
         assert not missing, f"prompts that no run used: {sorted(missing)}"
 
     # -- what goes wrong, and what comes along -------------------------------------------------
@@ -219,8 +232,8 @@ class MethodTests:
                 run = self.harness().run(setting)
                 where = f"{kind} reply of {node or 'every node'}"
                 assert run.error is None, f"{where}: {run.error}"
-                _well_formed(run)
-                used = _MARK in text and _carried_on(run)
+                well_formed(run)
+                used = MARK in text and carried_on(run)
                 quiet = run.output["status"] == "answered" and not run.state["notes"] and not used
                 assert not quiet, f"{where}: an answer without a note"
 
@@ -233,7 +246,7 @@ class MethodTests:
             assert not run.record.searches, f"retrieved {run.record.searches}"
             assert run.output["usage"]["retrievals"] == 0
             assert {doc.id for doc in run.output["passages"]} <= {doc.id for doc in given(run)}
-            _well_formed(run)
+            well_formed(run)
 
     def test_any_retriever_will_do(self) -> None:
         """A LangChain retriever that finds more than `k` passages is cut to `k`."""
@@ -249,12 +262,12 @@ class MethodTests:
         run = self.run(self.setting.joined(Setting(finds=False)))
         assert run.error is None, str(run.error)
         assert run.output["passages"] == []
-        _well_formed(run)
+        well_formed(run)
 
     def test_the_output_is_plain_json(self) -> None:
         """The output and the whole state hold JSON values and documents alone."""
         for run in self.finished():
-            _plain(run.state)
+            plain(run.state)
 
     def test_the_graph_draws(self) -> None:
         """The graph has a picture, in which no node stands alone."""
@@ -336,16 +349,21 @@ class MethodTests:
 
     def _shows(self, name: str) -> bool:
         """Say whether an option has an effect at any of its cases, or takes no other value."""
-        options, refused = self._method().options, list[OptionCase]()
-        cases = list(cases_of(options, name, self.option_cases))
-        for case in cases:
+        taken = False
+        for base, case in self._taken(name):
+            taken, run = True, self.run(base.with_options(**{name: case.value}))
+            if (run.error is None or case.raises) and run.trace != self.run(base).trace:
+                return True
+        return not taken and any(cases_of(self._method().options, name, self.option_cases))
+
+    def _taken(self, name: str) -> Iterator[tuple[Setting, OptionCase]]:
+        """Yield an option's cases, each with its setting, whose values the method takes."""
+        options = self._method().options
+        for case in cases_of(options, name, self.option_cases):
             base = self.setting.joined(case.setting)
             other = base.with_options(**{name: case.value})
-            if not accepted(options, base.options) or not accepted(options, other.options):
-                refused.append(case)
-            elif self.run(other).trace != self.run(base).trace:
-                return True
-        return bool(cases) and refused == cases
+            if accepted(options, base.options) and accepted(options, other.options):
+                yield base, case
 
     def _odd(self, node: str, text: str) -> Script:
         """Return the script with `text` in the place of a node's replies, or of all."""
@@ -367,42 +385,8 @@ class MethodTests:
         return run
 
 
-def given(run: Run) -> list[Document]:
-    """Return the passages that a run was given."""
-    return list(run.setting.input.get("passages", ()))
-
-
 def _given(tests: MethodTests) -> Setting:
     passages = [
         doc.model_copy(update={"id": f"given{n}"}) for n, doc in enumerate(tests.documents[:3])
     ]
     return tests.setting.joined(Setting(input={"passages": passages}))
-
-
-def _said(run: Run) -> str:
-    return f"options {dict(run.setting.options)}, input {sorted(run.setting.input)}"
-
-
-def _well_formed(run: Run) -> None:
-    assert set(OUTPUTS) <= set(run.state), f"missing: {set(OUTPUTS) - set(run.state)}"
-    output = run.output
-    assert output["status"] in ("answered", "unknown")
-    assert (output["answer"] == "Unknown") == (output["status"] == "unknown"), output["answer"]
-    assert output["answer"].strip(), "the answer is empty"
-    assert type(output["truncated"]) is bool, f"truncated is {output['truncated']!r}"
-    _plain(output)
-
-
-def _plain(values: Mapping[str, Any]) -> None:
-    for name, value in values.items():
-        try:
-            as_json(value)
-        except (TypeError, ValueError) as error:
-            raise AssertionError(f"{name} is not plain JSON: {error}") from error
-
-
-def _carried_on(run: Run) -> bool:
-    """Say whether an odd reply went on into a prompt, a query or a candidate."""
-    asked = [call.text for call in run.calls] + [query for query, _k in run.record.searches]
-    said = [one["reply"] for one in run.output["candidates"].values()]
-    return any(_MARK in text for text in (*asked, *said))

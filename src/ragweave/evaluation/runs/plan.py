@@ -35,7 +35,7 @@ from ragweave.evaluation.runs.settings import (
 )
 from ragweave.evaluation.runs.stream import chosen
 from ragweave.graphs import METHODS
-from ragweave.graphs.build import check_searches_again
+from ragweave.graphs.registry import check_searches_again
 from ragweave.names import MetricName
 from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.knowledge.retriever_spec import RetrieverSpec

@@ -33,6 +33,7 @@ from ragweave.evaluation.runs.settings import RunSettings, System, cache_name
 from ragweave.evaluation.runs.stream import Job, Stopwatch, thread_of
 from ragweave.graphs import CompiledGraph
 from ragweave.graphs.build import build_graph
+from ragweave.graphs.registry import arguments_for
 from ragweave.nodes.options import Options
 from ragweave.nodes.step import timing
 from ragweave.state import RAGState
@@ -225,19 +226,18 @@ def _graphs(
     broker: Broker,
 ) -> dict[str, CompiledGraph]:
     """Build each system's graph; all share the models, and the retrievers of both searches."""
-    models: dict[str, Any] = {
+    shared: dict[str, Any] = {
         _ROLES.get(role, role): metered(opened[role], cache_name(spec, settings), broker)
         for role, spec in settings.models.items()
     }
-    first, second = retrievers
+    first, shared["second_retriever"] = retrievers
     return {
         system.label: build_graph(
             system.method,
             retriever=first,
-            second_retriever=second,
             scorer=scorer,
             checkpointer=checkpoints,
-            **models,
+            **arguments_for(system.method, shared),
             **system.options,
         )
         for system in settings.systems
