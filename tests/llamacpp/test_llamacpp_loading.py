@@ -98,6 +98,25 @@ def test_an_interrupt_during_a_load_is_not_lost(
     assert model.invoke("hello").content
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signal")
+def test_a_handler_that_only_takes_note_lets_the_load_go_on(
+    make_chat, caplog: pytest.LogCaptureFixture
+) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("Ctrl-C reaches the main thread alone")
+    noted: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: noted.append(number))
+    caplog.set_level(logging.DEBUG, "ragweave.llamacpp")
+    handler = InterruptsOnce()
+    logging.getLogger("ragweave.llamacpp").addHandler(handler)
+    try:
+        assert make_chat(n_ctx=512).invoke("hello").content
+        assert noted == [signal.SIGINT]
+    finally:
+        logging.getLogger("ragweave.llamacpp").removeHandler(handler)
+        signal.signal(signal.SIGINT, before)
+
+
 def test_an_abandoned_load_ends(tiny: Path) -> None:
     asked: list[int] = []
     with pytest.raises(ModelError, match="can't load"):

@@ -11,17 +11,19 @@ import atexit
 import logging
 import os
 import queue
+import signal
 import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, Generator
-from concurrent.futures import Future
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from ragweave.errors import ModelError, RagweaveError, RunTimeoutError
+from ragweave.errors import ModelError, RagweaveError, RunTimeoutError, UnusableModelError
 from ragweave.llamacpp.binding import cache_bytes, context_length, in_main_memory
 from ragweave.llamacpp.core import Core, CoreSettings
 from ragweave.llamacpp.decoder import Decoder
@@ -131,11 +133,10 @@ _LOGGER = logging.getLogger("ragweave.llamacpp")
 
 
 def load_core(facts: GGUFFacts, settings: CoreSettings, *, extra_buffers: bool) -> Core:
-    """Load a model, in a thread of its own where Ctrl-C could come meanwhile.
+    """Load a model; Ctrl-C and SIGTERM break the load off, and are dealt with behind it.
 
-    Python raises an interrupt in the main thread, and there it would be lost: llama.cpp calls back
-    for its log, and what is raised in a callback goes no further. So the main thread waits, and
-    when it is interrupted, the load is broken off.
+    Python runs their handlers in the main thread, and there what they raise would be lost: llama.cpp
+    calls back for its log, and an exception in a callback goes no further.
 
     Raises:
         MissingExtraError: llama-cpp-python is not installed.
@@ -143,28 +144,38 @@ def load_core(facts: GGUFFacts, settings: CoreSettings, *, extra_buffers: bool) 
     """
     if threading.current_thread() is not threading.main_thread():
         return Core(facts, settings, extra_buffers=extra_buffers)
-    loaded: Future[Core] = Future()
-    abandoned = threading.Event()
-
-    def load() -> None:
+    core: Core | None = None
+    while core is None:  # a handler may only take note, and let the program go on
         try:
-            asked = abandoned.is_set
-            core = Core(facts, settings, extra_buffers=extra_buffers, abandoned=asked)
-        except BaseException as error:  # noqa: BLE001 - raised again on the waiting side
-            loaded.set_exception(error)
-            return
-        loaded.set_result(core)
-
-    # No daemon: at its end the interpreter would tear such a thread out of llama.cpp's code.
-    thread = threading.Thread(target=load, name="ragweave-llamacpp-load", daemon=False)
-    thread.start()
-    try:
-        core = loaded.result()
-        thread.join()
-    except BaseException:
-        abandoned.set()
-        raise
+            with _signals_held() as came:
+                asked = partial(bool, came)
+                try:
+                    core = Core(facts, settings, extra_buffers=extra_buffers, abandoned=asked)
+                except UnusableModelError:
+                    if not came:
+                        raise
+        except BaseException:
+            if core is not None:
+                core.close()
+            raise
     return core
+
+
+@contextmanager
+def _signals_held() -> Iterator[Sequence[object]]:
+    """Hold back Ctrl-C and SIGTERM, and have those that came meanwhile handled at the end."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    ours = {number: handler for number, handler in handlers.items() if callable(handler)}
+    held: list[tuple[int, FrameType | None]] = []
+    for number in ours:
+        signal.signal(number, lambda *one: held.append(one))
+    try:
+        yield held
+    finally:
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+    for came, frame in held:
+        ours[signal.Signals(came)](came, frame)
 
 
 class Engine:

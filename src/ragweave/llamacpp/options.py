@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -266,9 +266,10 @@ class LlamaCppFields(BaseChatModel):
             settings["path"] = str(settings["path"])
         super().__init__(**settings)
         check_template(self.chat_template)
-        self._facts = read_gguf(self.path)
+        found = read_gguf(self.path)
         # The weights load at the first call, maybe in another working directory.
-        self.path = str(self._facts.path.absolute())
+        self._facts = replace(found, path=found.path.absolute())
+        self.path = str(self._facts.path)
         if self._facts.embedding_only:
             name, kind = self._facts.path.name, self._facts.architecture
             raise UnusableModelError(

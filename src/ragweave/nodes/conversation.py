@@ -20,6 +20,7 @@ from langchain_core.callbacks import (
     AsyncCallbackManagerForLLMRun,
     CallbackManagerForLLMRun,
 )
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, HumanMessage
 from langchain_core.messages.ai import UsageMetadata
@@ -31,8 +32,8 @@ from langgraph.constants import TAG_NOSTREAM
 from langgraph.types import Overwrite
 from pydantic import Field
 
-from ragweave.errors import UsageError
-from ragweave.nodes.ask import Ask, Prompt, PromptTooLongError, Reply, ask, budget_of
+from ragweave.errors import PromptTooLongError, UsageError
+from ragweave.nodes.ask import Ask, Prompt, Reply, ask, budget_of
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.restate_reply import EXAMPLE, LONGEST_TURN, read_restated
 from ragweave.nodes.step import Call, Context, Step, Work, pure
@@ -186,7 +187,7 @@ def restate_step(
 
     def body(state: ChatState, context: Context[OptionsT]) -> Work:
         if how.history(state, context.options):
-            with suppress(PromptTooLongError):
+            with suppress(PromptTooLongError, ContextOverflowError):
                 return (yield from ask(question, models, state, context))
         context.note("restate_no_room")
         return _update({})
