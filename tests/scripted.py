@@ -75,6 +75,8 @@ class SyncScriptedChat(BaseChatModel):
     """Seconds that each call takes."""
     together: int = 1
     """Calls wait until so many are in flight at once; when they never are, they fail."""
+    temperature: float | None = None
+    """What the model is set to; None: it has no such setting."""
     _seen: list[Seen] = PrivateAttr(default_factory=list)
     _in_flight: int = PrivateAttr(default=0)
     _most: int = PrivateAttr(default=0)

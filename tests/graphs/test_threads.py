@@ -198,6 +198,22 @@ def test_passages_of_an_input_that_was_not_taken_up_are_gone(ended: str, disk: S
     assert one.get_state(THREAD).values["gold"] == []
 
 
+def test_they_are_gone_too_where_a_node_of_another_graph_asks(disk: SqliteSaver) -> None:
+    retriever = ListRetriever(documents=PASSAGES)
+    one = graph("concat", disk, retriever=retriever)
+    inner: RunnableConfig = {"configurable": {"thread_id": "inner", "checkpoint_ns": ""}}
+    with pytest.raises(UsageError):
+        one.invoke({"question": " ", "passages": documents("Rome it was.")}, inner)
+    outer: Any = StateGraph(RAGState)
+    outer.add_node(
+        "ask",
+        lambda state: {"question": one.invoke({"question": state["question"]}, inner)["answer"]},
+    )
+    outer.add_edge(START, "ask")
+    assert outer.compile().invoke(QUESTION)["question"] == "Paris"
+    assert retriever.queries == [QUESTION["question"]]
+
+
 @pytest.mark.parametrize("given", [{"passages": PASSAGES}, {}, {"answer_type": "long"}])
 async def test_a_threads_question_is_not_asked_again_unasked(
     given: Any, async_disk: AsyncSqliteSaver

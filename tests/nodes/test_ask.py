@@ -130,6 +130,23 @@ def test_each_sample_of_a_seeded_model_has_a_seed_of_its_own(gate: str) -> None:
     assert seeds(Seeded(seed=7), "uncertainty_gate", gate=gate)[:2] == [8, 9]
 
 
+@pytest.mark.parametrize(
+    ("model", "warm"),
+    [
+        (ScriptedChat(temperature=0.0), 1.0),
+        (ScriptedChat(temperature=0.3).bind(temperature=0), 1.0),
+        (ScriptedChat(temperature=0.3), None),
+        (ScriptedChat(temperature=0.0).bind(temperature=0.3), 0.3),
+        (ScriptedChat(), None),
+    ],
+)
+def test_a_nucleus_warms_a_greedy_model_alone(model: Any, warm: float | None) -> None:
+    graph = build_graph("concat", model=model, retriever=FOUND, top_p=0.9)
+    graph.invoke({"question": "Where is the Louvre?"})
+    (seen,) = unbound(model).seen
+    assert (seen.settings.get("temperature"), seen.settings["top_p"]) == (warm, 0.9)
+
+
 def test_no_seed_is_sent_where_nothing_is_drawn_or_none_was_set() -> None:
     assert seeds(Seeded(seed=7)) == [None]
     assert seeds(Seeded(seed=7), samples=2, sample_temperature=0.0) == [None, None]

@@ -57,10 +57,9 @@ def test_the_papers_values_are_the_defaults() -> None:
     [
         ({"sample_temperature": 0.2}, {"temperature": 0.2}),
         ({"samples": 3, "sample_temperature": 1.0}, {"temperature": 1.0}),
-        ({"top_p": 0.5}, {"temperature": 1.0, "top_p": 0.5}),
-        ({"top_p": 1}, {"temperature": 1.0, "top_p": 1}),
+        ({"top_p": 0.5}, {"top_p": 0.5}),
         ({"top_p": 0.5, "sample_temperature": 0.0}, {"temperature": 0.0, "top_p": 0.5}),
-        ({"top_p": 0.5, "profile": "blendfilter"}, {"temperature": 1.0, "top_p": 0.5}),
+        ({"top_p": 0.5, "profile": "blendfilter"}, {"top_p": 0.5}),
         ({"profile": "slimplm"}, {"temperature": 0.01, "top_p": 0.85}),
         ({"top_p": 0.5, "samples": 2}, {"temperature": 0.7, "top_p": 0.5}),
         ({"top_p": 0}, {"temperature": 0.0}),

@@ -39,6 +39,22 @@ def test_the_schemas_are_slim(graph: Any) -> None:
     assert not settings & OPERATOR
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("TOP", "2", 2),
+        ("TOP", "none", None),
+        ("TOP", "auto", "auto"),
+        ("CONSTRAIN", "false", False),
+    ],
+)
+def test_the_environment_sets_options_that_may_be_words(
+    name: str, text: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"RAGWEAVE_{name}", text)
+    assert getattr(studio_options(METHODS["filco"]), name.lower()) == value
+
+
 def test_a_conversation_takes_messages_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGWEAVE_MODEL", "extractive?similarity=lexical")
     chat = studio_chat("concat", {"k": 3})

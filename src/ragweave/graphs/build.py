@@ -389,7 +389,8 @@ def _checked_retriever(retriever: object) -> Retriever | None:
 def _checked_second(retriever: object, method: Method) -> Retriever | None:
     if retriever is not None and not method.searches_again:
         raise UsageError(
-            f"{method.name} never looks again: leave out second_retriever, or use {looking_again()}"
+            f"{method.name} never looks again: leave out second_retriever, or use {looking_again()} "
+            "(a method of your own that does says so: Method(searches_again=True))"
         )
     return _checked_retriever(retriever)
 

@@ -235,6 +235,11 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
     takes what it knows; its run ends by that graph's deadline.
     """
 
+    def _checked(self, given: object, config: RunnableConfig | None) -> object:
+        taken = super()._checked(given, config)
+        # A thread's last input stays where its run never took it up: refused, or paused before.
+        return {"passages": [], **taken} if isinstance(taken, Mapping) else taken
+
     def _taken(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         schemas = self.builder.input_schema, self.builder.output_schema, self.builder.state_schema
         known, of_output, of_state = (_fields(cast("Hashable", one)) for one in schemas)
@@ -250,8 +255,7 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
             raise UsageError(
                 "the input has no question, and a thread's last one is not asked again"
             )
-        # A thread's last input stays where its run never took it up: refused, or paused before.
-        return {"passages": [], **given}
+        return given
 
     def as_tool(
         self,

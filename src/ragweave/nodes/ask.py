@@ -325,11 +325,20 @@ def _sampling(
     settings = {**papers, **nucleus, **prompt.settings}
     if papers and not takes_temperature(model):
         settings = {name: one for name, one in settings.items() if name not in _DRAWS}
+    if settings.get("top_p") and settings.get("temperature") is None and _is_greedy(model):
+        settings["temperature"] = _NUCLEUS_TEMPERATURE
     return {name: value for name, value in settings.items() if value is not None}
 
 
 _DRAWS = frozenset({"temperature", "top_p"})
 """What models that refuse a temperature are not told where nobody asked for it."""
+_NUCLEUS_TEMPERATURE = 1.0
+"""OpenAI's default: at a model's own 0 every nucleus holds one token, and all give one answer."""
+
+
+def _is_greedy(model: ChatModel) -> bool:
+    own = {"temperature": getattr(unbound(model), "temperature", None)}
+    return _first([*bound_settings(model), own], "temperature") == 0
 
 
 def context_of(model: ChatModel) -> int | None:

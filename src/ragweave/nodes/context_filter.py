@@ -201,8 +201,9 @@ class ContextFilterOptions(Options):
     top: Literal["auto"] | int | None = "auto"
     """Most spans that a measure (lexical, strinc, cxmi), `recomp`, or a trained filter that scores,
     keeps; None: all above its threshold. auto: one, the papers', but where nothing trained scores
-    against the question alone (`lexical` without an answer, `recomp` with the packaged encoder) the
-    best that make up half of the text: one such sentence seldom holds the answer. `llm` keeps what
+    against the question alone (`lexical` without an answer, `recomp` with the packaged encoder), and
+    no paper's profile is set, the best that make up half of the text: one such sentence seldom
+    holds the answer. `llm` keeps what
     the model names, an object what it likes."""
     threshold: float | None = None
     """What a span's score must exceed for lexical, cxmi and a trained filter (strinc has none);
@@ -346,7 +347,7 @@ def _by_measure(
     if reason:
         context.note(reason, wanted=options.filter, used=name)
         options, answers = _plain(options), gold
-    half = options.top == "auto" and not answers and _untrained(name, options)
+    half = not answers and _untrained(name, options)
     chosen, asked = filters.named(options, name, every=half), state["question"]
     if name in ("strinc", "lexical") and only_verdicts(answers):
         chosen, asked = _by_claim(options, name), claim_of(asked)
@@ -363,7 +364,10 @@ def _by_measure(
 
 
 def _untrained(name: str, options: ContextFilterOptions) -> bool:
-    return name == "lexical" or (name == "recomp" and not options.encoder)
+    """Say whether nothing but our own choice says how much to keep."""
+    if options.top != "auto" or options.paper:
+        return False
+    return name == "lexical" or (name == "recomp" and options.encoder in ("", "minilm"))
 
 
 def _by_claim(options: ContextFilterOptions, name: str) -> LexicalFilter:

@@ -111,8 +111,6 @@ Order = Literal["retrieved", "reversed", "gold_first", "gold_last"]
 
 
 _SAMPLES_TEMPERATURE = 0.7
-_NUCLEUS_TEMPERATURE = 1.0
-"""OpenAI's default: at our models' 0 every nucleus holds one token, and all give one answer."""
 
 
 class _Named:
@@ -184,7 +182,7 @@ class Options(_Named):
     """Self-consistency samples p of each answer call (Liu et al. 2024, section 4.4)."""
     sample_temperature: float | None = None
     """Temperature of the answer calls; None: 0.7 where `samples` > 1 (Liu et al. 2024, section
-    4.4), else 1 where `top_p` is set, else what the model is set to."""
+    4.4), else 1 where `top_p` is set and the model is at 0, else what the model is set to."""
     top_p: float | None = None
     """Nucleus of the answer calls (BlendFilter, section 4.7); 0 is greedy; None: the model's."""
     order: Order = "retrieved"
@@ -287,8 +285,6 @@ class Options(_Named):
         warm = self.sample_temperature
         if warm is None and self.samples > 1:
             warm = _SAMPLES_TEMPERATURE
-        if warm is None and self.top_p is not None:
-            warm = _NUCLEUS_TEMPERATURE
         chosen = {"temperature": warm, "top_p": self.top_p}
         return {name: value for name, value in chosen.items() if value is not None}
 

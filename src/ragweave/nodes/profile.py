@@ -57,7 +57,7 @@ SETTINGS: Mapping[Paper, Mapping[str, Any]] = MappingProxyType(
             "sample_temperature": 0.01,
             "top_p": 0.85,
         },
-        "filco": {**_PLAIN, "k": 1, "top": 1, "unknown": False, "sample_temperature": 0.0},
+        "filco": {**_PLAIN, "k": 1, "unknown": False, "sample_temperature": 0.0},
         "post_fusion": {**_PLAIN, "k": 5, "unknown": True, "sample_temperature": 0.0},
         "ircot": {**_PLAIN, "k": 6, "unknown": False, "sample_temperature": 0.0},
         "chain_of_note": {**_PLAIN, "k": 5, "unknown": False, "sample_temperature": 0.0},

@@ -80,8 +80,7 @@ def studio_options(method: Method) -> Options:
     for field in dataclasses.fields(kind):
         text = os.environ.get(ENVIRONMENT_PREFIX + field.name.upper())
         if text is not None:
-            texts = isinstance(field.default, str)
-            values[field.name] = text if texts else read_option(text, hints[field.name])
+            values[field.name] = read_option(text, hints[field.name])
     made: Options = kind(**values)
     return made
 

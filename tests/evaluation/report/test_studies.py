@@ -106,7 +106,7 @@ def test_of_several_answers_the_best_counts(tmp_path: Path) -> None:
         question = seen.task["question"] if seen.task else ""
         return f"So the answer is {read_year(seen) if f'of {town} ' in question else 1492}."
 
-    run(directory, ScriptedChat(replies=said))
+    run(directory, ScriptedChat(replies=said, temperature=0.0))
     (experiment,) = read_runs([directory.path])
     table = best_of_table(experiment)
     assert table is not None

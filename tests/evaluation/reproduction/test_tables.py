@@ -308,7 +308,8 @@ def test_any_of_three_is_the_best_answer_of_each_question(data: Path, tmp_path: 
     table = replace(table, rows=tuple(row for row in table.rows if "cot" in row.method))
     runs = runs_of_table(table, request_of(data))
     tried = {0: "1801", 0.5: "1802", 1: "Unknown"}
-    chat = ScriptedChat(replies=lambda seen: f"So the answer is {tried[nucleus(seen)]}.")
+    said = "So the answer is {}."
+    chat = ScriptedChat(replies=lambda seen: said.format(tried[nucleus(seen)]), temperature=0.0)
     for one in runs:
         directory = claim_directory(tmp_path / one.folder, one.plan(tmp_path))
         asyncio.run(evaluate(directory, models={"answer": chat}))

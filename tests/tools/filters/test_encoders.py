@@ -46,7 +46,7 @@ def test_recomp_keeps_the_nearest_sentences() -> None:
 @pytest.mark.skipif(not minilm.available(), reason='needs pip install "ragweave[offline]"')
 @pytest.mark.parametrize(
     ("options", "spans"),
-    [({"top": 1}, 1), ({"encoder": "minilm"}, 1), ({"top": None}, 4), ({}, 2)],
+    [({"top": 1}, 1), ({"encoder": "minilm"}, 2), ({"top": None}, 4), ({}, 2)],
 )
 def test_recomp_with_the_packaged_model_in_filco(options: dict[str, Any], spans: int) -> None:
     model = "extractive?similarity=lexical"
