@@ -338,7 +338,7 @@ _NUCLEUS_TEMPERATURE = 1.0
 
 def _is_greedy(model: ChatModel) -> bool:
     own = {"temperature": getattr(unbound(model), "temperature", None)}
-    return _first([*bound_settings(model), own], "temperature") == 0
+    return bool(_first([*bound_settings(model), own], "temperature") == 0)
 
 
 def context_of(model: ChatModel) -> int | None:
