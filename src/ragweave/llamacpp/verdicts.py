@@ -40,7 +40,8 @@ def verdict_file(facts: GGUFFacts, info: str) -> Path:
 
 def speed_file(facts: GGUFFacts, info: str) -> Path:
     """Return the file that caches which choice is faster for this model."""
-    return _file([*_kind(facts, info), facts.name, facts.layers, facts.size])
+    own = facts.size - facts.others  # not of all files: a name once given finds its verdict
+    return _file([*_kind(facts, info), facts.name, facts.layers, own])
 
 
 def _kind(facts: GGUFFacts, info: str) -> list[object]:
