@@ -134,7 +134,7 @@ class LlamaCppChat(LlamaCppFields):
     def opened_context(self) -> int | None:
         """Tokens of the context that is open, or that the next call opens; loads nothing.
 
-        None where no call can open one: the reply may be in a cache, and the call says it else.
+        None where no call can open one: the call says so itself, unless a cache has its reply.
         """
         try:
             return self._loader.n_ctx

@@ -40,7 +40,7 @@ def verdict_file(facts: GGUFFacts, info: str) -> Path:
 
 def speed_file(facts: GGUFFacts, info: str) -> Path:
     """Return the file that caches which choice is faster for this model."""
-    own = facts.size - facts.others  # not of all files: a name once given finds its verdict
+    own = facts.size - facts.others  # of one file, as in the names of verdicts already cached
     return _file([*_kind(facts, info), facts.name, facts.layers, own])
 
 
