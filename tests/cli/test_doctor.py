@@ -82,12 +82,12 @@ def test_the_settings_of_the_spec_count(
     assert "problem" not in levels(base, chat_template="plain")
     assert "problem" in levels(base, chat_template="chatml")
     facts = read_gguf(str(model))
-    monkeypatch.setattr(binding, "free_memory", lambda: binding.needed_memory(facts, 1024, 512))
+    monkeypatch.setattr(binding, "free_memory", lambda: binding.needed_memory(facts, 1024))
     assert levels(model)[-1] == "note"
     assert "is opened" in lines(inspect_machine(str(model)), "model")
     assert levels(model, n_ctx=2048)[-1] == "problem"
     assert levels(model, n_ctx=512)[-1] == "ok"
-    assert levels(model, n_ctx=1024, n_batch=1024)[-1] == "problem"
+    assert levels(model, n_ctx=1024, n_batch=1024)[-1] == "ok"
 
 
 def test_on_a_gpu_main_memory_is_not_what_counts(

@@ -175,7 +175,9 @@ def test_the_files_of_a_split_model_count_together(tmp_path: Path) -> None:
         part.write_bytes(whole + b"\0" * more)
     (tmp_path / "m-00004-of-00003.gguf").write_bytes(b"\0" * 7)
     size = len(whole)
-    assert [read_gguf(part).size for part in parts] == [3 * size + 1500] * 3
+    facts = [read_gguf(part) for part in parts]
+    assert [one.size for one in facts] == [3 * size + 1500] * 3
+    assert [one.size - one.others for one in facts] == [size, size + 1000, size + 500]
     parts[1].unlink()
     assert read_gguf(parts[0]).size == 2 * size + 500
     renamed = parts[0].rename(tmp_path / "m.gguf")
@@ -309,6 +311,20 @@ def test_the_marks_of_gpt_oss_s_channels_are_shown(
     model = LlamaCppChat(path=str(tiny_gguf.write(tmp_path / "m.gguf")), n_threads=1)
     words, text = model.engine.vocabulary, "<|start|>assistant<|channel|>final<|message|>Paris"
     assert words.decode(words.encode(text, special=True)) == text
+    model.close()
+
+
+@pytest.mark.parametrize("marks", [("<|start|>",), ("<|start|>", "<|message|>")])
+def test_one_of_those_marks_alone_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marks: tuple[str, ...]
+) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    monkeypatch.setattr(tiny_gguf, "SPECIAL", (*tiny_gguf.SPECIAL, *marks))
+    model = LlamaCppChat(path=str(tiny_gguf.write(tmp_path / "m.gguf")), n_threads=1)
+    words = model.engine.vocabulary
+    tokens = words.encode("".join(marks), special=True)
+    assert len(tokens) == len(marks)
+    assert words.decode(tokens) == ""
     model.close()
 
 

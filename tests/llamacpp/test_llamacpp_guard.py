@@ -7,6 +7,7 @@ import logging
 import shutil
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -313,3 +314,11 @@ def test_the_cache_has_a_place_on_each_platform(
     monkeypatch.delenv("RAGWEAVE_CACHE")
     monkeypatch.setattr(sys, "platform", platform)
     assert "ragweave" in verdicts.cache_folder().parts
+
+
+def test_a_verdict_on_speed_is_found_by_the_size_of_a_split_model_s_first_file(
+    facts: GGUFFacts,
+) -> None:
+    file = verdicts.speed_file(facts, PLAIN)
+    assert file == verdicts.speed_file(replace(facts, size=facts.size + 9, others=9), PLAIN)
+    assert file != verdicts.speed_file(replace(facts, size=facts.size + 9), PLAIN)

@@ -27,7 +27,7 @@ from ragweave.nodes.ask import context_of
 
 
 def memory_for(tiny: Path, n_ctx: int) -> int:
-    return binding.needed_memory(read_gguf(tiny), n_ctx, 512)
+    return binding.needed_memory(read_gguf(tiny), n_ctx)
 
 
 def test_a_context_cut_to_the_memory_is_what_prompts_are_made_for(
@@ -52,16 +52,53 @@ def test_a_context_cut_to_the_memory_is_what_prompts_are_made_for(
     assert context_of(stated) == stated.profile["max_input_tokens"] == 700
 
 
-def test_a_load_that_failed_measures_the_memory_again(
+def test_a_context_that_nobody_asked_for_is_lowered_where_less_memory_is_free_at_the_load(
     make_chat, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(binding, "free_memory", lambda: memory_for(tiny, 1536))
     model = make_chat()
     assert context_of(model) == 1536
     monkeypatch.setattr(binding, "free_memory", lambda: memory_for(tiny, 768))
+    assert model.engine.n_ctx == context_of(model) == 768
+    model.close()
+    monkeypatch.setattr(binding, "free_memory", lambda: memory_for(tiny, 1536))
+    assert model.engine.n_ctx == context_of(model) == 1536
+    model.close()
+    assert context_of(model) == 1536
+    monkeypatch.setattr(binding, "free_memory", lambda: None)
+    assert model.engine.n_ctx == context_of(model) == 1536, "what prompts were made for"
+    model.close()
+    asked = make_chat(n_ctx=1536)
+    monkeypatch.setattr(binding, "free_memory", lambda: memory_for(tiny, 768))
+    with pytest.raises(ModelError, match="or lower the n_ctx of another model that is loaded"):
+        asked.invoke("hello")
+
+
+def test_a_load_that_failed_measures_the_memory_again(
+    make_chat, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binding, "free_memory", lambda: memory_for(tiny, 1024))
+    model = make_chat()
+    assert context_of(model) == 1024
+    monkeypatch.setattr(binding, "free_memory", lambda: memory_for(tiny, 256))
     with pytest.raises(ModelError, match="or lower the n_ctx of another model that is loaded"):
         model.invoke("hello")
-    assert model.engine.n_ctx == 768
+    monkeypatch.setattr(binding, "free_memory", lambda: memory_for(tiny, 1536))
+    assert model.engine.n_ctx == context_of(model) == 1536
+
+
+def test_a_prompt_can_be_made_where_the_model_can_not_be_loaded(
+    make_chat, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its replies may all be kept in a cache."""
+    model = make_chat()
+    with monkeypatch.context() as patch:
+        patch.setattr(binding, "free_memory", lambda: memory_for(tiny, 0))
+        assert (model.opened_context, context_of(model)) == (None, 2048)
+        patch.setattr(binding, "_LOADED", {})
+        patch.setitem(sys.modules, "llama_cpp", None)
+        assert (model.opened_context, context_of(model)) == (None, 2048)
+    assert context_of(model) == model.opened_context == 2048
 
 
 class InterruptsOnce(logging.Handler):

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweave.errors import ModelError
-from ragweave.llamacpp.binding import cache_bytes, context_length, free_memory, needed_memory
+from ragweave.llamacpp.binding import (
+    cache_bytes,
+    context_length,
+    free_memory,
+    logits_memory,
+    needed_memory,
+)
 from ragweave.llamacpp.gguf import GGUFFacts
 
 FILES = "anon 700\ninactive_anon 1\ninactive_file 250\nactive_file 150\nfile_dirty 9\n"
@@ -20,6 +26,8 @@ FILES = "anon 700\ninactive_anon 1\ninactive_file 250\nactive_file 150\nfile_dir
     [
         ("1000", 900, None, 100),
         ("1000", 900, FILES, 500),
+        ("1000", 900, FILES + "file_mapped 300\n", 200),
+        ("1000", 900, FILES + "file_mapped 500\n", 100),
         ("1000", 300, FILES, 1000),
         ("1000", 1600, FILES, 0),
         ("9000000", 900, FILES, 4096 << 10),
@@ -73,12 +81,14 @@ def test_a_context_fits_and_one_not_asked_for_leaves_room_for_others(
     facts = facts_of(context)
     got, own = opened(facts, free, requested), context or 4096
     if requested is not None:
-        assert got == (requested if needed_memory(facts, requested, 512) <= free else None)
+        assert got == (requested if needed_memory(facts, requested) <= free else None)
     elif got is None:
-        assert needed_memory(facts, min(own, 512), 512) > free
+        assert needed_memory(facts, min(own, 512)) > free
     else:
         assert got <= own
-        assert needed_memory(facts, got, 512) <= (free * 3 // 4 + 1 if got > 4096 else free)
+        left = free // 4 + logits_memory(facts, 512) if got > 4096 else 0
+        assert needed_memory(facts, got) <= free - left
+        assert got >= min(own, 3840) or needed_memory(facts, got + 256) > free
         assert got == own or got % 256 == 0
         assert got >= min(own, 512)
 
@@ -86,16 +96,21 @@ def test_a_context_fits_and_one_not_asked_for_leaves_room_for_others(
 def test_a_second_model_fits_beside_one_with_a_context_of_its_own_choice() -> None:
     free = 16 << 30
     first = facts_of(1 << 20)
-    taken = needed_memory(first, opened(first, free) or 0, 512)
+    taken = needed_memory(first, opened(first, free) or 0) + logits_memory(first, 512)
     assert 11 << 30 < taken <= 12 << 30
     second = facts_of(file=2 << 30)
     assert (opened(second, free - taken) or 0) >= 4096
 
 
 def test_the_logits_of_a_batch_take_memory() -> None:
-    facts = facts_of()
-    more = needed_memory(facts, 512, 1024) - needed_memory(facts, 512, 512)
-    assert more == 512 * 150_000 * 4
+    assert logits_memory(facts_of(), 512) == 512 * 150_000 * 4
+
+
+@pytest.mark.parametrize("requested", [None, 2048])
+def test_a_model_is_not_refused_for_the_logits_of_a_batch(requested: int | None) -> None:
+    """Most calls want few logits, and pages that nothing was written to take no memory."""
+    facts = facts_of(2048, file=1 << 30)
+    assert opened(facts, needed_memory(facts, 2048), requested) == 2048
 
 
 def test_main_memory_for_prefixes_is_part_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from ragweave.errors import ModelError
 from ragweave.llamacpp.binding import _listed_cores, physical_cores
-from ragweave.llamacpp.cache import KVCells
+from ragweave.llamacpp.cache import KVCells, SequencePool
 from ragweave.llamacpp.decoder import Slot, batches, portions
 from ragweave.llamacpp.job import Finished, GenerationJob, Piece, Request, ScoreJob
 from ragweave.llamacpp.prefix import PrefixCache, Shelf, common_prefix
@@ -130,6 +130,33 @@ def test_cells_are_counted_once_however_many_share_them(program) -> None:
         held = {id(cell) for sequence in model for cell in sequence}
         assert cells.free == size - len(held)
         assert [cells.length(i) for i in range(4)] == [len(sequence) for sequence in model]
+
+
+class Windowed:
+    """What a sequence pool needs of a core; no prefix below `shortest` tokens can be reused."""
+
+    n_ctx, n_sequences, can_share, window = 64, 2, True, 16
+    shortest = 0
+
+    def clear(self) -> None: ...
+
+    def cut(self, sequence: int, keep: int = 0) -> None: ...
+
+    def least(self, sequence: int) -> int:
+        return self.shortest
+
+
+@pytest.mark.parametrize(("shortest", "kept"), [(0, True), (10, True), (11, False)])
+def test_a_sequence_that_serves_no_prompt_is_not_kept(shortest: int, kept: bool) -> None:
+    core, tokens = Windowed(), np.arange(10, dtype=np.int32)
+    core.shortest = shortest
+    pool = SequencePool(core, 64, Shelf())  # type: ignore[arg-type]
+    sequence = pool.acquire(-1, 0)
+    assert sequence is not None
+    pool.take(sequence, 12)
+    pool.keep(sequence, tokens, len(tokens), ())
+    assert pool.free == (54 if kept else 64)
+    assert pool.find(tokens) == ((sequence, 10) if kept else (-1, 0))
 
 
 @given(st.lists(st.integers(1, 900), min_size=1, max_size=12), st.integers(12, 512))

@@ -8,7 +8,7 @@ import pytest
 from tests.loops import events, final_state
 from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
-from ragweave import build_graph
+from ragweave import build_graph, errors
 from ragweave.llamacpp.prompt import PromptTooLongError
 from ragweave.nodes.answer import ANSWER_FORMS, PROMPTS, AnswerStep, branches
 from ragweave.nodes.ask import Reply
@@ -143,12 +143,13 @@ def test_what_is_no_answer_is_asked_again_once() -> None:
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("error", [PromptTooLongError, errors.PromptTooLongError])
 async def test_the_first_reading_stands_where_the_model_finds_the_second_prompt_too_long(
-    mode: str,
+    mode: str, error: type[Exception]
 ) -> None:
     def script(seen: Seen) -> str:
         if len(model.seen) > 1:
-            raise PromptTooLongError("the context holds 512")
+            raise error("the context holds 512")
         return "<passage 1>"
 
     model = ScriptedChat(replies=script)

@@ -351,7 +351,7 @@ def _need(facts: GGUFFacts, n_ctx: int, settings: Mapping[str, Any]) -> Finding:
     from ragweave.llamacpp.core import CoreSettings
 
     n_batch = settings.get("n_batch", CoreSettings.n_batch)
-    need, free = needed_memory(facts, n_ctx, n_batch), free_memory()
+    need, free = needed_memory(facts, n_ctx), free_memory()
     text = f"about {_size(need)} of memory with n_ctx={n_ctx}"
     if not _in_memory(settings.get("n_gpu_layers", CoreSettings.n_gpu_layers)):
         return Finding("model", "note", f"{text}, on the GPU, whose free memory is not measured")

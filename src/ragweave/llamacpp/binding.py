@@ -157,16 +157,18 @@ def _left_in(container: Path) -> int | None:
     """Return the bytes that a container's limit leaves, or None where it has none.
 
     What it uses includes the files that the kernel caches for it, and drops when memory is short.
+    Those that are mapped are in use, as the weights of loaded models are.
     """
     limit, used = container / "memory.max", container / "memory.current"
     if not (limit.is_file() and used.is_file() and limit.read_text().strip().isdigit()):
         return None
     parts = container / "memory.stat"
     rows = parts.read_text().splitlines() if parts.is_file() else []
-    split = (row.partition(" ") for row in rows)
-    cached = sum(int(n) for name, _, n in split if name in ("inactive_file", "active_file"))
+    sizes = {name: int(n) for name, _, n in (row.partition(" ") for row in rows)}
+    cached = sizes.get("inactive_file", 0) + sizes.get("active_file", 0)
+    cached -= sizes.get("file_mapped", 0)
     most = int(limit.read_text())
-    return min(most, max(0, most - int(used.read_text()) + cached))
+    return min(most, max(0, most - int(used.read_text()) + max(0, cached)))
 
 
 def in_main_memory(n_gpu_layers: int) -> bool:
@@ -179,16 +181,17 @@ def in_main_memory(n_gpu_layers: int) -> bool:
     return n_gpu_layers == 0 or not bind().llama_supports_gpu_offload()
 
 
-def needed_memory(facts: GGUFFacts, n_ctx: int, n_batch: int) -> int:
-    """Estimate the bytes that a model takes.
+def needed_memory(facts: GGUFFacts, n_ctx: int) -> int:
+    """Estimate the bytes that a model with a context of `n_ctx` tokens takes.
 
-    Args:
-        facts: The model file.
-        n_ctx: Tokens of its context.
-        n_batch: Tokens computed in one step: llama.cpp holds room for the logits of all.
+    Without the logits of a batch (`logits_memory`), of which most calls want few.
     """
-    logits = 4 * n_batch * (facts.vocabulary or 0)
-    return facts.size + (facts.cache_bytes(n_ctx) or 0) + logits + _SPARE
+    return facts.size + (facts.cache_bytes(n_ctx) or 0) + _SPARE
+
+
+def logits_memory(facts: GGUFFacts, n_batch: int) -> int:
+    """Return the bytes of the logits of a whole batch, for which llama.cpp holds room."""
+    return 4 * n_batch * (facts.vocabulary or 0)
 
 
 def cache_bytes(requested: int | None, *, in_memory: bool) -> int:
@@ -208,8 +211,8 @@ def context_length(
 ) -> int:
     """Return the context to open: the requested one, else the model's own as far as it fits.
 
-    One that was not requested leaves a quarter of the free memory to other models, unless it
-    would be shorter than 4,096 tokens then.
+    One that was not requested leaves a quarter of the free memory to other models, and room for
+    the logits of a whole batch, unless it would be shorter than 4,096 tokens then.
 
     Args:
         facts: The model file.
@@ -224,14 +227,15 @@ def context_length(
     free = free_memory() if in_memory else None
     if free is None:
         return n_ctx
-    fits = most = _fitting(facts, free, n_batch)
+    fits = most = _fitting(facts, free)
     if requested is None:
-        most = max(_fitting(facts, free - free // _LEFT, n_batch), min(fits, _USABLE))
+        left = free // _LEFT + logits_memory(facts, n_batch)
+        most = max(_fitting(facts, free - left), min(fits, _USABLE))
     if n_ctx <= most:
         return n_ctx
     if requested is None and most >= 512:
         return _whole(most)
-    needed = needed_memory(facts, n_ctx, n_batch)
+    needed = needed_memory(facts, n_ctx)
     raise UnusableModelError(
         f"{facts.path.name} with n_ctx={n_ctx} needs {needed / 1e9:.1f} GB of memory, but only "
         f"{free / 1e9:.1f} GB are free: "
@@ -240,10 +244,10 @@ def context_length(
     )
 
 
-def _fitting(facts: GGUFFacts, free: int, n_batch: int) -> int:
+def _fitting(facts: GGUFFacts, free: int) -> int:
     """Return the longest context for which `free` bytes are enough; below 0: none is."""
     per_token = max(1, facts.cache_bytes(1) or 1)
-    return (free - needed_memory(facts, 0, n_batch)) // per_token
+    return (free - needed_memory(facts, 0)) // per_token
 
 
 def _whole(n_ctx: int) -> int:

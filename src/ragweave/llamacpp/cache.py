@@ -187,6 +187,8 @@ class SequencePool:
     ) -> None:
         """Cache what a finished request computed, unless another sequence holds it too.
 
+        Nor is it cached where too much of it lies behind a sliding window to serve any prompt.
+
         Args:
             sequence: The request's sequence.
             tokens: Those of its tokens that are worth caching.
@@ -196,7 +198,7 @@ class SequencePool:
         """
         running = longest_prefix(tokens, others, self._core.least)
         known = max(self.find(tokens)[1], running[1])
-        if known >= min(len(tokens), needed):
+        if known >= min(len(tokens), needed) or self._core.least(sequence) > len(tokens):
             self.forget(sequence)
             return
         self._core.cut(sequence, len(tokens))

@@ -16,7 +16,7 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel, PrivateAttr
 from typing_extensions import override
 
-from ragweave.errors import UnusableModelError
+from ragweave.errors import MissingExtraError, ModelError, UnusableModelError
 from ragweave.llamacpp.engine import AsyncInbox, Engine, Inbox, Loader
 from ragweave.llamacpp.job import Finished, GenerationJob, Piece, Sink
 from ragweave.llamacpp.options import LlamaCppFields, Options, call_options
@@ -131,9 +131,15 @@ class LlamaCppChat(LlamaCppFields):
         return engine
 
     @property
-    def opened_context(self) -> int:
-        """Tokens of the context that is open, or that the next call opens; loads nothing."""
-        return self._loader.n_ctx
+    def opened_context(self) -> int | None:
+        """Tokens of the context that is open, or that the next call opens; loads nothing.
+
+        None where no call can open one: the call says so itself, unless a cache has its reply.
+        """
+        try:
+            return self._loader.n_ctx
+        except (MissingExtraError, ModelError):
+            return None
 
     @property
     def placement(self) -> str:

@@ -73,6 +73,7 @@ class Core:
         settings: CoreSettings,
         *,
         extra_buffers: bool = True,
+        most: int | None = None,
         abandoned: Callable[[], bool] = lambda: False,
     ) -> None:
         """Load the model.
@@ -81,6 +82,7 @@ class Core:
             facts: The model's file.
             settings: How to load it.
             extra_buffers: Whether llama.cpp may repack weights for this processor.
+            most: Longest context to open; None: what the settings ask for, or what fits.
             abandoned: Asked while the weights are read; where it says yes, the load fails.
 
         Raises:
@@ -98,9 +100,8 @@ class Core:
         self._extra_buffers = extra_buffers
         self.in_memory = in_main_memory(settings.n_gpu_layers)
         """Whether the model lives in main memory: no layer is offloaded."""
-        self.n_ctx = context_length(
-            facts, settings.n_ctx, settings.n_batch, in_memory=self.in_memory
-        )
+        fits = context_length(facts, settings.n_ctx, settings.n_batch, in_memory=self.in_memory)
+        self.n_ctx = fits if most is None else min(fits, most)
         self._mark = log().mark()
         self._model = self._load(facts, settings, abandoned)
         self._free_model = weakref.finalize(self, lib.llama_model_free, self._model)

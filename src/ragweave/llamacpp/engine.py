@@ -17,7 +17,6 @@ import time
 import weakref
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -132,25 +131,29 @@ def _close_all_at_exit() -> None:
 _LOGGER = logging.getLogger("ragweave.llamacpp")
 
 
-def load_core(facts: GGUFFacts, settings: CoreSettings, *, extra_buffers: bool) -> Core:
+def load_core(
+    facts: GGUFFacts, settings: CoreSettings, *, extra_buffers: bool, most: int | None = None
+) -> Core:
     """Load a model; Ctrl-C and SIGTERM break the load off, and are dealt with behind it.
 
     Python runs their handlers in the main thread, and there what they raise would be lost: llama.cpp
     calls back for its log, and an exception in a callback goes no further.
 
+    The arguments are those of `Core`.
+
     Raises:
         MissingExtraError: llama-cpp-python is not installed.
         UnusableModelError: The model can't be loaded.
     """
+    load = partial(Core, facts, settings, extra_buffers=extra_buffers, most=most)
     if threading.current_thread() is not threading.main_thread():
-        return Core(facts, settings, extra_buffers=extra_buffers)
+        return load()
     core: Core | None = None
     while core is None:  # a handler may only take note, and let the program go on
         try:
             with _signals_held() as came:
-                asked = partial(bool, came)
                 try:
-                    core = Core(facts, settings, extra_buffers=extra_buffers, abandoned=asked)
+                    core = load(abandoned=partial(bool, came))
                 except UnusableModelError:
                     if not came:
                         raise
@@ -181,8 +184,15 @@ def _signals_held() -> Iterator[Sequence[object]]:
 class Engine:
     """A loaded model with its scheduler; frees itself with its last reference."""
 
-    def __init__(self, path: str | Path, settings: CoreSettings | None = None) -> None:
+    def __init__(
+        self, path: str | Path, settings: CoreSettings | None = None, *, most: int | None = None
+    ) -> None:
         """Load a model file.
+
+        Args:
+            path: The file.
+            settings: How to load it.
+            most: Longest context to open; None: what the settings ask for, or what fits.
 
         Raises:
             MissingExtraError: llama-cpp-python is not installed.
@@ -192,7 +202,7 @@ class Engine:
         settings = settings or CoreSettings()
         self.facts: GGUFFacts = read_gguf(path)
         extra = extra_buffers(self.facts, settings.repack, n_gpu_layers=settings.n_gpu_layers)
-        core = load_core(self.facts, settings, extra_buffers=extra)
+        core = load_core(self.facts, settings, extra_buffers=extra, most=most)
         self.vocabulary = core.vocabulary
         self.n_ctx = core.n_ctx
         self.placement = core.placement
@@ -239,8 +249,8 @@ class Loader:
     def n_ctx(self) -> int:
         """Tokens of the context that is open, or that the next call opens.
 
-        It is chosen once and before the weights are loaded, which takes memory: what is asked at
-        the same time as the first call gets the same number.
+        It is chosen before the weights are loaded, which takes memory: what is asked at the same
+        time as the first call gets the same number. The load lowers it where less is free by then.
 
         Raises:
             MissingExtraError: llama-cpp-python is not installed.
@@ -258,8 +268,8 @@ class Loader:
         with self._lock:
             if self._engine is None or self._engine.closed:
                 try:
-                    settings = replace(self._settings, n_ctx=self.n_ctx)
-                    self._engine = Engine(self._facts.path, settings)
+                    self._engine = Engine(self._facts.path, self._settings, most=self.n_ctx)
+                    self._n_ctx = self._engine.n_ctx
                 except BaseException:
                     self._n_ctx = self._settings.n_ctx  # to be chosen by what is free next time
                     raise

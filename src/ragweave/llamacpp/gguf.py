@@ -111,6 +111,8 @@ class GGUFFacts:
     """Names of the tensors' types by ggml's number."""
     vocabulary: int | None = None
     """Number of tokens that the model knows."""
+    others: int = 0
+    """Bytes of a split model's other files, which `size` includes."""
 
     @property
     def architecture(self) -> str:
@@ -222,8 +224,10 @@ def _facts(path: Path, size: int, header: _Header) -> GGUFFacts:
             "missing: download it again"
         )
     _, vocabulary = header.arrays.get("tokenizer.ggml.tokens", (None, None))
-    size += sum(part.stat().st_size for part in _other_parts(path, header.metadata))
-    return GGUFFacts(path, size, header.metadata, header.n_tensors, types, vocabulary)
+    others = sum(part.stat().st_size for part in _other_parts(path, header.metadata))
+    return GGUFFacts(
+        path, size + others, header.metadata, header.n_tensors, types, vocabulary, others
+    )
 
 
 def _other_parts(path: Path, metadata: Mapping[str, Any]) -> list[Path]:

@@ -40,7 +40,8 @@ def verdict_file(facts: GGUFFacts, info: str) -> Path:
 
 def speed_file(facts: GGUFFacts, info: str) -> Path:
     """Return the file that caches which choice is faster for this model."""
-    return _file([*_kind(facts, info), facts.name, facts.layers, facts.size])
+    own = facts.size - facts.others  # of one file, as in the names of verdicts already cached
+    return _file([*_kind(facts, info), facts.name, facts.layers, own])
 
 
 def _kind(facts: GGUFFacts, info: str) -> list[object]:

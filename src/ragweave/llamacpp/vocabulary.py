@@ -20,8 +20,9 @@ from ragweave.tools.text.reply import MARKS, ThinkingFlow
 _CONTROL = 8 | 16
 """Attribute bits of control and user-defined tokens (llama.h, `llama_token_attr`)."""
 _SHOWN = {text for begin, end in MARKS for text in (begin, begin.removesuffix("thought"), end)}
-_SHOWN |= {"<|start|>", "<|channel|>", "<|message|>"}
 """Names of control tokens whose text is shown: they mark a thinking block."""
+_CHANNELS = {"<|start|>", "<|channel|>", "<|message|>"}
+"""Those that mark one together, in gpt-oss; other models have one of them for something else."""
 
 
 class Vocabulary:
@@ -116,10 +117,19 @@ class Vocabulary:
                 if attribute(self.pointer, token) & _CONTROL and (name := self.text(token))
             )
 
-    def _marking(self, token: int) -> bytes:
-        """Return the text of a control token that begins or ends a thinking block."""
+    @cached_property
+    def _has_channels(self) -> bool:
+        return _CHANNELS.issubset(self.control_texts)
+
+    def _shown(self, token: int, piece: bytes) -> bytes:
+        """Return a token's `piece`, or its name where it begins or ends a thinking block.
+
+        llama.cpp itself shows some of gpt-oss' marks, and does so in every model that has one.
+        """
         name = self.text(token)
-        return name.encode() if name in _SHOWN else b""
+        if name in _CHANNELS:
+            return name.encode() if self._has_channels else b""
+        return piece or (name.encode() if name in _SHOWN else b"")
 
     def _read_piece(self, token: int) -> bytes:
         room = 64
@@ -127,7 +137,7 @@ class Vocabulary:
             buffer = ctypes.create_string_buffer(room)
             count = self._lib.llama_token_to_piece(self.pointer, token, buffer, room, 0, False)
             if count >= 0:
-                return buffer.raw[:count] or self._marking(token)
+                return self._shown(token, buffer.raw[:count])
             room = -count
 
 

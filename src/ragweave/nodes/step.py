@@ -30,13 +30,16 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import set_config_context
 from langgraph.types import Overwrite, Send
 
-from ragweave.errors import RunTimeoutError
+from ragweave.errors import PromptTooLongError, RunTimeoutError
 from ragweave.nodes.options import OptionsT, current
 from ragweave.state import Note, Update, Usage, add_usage
 from ragweave.tools.bindings import unbound
 from ragweave.tools.text.secrets import redacting
 
 _LOGGER = logging.getLogger("ragweave.nodes")
+
+_TOO_LONG = (PromptTooLongError, ContextOverflowError)
+"""Our models raise the first, those of LangChain's packages the second."""
 
 RUN_DEADLINE = "__ragweave_deadline"
 """The key of a run's `configurable` that says by when it must end, where its state may not: a run
@@ -191,7 +194,7 @@ class Step(Runnable[StateT, Update], Generic[StateT, OptionsT]):
                 try:
                     result = _call(call, call.config or config, left)
                     resume = partial(work.send, result)
-                except ContextOverflowError as error:
+                except _TOO_LONG as error:
                     resume = partial(work.throw, error)
 
     async def ainvoke(
@@ -214,7 +217,7 @@ class Step(Runnable[StateT, Update], Generic[StateT, OptionsT]):
                 try:
                     result = await _acall(call, call.config or config, left)
                     resume = partial(work.send, result)
-                except ContextOverflowError as error:
+                except _TOO_LONG as error:
                     resume = partial(work.throw, error)
 
     def _remaining(

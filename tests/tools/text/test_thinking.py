@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from ragweave.tools.text.reply import MARKS, ThinkingFlow, open_mark, without_thinking
 
 ANALYSIS, FINAL = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
+JSON, COMMENTARY = "<|channel|>final json<|message|>", "<|channel|>commentary<|message|>"
+CALL = "<|channel|>commentary to=functions.search <|constrain|>json<|message|>"
 ASSISTANT = "<|start|>assistant"
 
 
@@ -30,6 +32,10 @@ ASSISTANT = "<|start|>assistant"
         (f"{ANALYSIS}hm, it never <|end|>{ASSISTANT}", ""),
         (f"hm<|end|>{ASSISTANT}{FINAL}Paris.", "Paris."),
         (f"{FINAL}Paris.", "Paris."),
+        (f"{ANALYSIS}hm<|end|>{ASSISTANT}{JSON}Paris.", "Paris."),
+        (f"{COMMENTARY}hm<|end|>{ASSISTANT}{FINAL}Paris.", "Paris."),
+        (f"{ANALYSIS}hm<|end|><|start|>{FINAL}Paris.", "Paris."),
+        (f"{JSON}Paris.", "Paris."),
         ("The channel <|channel|> is shut.", "The channel <|channel|> is shut."),
     ],
 )
@@ -63,12 +69,33 @@ def test_a_growing_reply_comes_apart_wherever_it_is_cut(
     assert flow.thought == ("" if marks is None else thought)
 
 
-@given(st.sampled_from([ANALYSIS, ""]), st.integers(1, 30))
-def test_the_channels_of_gpt_oss_come_apart_wherever_they_are_cut(begin: str, step: int) -> None:
-    reply = f"{begin}hm{ASSISTANT}{FINAL}Paris." if begin else f"{FINAL}Paris."
+def parted(reply: str, step: int) -> tuple[str, str]:
+    """Return what is said and what is thought in a reply that comes in pieces."""
     flow = ThinkingFlow()
     said = "".join(flow.push(reply[at : at + step]) for at in range(0, len(reply), step))
-    assert (said + flow.flush(), flow.thought) == ("Paris.", "hm" if begin else "")
+    return said + flow.flush(), flow.thought
+
+
+@given(
+    st.sampled_from([ANALYSIS, COMMENTARY, CALL, f"{ASSISTANT}{ANALYSIS}", ""]),
+    st.sampled_from(["hm", "hm" * 200, f"hm<|end|>{ASSISTANT}<|channel|>commentary, so"]),
+    st.sampled_from(["", "<|start|>", ASSISTANT]),
+    st.sampled_from([FINAL, JSON, "<|channel|>final <|constrain|>json<|message|>"]),
+    st.integers(1, 30),
+)
+def test_the_channels_of_gpt_oss_come_apart_wherever_they_are_cut(
+    begin: str, thought: str, role: str, final: str, step: int
+) -> None:
+    thought = thought if begin else ""
+    assert parted(f"{begin}{thought}{role}{final}Paris.", step) == ("Paris.", thought)
+
+
+@given(
+    st.sampled_from(["<|start|> your engines", f"{ASSISTANT}, no", "<|channel|>final " * 3]),
+    st.integers(1, 60),
+)
+def test_what_only_looks_like_a_channel_is_said(reply: str, step: int) -> None:
+    assert parted(reply, step) == (reply, "")
 
 
 def test_what_is_cut_off_while_thinking_is_no_reply() -> None:

@@ -52,26 +52,35 @@ def reported_tokens(message: BaseMessage) -> tuple[int, int] | None:
     return None if given is None or made is None else (given, made)
 
 
+_GPT_OSS = ("<|channel|>analysis<|message|>", "<|start|>assistant<|channel|>final<|message|>")
 MARKS: Sequence[tuple[str, str]] = (
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
     ("[THINK]", "[/THINK]"),
     ("<|channel>thought", "<channel|>"),
-    ("<|channel|>analysis<|message|>", "<|start|>assistant<|channel|>final<|message|>"),
+    _GPT_OSS,
 )
 """How blocks begin and end: Qwen3, DeepSeek-R1, SmolLM3 and others; a variant; Mistral; Gemma 4;
 gpt-oss (https://cookbook.openai.com/articles/openai-harmony)."""
 
-_FINAL = "<|channel|>final<|message|>"
-"""How an answer of gpt-oss begins where no block stands before it."""
-_ENDS = [*(end for _, end in MARKS), _FINAL]
-_END = re.compile("|".join(map(re.escape, _ENDS)), re.IGNORECASE)
-# gpt-oss' end may lack its role.
+_HEADS = ("<|start|>assistant<|channel|>", "<|start|><|channel|>", "<|channel|>")
+"""How a message of gpt-oss may begin; its channel follows."""
+_REST = r"[^<]{0,40}(?:<\|constrain\|>[^<]{0,40})?"
+"""What may follow a channel's name: a recipient, and the form that the message is in."""
+
+
+def _message(channels: str, end: str = r"<\|message\|>") -> str:
+    """Return the pattern of what stands before the text of a message of gpt-oss."""
+    heads = "|".join(map(re.escape, _HEADS))
+    return rf"(?:{heads})(?:{channels}){_REST}{end}"
+
+
+_FINAL = _message("final")
+_PATTERNS = {marks: (re.escape(marks[0]), re.escape(marks[1])) for marks in MARKS}
+_PATTERNS[_GPT_OSS] = (_message("analysis|commentary"), _FINAL)
+_END = re.compile("|".join(end for _, end in _PATTERNS.values()), re.IGNORECASE)
 _BLOCK = re.compile(
-    "|".join(
-        f"{re.escape(begin)}.*?(?:{re.escape(end.removeprefix('<|start|>assistant'))}|\\Z)"
-        for begin, end in MARKS
-    ),
+    "|".join(rf"{begin}.*?(?:{end}|\Z)" for begin, end in _PATTERNS.values()),
     re.DOTALL | re.IGNORECASE,
 )
 
@@ -92,7 +101,14 @@ def open_mark(prompt: str) -> tuple[str, str] | None:
     return next((marks for marks in MARKS if text.endswith(marks[0])), None)
 
 
-_BEGINNINGS = [*(begin for begin, _ in MARKS), _FINAL]
+_BEGINNINGS = [
+    *(begin for begin, _ in MARKS),
+    *(f"{head}{channel}" for head in _HEADS for channel in ("analysis", "commentary", "final")),
+]
+_UNFINISHED = re.compile(_message("analysis|commentary|final", r"(?:<[^<>]{0,12})?"))
+"""The beginning of a message of gpt-oss that is not all there yet."""
+_LONGEST_MARK = 160
+"""Characters; no mark is longer."""
 
 
 class ThinkingFlow:
@@ -153,26 +169,26 @@ class ThinkingFlow:
 
     def _begin(self) -> None:
         said = self._held.lstrip()
-        for begin, end in MARKS:
-            if said.startswith(begin):
-                self._state, self._end, self._held = "thinking", end, said[len(begin) :]
+        for (_, end), (begin, _) in _PATTERNS.items():
+            if found := re.match(begin, said):
+                self._state, self._end, self._held = "thinking", end, said[found.end() :]
                 return
-        if said.startswith(_FINAL):
-            self._state, self._held = "behind", said[len(_FINAL) :]
+        if found := re.match(_FINAL, said):
+            self._state, self._held = "behind", said[found.end() :]
             return
-        if not any(begin.startswith(said) for begin in _BEGINNINGS):
+        started = any(begin.startswith(said) for begin in _BEGINNINGS)
+        if not started and not _UNFINISHED.fullmatch(said):
             self._state = "speaking"
 
     def _think(self) -> None:
-        thought, mark, rest = self._held.partition(self._end)
-        if mark:
-            self.thought += thought
-            self._state, self._held = "behind", rest
+        end = _FINAL if self._end == _GPT_OSS[1] else re.escape(self._end)
+        if found := re.search(end, self._held):
+            self.thought += self._held[: found.start()]
+            self._state, self._held = "behind", self._held[found.end() :]
             return
-        keep = next(n for n in range(len(self._end) - 1, -1, -1) if thought.endswith(self._end[:n]))
-        cut = len(thought) - keep
-        self.thought += thought[:cut]
-        self._held = thought[cut:]
+        cut = max(0, len(self._held) - _LONGEST_MARK)
+        self.thought += self._held[:cut]
+        self._held = self._held[cut:]
 
     def _take(self) -> str:
         held, self._held = self._held, ""
