@@ -95,7 +95,12 @@ def test_study_runs_draws_and_goes_on(data: Path, ragweave: Run, tmp_path: Path)
 
 @pytest.mark.parametrize(("budget", "runs"), [(10_000, 2), (30, 1)])
 def test_the_runs_of_a_study_share_its_budget(
-    budget: int, runs: int, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    budget: int,
+    runs: int,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     given: list[tuple[int | None, int]] = []
 
@@ -113,6 +118,9 @@ def test_the_runs_of_a_study_share_its_budget(
     assert len(given) == runs
     assert runs == 1 or given[1][0] == budget - given[0][1]
     assert (tmp_path / "report").exists() is (runs == 2)
+    told = capfd.readouterr().err
+    assert "eval --resume" not in told
+    assert ("Resume with a larger one: the same command" in told) is (runs == 1)
 
 
 def test_study_filco_measures_by_cxmi_with_a_scorer(
@@ -161,6 +169,7 @@ def test_compare_shows_methods_side_by_side(kb: Path, ragweave: Run) -> None:
             "leave out --methods, --limit",
         ),
         (("eval", "x.jsonl", "--resume", "."), "leave out the data set"),
+        (("eval", "{data}", "--out", "run", "--moved-server"), "goes with --resume DIR"),
         (("eval", "{data}", "--out", "run", "--methods", "concatt"), "did you mean 'concat'"),
         (("eval", "{data}", "--out", "run", "--shard", "3"), "--shard must be i/n"),
         (("eval", "{data}", "--out", "run", "--concurrency", "0"), "--concurrency"),
@@ -246,6 +255,30 @@ def test_ctrl_c_says_how_to_go_on_and_nothing_is_paid_twice(
         assert stopped < 10
         assert server.count <= 10 + workers
     assert len(list(records_of([out / "results.jsonl"]))) == 10
+
+
+@pytest.mark.loopback
+def test_a_run_goes_on_with_a_server_that_has_moved(
+    data: Path, ragweave: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("langchain_openai")
+    out = tmp_path / "run"
+    monkeypatch.delenv("OPENAI_API_BASE", raising=False)
+    with OpenAIServer(lambda _body: Reply("1900")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        args = ("--methods", "direct", "--model", "openai:m", "--budget-tokens", "1")
+        begun = ragweave("eval", f"jsonl:{data}", *args, "--concurrency", "1", "--out", str(out))
+        assert begun.returncode == 0, begun.stderr
+    with OpenAIServer(lambda _body: Reply("1900")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        refused = ragweave("eval", "--resume", str(out))
+        assert refused.returncode == 2
+        assert "--moved-server" in refused.stderr
+        again = ragweave("eval", "--resume", str(out), "--moved-server")
+        assert again.returncode == 0, again.stderr
+        assert ragweave("eval", "--resume", str(out)).returncode == 0
+        assert 0 < server.count < 5
+    assert len(list(records_of([out / "results.jsonl"]))) == 5
 
 
 def test_a_full_disk_is_told_and_the_run_goes_on_later(

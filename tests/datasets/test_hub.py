@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,8 +13,11 @@ from typing import Any
 import pytest
 
 from ragweave.datasets import open_dataset
+from ragweave.datasets.hub import PAPERS_NAMES
+from ragweave.datasets.subsets import note_of
 from ragweave.errors import MissingExtraError, UsageError
-from ragweave.evaluation.runs import parse_systems, plan
+from ragweave.evaluation.runs import RunConfig, parse_systems, plan
+from ragweave.evaluation.runs.run import checked
 from ragweave.training.labels.source import Item, open_source
 
 
@@ -37,6 +41,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
             raise FileNotFoundError("no such\ndata set")
         if name == "mine":
             return iter([{"key": n, "asked": f"q{n}", "gold": f"a{n};b{n}"} for n in range(30)])
+        rows = [{"question": f"q{n}", "answer": [f"a{n}"]} for n in range(3610)]
+        if name in PAPERS_NAMES and config == "whole":
+            return iter(rows)
         return iter([{"question": "q", "answer": ["x"]}, {"question": "r", "answer": ["y"]}])
 
     library = ModuleType("datasets")
@@ -91,12 +98,39 @@ def test_a_runs_ids_are_found_from_any_directory(
     assert plan(whole, parse_systems("direct"), {"answer": "m"}).dataset == whole
 
 
+@pytest.mark.parametrize("name", ["nq_open", "google-research-datasets/nq_open"])
+def test_the_papers_questions_of_a_published_file_are_on_the_hub(
+    hub: list[tuple[Any, ...]], name: str
+) -> None:
+    spec = f"hf:{name}?subset=filco&config=whole"
+    dataset = open_dataset(spec)
+    assert (dataset.name, dataset.size) == ("nq", 3610)
+    assert note_of(dataset.name, spec).startswith("filco asks all 3,610")
+    assert open_dataset(f"hf:{name}").name == "nq_open", "runs of earlier versions call it so"
+
+
+@pytest.mark.parametrize("query", ["random=5&seed=7", "ids={ids}"])
+def test_a_run_that_passed_its_selection_over_is_not_resumed(
+    query: str, hub: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    (tmp_path / "ids.json").write_text('["3"]', "utf-8")
+    spec = f"hf:mine?{FIELDS}&{query.format(ids=tmp_path / 'ids.json')}"
+    made = plan(spec, parse_systems("direct"), {"answer": "m"})
+    checked(made, RunConfig())
+    whole = plan(f"hf:mine?{FIELDS}", parse_systems("direct"), {"answer": "m"})
+    checked(whole, RunConfig())
+    earlier = replace(made, questions=whole.questions)
+    with pytest.raises(UsageError, match=r"selects [15] questions, and the run began with 30 "):
+        checked(earlier, RunConfig())
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [
         ("splt=train", r"hf:nq_open: unknown setting 'splt' \(did you mean 'split'\?\)"),
         ("seed=7", "seed=… goes with random=…"),
-        ("subset=blendfilter", "no subset 'blendfilter' of nq_open"),
+        ("subset=blendfilter", "no subset 'blendfilter' of nq; there are"),
+        ("subset=filco", "the file holds 2 of 3,610 questions: filco asks all 3,610"),
         ("question=asked", "expected asked, answers or answer"),
         ("id=key", "no row up to here has the field 'key'"),
     ],
@@ -105,7 +139,7 @@ def test_settings_that_mean_nothing_are_refused(
     hub: list[tuple[Any, ...]], query: str, message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        open_dataset(f"hf:nq_open?{query}")
+        list(open_dataset(f"hf:nq_open?{query}"))
 
 
 def test_rows_to_label_are_of_the_fields_named(hub: list[tuple[Any, ...]]) -> None:

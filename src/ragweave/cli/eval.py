@@ -60,13 +60,14 @@ def evaluate(
     budget_tokens: options.BudgetTokens = None,
     budget_usd: options.BudgetUsd = None,
     retry_failed: options.RetryFailed = False,
+    moved_server: options.MovedServer = False,
 ) -> None:
     """Answer a data set's questions with several methods, durably.
 
     Each finished question is saved at once. A run that was stopped or killed continues with
     --resume, and pays for no call twice.
     """
-    from ragweave.evaluation.runs import RunConfig
+    from ragweave.evaluation.runs import RunConfig, record_moved_servers
 
     check_ray(ray, workers=workers, shard=shard)
     config = RunConfig(
@@ -79,7 +80,11 @@ def evaluate(
     if resume is not None:
         _check_resuming(context)
         directory = _open_run(resume)
+        if moved_server:
+            record_moved_servers(directory)
     else:
+        if moved_server:
+            raise UsageError("--moved-server goes with --resume DIR")
         if dataset is None or out is None:
             raise UsageError("give a data set and --out DIR, or --resume DIR")
         model = _answering(model, dataset)
@@ -121,6 +126,7 @@ _OF_A_SESSION = frozenset(
         "budget_tokens",
         "budget_usd",
         "retry_failed",
+        "moved_server",
     ]
 )
 """Parameters of `evaluate` that a later session may set anew."""
@@ -283,8 +289,14 @@ def follow(
             raise
 
 
-def conclude(directory: RunDirectory, result: RunResult) -> None:
-    """Print the tables, and what is left to do."""
+def conclude(directory: RunDirectory, result: RunResult, *, resume: str = "") -> None:
+    """Print the tables, and what is left to do.
+
+    Args:
+        directory: The run.
+        result: What its session came to.
+        resume: How to resume, as it is told; "": by `ragweave eval --resume`.
+    """
     from ragweave.evaluation.report import read_runs, tables_of
 
     progress, remarks = result.progress, progress_console()
@@ -300,7 +312,8 @@ def conclude(directory: RunDirectory, result: RunResult) -> None:
     remarks.print(f"{counts}; {spent}; {directory.path}", markup=False, soft_wrap=True)
     if not result.complete:
         remarks.print(
-            f"The budget is spent. Resume with a larger one: {_resume_command(directory)}",
+            "The budget is spent. Resume with a larger one: "
+            f"{resume or _resume_command(directory)}",
             markup=False,
             soft_wrap=True,
         )

@@ -137,6 +137,14 @@ Prices = Annotated[
     ),
 ]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Retry failed questions.")]
+MovedServer = Annotated[
+    bool,
+    typer.Option(
+        "--moved-server",
+        help="With --resume: OPENAI_BASE_URL is the new address of the server that the run began "
+        "with.",
+    ),
+]
 OptionTexts = Annotated[
     list[str] | None,
     typer.Option(

@@ -24,7 +24,7 @@ from langchain_core.documents import Document
 
 from ragweave.datasets.beir import BEIR
 from ragweave.datasets.claims import FEVER, FOOL_ME_TWICE, KILT, KILT_CLAIMS, KILT_LONG, KILT_SHORT
-from ragweave.datasets.hub import SPLIT, hub_form, hub_path, hub_rows
+from ragweave.datasets.hub import PAPERS_NAMES, SPLIT, hub_form, hub_path, hub_rows
 from ragweave.datasets.long_form import ASQA, CLAPNQ, ELI5
 from ragweave.datasets.open_qa import DPR, NQ_OPEN, POPQA, TRIVIAQA, WEBQUESTIONS
 from ragweave.datasets.paragraph_qa import HOTPOTQA, MUSIQUE, QED, SKR, SQUAD, STRATEGYQA
@@ -224,6 +224,8 @@ def _of_hub(name: str, settings: dict[str, str]) -> Dataset:
     forms = sniffed_formats() if form is None else (form,)
     opened = _opened("", hub_path(name), forms, settings, hub_rows(name, settings))
     named = {key: value for key, value in settings.items() if key in NAMES}
+    if "subset" in named:
+        opened = replace(opened, name=PAPERS_NAMES.get(name, opened.name))
     return replace(opened, selection=selection(opened.name, named))
 
 

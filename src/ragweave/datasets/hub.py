@@ -24,6 +24,9 @@ SPLIT = "validation"
 
 _PLACE = ("split", "config")
 
+PAPERS_NAMES = {"nq_open": "nq", "google-research-datasets/nq_open": "nq"}
+"""What the papers' subsets call data sets of the hub that are the published files, row by row."""
+
 
 def hub_rows(name: str, settings: Mapping[str, str]) -> Rows:
     """Yield the rows of a hub data set, streamed.

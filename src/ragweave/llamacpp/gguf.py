@@ -232,13 +232,26 @@ def _facts(path: Path, size: int, header: _Header) -> GGUFFacts:
 
 def _other_parts(path: Path, metadata: Mapping[str, Any]) -> list[Path]:
     """Return the other files of a split model, as llama.cpp names them, that are there."""
-    count = metadata.get("split.count")
-    end = re.search(r"-\d{5}-of-(\d{5})\.gguf$", path.name)
-    if end is None or int(end[1]) != count:
+    end = _SPLIT.search(path.name)
+    if end is None or int(end[2]) != metadata.get("split.count"):
         return []
-    stem = path.name[: end.start()]
-    named = (path.with_name(f"{stem}-{n:05d}-of-{end[1]}.gguf") for n in range(1, count + 1))
-    return [part for part in named if part != path and part.is_file()]
+    return [part for part in split_files(path) if part != path]
+
+
+_SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
+
+
+def split_files(path: Path) -> list[Path]:
+    """Return the files of a model that are there, in order, given the path of one of them.
+
+    By their names alone, as llama.cpp gives them: `m-00001-of-00002.gguf`, `m-00002-of-00002.gguf`.
+    """
+    end = _SPLIT.search(path.name)
+    if end is None or not 1 <= int(end[1]) <= int(end[2]):
+        return [path]
+    stem, count = path.name[: end.start()], int(end[2])
+    named = (path.with_name(f"{stem}-{n:05d}-of-{end[2]}.gguf") for n in range(1, count + 1))
+    return [part for part in named if part.is_file()]
 
 
 def _check_values(header: _Header) -> None:

@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -298,6 +299,8 @@ def test_printed_values_stand_beside_what_matches_in_name(tmp_path: Path) -> Non
     ]
     assert ("em", 34.5) in {(one.metric, one.value) for one in chatgpt}
     assert published_for(named, system("concat_pf"))[0].row == "Concat + PF"
+    unstated = differences(replace(found[0], model=""), named, system("concat"), n=200)
+    assert unstated[0] == "model not stated, here scripted"
 
 
 def test_an_ablation_meets_its_own_row() -> None:

@@ -10,13 +10,23 @@ import json
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.evaluation.towns import reader, records, run
+from tests.evaluation.towns import planned, reader, records, run, towns
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.report import between_table, read_runs, tables_of, write_report
-from ragweave.evaluation.runs import RunDirectory, claim_directory, parse_systems, plan
+from ragweave.evaluation.runs import (
+    RunConfig,
+    RunDirectory,
+    RunSettings,
+    claim_directory,
+    parse_systems,
+    plan,
+)
+from ragweave.evaluation.runs.run import checked
+from ragweave.evaluation.runs.settings import FORMAT
 
 BEGUN = Path(__file__).with_name("begun_run")
 
@@ -102,3 +112,66 @@ def test_a_run_of_format_1_with_gold_is_not_resumed(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="it can be reported, but not resumed"):
         run(directory, model)
     assert (directory.results.read_bytes(), model.seen) == (before, [])
+
+
+def of_format(
+    number: int, folder: Path, methods: str, model: str = "m", **more: Any
+) -> RunSettings:
+    """Return today's settings as a run of an earlier format had them, read anew."""
+    folder.mkdir(exist_ok=True)
+    made = plan(f"jsonl:{towns(folder, 2)}", parse_systems(methods), {"answer": model}, **more)
+    values = made.plain() | {"format": number}
+    if number == 1:
+        del values["passages"]
+    return RunSettings.from_plain(json.loads(json.dumps(values)))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize(
+    ("methods", "more", "was"),
+    [
+        ("direct,filco", {}, "filco: .*top=1"),
+        ("filco[filter=strinc]", {}, "top=1"),
+        ("filco[filter=cxmi]", {}, "top=1"),
+        ("filco[filter=recomp]", {}, "top=1"),
+        ("filco[filter=recomp,encoder=minilm]", {}, "top=1"),
+        ("filco", {"oracle": True}, ""),
+        ("filco[top=1]", {}, ""),
+        ("filco[top=none]", {}, ""),
+        ("filco[filter=full]", {}, ""),
+        ("filco[filter=llm]", {}, ""),
+        ("filco[filter=recomp,encoder=gte]", {}, ""),
+        ("filco[profile=paper]", {}, ""),
+        ("adaptive", {}, ""),
+        ("concat[top_p=0.5]", {}, "sample_temperature=0"),
+        ("concat[top_p=1]", {"model": "openai:m?temperature=0.0"}, "sample_temperature=0"),
+        ("concat[top_p=1]", {"model": "openai:m?temperature=0.7"}, ""),
+        ("concat[top_p=0]", {}, ""),
+        ("concat[top_p=0.5,samples=2]", {}, ""),
+        ("concat[top_p=0.5,sample_temperature=0.2]", {}, ""),
+        ("direct[profile=slimplm]", {}, ""),
+    ],
+)
+def test_systems_that_meant_something_else_are_not_gone_on_with(
+    number: int, methods: str, more: dict[str, Any], was: str, tmp_path: Path
+) -> None:
+    checked(of_format(FORMAT, tmp_path, methods, **more), RunConfig())
+    earlier = of_format(number, tmp_path, methods, **more)
+    if was:
+        assert earlier.format == number
+        with pytest.raises(UsageError, match=f"{was}.*can be reported, but not resumed") as caught:
+            checked(earlier, RunConfig())
+        assert "\n" not in str(caught.value)
+    else:
+        assert earlier.format == FORMAT
+        checked(earlier, RunConfig())
+
+
+def test_the_same_command_over_such_a_run_says_why_it_is_refused(tmp_path: Path) -> None:
+    directory = planned(tmp_path, "filco", count=2)
+    run(directory, reader())
+    file = directory.path / "run.json"
+    file.write_text(json.dumps(directory.settings.plain() | {"format": 2}), "utf-8")
+    assert read_runs([directory.path])[0].settings.format == 2
+    with pytest.raises(UsageError, match="filco: the run began in an earlier version"):
+        planned(tmp_path, "filco", count=2)

@@ -21,10 +21,12 @@ from ragweave.evaluation.runs import (
     System,
     claim_directory,
     plan,
+    record_moved_servers,
     system,
 )
 from ragweave.evaluation.runs.directory import SETTINGS
 from ragweave.evaluation.runs.run import checked
+from ragweave.evaluation.runs.settings import cache_name
 from ragweave.trained import ModelCard, write_card
 
 
@@ -212,6 +214,78 @@ def test_shards_on_two_servers_are_one_run_and_whole_runs_are_two(
 
     assert len(read_runs([ended("a", (1, 2)), ended("b", (2, 2))])) == 1
     assert len(read_runs([ended("c", (1, 1)), ended("d", (1, 1))])) == 2
+
+
+def test_a_run_goes_on_where_its_server_has_moved_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new, third = (f"http://{name}:8000/v1" for name in ("node17", "node23", "node9"))
+    made = of_server(tmp_path, monkeypatch, OPENAI_BASE_URL=old)
+    directory = claim_directory(tmp_path / "run", made)
+    run(directory, reader())
+    again = of_server(tmp_path, monkeypatch, OPENAI_BASE_URL=new)
+    with pytest.raises(UsageError, match=r"--moved-server"):
+        checked(directory.settings, RunConfig())
+    record_moved_servers(directory)
+    moved = directory.settings
+    assert (moved.addresses, moved.moved) == ({"openai:local": old}, {"openai:local": new})
+    assert cache_name("openai:local", moved) == f"openai:local#{old}", "replies are paid for again"
+    checked(moved, RunConfig())
+    assert claim_directory(directory.path, again) == directory
+    assert len(read_runs([directory.path])) == 1
+    for other in (old, third):
+        monkeypatch.setenv("OPENAI_BASE_URL", other)
+        with pytest.raises(UsageError, match=f"with the server {new}, .* now names {other}"):
+            checked(moved, RunConfig())
+    monkeypatch.setenv("OPENAI_BASE_URL", old)
+    record_moved_servers(directory)
+    assert directory.settings.moved == {}
+    checked(directory.settings, RunConfig())
+
+
+def test_a_scorer_and_a_chat_model_of_one_spec_may_be_on_two_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_BASE", "http://chat/v1")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://scores/v1")
+    made = planned(tmp_path, system("direct"), "openai:m", scorer="openai:m")
+    assert made.addresses == {"openai:m": "http://chat/v1", "scorer openai:m": "http://scores/v1"}
+    checked(made, RunConfig())
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://other/v1")
+    with pytest.raises(UsageError, match=r"^scorer openai:m: .* http://scores/v1"):
+        checked(made, RunConfig())
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://scores/v1")
+    monkeypatch.setenv("OPENAI_API_BASE", "http://other/v1")
+    with pytest.raises(UsageError, match=r"^openai:m: .* http://chat/v1"):
+        checked(made, RunConfig())
+    named = planned(tmp_path, system("direct"), scorer="server:m?base_url=http://own/v1")
+    assert named.addresses == {}
+
+
+def test_the_files_of_a_model_whose_name_begins_alike_are_not_its_own(tmp_path: Path) -> None:
+    for name in ("m", "m-chat"):
+        for number in (1, 2):
+            (tmp_path / f"{name}-0000{number}-of-00002.gguf").write_bytes(b"w")
+    made = planned(tmp_path, system("direct"), f"llamacpp:{tmp_path}/m-00001-of-00002.gguf")
+    (tmp_path / "m-chat-00002-of-00002.gguf").write_bytes(b"other")
+    checked(made, RunConfig())
+    (tmp_path / "m-00002-of-00002.gguf").write_bytes(b"other")
+    with pytest.raises(UsageError, match="has changed since the run began"):
+        checked(made, RunConfig())
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "chat_template.jinja", "tokenizer.model"])
+def test_all_that_makes_a_model_of_a_folder_is_told(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for one in ("config.json", name, "README.md"):
+        (folder / one).write_text("first", "utf-8")
+    made = planned(tmp_path, system("direct"), f"hf:{folder}")
+    (folder / "README.md").write_text("other", "utf-8")
+    checked(made, RunConfig())
+    (folder / name).write_text("other", "utf-8")
+    with pytest.raises(UsageError, match="has changed since the run began"):
+        checked(made, RunConfig())
 
 
 @pytest.mark.parametrize("place", ["weights.gguf", "folder", "many-00001-of-00002.gguf"])

@@ -42,7 +42,7 @@ def _same(settings: RunSettings) -> str:
     with suppress(UsageError):  # a part or package that the run had may not be here
         settings = with_absolute_paths(settings)
     plain: dict[str, Any] = settings.plain() | dict.fromkeys(
-        ("shard", "versions", "parts", "addresses")
+        ("shard", "versions", "parts", "addresses", "moved")
     )
     return json.dumps(plain, sort_keys=True)
 

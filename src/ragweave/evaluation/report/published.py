@@ -54,8 +54,8 @@ def _differences(
     one: PublishedResult, settings: RunSettings, system: System, n: int
 ) -> Iterator[str]:
     ours = settings.models["answer"]
-    if _plain(one.model) not in _plain(ours):
-        yield f"model {one.model}, here {ours}"
+    if not one.model or _plain(one.model) not in _plain(ours):
+        yield f"model {one.model or 'not stated'}, here {ours}"
     chosen = system.resolved()
     searches = getattr(chosen, "retrieve", True)
     if searches:

@@ -1,7 +1,12 @@
 """Durable runs: questions × systems as one stream that can be stopped and resumed."""
 
 from ragweave.evaluation.runs.cluster import evaluate_on_ray
-from ragweave.evaluation.runs.directory import RunDirectory, claim_directory, records_of
+from ragweave.evaluation.runs.directory import (
+    RunDirectory,
+    claim_directory,
+    record_moved_servers,
+    records_of,
+)
 from ragweave.evaluation.runs.plan import plan
 from ragweave.evaluation.runs.progress import Progress, RunConfig
 from ragweave.evaluation.runs.recorder import RecordingError
@@ -24,6 +29,7 @@ __all__ = [
     "evaluate_on_ray",
     "parse_systems",
     "plan",
+    "record_moved_servers",
     "records_of",
     "system",
 ]

@@ -15,7 +15,11 @@ from typing import Any
 
 from ragweave.errors import LockedError, UsageError
 from ragweave.evaluation.runs.outcome import Record
-from ragweave.evaluation.runs.references import check_addresses, with_absolute_paths
+from ragweave.evaluation.runs.references import (
+    check_addresses,
+    moved_addresses,
+    with_absolute_paths,
+)
 from ragweave.evaluation.runs.settings import FORMAT, RunSettings
 from ragweave.tools import files as locks
 from ragweave.tools.files import parse_json, remove_leftovers, write_atomic
@@ -163,11 +167,30 @@ def claim_directory(path: Path, settings: RunSettings) -> RunDirectory:
 
 
 def _write_settings(path: Path, settings: RunSettings) -> None:
-    text = json.dumps(settings.plain(), ensure_ascii=False, indent=2)
+    _write_values(path, settings.plain())
+
+
+def _write_values(path: Path, values: Mapping[str, Any]) -> None:
+    text = json.dumps(values, ensure_ascii=False, indent=2)
     try:
         write_atomic(path / SETTINGS, f"{text}\n")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error}") from error
+
+
+def record_moved_servers(directory: RunDirectory) -> None:
+    """Take the servers that the environment names for those that a run began with.
+
+    The run then goes on where the same models have new addresses. The old ones stay recorded, and
+    the cache's replies stay theirs.
+
+    Raises:
+        UsageError: It is not a run, another process is working on it, or it cannot be written.
+    """
+    with hold(directory):
+        moved = moved_addresses(directory.settings)
+        values = parse_json((directory.path / SETTINGS).read_text("utf-8"))
+        _write_values(directory.path, values | {"moved": moved})
 
 
 def _is_untouched(directory: RunDirectory) -> bool:
@@ -184,6 +207,9 @@ def _is_untouched(directory: RunDirectory) -> bool:
         return False
 
 
+_LATER = ("kb_collection", "second_collection")
+
+
 def check_same(directory: RunDirectory, settings: RunSettings) -> None:
     """Check that `settings` are those of the run.
 
@@ -195,10 +221,12 @@ def check_same(directory: RunDirectory, settings: RunSettings) -> None:
     for name in ours:
         if name == "versions":
             _check_versions(directory, theirs[name], ours[name])
-        elif name in ("kb_collection", "second_collection") and not theirs[name]:
-            continue  # earlier versions did not write it down
+        elif name == "moved" or (name in _LATER and not theirs[name]):
+            continue  # addresses say it, or earlier versions did not write it down
         elif name == "addresses":
             check_addresses(directory.settings, settings.addresses)
+        elif name == "format":
+            directory.settings.check_current()
         elif name == "parts" and theirs[name].items() <= ours[name].items():
             continue  # nor all of these
         elif ours[name] != theirs[name]:

@@ -187,7 +187,7 @@ def plan(
         systems=systems,
         models=models,
         parts=digests(models, systems, others),
-        addresses=addresses([*models.values(), *others]),
+        addresses=addresses([*models.values(), *([judge_model] if judge_model else [])], scorer),
         scorer=scorer,
         metrics=tuple(one.info for one in computed) if metrics else (),
         judge_model=judge_model,

@@ -7,10 +7,8 @@ began with the old one cannot be resumed with it.
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +19,7 @@ from ragweave.datasets.rows import file_hash
 from ragweave.errors import UsageError
 from ragweave.evaluation.runs.settings import OPENAI, RunSettings, System
 from ragweave.graphs.build import filter_option, part_for
+from ragweave.llamacpp.gguf import split_files
 from ragweave.tools.filters import FILTERS
 from ragweave.tools.models.specs import PREFIX, is_part_spec
 from ragweave.tools.retrieval.embedding import PACKAGED
@@ -116,8 +115,8 @@ def digests(
 _END = 1 << 16
 """Bytes of each end of a file of weights that its digest reads."""
 
-_SPLIT = re.compile(r"-\d+(-of-\d+\.gguf)$")
-"""What the names of a model in several files end in; a spec names the first."""
+_OF_A_MODEL = (".safetensors", ".bin", ".json", ".jinja", ".model")
+"""Endings of weights, settings, chat templates and tokenizers in a model's folder."""
 
 _SERVERS = ("openai:", "server:")
 _ADDRESS = frozenset({"base_url", "openai_api_base"})
@@ -146,25 +145,38 @@ def _weights(spec: str) -> list[Path]:
         return []
     path = Path(rest.partition("?")[0]).expanduser()
     if path.is_dir():
-        listed = (one for one in path.iterdir() if one.suffix in (".safetensors", ".json"))
+        listed = (one for one in path.iterdir() if one.suffix in _OF_A_MODEL)
         return sorted(one for one in listed if one.is_file())
-    if not path.is_file():
-        return []
-    if (split := _SPLIT.search(path.name)) is None:
-        return [path]
-    return sorted(path.parent.glob(f"{glob.escape(path.name[: split.start()])}-*{split[1]}"))
+    return split_files(path) if path.is_file() else []
 
 
-def addresses(specs: Iterable[str]) -> dict[str, str]:
+_SCORER = "scorer "
+"""Precedes a scorer's spec among the addresses: a chat model of that spec may be elsewhere."""
+
+
+def addresses(models: Iterable[str], scorer: str = "") -> dict[str, str]:
     """Return the server's address by spec, for OpenAI-compatible models whose spec has none.
 
-    It is what LangChain's client takes from the environment, without user, password and settings.
+    It is what the client takes from the environment, without user, password and settings.
+
+    Args:
+        models: Specs of chat models, which LangChain's client asks.
+        scorer: Spec of the scorer, which OpenAI's own client asks.
     """
-    given = os.environ.get("OPENAI_API_BASE") or os.environ.get("OPENAI_BASE_URL") or OPENAI
-    parts = urlsplit(given)
+    return _addresses_of([*models, *([f"{_SCORER}{scorer}"] if scorer else [])])
+
+
+def _addresses_of(keys: Iterable[str]) -> dict[str, str]:
+    named = {key: key.removeprefix(_SCORER) for key in keys}
+    return {key: _address(key != spec) for key, spec in named.items() if _asks_a_server(spec)}
+
+
+def _address(scoring: bool) -> str:
+    """Return the server that the environment names; LangChain's client alone reads the first."""
+    chat = "" if scoring else os.environ.get("OPENAI_API_BASE")
+    parts = urlsplit(chat or os.environ.get("OPENAI_BASE_URL") or OPENAI)
     host = parts.netloc.rpartition("@")[2]
-    address = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
-    return {spec: address for spec in specs if _asks_a_server(spec)}
+    return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
 
 
 def _asks_a_server(spec: str) -> bool:
@@ -185,14 +197,21 @@ def check_addresses(settings: RunSettings, now: Mapping[str, str] | None = None)
     Raises:
         UsageError: One is on another server.
     """
-    now = addresses(settings.addresses) if now is None else now
-    for spec, address in settings.addresses.items():
+    now = _addresses_of(settings.addresses) if now is None else now
+    for spec, address in {**settings.addresses, **settings.moved}.items():
         if now.get(spec, address) != address:
             raise UsageError(
                 f"{spec}: the run began with the server {address}, and the environment "
-                f"(OPENAI_BASE_URL) now names {now[spec]}: set it as it was, or start a new run in "
-                "another directory"
+                f"(OPENAI_BASE_URL) now names {now[spec]}: set it as it was; or, where that is the "
+                "same model at a new address, go on with `ragweave eval --resume RUN "
+                "--moved-server`; or start a new run in another directory"
             )
+
+
+def moved_addresses(settings: RunSettings) -> dict[str, str]:
+    """Return by spec the address that the environment names, where the run began with another."""
+    now = _addresses_of(settings.addresses)
+    return {spec: to for spec, to in now.items() if to != settings.addresses[spec]}
 
 
 def check_parts(settings: RunSettings) -> None:

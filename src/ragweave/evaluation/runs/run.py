@@ -201,7 +201,19 @@ def checked(settings: RunSettings, config: RunConfig) -> Dataset:
             f"{settings.dataset}: has changed since the run began; start a new run in another "
             "directory"
         )
+    _check_size(settings, dataset)
     return dataset
+
+
+def _check_size(settings: RunSettings, dataset: Dataset) -> None:
+    """Check that a hub data set selects as many questions as it did: its hash is its name alone."""
+    selects = settings.dataset.startswith("hf:") and dataset.selection is not None
+    if selects and dataset.size != settings.questions:
+        raise UsageError(
+            f"{settings.dataset}: selects {dataset.size:,} questions, and the run began with "
+            f"{settings.questions:,} (earlier versions asked all, whatever was selected): it can be "
+            "reported, but not resumed; start a new run in another directory"
+        )
 
 
 def _roles_of(system: System) -> Iterator[str]:

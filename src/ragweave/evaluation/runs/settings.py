@@ -20,7 +20,9 @@ from ragweave.evaluation.metrics.metric import MetricInfo
 from ragweave.graphs import METHODS
 from ragweave.graphs.build import method_named, method_options
 from ragweave.graphs.method import Method, parse_options
+from ragweave.nodes.context_filter import ContextFilterOptions
 from ragweave.nodes.options import Options
+from ragweave.tools.text.secrets import spec_settings
 
 _PART = re.compile(r"[^,\[\]]+(?:\[[^\[\]]*\])?")
 
@@ -123,8 +125,9 @@ def _shown(value: Any) -> str:
     return "+".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-FORMAT = 2
-"""Version of the run directory's format."""
+FORMAT = 3
+"""Version of the run directory's format, and of what settings mean: those of an earlier one that mean
+the same today are read as this one's (`_upgraded`)."""
 
 Corpus = Literal["file", "kb", "given", "none"]
 """Where passages come from.
@@ -178,6 +181,8 @@ class RunSettings:
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Address of the server behind each spec of an OpenAI-compatible model that names none itself,
     without user, password and settings."""
+    moved: Mapping[str, str] = field(default_factory=dict)
+    """Address that a server has moved to since, by spec (`record_moved_servers`)."""
     corpus: Corpus = "none"
     passages: Passages = "searched"
     kb: str = ""
@@ -282,11 +287,16 @@ class RunSettings:
         Raises:
             UsageError: It began in an earlier version, in which its settings had another meaning.
         """
-        if self.format != FORMAT:
-            raise UsageError(
-                f"the run began in an earlier version, in which --gold {self.gold} gave passages to "
-                "every method: it can be reported, but not resumed; start a new run"
-            )
+        if self.format == FORMAT:
+            return
+        began, closed = "the run began in an earlier version", "it can be reported, but not resumed"
+        for one in self.systems:
+            if was := _was(one, self.models, oracle=self.oracle):
+                raise UsageError(f"{one.label}: {began}, {was}: {closed}; start a new run")
+        raise UsageError(
+            f"{began}, in which --gold {self.gold} gave passages to every method: {closed}; start a "
+            "new run"
+        )
 
     @property
     def source(self) -> str:
@@ -302,13 +312,45 @@ class RunSettings:
 
 
 def _upgraded(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what settings of format 1 are in today's; its runs with gold cannot be resumed."""
-    if values["format"] != 1:
+    """Return what settings of an earlier format are in today's.
+
+    Those that have another meaning today keep their format, and their runs can't be resumed.
+    """
+    if values["format"] == FORMAT:
         return {}
-    if values["gold"] != "as_found":
-        return {"passages": "given"}
-    passages = "given" if values["corpus"] == "given" else "searched"
-    return {"passages": passages, "format": FORMAT}
+    found: dict[str, Any] = {}
+    if values["format"] == 1:
+        if values["gold"] != "as_found":
+            return {"passages": "given"}
+        found["passages"] = "given" if values["corpus"] == "given" else "searched"
+    oracle = values.get("oracle", False)
+    changed = any(_was(one, values["models"], oracle=oracle) for one in values["systems"])
+    return found if changed else {**found, "format": FORMAT}
+
+
+def _was(one: System, models: Mapping[str, str], *, oracle: bool) -> str:
+    """Return what a system did in format 2 and does no longer; "" where it does the same."""
+    chosen = one.known_options()
+    if isinstance(chosen, ContextFilterOptions) and not oracle and _filters_untrained(chosen):
+        return "in which an untrained filter kept one sentence (top=1), not half of the text (top=auto)"
+    if chosen is not None and _draws_warmer(chosen, models["answer"]):
+        return "in which top_p alone left the model's temperature at 0 (sample_temperature=0), not at 1"
+    return ""
+
+
+def _filters_untrained(options: ContextFilterOptions) -> bool:
+    """Say whether a filter without gold answers keeps as much as `top=auto` says."""
+    if options.top != "auto" or options.paper:
+        return False
+    packaged = options.filter == "recomp" and options.encoder in ("", "minilm")
+    return packaged or options.filter in ("lexical", "strinc", "cxmi")
+
+
+def _draws_warmer(options: Options, model: str) -> bool:
+    """Say whether `top_p` alone sets a temperature: where the model has none of its own."""
+    own = dict(spec_settings(model.partition("?")[2])).get("temperature", "0")
+    alone = options.sample_temperature is None and options.samples == 1
+    return bool(options.top_p) and alone and not own.strip("0.")
 
 
 def versions() -> dict[str, str]:
