@@ -159,6 +159,19 @@ def test_a_resumed_training_reads_no_row_twice_and_ends_the_same(base, tmp_path,
     assert not (plan.folder / CHECKPOINTS).exists()
 
 
+@pytest.mark.parametrize(
+    ("given", "device"), [({}, "cpu"), ({"device": "auto"}, "auto"), ({"device": "cpu:0"}, "cpu:0")]
+)
+def test_how_to_compute_stays_as_it_was_where_resuming_says_nothing(base, tmp_path, given, device):
+    plan = planned(tmp_path, base)
+    with pytest.raises(KeyboardInterrupt):
+        train_part(plan, watch=Looking(stop_after=1))
+    settings = {"base": str(base), "folds": 3, "repeats": 2, **given}
+    (rows,) = plan.files
+    card = train_part(plan_training("judge", rows, plan.folder, settings=settings), resume=True)
+    assert card.settings["device"] == device
+
+
 def test_rows_that_were_half_written_are_read_again(base, tmp_path):
     plan = planned(tmp_path, base)
     with pytest.raises(KeyboardInterrupt):
