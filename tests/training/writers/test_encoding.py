@@ -203,7 +203,7 @@ def test_a_base_that_is_not_here_is_named_with_what_to_download(tmp_path, kind):
 def test_a_base_of_the_other_kind_is_refused(bases, tmp_path, kind):
     other = {"seq2seq": "causal-lora", "causal-lora": "seq2seq"}[kind]
     job = tiny.job(bases(other), tmp_path, "judge", kind)
-    with pytest.raises(ModelError, match="can.t be read as an? "):
+    with pytest.raises(ModelError, match=r"can't be read as an? "):
         recipe_of(kind, "judge").fit(job)
 
 
