@@ -278,6 +278,33 @@ def test_adapters_that_do_not_fit_their_base_are_refused(tmp_path):
         load_writer(folder)
 
 
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("tied", [True, False])
+def test_weights_that_are_missing_are_named_unless_they_are_others(tmp_path, causal, tied):
+    """Missing ones would be drawn at random; tied ones stand in the file once."""
+    from safetensors.torch import load_file, save_file
+
+    make = tiny.causal_base if causal else tiny.seq2seq_base
+    folder = make(tmp_path / "base", tie_word_embeddings=tied)
+    read_model(folder, causal=causal, dtype="float32")
+    weights = load_file(folder / "model.safetensors")
+    assert ("lm_head.weight" in weights) == (causal and not tied)  # T5's always are tied
+    norms = [name for name in weights if "norm" in name]
+    lost = "lm_head.weight" if causal and not tied else norms[-1]
+    del weights[lost]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=f"weights are incomplete .no {lost}"):
+        read_model(folder, causal=causal, dtype="float32")
+
+
+def test_an_encoder_is_no_causal_model(tmp_path):
+    from tests.tiny_encoder import make_tiny_encoder
+
+    folder = make_tiny_encoder(tmp_path / "bert")
+    with pytest.raises(ModelError, match="is not a causal model, or its weights are incomplete"):
+        read_model(folder, causal=True, dtype="float32")
+
+
 def test_damaged_weights_are_named(tmp_path):
     folder = seq2seq_part(tmp_path / "part")
     file = folder / "model.safetensors"

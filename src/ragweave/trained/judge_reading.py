@@ -161,13 +161,34 @@ def load_encoder(name: str, near: Path | None = None, device: str = "auto") -> E
     return Encoder(model)
 
 
+_NEW = "pooler"
+"""Prefix of the weights that a base may lack: sentence vectors are not made of them."""
+
+
 def _check_weights(model: Any) -> None:
-    """Read the weights once more, and see that none is missing: it would be a random number."""
-    from ragweave.trained.encoders import read_encoder
+    """See that no weight is missing: it would be a random number.
+
+    Where the names in the file don't settle it (transformers ties and renames some), the weights
+    are read once more, and transformers says which it missed.
+    """
+    from ragweave.trained.encoders import WEIGHTS, read_encoder
 
     inner = getattr(model, "transformers_model", None)
-    if inner is not None:
-        read_encoder(Path(inner.name_or_path), type(inner).__name__, new="pooler")
+    if inner is None or _all_named(inner, Path(inner.name_or_path) / WEIGHTS):
+        return
+    read_encoder(Path(inner.name_or_path), type(inner).__name__, new=_NEW)
+
+
+def _all_named(inner: Any, file: Path) -> bool:
+    """Say whether a file has each of a model's weights by its name; only its header is read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="numpy") as stream:
+            named = {one.removeprefix(f"{inner.base_model_prefix}.") for one in stream.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError):
+        return False
+    return all(one in named or one.startswith(_NEW) for one in inner.state_dict())
 
 
 def _place(name: str, near: Path | None) -> str:

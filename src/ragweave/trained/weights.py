@@ -57,7 +57,8 @@ def read_model(folder: Path, *, causal: bool, dtype: str) -> Any:
         dtype: Number type, such as `float32`; `auto`: as the weights are stored.
 
     Raises:
-        ModelError: It can't be read, or is of the other kind.
+        ModelError: It can't be read, is of the other kind, or lacks weights (what transformers ties
+            to others or leaves out itself is not lacking).
         UsageError: Its configuration refers to code, or there are adapters beside it.
     """
     import transformers
@@ -66,12 +67,23 @@ def read_model(folder: Path, *, causal: bool, dtype: str) -> Any:
     auto: Any = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForSeq2SeqLM
     from safetensors import SafetensorError
 
+    kind = "a causal" if causal else "an encoder-decoder"
     try:
         with quiet():
-            model = auto.from_pretrained(folder, use_safetensors=True, dtype=_dtype(dtype), **_SAFE)
+            model, loaded = auto.from_pretrained(
+                folder,
+                use_safetensors=True,
+                dtype=_dtype(dtype),
+                output_loading_info=True,
+                **_SAFE,
+            )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        kind = "causal" if causal else "encoder-decoder"
-        raise ModelError(f"{folder}: can't be read as a {kind} model ({_line(error)})") from error
+        raise ModelError(f"{folder}: can't be read as {kind} model ({_line(error)})") from error
+    if missing := sorted(loaded["missing_keys"]):
+        raise ModelError(
+            f"{folder}: is not {kind} model, or its weights are incomplete "
+            f"(no {', '.join(missing[:3])})"
+        )
     return model
 
 

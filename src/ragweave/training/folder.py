@@ -226,13 +226,29 @@ def _write_plan(folder: Path, plan: Mapping[str, Any]) -> None:
     write_atomic(folder / PLAN, json.dumps(plan, ensure_ascii=False, indent=2) + "\n")
 
 
-def _make_resumable(folder: Path, plan: Mapping[str, Any]) -> None:
-    """Check that the plan is the one that was begun, and that nothing stands in its way."""
+def begun_settings(folder: Path) -> dict[str, Any]:
+    """Return the settings of the unfinished training in a folder; none where there is none.
+
+    Raises:
+        UsageError: Its plan can't be read.
+    """
+    settings = _read_plan(folder).get("settings") if (folder / PLAN).is_file() else None
+    return settings if isinstance(settings, dict) else {}
+
+
+def _read_plan(folder: Path) -> dict[str, Any]:
     try:
-        begun = parse_json((folder / PLAN).read_text(encoding="utf-8"))
+        plan = parse_json((folder / PLAN).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{folder / PLAN}: cannot be read ({type(error).__name__})") from error
-    wanted = json.loads(json.dumps(plan))
+    if not isinstance(plan, dict):
+        raise UsageError(f"{folder / PLAN}: is no plan of a training")
+    return plan
+
+
+def _make_resumable(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Check that the plan is the one that was begun, and that nothing stands in its way."""
+    begun, wanted = _read_plan(folder), json.loads(json.dumps(plan))
     if _aside(folder).exists() and not (folder / CHECKPOINTS).exists():
         _aside(folder).replace(folder / CHECKPOINTS)
     first, now = _to_learn(begun), _to_learn(wanted)

@@ -20,9 +20,16 @@ from ragweave.errors import MissingExtraError, RagweaveError, UsageError
 from ragweave.state.records import ROUTES
 from ragweave.tools.stores import place_of
 from ragweave.trained import ModelCard, PartRole, is_part
-from ragweave.training.folder import abandon_folder, begin_folder, finish_folder, only_training
+from ragweave.training.folder import (
+    abandon_folder,
+    begin_folder,
+    begun_settings,
+    finish_folder,
+    only_training,
+)
 from ragweave.training.job import (
     CHECKPOINTS,
+    OF_COMPUTING,
     InputPreview,
     Job,
     Recipe,
@@ -101,6 +108,8 @@ class Plan:
     folder: Path
     seen: frozenset[str] = frozenset()
     """Hashes of the questions that the base has learnt from (`training.rows`)."""
+    given: frozenset[str] = frozenset()
+    """Names of the settings that were given; the others are the kind's own."""
 
     def job(self, *, resume: bool = False, watch: Watch | None = None) -> Job:
         """Return the job that a recipe takes."""
@@ -188,6 +197,7 @@ def plan_training(
         files=files,
         folder=Path(out),
         seen=seen,
+        given=frozenset(settings or {}),
     )
 
 
@@ -211,7 +221,7 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
     Args:
         plan: What to train (`plan_training`).
         resume: Resume the unfinished training in the folder; of its settings only those of how to
-            compute (`job.OF_COMPUTING`) may be others.
+            compute (`job.OF_COMPUTING`) may be others, and those not given are as they were.
         watch: Follows the training.
 
     Returns:
@@ -223,6 +233,8 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
             the last good checkpoint.
         ModelError: The base model is not available; nothing was written.
     """
+    recipe = recipe_of(plan.kind, plan.role)
+    plan = _as_begun(plan, recipe) if resume else plan
     data = plan.data()
     settings = plan.recorded_settings()
     written = {"role": plan.role, "kind": plan.kind, "settings": settings, "data": data}
@@ -230,12 +242,23 @@ def train_part(plan: Plan, *, resume: bool = False, watch: Watch | None = None) 
         raise UsageError(
             f"a {plan.kind} is trained by one process: run it without accelerate launch"
         )
-    recipe, job = recipe_of(plan.kind, plan.role), plan.job(resume=resume, watch=watch)
+    job = plan.job(resume=resume, watch=watch)
     recipe.check(job)
     if is_main():
         begin_folder(plan.folder, written, resume=resume)
     with only_training(plan.folder) if is_main() else nullcontext():
         return _trained(plan, recipe, job, data)
+
+
+def _as_begun(plan: Plan, recipe: Recipe) -> Plan:
+    """Return the plan with the settings of how to compute as they were, where none was given."""
+    begun, own = begun_settings(plan.folder), recipe.defaults(plan.role)
+    kept = {
+        name: begun[name]
+        for name in (OF_COMPUTING - plan.given) & begun.keys()
+        if getattr(plan.settings, name) == getattr(own, name)
+    }
+    return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, **kept))
 
 
 def _trained(plan: Plan, recipe: Recipe, job: Job, data: Mapping[str, Any]) -> ModelCard:

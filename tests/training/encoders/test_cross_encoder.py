@@ -20,6 +20,7 @@ pytest.importorskip("datasets")
 
 from ragweave.trained.encoders import load_torch_model
 from ragweave.trained.pairs import load_pair_scorer
+from ragweave.training.encoders.base import encoder_base
 from ragweave.training.encoders.cross_encoder import RECIPE, has_head, write_calibration
 from ragweave.training.trainer.checkpoints import newest, step_of
 from tiny_encoder import make_tiny_encoder
@@ -347,6 +348,21 @@ def test_the_most_tokens_are_those_that_the_base_reads(job):
     assert fitted.settings == {"max_input": 64}
     with pytest.raises(UsageError, match=r"max_input is 65, but .* reads 64 tokens at most"):
         RECIPE.check(job(max_input=65))
+
+
+def test_what_a_tokenizer_says_limits_the_default_alone(tmp_path):
+    """One that says nothing is taken for 512 tokens; positions are what can be asked for."""
+    deep = make_tiny_encoder(tmp_path / "deep", limit=600)
+    told = deep / "tokenizer_config.json"
+    config = json.loads(told.read_text("utf-8"))
+    for said, default in ((None, 256), (100, 100)):
+        told.write_text(json.dumps({**config, "model_max_length": said or 10**30}), "utf-8")
+        assert encoder_base(SmallSettings(base=str(deep))).limit == default
+        for wanted in (90, 600):
+            asked = encoder_base(SmallSettings(base=str(deep), max_input=wanted))
+            assert asked.limit == asked.tokenizer.model_max_length == wanted
+        with pytest.raises(UsageError, match=r"max_input is 601, but .* reads 600 tokens at most"):
+            encoder_base(SmallSettings(base=str(deep), max_input=601))
 
 
 def test_a_base_that_asks_for_code_is_refused(base, tmp_path, job):

@@ -25,8 +25,8 @@ pytest.importorskip("sklearn")
 
 from ragweave.trained.chat import PartChat
 from ragweave.trained.judge import load_linear_scorer
-from ragweave.trained.judge_reading import COLUMNS
-from ragweave.training.encoders import linear_rows
+from ragweave.trained.judge_reading import COLUMNS, load_encoder
+from ragweave.training.encoders.kept_rows import KEPT
 from ragweave.training.encoders.linear import RECIPE, _calibrated
 
 PLACES = ["Paris", "Rome", "London", "France", "Italy", "England"]
@@ -159,11 +159,24 @@ def test_a_resumed_training_reads_no_row_twice_and_ends_the_same(base, tmp_path,
     assert not (plan.folder / CHECKPOINTS).exists()
 
 
+@pytest.mark.parametrize(
+    ("given", "device"), [({}, "cpu"), ({"device": "auto"}, "auto"), ({"device": "cpu:0"}, "cpu:0")]
+)
+def test_how_to_compute_stays_as_it_was_where_resuming_says_nothing(base, tmp_path, given, device):
+    plan = planned(tmp_path, base)
+    with pytest.raises(KeyboardInterrupt):
+        train_part(plan, watch=Looking(stop_after=1))
+    settings = {"base": str(base), "folds": 3, "repeats": 2, **given}
+    (rows,) = plan.files
+    card = train_part(plan_training("judge", rows, plan.folder, settings=settings), resume=True)
+    assert card.settings["device"] == device
+
+
 def test_rows_that_were_half_written_are_read_again(base, tmp_path):
     plan = planned(tmp_path, base)
     with pytest.raises(KeyboardInterrupt):
         train_part(plan, watch=Looking(stop_after=2))
-    kept = plan.folder / CHECKPOINTS / linear_rows.KEPT
+    kept = plan.folder / CHECKPOINTS / KEPT
     kept.write_bytes(kept.read_bytes()[:1000])
     rest = Looking()
     train_part(plan, resume=True, watch=rest)
@@ -280,6 +293,25 @@ def test_a_base_whose_weights_do_not_fit_is_refused(judge, base, tmp_path, using
     write_card(folder, type(card)(**{**vars(card), "base": str(odd)}))
     with pytest.raises(ModelError, match="weights are incomplete"):
         load_linear_scorer(folder) if using else train_part(planned(tmp_path, odd))
+
+
+@pytest.mark.parametrize("prefix", ["", "bert."])
+def test_a_bases_weights_are_read_into_memory_once(base, tmp_path, monkeypatch, prefix):
+    from safetensors.torch import load_file, save_file
+
+    def read_again(*_args, **_options):
+        raise AssertionError("read again")
+
+    folder = shutil.copytree(base, tmp_path / "base")
+    weights = load_file(folder / "model.safetensors")
+    kept = {f"{prefix}{name}": one for name, one in weights.items() if "pooler" not in name}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    monkeypatch.setattr("ragweave.trained.encoders.read_encoder", read_again)
+    assert load_encoder(str(folder)).dimension == 32
+    kept.popitem()
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(AssertionError, match="read again"):
+        load_encoder(str(folder))
 
 
 def copied(judge, tmp_path) -> Path:

@@ -45,8 +45,8 @@ from ragweave.trained.router_features import (
     read_draft,
 )
 from ragweave.trained.router_words import WORDS, hashed_words
-from ragweave.training.encoders import router_rows
-from ragweave.training.encoders.linear_rows import KEPT
+from ragweave.training.encoders import kept_rows, router_rows
+from ragweave.training.encoders.kept_rows import KEPT
 from ragweave.training.encoders.router import (
     RouterSettings,
     best_threshold,
@@ -179,7 +179,7 @@ def test_what_is_kept_survives_a_kill_between_two_savings(
             if done == 60:
                 raise SystemExit
 
-    monkeypatch.setattr(router_rows, "_SAVE_EVERY", 20)
+    monkeypatch.setattr(kept_rows, "_SAVE_EVERY", 20)
     kept = parted.folder / CHECKPOINTS / KEPT
     kept.unlink()
     with pytest.raises(SystemExit):
@@ -196,7 +196,7 @@ def test_rows_that_were_half_written_or_read_otherwise_are_read_again(
     kept = parted.folder / CHECKPOINTS / KEPT
     if whole:
         arrays = load_file(kept)
-        save_file({**arrays, "surface": arrays["surface"][:, 1:].copy()}, kept, {"look": ""})
+        save_file({**arrays, "surface": arrays["surface"][:, 1:].copy()}, kept, {"mark": ""})
     else:
         kept.write_bytes(kept.read_bytes()[:1000])
     rest = Stopping()

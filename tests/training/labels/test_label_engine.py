@@ -116,7 +116,8 @@ def test_failed_rows_may_be_left_out(file: Path, tmp_path: Path) -> None:
         config=LabelConfig(drop_failed=True),
     )
     assert (done.rows, done.dropped) == (11, {"model call failed": 1})
-    assert label(file, judge(broken, balance=False), done.path).before
+    for again in (None, LabelConfig(retry_failed=True, drop_failed=True)):
+        assert label(file, judge(broken, balance=False), done.path, config=again).before
     with pytest.raises(UsageError, match=r"failed \(1\): --retry-failed has nothing .*delete it"):
         label(file, judge(broken, balance=False), done.path, config=LabelConfig(retry_failed=True))
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import transformers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.tiny_parts import finish
 from tests.training.writers import tiny
 
 from ragweave.errors import ModelError, UsageError
@@ -200,8 +203,19 @@ def test_a_base_that_is_not_here_is_named_with_what_to_download(tmp_path, kind):
 def test_a_base_of_the_other_kind_is_refused(bases, tmp_path, kind):
     other = {"seq2seq": "causal-lora", "causal-lora": "seq2seq"}[kind]
     job = tiny.job(bases(other), tmp_path, "judge", kind)
-    with pytest.raises(ModelError, match="can't be read as a"):
+    with pytest.raises(ModelError, match=r"can't be read as an? "):
         recipe_of(kind, "judge").fit(job)
+
+
+def test_a_part_of_another_kind_is_no_base(bases, tmp_path, kind):
+    """Its weights would fit in part, and the rest of them would be drawn at random."""
+    part = shutil.copytree(bases(kind), tmp_path / "part")
+    finish(part, "judge", "cross-encoder")
+    job = tiny.job(part, tmp_path / "out", "judge", kind)
+    recipe = recipe_of(kind, "judge")
+    for act in (recipe.check, recipe.fit, lambda one: next(recipe.preview(one))):
+        with pytest.raises(UsageError, match=f"is a cross-encoder, and a {kind} begins from its"):
+            act(job)
 
 
 def test_a_model_with_fewer_places_leaves_room_for_the_output(bases, tmp_path):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from glob import escape
 from itertools import accumulate
 from typing import Any
 
@@ -18,7 +21,7 @@ class ServerScorer:
     The server tokenises prompt and continuation as one text; a token that straddles the two
     counts as the continuation's. Which tokens are the continuation's is read from the tokens
     themselves, since some servers send no offsets in the text or wrong ones; offsets count where
-    the tokens don't spell the continuation. The end token is not scored: the interface can't ask
+    the tokens spell neither the continuation nor the prompt. The end token is not scored: the interface can't ask
     for it.
     The client library retries transient errors; those that persist are raised unchanged.
 
@@ -144,8 +147,22 @@ _SHOWN, _SHOWN_TOKENS = 60, 12
 """Characters and tokens of a text's end that an error shows."""
 
 
+_PIECE = "\ufffd"
+"""What a token shows that is only a part of a character."""
+_MARKS = str.maketrans("ĠĊĉč▁", " \n\t\r ")
+"""White space as byte-level and SentencePiece vocabularies write it."""
+
+
 def _by_tokens(tokens: Sequence[str], text: str, border: int) -> int | None:
-    """Return how many of the last tokens reach beyond `border`; None where they don't spell it.
+    """Return how many of the last tokens reach beyond `border`; None where they don't tell."""
+    plain = [token.translate(_MARKS) for token in tokens]
+    ways: tuple[Callable[[Sequence[str], str, int], int | None], ...] = (_from_end, _from_front)
+    found = (way(shown, text, border) for way in ways for shown in (tokens, plain))
+    return next((one for one in found if one is not None), None)
+
+
+def _from_end(tokens: Sequence[str], text: str, border: int) -> int | None:
+    """Return the number by the tokens that spell the continuation; None where they don't.
 
     A server that decodes SentencePiece tokens one by one drops the space before a word: what is
     missing in front of a token belongs to it. An empty token is part of the next one.
@@ -162,6 +179,36 @@ def _by_tokens(tokens: Sequence[str], text: str, border: int) -> int | None:
             return None
         end -= len(token)
     return None if end else len(tokens)
+
+
+def _from_front(tokens: Sequence[str], text: str, border: int) -> int | None:
+    """Return the number by the tokens that spell the prompt, before characters in pieces.
+
+    What is missing in front of a token belongs to it here too; the name of a begin-of-text token
+    is passed over.
+    """
+    opening = tokens[0].partition(_PIECE)[0].lstrip(" ")
+    first, at = int(not text.lstrip(" ").startswith(opening)), 0
+    for passed, token in enumerate(tokens[first:], start=first):
+        shown = token.partition(_PIECE)[0]
+        if token and not text.startswith(shown, at):
+            at = len(text) - len(text[at:].lstrip(" "))
+        whole, end = shown == token, at + len(shown)
+        over = at >= border or end > border or not (whole or text[end:border].strip(" "))
+        if over:
+            left = tokens[passed:]
+            return len(left) if _spelt_in_pieces(left, text[at:]) else None
+        if not (whole and text.startswith(shown, at)):
+            return None
+        at = end
+    return None
+
+
+def _spelt_in_pieces(tokens: Sequence[str], text: str) -> bool:
+    """Say whether tokens spell a text but for spaces, and for characters that stand in pieces."""
+    joined = "".join(tokens).replace(" ", "")
+    parts = [escape(part) for part in re.split(f"{_PIECE}+", joined)]
+    return len(parts) > 1 and fnmatchcase(text.replace(" ", ""), "?*".join(parts))
 
 
 def _by_offsets(

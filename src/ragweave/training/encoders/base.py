@@ -48,23 +48,25 @@ def encoder_base(settings: Settings) -> Base:
     Args:
         settings: `base` is `minilm` (packaged), a folder's path, or a hub name that the hub's
             cache holds. `max_input` is the most tokens of a pair; the kind's own `max_input`
-            becomes less where the encoder reads less.
+            becomes less where the encoder has fewer positions or its tokenizer says less.
 
     Raises:
         MissingExtraError: The packaged MiniLM is not installed.
         ModelError: It is not here (the text says what to download and where to put it), or its
             tokenizer can't be read.
-        UsageError: It is not an encoder, needs code of its own, or reads less than was asked for.
+        UsageError: It is not an encoder, needs code of its own, or has fewer positions than were
+            asked for.
     """
     name, wanted = settings.base, settings.max_input
     path = _packaged() if name == PACKAGED else find_base_model(name)
     check_configurations(path)
     tokenizer = load_tokenizer(path)
     most = _positions(path)
-    if not is_part(path):  # a part's tokenizer says what that part was trained on
-        most = min(most, token_limit(tokenizer))
-    if wanted > most and wanted != type(settings).max_input:
+    own = wanted == type(settings).max_input
+    if wanted > most and not own:
         raise UsageError(f"max_input is {wanted}, but {name} reads {most} tokens at most")
+    if own and not is_part(path):  # a part's tokenizer says what that part was trained on
+        most = min(most, token_limit(tokenizer))
     tokenizer.model_max_length = limit = min(wanted, most)
     return Base(path, tokenizer, limit)
 

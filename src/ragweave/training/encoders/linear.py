@@ -33,13 +33,8 @@ from ragweave.trained.judge_reading import (
     read_pairs,
 )
 from ragweave.training.encoders.base import check_no_part
-from ragweave.training.encoders.linear_rows import (
-    KEPT,
-    pairs_of,
-    read_rows,
-    reference_moments,
-    room_kept,
-)
+from ragweave.training.encoders.kept_rows import KEPT, room_kept
+from ragweave.training.encoders.linear_rows import pairs_of, read_rows, reference_moments
 from ragweave.training.encoders.pairs import NAMES
 from ragweave.training.job import CHECKPOINTS, InputPreview, Job, Settings, TrainingResult
 from ragweave.training.measures import (

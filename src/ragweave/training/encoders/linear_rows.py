@@ -1,20 +1,13 @@
-"""Reading a judge's training rows with the encoder, and keeping what was read.
-
-It is nearly all the time that the training takes; what was read stands under the checkpoints, so
-that a stopped training reads no row twice.
-"""
+"""Reading a judge's training rows with the encoder, and what is usual among them."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 from typing import cast
 
 import numpy as np
 
-from ragweave.tools.files import is_full_disk, replacing
 from ragweave.trained.judge_reading import (
     COLUMNS,
     Array,
@@ -24,16 +17,12 @@ from ragweave.trained.judge_reading import (
     pair_texts,
     read_pairs,
 )
-from ragweave.training.job import CHECKPOINTS, Job, TrainingStoppedError
+from ragweave.training.encoders.kept_rows import Rows, read_once
+from ragweave.training.job import Job
 from ragweave.training.rows import JudgeRow, TrainingRow
-
-KEPT = "read.safetensors"
-"""What was read, under the checkpoints."""
 
 _AT_ONCE = 16
 _TEXTS = 256
-_SAVE_EVERY = 512
-"""Rows between two times that what was read is kept."""
 _NAMES = 1000
 """Most candidates that the reference is taken of."""
 
@@ -80,87 +69,15 @@ def read_rows(job: Job, encoder: Encoder, reference: ReferenceMoments) -> PairFe
         TrainingStoppedError: The encoder's vectors are not finite, or the disk is full.
     """
     pairs = pairs_of([*job.rows.train, *job.rows.held_out])
-    file = job.folder / CHECKPOINTS / KEPT
-    found = _kept(file, encoder.dimension) if job.resume else _empty(encoder.dimension)
-    saved = len(found)
-    while len(found) < len(pairs) and not job.watch.stop_wanted:
-        read = read_pairs(pairs[len(found) : len(found) + _AT_ONCE], encoder, reference)
-        found = np.vstack([found, np.hstack(read)])
-        check_finite(found[-len(read.surface) :], job.settings.base)
-        job.watch.step(len(found), len(pairs), None)
-        if len(found) - saved >= _SAVE_EVERY:
-            saved = _keep(file, found)
-    _keep(file, found)
-    if job.watch.stop_wanted:
-        raise KeyboardInterrupt
+
+    def read(part: slice) -> Rows:
+        return {"rows": np.hstack(read_pairs(pairs[part], encoder, reference))}
+
+    blank = {"rows": np.zeros((0, len(COLUMNS) + 2 * encoder.dimension))}
+    found = read_once(job, len(pairs), _AT_ONCE, read, blank)["rows"]
     return PairFeatures(found[:, : len(COLUMNS)], found[:, len(COLUMNS) :])
-
-
-@contextmanager
-def room_kept(file: Path) -> Iterator[None]:
-    """Turn a full disk into an error that says what was kept.
-
-    Args:
-        file: Where the rows that were read are kept.
-
-    Raises:
-        TrainingStoppedError: The disk, or a quota, is full.
-    """
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        if not is_full_disk(error):
-            raise
-        left = (
-            "what was read is kept: --resume continues from there"
-            if file.is_file()
-            else "nothing had been kept: start again"
-        )
-        raise TrainingStoppedError(
-            f"the disk is full, or a limit on file sizes is reached ({file.parent.parent}); {left}"
-        ) from error
 
 
 def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     for first in range(0, len(texts), _TEXTS):
         yield texts[first : first + _TEXTS]
-
-
-def _empty(dimension: int) -> Array:
-    return np.zeros((0, len(COLUMNS) + 2 * dimension))
-
-
-def _kept(file: Path, dimension: int) -> Array:
-    """Return the rows that were read; none where the file is missing, broken or of another form."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        found: Array = load_file(file)["rows"]
-    except (OSError, KeyError, SafetensorError):
-        return _empty(dimension)
-    return found if found.shape[1:] == _empty(dimension).shape[1:] else _empty(dimension)
-
-
-def _keep(file: Path, rows: Array) -> int:
-    """Write the rows, whole or not at all; return how many there are."""
-    from safetensors.numpy import save_file
-
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with room_kept(file), replacing(file) as draft:
-        save_file({"rows": np.ascontiguousarray(rows)}, draft)
-    return len(rows)
-
-
-def check_finite(rows: Array, base: str) -> None:
-    """Check that what an encoder gives are numbers.
-
-    Raises:
-        TrainingStoppedError: They are not.
-    """
-    if not np.isfinite(rows).all():
-        raise TrainingStoppedError(
-            f"the encoder {base} gives vectors that are not finite: name another as base"
-        )

@@ -34,8 +34,8 @@ from ragweave.trained.router import (
 )
 from ragweave.trained.router_words import WORDS, HashedWords
 from ragweave.training.encoders.base import check_no_part
+from ragweave.training.encoders.kept_rows import KEPT, room_kept
 from ragweave.training.encoders.linear import LinearSettings, fit_block
-from ragweave.training.encoders.linear_rows import KEPT, room_kept
 from ragweave.training.encoders.router_rows import (
     look_of,
     looked_at,

@@ -209,7 +209,9 @@ def make_labels(
         **({"limit": limit} if limit else {}),
         **labeler.settings(),
     }
-    done = finished(target, settings, skip_bad=skip_bad, retry_failed=config.retry_failed)
+    # With both flags the rows that failed were tried again before they were left out.
+    again = config.retry_failed and not config.drop_failed
+    done = finished(target, settings, skip_bad=skip_bad, retry_failed=again)
     if done is not None:
         return done
     run = LabelRun(source, labeler, config, on_progress, limit)

@@ -10,6 +10,7 @@ from ragweave.tools.scorers.huggingface import find_base_model, quiet
 from ragweave.trained.card import PartRole
 from ragweave.trained.weights import greedy, read_tokenizer
 from ragweave.trained.writers import TextWriter
+from ragweave.training.encoders.base import part_of_kind
 from ragweave.training.job import CHECKPOINTS, InputPreview, Job, Settings, TrainingResult
 from ragweave.training.trainer.arguments import TrainingCallbacks, arguments, history, is_main
 from ragweave.training.trainer.checkpoints import (
@@ -59,7 +60,7 @@ class LargeRecipe:
         return self.idle
 
     def check(self, job: Job) -> None:
-        """Check that the base is available, by its first row."""
+        """Check that the base is available, by its first row, and no part of another kind."""
         next(iter(self.preview(job)), None)
 
     def preview(self, job: Job) -> Iterator[InputPreview]:
@@ -79,6 +80,7 @@ class LargeRecipe:
             return self._fit(job)
 
     def _tokenizer(self, job: Job) -> Any:
+        part_of_kind(job.settings.base, job.kind)
         tokenizer = read_tokenizer(find_base_model(job.settings.base))
         self.prepare(tokenizer, job.role)
         return tokenizer
