@@ -93,6 +93,7 @@ def test_the_answer_may_stand_beside_the_nearest_sentence() -> None:
         {"profile": "paper"},
         {"profile": "filco"},
         {"profile": "post_fusion"},
+        {"profile": "filco", "filter": "strinc"},
         {"input": {"gold_answers": ["Ada Moreno"]}, "filter": "strinc"},
         {"filter": "cxmi", "scorer": Likelihood(), "input": {"gold_answers": ["Ada Moreno"]}},
     ],

@@ -347,7 +347,7 @@ def _by_measure(
     if reason:
         context.note(reason, wanted=options.filter, used=name)
         options, answers = _plain(options), gold
-    half = not answers and _untrained(name, options)
+    half = not answers and _untrained(name, context.options)
     chosen, asked = filters.named(options, name, every=half), state["question"]
     if name in ("strinc", "lexical") and only_verdicts(answers):
         chosen, asked = _by_claim(options, name), claim_of(asked)
