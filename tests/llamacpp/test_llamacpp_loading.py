@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -112,46 +112,37 @@ class InterruptsOnce(logging.Handler):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signal")
-def test_an_interrupt_during_a_load_is_not_lost(
-    make_chat, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def interrupt(caplog: pytest.LogCaptureFixture) -> Iterator[InterruptsOnce]:
+    if sys.platform == "win32":
+        pytest.skip("Windows sends no such signal")
     if threading.current_thread() is not threading.main_thread():
         pytest.skip("Ctrl-C reaches the main thread alone")
-    model, before = make_chat(n_ctx=512), threading.active_count()
     handler = InterruptsOnce()
     caplog.set_level(logging.DEBUG, "ragweave.llamacpp")
     logging.getLogger("ragweave.llamacpp").addHandler(handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            model.invoke("hello")
-    finally:
-        logging.getLogger("ragweave.llamacpp").removeHandler(handler)
-    assert handler.sent
-    until = time.monotonic() + 10
-    while threading.active_count() > before and time.monotonic() < until:
-        time.sleep(0.01)
-    assert threading.active_count() == before
+    before = signal.getsignal(signal.SIGINT)
+    yield handler
+    signal.signal(signal.SIGINT, before)
+    logging.getLogger("ragweave.llamacpp").removeHandler(handler)
+
+
+def test_an_interrupt_during_a_load_is_not_lost(make_chat, interrupt: InterruptsOnce) -> None:
+    model = make_chat(n_ctx=512)
+    with pytest.raises(KeyboardInterrupt):
+        model.invoke("hello")
+    assert interrupt.sent
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert model.invoke("hello").content
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signal")
 def test_a_handler_that_only_takes_note_lets_the_load_go_on(
-    make_chat, caplog: pytest.LogCaptureFixture
+    make_chat, interrupt: InterruptsOnce
 ) -> None:
-    if threading.current_thread() is not threading.main_thread():
-        pytest.skip("Ctrl-C reaches the main thread alone")
     noted: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _frame: noted.append(number))
-    caplog.set_level(logging.DEBUG, "ragweave.llamacpp")
-    handler = InterruptsOnce()
-    logging.getLogger("ragweave.llamacpp").addHandler(handler)
-    try:
-        assert make_chat(n_ctx=512).invoke("hello").content
-        assert noted == [signal.SIGINT]
-    finally:
-        logging.getLogger("ragweave.llamacpp").removeHandler(handler)
-        signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, lambda number, _frame: noted.append(number))
+    assert make_chat(n_ctx=512).invoke("hello").content
+    assert (interrupt.sent, noted) == (True, [signal.SIGINT])
 
 
 def test_an_abandoned_load_ends(tiny: Path) -> None:

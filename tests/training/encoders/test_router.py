@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 from safetensors.numpy import load_file, save_file
 from tests.recordings import ROWS, TOWNS, row, written
+from tests.stopping import Stopping
 from tests.tiny_encoder import make_tiny_encoder
 
 from ragweave import build_graph
@@ -55,7 +56,7 @@ from ragweave.training.encoders.router import (
     gate_threshold,
     routes_of,
 )
-from ragweave.training.job import CHECKPOINTS, Watch
+from ragweave.training.job import CHECKPOINTS
 from ragweave.training.rows import read_rows
 from ragweave.training.train import Plan, plan_training, train_part
 
@@ -131,19 +132,6 @@ def test_adaptive_and_slimplm_take_the_route_that_the_router_chooses(router: Pat
         filter="full",
     ).invoke({"question": recordings[2].question})
     assert out["usage"]["retrievals"] > 1
-
-
-class Stopping(Watch):
-    """Counts the rows that are read; wants to stop after some of them."""
-
-    def __init__(self, stop_after: int = 0) -> None:
-        super().__init__()
-        self.steps: list[int] = []
-        self._stop_after = stop_after
-
-    def step(self, done: int, total: int, loss: float | None) -> None:
-        self.steps.append(done)
-        self.stop_wanted = done == self._stop_after
 
 
 @pytest.fixture

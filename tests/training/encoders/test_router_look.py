@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 from tests.recordings import row, written
+from tests.stopping import Stopping
 from tests.tiny_encoder import make_tiny_encoder
 
 from ragweave import build_graph
@@ -31,7 +32,6 @@ from ragweave.trained import read_card
 from ragweave.trained.router import load_router
 from ragweave.trained.router_features import look_queries
 from ragweave.training.encoders import router_rows
-from ragweave.training.job import Watch
 from ragweave.training.train import plan_training, train_part
 
 TOWNS = 40
@@ -101,16 +101,6 @@ def test_the_look_tells_what_no_draft_shows(room: Path) -> None:
 def test_rows_that_were_looked_up_before_the_base_changed_are_read_again(
     room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Stopping(Watch):
-        def __init__(self, stop_after: int = 0) -> None:
-            super().__init__()
-            self.steps: list[int] = []
-            self._stop_after = stop_after
-
-        def step(self, done: int, total: int, loss: float | None) -> None:
-            self.steps.append(done)
-            self.stop_wanted = done == self._stop_after
-
     monkeypatch.setattr(router_rows, "_AT_ONCE", 20)
     shutil.copytree(room / "kb", tmp_path / "kb")
     settings = {"base": str(room / "tiny"), "held_out": 0.0, "look": str(tmp_path / "kb")}
