@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import re
 from pathlib import Path
 
@@ -34,6 +35,20 @@ def test_many_systems_can_still_differ() -> None:
     found = {(one.first, one.second): one.corrected for one in pairs(columns, "f1")}
     assert len(found) == 528
     assert found["system 0", "system 32"] < 0.01
+
+
+def test_the_order_in_which_questions_ended_changes_no_interval() -> None:
+    draw = random.Random(3)
+    answers = [(index, draw.random()) for index in range(30)]
+    found = []
+    for seed in (1, 2):
+        random.Random(seed).shuffle(answers)
+        one, other = Values(), Values()
+        for index, value in answers:
+            one.add(index, value)
+            other.add(index, 1 - value / 2)
+        found.append((one.interval(), paired(one, other)))
+    assert found[0] == found[1]
 
 
 def test_only_questions_that_both_answered_are_compared(tmp_path: Path) -> None:

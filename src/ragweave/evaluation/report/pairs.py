@@ -35,7 +35,7 @@ def paired(
     }
     both = [
         (value, values[index])
-        for index, value in zip(one.index, one.values, strict=True)
+        for index, value in sorted(zip(one.index, one.values, strict=True))
         if index in values
     ]
     if not both:

@@ -55,8 +55,13 @@ class Values:
         return sum(self.values) / len(self.values)
 
     def interval(self) -> Interval:
-        """Return the mean (or the metric's own aggregate) with its 95% bootstrap interval."""
-        return bootstrap(self.values, aggregate=self.aggregate)
+        """Return the mean (or the metric's own aggregate) with its 95% bootstrap interval.
+
+        Questions end in any order; the samples are drawn from them in that of the data set, so that
+        the same answers always have the same interval.
+        """
+        ordered = [value for _, value in sorted(zip(self.index, self.values, strict=True))]
+        return bootstrap(ordered, aggregate=self.aggregate)
 
 
 COSTS = ("calls", "api_calls", "retrievals", "input_tokens", "output_tokens", "seconds", "cost")
