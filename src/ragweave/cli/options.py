@@ -136,6 +136,8 @@ Prices = Annotated[
         help="INPUT,OUTPUT in dollars per million tokens, or a JSON file by role.",
     ),
 ]
+SAME_COMMAND = "the same command (what is answered is kept, and paid for once)"
+"""How several runs under one budget are resumed."""
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Retry failed questions.")]
 MovedServer = Annotated[
     bool,

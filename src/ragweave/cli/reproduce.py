@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ragweave.evaluation.reproduction import Estimate, PlannedRun, Request
     from ragweave.evaluation.runs import RunConfig
 
-_AGAIN = "the same command (what is answered is kept, and paid for once)"
-
 
 def reproduce(
     paper: Annotated[
@@ -303,7 +301,7 @@ def _run(runs: Sequence[PlannedRun], folder: Path, config: RunConfig, workers: i
     for run in runs:
         directory = claim_directory(folder / run.folder, run.plan(folder))
         _line(screen, f"{run.folder}: {', '.join(run.systems)}")
-        result = follow(directory, config, workers, resume=_AGAIN)
+        result = follow(directory, config, workers, resume=options.SAME_COMMAND)
         progress = result.progress
         spent = f"{progress.spent.paid_calls} calls, {progress.spent.paid_tokens} tokens"
         dollars = f", {found}" if (found := dollars_of(progress)) else ""
@@ -319,7 +317,7 @@ def _run(runs: Sequence[PlannedRun], folder: Path, config: RunConfig, workers: i
             )
         config = config.after(progress)
     if not complete:
-        _line(screen, f"The budget is spent. Go on with a larger one and {_AGAIN}.")
+        _line(screen, f"The budget is spent. Go on with a larger one and {options.SAME_COMMAND}.")
     return complete
 
 

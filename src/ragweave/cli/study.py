@@ -10,8 +10,6 @@ import typer
 
 from ragweave.cli import options
 
-_AGAIN = "the same command (what is answered is kept, and paid for once)"
-
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 NAMES = {
@@ -131,9 +129,9 @@ def _run(
         asked = {**settings, **one.settings}
         systems = options.with_options(one.systems, texts)
         directory = plan_run(out / one.folder, dataset, systems, texts=[], **asked)
-        result = follow(directory, config, workers, resume=_AGAIN)
+        result = follow(directory, config, workers, resume=options.SAME_COMMAND)
         if not result.complete:
-            conclude(directory, result, resume=_AGAIN)
+            conclude(directory, result, resume=options.SAME_COMMAND)
             return
         config = config.after(result.progress)
         directories.append(directory)

@@ -347,7 +347,7 @@ def _by_measure(
     if reason:
         context.note(reason, wanted=options.filter, used=name)
         options, answers = _plain(options), gold
-    half = not answers and _untrained(name, context.options)
+    half = not answers and keeps_half(name, context.options)
     chosen, asked = filters.named(options, name, every=half), state["question"]
     if name in ("strinc", "lexical") and only_verdicts(answers):
         chosen, asked = _by_claim(options, name), claim_of(asked)
@@ -363,8 +363,16 @@ def _by_measure(
     return best_share(spans, passages, UNTRAINED_SHARE) if half else spans
 
 
-def _untrained(name: str, options: ContextFilterOptions) -> bool:
-    """Say whether nothing but our own choice says how much to keep."""
+def keeps_half(name: str, options: ContextFilterOptions) -> bool:
+    """Say whether a filter without answers keeps `UNTRAINED_SHARE` of the text.
+
+    So it is where nothing but our own choice says how much to keep: no number, no paper's profile,
+    no training.
+
+    Args:
+        name: The filter that runs (`usable`).
+        options: The options in force.
+    """
     if options.top != "auto" or options.paper:
         return False
     return name == "lexical" or (name == "recomp" and options.encoder in ("", "minilm"))

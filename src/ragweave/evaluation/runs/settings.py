@@ -20,7 +20,7 @@ from ragweave.evaluation.metrics.metric import MetricInfo
 from ragweave.graphs import METHODS
 from ragweave.graphs.build import method_named, method_options
 from ragweave.graphs.method import Method, parse_options
-from ragweave.nodes.context_filter import ContextFilterOptions
+from ragweave.nodes.context_filter import ContextFilterOptions, Filters, keeps_half, usable
 from ragweave.nodes.options import Options
 from ragweave.tools.text.secrets import spec_settings
 
@@ -331,19 +331,17 @@ def _upgraded(values: Mapping[str, Any]) -> dict[str, Any]:
 def _was(one: System, models: Mapping[str, str], *, oracle: bool) -> str:
     """Return what a system did in format 2 and does no longer; "" where it does the same."""
     chosen = one.known_options()
-    if isinstance(chosen, ContextFilterOptions) and not oracle and _filters_untrained(chosen):
+    if isinstance(chosen, ContextFilterOptions) and not oracle and _kept_one(chosen):
         return "in which an untrained filter kept one sentence (top=1), not half of the text (top=auto)"
     if chosen is not None and _draws_warmer(chosen, models["answer"]):
         return "in which top_p alone left the model's temperature at 0 (sample_temperature=0), not at 1"
     return ""
 
 
-def _filters_untrained(options: ContextFilterOptions) -> bool:
-    """Say whether a filter without gold answers keeps as much as `top=auto` says."""
-    if options.top != "auto" or options.paper:
-        return False
-    packaged = options.filter == "recomp" and options.encoder in ("", "minilm")
-    return packaged or options.filter in ("lexical", "strinc", "cxmi")
+def _kept_one(options: ContextFilterOptions) -> bool:
+    """Say whether a filter without gold answers kept one sentence, where it keeps half today."""
+    name, _ = usable(options.filter, Filters(), ())
+    return keeps_half(name, options)
 
 
 def _draws_warmer(options: Options, model: str) -> bool:
