@@ -440,15 +440,53 @@ def test_a_draft_that_is_left_to_the_model_stays_so() -> None:
     assert ["temperature" in seen.settings for seen in model.seen][:2] == [False, True]
 
 
-def test_a_model_that_refuses_a_temperature_is_sent_none_by_a_profile() -> None:
-    class BaseChatOpenAI(ScriptedChat):
-        model_name: str = "o3-mini"
+class BaseChatOpenAI(ScriptedChat):
+    """Taken for langchain-openai's, whose server refuses some of its models a temperature."""
 
-    for name, sent in (("o3-mini", False), ("gpt-4o", True)):
-        model = BaseChatOpenAI(replies=scripted, model_name=name)
-        found = ListRetriever(documents=DOCS)
-        graph = build_graph(
-            "slimplm", model=model, retriever=found, profile="paper", constrain=False
-        )
-        graph.invoke({"question": QUESTION})
-        assert {"temperature" in seen.settings for seen in model.seen} == {sent}
+    model_name: str = "o3-mini"
+    reasoning_effort: str | None = None
+
+
+OPENAIS: list[tuple[dict[str, Any], bool]] = [
+    ({"model_name": "o3-mini"}, False),
+    ({"model_name": "gpt-5-nano"}, False),
+    ({"model_name": "gpt-5.1", "reasoning_effort": "none"}, True),
+    ({"model_name": "gpt-5-chat-latest"}, True),
+    ({"model_name": "gpt-4o"}, True),
+]
+
+
+@pytest.mark.parametrize("profile", ["paper", "slimplm", "ours"])
+@pytest.mark.parametrize(("settings", "taken"), OPENAIS)
+def test_a_model_that_refuses_a_temperature_is_sent_none_unasked(
+    profile: str, settings: dict[str, Any], taken: bool
+) -> None:
+    model = BaseChatOpenAI(replies=scripted, **settings)
+    found = ListRetriever(documents=DOCS)
+    graph = build_graph("slimplm", model=model, retriever=found, profile=profile, constrain=False)
+    graph.invoke({"question": QUESTION})
+    assert any({"temperature", "top_p"} & seen.settings.keys() for seen in model.seen) is taken
+
+
+def test_a_draw_that_was_asked_for_is_sent_to_any_model() -> None:
+    model = BaseChatOpenAI(replies=scripted)
+    found = ListRetriever(documents=DOCS)
+    options = {"proxy_temperature": 0.5, "constrain": False}
+    graph = build_graph("slimplm", model=model, retriever=found, **options)
+    graph.invoke({"question": QUESTION})
+    drafted, *others = [{"temperature", "top_p"} & seen.settings.keys() for seen in model.seen]
+    assert drafted == {"temperature"} and not any(others)
+    model = BaseChatOpenAI(replies=["Ada."])
+    given = {"question": QUESTION, "passages": ["Ada built it."]}
+    build_graph("concat", model=model, sample_temperature=0.5, top_p=0.9).invoke(given)
+    assert {"temperature": 0.5, "top_p": 0.9}.items() <= model.seen[0].settings.items()
+
+
+@pytest.mark.parametrize("gate", ["variance", "dissimilarity"])
+def test_the_drafts_of_a_gate_are_drawn_without_a_temperature_where_none_is_taken(
+    gate: str,
+) -> None:
+    model = BaseChatOpenAI(replies=["Ada."])
+    given = {"question": QUESTION, "passages": ["Ada built it."]}
+    build_graph("uncertainty_gate", model=model, gate=gate).invoke(given)
+    assert not any("temperature" in seen.settings for seen in model.seen)

@@ -152,7 +152,7 @@ def looks(broken: Looks | None = None, **told: Any) -> Method:
         "summary": "Asks again while the answer is Unknown.",
         "paper": "none",
         "best": "p",
-        "worst": "rounds·p",
+        "worst": "2·rounds·p",
         "options": LooksOptions,
         "build": (broken or Looks()).build,
         "prompts": answer_prompts("distill", "direct"),

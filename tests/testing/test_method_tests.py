@@ -89,6 +89,13 @@ def test_a_dead_option(options: type[TonedOptions | HarshOptions]) -> None:
     assert failing(looks(options=options)) == [OPTIONS]
 
 
-@pytest.mark.parametrize("told", [{"best": "2·p + 1"}, {"worst": "p"}])
-def test_wrong_costs(told: dict[str, str]) -> None:
-    assert failing(looks(**told)) == [COSTS]
+@pytest.mark.parametrize(
+    ("told", "checks"),
+    [
+        ({"best": "2·p + 1"}, [COSTS]),
+        ({"worst": "p"}, [COSTS, ODD]),
+        ({"worst": "rounds·p"}, [ODD]),  # a reply that is no answer is asked for again
+    ],
+)
+def test_wrong_costs(told: dict[str, str], checks: list[str]) -> None:
+    assert failing(looks(**told)) == checks

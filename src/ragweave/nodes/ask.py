@@ -323,15 +323,20 @@ def _sampling(
     nucleus = options.nucleus if question.role == "answer" else {}
     papers = options.paper_sampling
     settings = {**papers, **nucleus, **prompt.settings}
-    if papers and not takes_temperature(model):
-        settings = {name: one for name, one in settings.items() if name not in _DRAWS}
+    if not takes_temperature(model):
+        chosen = _DRAWS.get(question.role, {})
+        unasked = {one for one in ("temperature", "top_p") if chosen.get(one) not in options.given}
+        settings = {name: one for name, one in settings.items() if name not in unasked}
     if settings.get("top_p") and settings.get("temperature") is None and _is_greedy(model):
         settings["temperature"] = _NUCLEUS_TEMPERATURE
     return {name: value for name, value in settings.items() if value is not None}
 
 
-_DRAWS = frozenset({"temperature", "top_p"})
-"""What models that refuse a temperature are not told where nobody asked for it."""
+_DRAWS: Mapping[Role, Mapping[str, str]] = {
+    "answer": {"temperature": "sample_temperature", "top_p": "top_p"},
+    "proxy": {"temperature": "proxy_temperature", "top_p": "proxy_top_p"},
+}
+"""The options that ask for a draw; models that refuse a temperature are told none unasked."""
 _NUCLEUS_TEMPERATURE = 1.0
 """OpenAI's default: at a model's own 0 every nucleus holds one token, and all give one answer."""
 

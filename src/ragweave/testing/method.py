@@ -40,6 +40,7 @@ _ODD = {
     "unreadable": '}]> zqxv1 "ids": [[ <Known(Tr zqxv2',
     "garbled": "\x00\ufffd zqxv3 \\u{0} <passage 1> </passage> %s {0} zqxv4\n" * 3,
     "endless": "zqxv5 zqxv6 zqxv7 " * 300,
+    "echoed": "<passage 1>",
 }
 
 
@@ -165,9 +166,7 @@ class MethodTests:
     def test_calls_lie_within_the_declared_costs(self) -> None:
         """The run makes no fewer calls than the best case and no more than the worst."""
         run, method = self.run(), self._method()
-        options = method.options(**self.setting.options)
-        least = declared_calls(method.best, options, self.cost_names)
-        most = declared_calls(method.worst, options, self.cost_names)
+        least, most = self._declared(method.best), self._declared(method.worst)
         if least is None and most is None:
             raise SkipTest(f"costs that can't be computed: {method.best}; {method.worst}")
         assert least is None or least <= len(run.calls), f"{len(run.calls)} calls, best {least}"
@@ -224,7 +223,9 @@ class MethodTests:
         """An empty or unreadable reply gives Unknown, or an answer with a note.
 
         No note is due where the reply went on as plain text: into a prompt, a query or an answer.
+        What is asked again counts towards the declared worst case.
         """
+        most = self._declared(self._method().worst)
         nodes = sorted({call.node for call in self.run().calls})
         for kind, text in _ODD.items():
             for node in ["", *(nodes if kind in ("empty", "unreadable") else ())]:
@@ -233,6 +234,8 @@ class MethodTests:
                 where = f"{kind} reply of {node or 'every node'}"
                 assert run.error is None, f"{where}: {run.error}"
                 well_formed(run)
+                made = len(run.calls)
+                assert most is None or made <= most, f"{where}: {made} calls, worst {most}"
                 used = MARK in text and carried_on(run)
                 quiet = run.output["status"] == "answered" and not run.state["notes"] and not used
                 assert not quiet, f"{where}: an answer without a note"
@@ -343,6 +346,10 @@ class MethodTests:
         graph = self.harness().build(self.setting, Record())
         given = self.harness().given(self.setting)
         return len(list(graph.stream(given, stream_mode="values")))
+
+    def _declared(self, cost: str) -> float | None:
+        options = self._method().options(**self.setting.options)
+        return declared_calls(cost, options, self.cost_names)
 
     def _method(self) -> Method:
         return METHODS[self.method] if isinstance(self.method, str) else self.method

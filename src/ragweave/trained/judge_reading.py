@@ -145,7 +145,7 @@ def load_encoder(name: str, near: Path | None = None, device: str = "auto") -> E
         UsageError: Something in its folder could run, or there is no such device.
     """
     if find_spec("sentence_transformers") is None or find_spec("safetensors") is None:
-        raise MissingExtraError("A linear judge", "offline")
+        raise MissingExtraError("A linear judge or router", "offline")
     try:
         model = load_sentence_transformer(_place(name, near))
     except KnowledgeBaseError as error:

@@ -146,6 +146,20 @@ def test_failures_and_unfinished_questions_are_told(tmp_path: Path) -> None:
     assert "3 of 6 questions are not done yet" in remarks
 
 
+def test_questions_that_went_on_without_their_proxy_are_told(tmp_path: Path) -> None:
+    """Else what stands under the method's name is plain retrieval."""
+    directory = planned(tmp_path, "slimplm")
+
+    def breaks(seen: Seen) -> str | Exception:
+        asked = seen.task["task"] if seen.task else ""
+        return ValueError("no key") if asked in ("recall", "judge", "rewrite") else "1900"
+
+    run(directory, ScriptedChat(replies=breaks, usage=(10, 2)), concurrency=1)
+    (experiment,) = read_runs([directory.path])
+    remarks = " ".join(tables_of(experiment)[0].remarks)
+    assert "slimplm: the proxy failed for 6 of 6 questions, which were searched for" in remarks
+
+
 def test_nothing_finished_is_no_report(tmp_path: Path) -> None:
     directory = planned(tmp_path, "direct")
     with pytest.raises(UsageError, match="no question is finished yet"):

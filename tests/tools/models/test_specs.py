@@ -18,6 +18,7 @@ from tests.openai_server import OpenAIServer
 from tests.scripted import ScriptedChat
 
 from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UsageError
+from ragweave.evaluation.runs.calls import temperature_of
 from ragweave.llamacpp import provider as packaged
 from ragweave.tools.extractive import ExtractiveChat
 from ragweave.tools.models import chat_model
@@ -209,15 +210,28 @@ def test_another_provider_without_its_key_is_one_line(monkeypatch: pytest.Monkey
         chat_model("azure:m")
 
 
-@pytest.mark.parametrize("name", ["o1", "o3", "o3-mini", "o4-mini", "gpt-4o"])
-def test_reasoning_models_are_sent_no_temperature_unless_the_spec_has_one(name: str) -> None:
-    """Their server takes 1 alone; langchain-openai sets that for o1 by itself."""
-    given: Any = chat_model(f"openai:{name}?api_key=k")
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        *((name, False) for name in ("o1", "o3", "o3-mini", "o4-mini", "gpt-5", "gpt-5.1")),
+        *(
+            (name, True)
+            for name in ("gpt-4o", "gpt-5-chat-latest", "gpt-5.1?reasoning_effort=none")
+        ),
+    ],
+)
+def test_reasoning_models_are_sent_no_temperature_unless_the_spec_has_one(
+    name: str, taken: bool
+) -> None:
+    """Their server takes 1 alone; langchain-openai sets that for o1, and drops others for GPT-5."""
+    key = f"{'&' if '?' in name else '?'}api_key=k"
+    given: Any = chat_model(f"openai:{name}{key}")
     sent = given._get_request_payload([("human", "Who?")])
-    assert sent.get("temperature", 1) == (0 if name == "gpt-4o" else 1)
-    told: Any = chat_model(f"openai:{name}?api_key=k&temperature=0.5")
-    assert told.temperature == 0.5
-    assert takes_temperature(given.bind(stop=["."])) is (name == "gpt-4o")
+    assert sent.get("temperature", 1) == (0 if taken else 1)
+    told: Any = chat_model(f"openai:{name}{key}&temperature=0.5")
+    assert told.temperature == (None if name in ("gpt-5", "gpt-5.1") else 0.5)
+    assert takes_temperature(given.bind(stop=["."])) is taken
+    assert temperature_of(given) == (0 if taken else 1)
 
 
 def test_no_repr_shows_a_secret() -> None:

@@ -95,6 +95,8 @@ class Column:
     scorings: set[str] = field(default_factory=set)
     errors: dict[str, int] = field(default_factory=dict)
     """Failed questions by the kind of error."""
+    without_proxy: int = 0
+    """Answered questions for which the proxy failed: the method went on without its draft."""
     gold_found: dict[str, int] = field(default_factory=dict)
     """Gold passages: `known`, and found by `id` and by `text`; questions `without` any."""
     judge: Ledger = field(default_factory=Ledger)
@@ -122,6 +124,7 @@ class Column:
             self.errors[kind] = self.errors.get(kind, 0) + 1
             return
         self.answered += 1
+        self.without_proxy += any(one["event"] == "proxy_failed" for one in record.get("notes", ()))
         self.scorings.add(record["scoring"])
         index, usage = record["at"], record["usage"]
         for name, value in record["scores"].items():

@@ -120,6 +120,11 @@ def answers_table(experiment: Experiment) -> Table:
         if column.errors:
             listed = ", ".join(f"{kind} {n}" for kind, n in sorted(column.errors.items()))
             remarks.append(f"{column.label}: failed, and in no score: {listed}.")
+        if column.without_proxy:
+            remarks.append(
+                f"{column.label}: the proxy failed for {column.without_proxy} of "
+                f"{column.answered} questions, which were searched for as they stand."
+            )
     remarks += [
         *_of_some(experiment, metrics),
         *_unequal(experiment),

@@ -22,6 +22,7 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.runs.database import shared_database
 from ragweave.state import Tokens
 from ragweave.tools.bindings import unbound
+from ragweave.tools.models.specs import takes_temperature
 from ragweave.tools.models.tasks import KEY
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
 from ragweave.tools.text.reply import reply_text, reported_tokens
@@ -85,8 +86,12 @@ def model_call(
 
 
 def temperature_of(model: object) -> float:
-    """Return the temperature that a model decodes with; 0 where it has none."""
-    return float(getattr(unbound(model), "temperature", None) or 0.0)
+    """Return the temperature that a model decodes with; 0 where it has none.
+
+    A model that takes none, such as OpenAI's o3, draws its words all the same.
+    """
+    own = getattr(unbound(model), "temperature", None)
+    return float(own or 0.0) if takes_temperature(model) else 1.0
 
 
 def dump(message: BaseMessage) -> str:

@@ -325,10 +325,11 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
     url = settings.get("base_url")
     if url is not None and not str(url).startswith(("http://", "https://")):
         raise UsageError(f"base_url must begin with http:// or https://, not {redacted(str(url))}")
-    settings = _without_user(settings, url or os.environ.get("OPENAI_BASE_URL") or "")
+    served = url or os.environ.get("OPENAI_API_BASE") or os.environ.get("OPENAI_BASE_URL") or ""
+    settings = _without_user(settings, served)
     has_key = bool(settings.get("api_key") or os.environ.get("OPENAI_API_KEY"))
     if not has_key:
-        if "base_url" not in settings and not os.environ.get("OPENAI_BASE_URL"):
+        if not served:
             raise ModelError(
                 "no OpenAI key: set OPENAI_API_KEY, or use a server that needs none "
                 f"('openai:{name}?base_url=http://localhost:8000/v1')"
@@ -387,21 +388,30 @@ def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
         raise ModelError(f"model '{kind}:{name}' can't be made: {reason}") from error
 
 
-_REASONING = re.compile(r"o\d")
-"""OpenAI's models whose server refuses a temperature, by the beginning of their names."""
+_REASONING = re.compile(r"o\d|gpt-5(?!.*chat)", re.IGNORECASE)
+"""OpenAI's models whose server refuses a temperature, by the beginning of their names; GPT-5 takes
+one where it is told not to reason (langchain-openai, `validate_temperature`)."""
 
 
-def takes_temperature(model: ChatModel) -> bool:
+def takes_temperature(model: object) -> bool:
     """Return whether a model takes a temperature: OpenAI's server refuses one for some of its own."""
     target = unbound(model)
     if not any(kind.__name__ == "BaseChatOpenAI" for kind in type(target).__mro__):
         return True
-    return not _REASONING.match(str(getattr(target, "model_name", "")))
+    effort = {name: getattr(target, name, None) for name in ("reasoning_effort", "reasoning")}
+    return not _always_samples(str(getattr(target, "model_name", "")), effort)
+
+
+def _always_samples(name: str, settings: Mapping[str, Any]) -> bool:
+    if not _REASONING.match(name):
+        return False
+    effort = settings.get("reasoning_effort") or (settings.get("reasoning") or {}).get("effort")
+    return name.lower().startswith("o") or effort != "none"
 
 
 def _greedy(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with temperature 0, where none is given and the model takes one."""
-    fixed = {} if _REASONING.match(name) else {"temperature": 0.0}
+    fixed = {} if _always_samples(name, settings) else {"temperature": 0.0}
     return {**fixed, **settings}
 
 
