@@ -119,6 +119,41 @@ def test_a_follow_up_without_a_question_mark(asked: str, reply: str, question: s
     assert talk.invoke({"messages": given})["question"] == question
 
 
+class CutOff(ScriptedChat):
+    """Reports that its replies ended at their limit."""
+
+    def _result(self, said: Any) -> Any:
+        result = super()._result(said)
+        result.generations[0].message.response_metadata["finish_reason"] = "length"
+        return result
+
+
+@pytest.mark.parametrize(
+    ("reply", "question"),
+    [
+        ("When was the bridge at Alden? In which", FOLLOW_UP),
+        (f"{RESTATED}\nAssistant: It was", RESTATED),
+    ],
+)
+def test_a_restatement_that_was_cut_is_not_asked(reply: str, question: str) -> None:
+    restater = CutOff(replies=[reply])
+    talk = chat(restater=restater, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    given = [("user", FIRST), ("ai", "Ada Brenner"), ("user", FOLLOW_UP)]
+    out = talk.invoke({"messages": given}, config)
+    assert out["question"] == question
+    events = [one["event"] for one in talk.get_state(config).values["notes"]]
+    assert ("restate_unread" in events) == (question == FOLLOW_UP)
+
+
+def test_a_long_follow_up_has_room_to_be_restated() -> None:
+    restater = ScriptedChat(replies=[RESTATED])
+    asked = "And when was it opened? " + "It is near the old mill. " * 40
+    given = [("user", FIRST), ("ai", "Ada Brenner"), ("user", asked)]
+    chat(restater=restater).invoke({"messages": given})
+    assert 300 < restater.seen[0].settings["max_tokens"] < 512
+
+
 @pytest.mark.parametrize("tokens", [200, 240, 300, 1_000])
 @pytest.mark.parametrize("words", [1, 60, 1_000])
 @pytest.mark.parametrize("by_context", [False, True])

@@ -205,7 +205,9 @@ def test_k_reaches_the_retriever() -> None:
 
 
 def test_a_model_without_log_probabilities_is_refused_when_the_graph_is_built() -> None:
-    with pytest.raises(UsageError, match=r"the model 'extractive' reports none.*openai:NAME"):
+    with pytest.raises(
+        UsageError, match=r"the model 'extractive' reports none.*openai:NAME.*hf:FOLDER"
+    ):
         build_graph("flare", model="extractive")
     with pytest.raises(UsageError, match="'scripted' reports none"):
         build_graph("flare", model=ScriptedChat())
@@ -344,3 +346,10 @@ def test_to_ask_again_fits_the_prompt_or_leaves_the_first_reading() -> None:
         assert (len(model.seen), state["usage"]["calls"]) == (calls, calls)
         assert state["answer"] == ("Ada Brenner" if calls == 2 else "Unknown")
         assert events(state) == ["answer_rejected", "asked_again"][:calls]
+
+
+def test_only_a_long_answer_is_as_long_as_the_option_allows() -> None:
+    graph, model, _ = built("It is Paris.", reply_tokens=900)
+    for kind in ("long", "short"):
+        graph.invoke({"question": "?", "answer_type": kind})
+    assert [one.settings["max_tokens"] for one in model.seen] == [900, 384]

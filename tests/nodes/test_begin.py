@@ -46,6 +46,11 @@ def test_the_question_is_the_first_query() -> None:
     assert update["queries"] == {"question": "Where?"}
 
 
+def test_half_a_surrogate_is_no_part_of_a_question() -> None:
+    update = begin({"question": " Who\ud83d? "}, Options())
+    assert update["question"] == update["queries"]["question"] == "Who??"
+
+
 def test_only_passages_of_this_input_count() -> None:
     given = take_passages(None, documents("new"))
     stale = ranked(documents("old"), "question")

@@ -105,6 +105,52 @@ def test_each_step_of_self_ask_is_held_but_for_the_one_that_must_answer() -> Non
     assert found == [("step", form) for form in forms]
 
 
+@pytest.mark.parametrize(
+    ("method", "replies"),
+    [
+        ("react", ["Search[bridge]", "Finish[Ada built it.\nIt is old.]"]),
+        ("self_ask", ["Yes.\nFollow up: Who?", "Ada.", "So the final answer is: Ada built it."]),
+    ],
+)
+def test_a_step_that_may_finish_with_a_long_answer_is_neither_held_nor_cut(
+    method: str, replies: list[str]
+) -> None:
+    model = said_in_steps(*replies)
+    assert grammars(model, method, answer_type="long", reply_tokens=700) == []
+    steps = [one.settings for one in model.seen if one.task and one.task["task"] == "step"]
+    assert [one["max_tokens"] for one in steps] == [700, 700]
+    model = said_in_steps("Search[bridge]", "Finish[Ada]")
+    assert grammars(model, "react", reply_tokens=700)
+    assert {one.settings["max_tokens"] for one in model.seen} == {128}
+
+
+def test_the_rewriters_form_has_as_many_claims_as_were_asked_for() -> None:
+    def forms(**options: int) -> set[str]:
+        found = grammars(Constrained(replies=said), "slimplm", **options)
+        return {form for task, form in found if task == "rewrite"}
+
+    assert forms(max_claims=12, max_rewrites=1) == {rewrite_form(1, 12).grammar}
+    assert forms(max_claims=500) == {rewrite_form(4, 32).grammar}
+    assert "claim{0,12}" in rewrite_form(1, 12).grammar
+
+
+def test_a_form_that_is_full_is_noted() -> None:
+    claim = "<Claim(bridge {0} is long)> <Search(True)> <Query(bridge {0})> "
+    record = "<Question(Who?)> <NeedSearch(True)> <Query(builder)> "
+
+    def noted(model: type[ScriptedChat], claims: int) -> list[Any]:
+        reply = f"<Questions> {record}</Questions>\n<Claims> "
+        reply += "".join(map(claim.format, range(claims))) + "</Claims>"
+        script = {**SAID, "rewrite": reply}
+        chat = model(replies=lambda seen: script[seen.task["task"]])  # type: ignore[index]
+        graph = build_graph("slimplm", model=chat, retriever=FOUND)
+        *_, state = graph.stream({"question": "Did Ada build it?"}, stream_mode="values")
+        return [one["detail"] for one in state["notes"] if one["event"] == "claims_cut"]
+
+    assert noted(Constrained, 8) == [{"allowed": 8}]
+    assert noted(Constrained, 7) == noted(ScriptedChat, 8) == []
+
+
 def test_only_the_last_turn_of_the_knowledge_filter_names_ids() -> None:
     found = grammars(Constrained(replies=said), "blendfilter", constrain=True)
     assert found == [("filter", IDS)] * 3

@@ -63,6 +63,35 @@ def test_a_reply_is_read_as_a_question_or_not_at_all(
     assert read_restated(reply, *asked) == read
 
 
+POEM = "Read this:\nThe sea is grey.\n\nWho wrote it?"
+READ = "Read this:\nThe sea is grey.\nWho wrote The Sea?"
+
+
+@pytest.mark.parametrize(
+    ("asked", "reply", "read"),
+    [
+        (POEM, READ, READ),
+        (POEM, READ.replace("\nWho", "\n\nWho"), READ),
+        (POEM, f"Rewritten: {READ}\nAssistant: Ada Moreno.", READ),
+        (
+            "Look.\nWho wrote it?",
+            "Look.\nWho wrote The Sea?\n\nShe did.",
+            "Look.\nWho wrote The Sea?",
+        ),
+        ("Look.\nWho wrote it?", "Look: who wrote The Sea?", "Look: who wrote The Sea?"),
+        ("Look.\nWho wrote it?", "Who wrote The Sea?\nUser: And Ebb?", "Who wrote The Sea?"),
+    ],
+)
+def test_a_follow_up_of_several_lines_is_restated_as_a_whole(
+    asked: str, reply: str, read: str
+) -> None:
+    assert read_restated(reply, asked) == read
+
+
+def test_half_a_surrogate_is_no_part_of_a_question() -> None:
+    assert turn({"messages": [HumanMessage("Who\ud83d?")]})["question"] == "Who??"  # type: ignore[typeddict-item]
+
+
 WHEN = "and when was it written"
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
-from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.prompts import (
+    ChatPromptTemplate,
+    HumanMessagePromptTemplate,
+    PromptTemplate,
+)
 from tests.scripted import documents
 
 from ragweave.errors import UsageError
@@ -97,6 +102,26 @@ def test_a_template_is_replaced_by_name() -> None:
     assert said == "P. Q: Where?"
     assert templates["other"] is TEMPLATE
     assert own["concat"] is TEMPLATE
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        PromptTemplate.from_template("{passages} Q: {question}"),
+        HumanMessagePromptTemplate.from_template("{passages} Q: {question}"),
+    ],
+)
+def test_a_template_of_one_text_stands_for_a_human_message(given: Any) -> None:
+    templates = with_overrides({"concat": TEMPLATE}, {"concat": given})
+    (message,) = templates["concat"].format_messages(passages="P.", question="Where?")
+    assert (message.type, message.text) == ("human", "P. Q: Where?")
+
+
+@pytest.mark.parametrize("given", [[("human", "{question}")], 3, None])
+def test_what_is_no_template_is_refused(given: Any) -> None:
+    kind = type(given).__name__
+    with pytest.raises(UsageError, match=f"prompt 'concat' must be .*, not {kind}"):
+        with_overrides({"concat": TEMPLATE}, {"concat": given})
 
 
 def test_an_unknown_prompt_name() -> None:

@@ -210,6 +210,33 @@ def test_more_shapes_that_models_give(reply: str, answer: str) -> None:
 @pytest.mark.parametrize(
     ("reply", "answer"),
     [
+        ('{"answer": "Paris"}\n\nThe passage says so.', "Paris"),
+        ('The passage says so.\n\n{"answer": "Paris"}', "Paris"),
+        ('Here it is:\n```json\n{\n  "answer": "Paris"\n}\n```\nThat is all.', "Paris"),
+        ('Here it is:\n```{"answer": "Paris"}```', "Paris"),
+        ('{"answer": "Rome"}\nNo.\n{"answer": "Paris"}\n{"sure": true}', "Paris"),
+        ('{"a": {\n"answer": "Rome"}}\n{"answer": "Paris"}', "Paris"),
+        ('{"answer": "Rome"}\nSo the answer is Paris.', "Paris"),
+        ('{"answer": "Rome"}\n<answer>Paris</answer>', "Paris"),
+        ('{"answer": "Paris"\n{"answer"', '{"answer": "Paris'),
+        ("{\n" * 3000 + '{"answer": "Paris"}', "Paris"),
+    ],
+)
+def test_an_answer_in_json_among_other_text(reply: str, answer: str) -> None:
+    assert parse_answer(reply, "short") == answer
+
+
+def test_json_in_replies_of_other_kinds() -> None:
+    said = '{"answer": "yes"}\n\nThe passage says so.'
+    assert parse_answer(said, "yes_no") == "Yes"
+    assert parse_answer(said, "long") == "yes"
+    example = 'The server sends an object:\n{"answer": 42}'
+    assert parse_answer(example, "long") == example
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
         (
             "Several people built it, including:\n1. Ada: a mason who came from the south.\n"
             "2. **Karl** - her son, who was a sailor first",

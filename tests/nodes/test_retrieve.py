@@ -16,6 +16,7 @@ from ragweave.errors import UsageError
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import arranged, collect, to_retrieval
 from ragweave.state import ranked
+from ragweave.state.passages import as_merged
 
 TEN = documents(*(f"text {index}" for index in range(10)))
 QUESTION: Any = {"question": "Where?"}
@@ -133,6 +134,25 @@ def test_queries_are_interleaved_in_query_order() -> None:
     state = {"passages": [], "queries": {"b": "", "a": ""}, "retrieved": found, "kept": {}}
     merged = collect(state, Options())["passages"].value
     assert [doc.page_content for doc in merged] == ["b0", "a0", "b1"]
+
+
+@pytest.mark.parametrize("order", ["retrieved", "reversed", "gold_first", "gold_last"])
+def test_given_passages_stand_in_the_same_order_in_every_round(order: Any) -> None:
+    options = Options(order=order)
+    state: Any = {"passages": TEN[:3], "queries": {"question": "q"}, "retrieved": {}, "kept": {}}
+    first = collect(state, options)["passages"].value
+    second = collect({**state, "passages": first}, options)["passages"].value
+    assert second == first == arranged(TEN[:3], order)
+    assert [doc.page_content for doc in as_merged(second)] == ["text 0", "text 1", "text 2"]
+
+
+def test_rounds_read_reversed_passages_reversed() -> None:
+    steps = ["Follow up: Who?", "Ada.", "Follow up: When?", "1934.", "So the final answer is: Ada"]
+    model = ScriptedChat(replies=steps)
+    graph = build_graph("self_ask", model=model, order="reversed")
+    graph.invoke({"question": "Where?", "passages": TEN[:3]})
+    shown = [one.passages for one in model.seen if one.task and one.task["task"] == "answer"]
+    assert shown == [["text 2", "text 1", "text 0"]] * 2
 
 
 gold = st.lists(st.booleans(), max_size=8).map(

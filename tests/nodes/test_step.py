@@ -8,6 +8,7 @@ import textwrap
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import RetryPolicy
 from tests.scripted import (
     ListRetriever,
@@ -20,6 +21,8 @@ from tests.scripted import (
 from ragweave import build_graph
 from ragweave.errors import RagweaveError, RunTimeoutError, UsageError
 from ragweave.graphs import CompiledGraph
+from ragweave.nodes.spent import keep_spent, take_spent
+from ragweave.state import no_usage
 from ragweave.tools.models import is_transient
 
 TWENTY = documents(*(f"passage {index}" for index in range(20)))
@@ -176,6 +179,60 @@ def test_a_hung_call_does_not_keep_the_process_alive(how: str) -> None:
         check=True,
     )
     assert done.stdout == "timed out\n"
+
+
+@kinds
+@both
+async def test_a_limit_without_end(mode: str, kind: type[SyncScriptedChat]) -> None:
+    graph = build_graph("concat", model=kind(replies=["Paris"]), timeout=float("inf"))
+    assert (await run(graph, mode))["answer"] == "Paris"
+
+
+# -- what failed attempts cost -----------------------------------------------------------------
+
+
+@both
+async def test_calls_of_a_failed_attempt_are_counted(mode: str) -> None:
+    no_answer, down = "<passage 1>", ConnectionError("down")
+    model = ScriptedChat(replies=[no_answer, down, no_answer, down, no_answer, "Paris"])
+    graph = build_graph("concat", model=model, retry_policy=attempts(3))
+    out = await run(graph, mode)
+    assert (out["answer"], out["usage"]["calls"]) == ("Paris", 4)
+    assert out["usage"]["by_node"]["concat"]["calls"] == 4
+    assert (await run(graph, mode))["usage"]["calls"] == 1
+
+
+@both
+async def test_a_failed_run_leaves_nothing_to_the_next(mode: str) -> None:
+    model = ScriptedChat(replies=["<passage 1>", ConnectionError("down"), "Paris"])
+    graph = build_graph("concat", model=model, retry_policy=attempts(1))
+    with pytest.raises(ConnectionError):
+        await run(graph, mode)
+    assert (await run(graph, mode))["usage"]["calls"] == 1
+
+
+async def test_a_resumed_run_counts_what_its_failed_node_spent() -> None:
+    model = ScriptedChat(replies=["<passage 1>", ConnectionError("down"), "Paris"])
+    graph = build_graph(
+        "concat", model=model, retry_policy=attempts(1), checkpointer=InMemorySaver()
+    )
+    config: Any = {"configurable": {"thread_id": "1"}}
+    with pytest.raises(ConnectionError):
+        graph.invoke(GIVEN, config)
+    assert graph.invoke(None, config)["usage"]["calls"] == 2
+
+
+def test_what_failed_runs_leave_is_bounded() -> None:
+    def config(number: int) -> Any:
+        return {"metadata": {"langgraph_checkpoint_ns": f"node:{number}"}}
+
+    for number in range(1001):
+        keep_spent(config(number), no_usage())
+    assert take_spent(config(0)) is None
+    kept = [take_spent(config(number)) for number in range(1001)]
+    assert kept == [None, *[no_usage()] * 1000]
+    keep_spent({}, no_usage())
+    assert take_spent({}) is None
 
 
 # -- options in force --------------------------------------------------------------------------

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweave.nodes.react_reply import parse_react, read_last
 from ragweave.nodes.self_ask import parse_self_ask
+from ragweave.nodes.step_grammars import Written, notes_form, react_form, self_ask_form
 from ragweave.tools.claims import parse_rewrite
 from ragweave.tools.text.reply import MARKS, is_echo
 
@@ -69,3 +73,24 @@ def test_a_held_rewrite_is_read(records: list[tuple[str, str]]) -> None:
     assert read.questions[0].query == "builder"
     kept = len(read.claims) + len(read.questions) - 1  # a claim that asks is a question
     assert kept + read.dropped >= len({a.casefold() for a, _ in records}) - 1
+
+
+@pytest.mark.parametrize(
+    "form",
+    [react_form(2, "short", last=True), self_ask_form("short", first=True), notes_form(1, "short")],
+)
+@pytest.mark.parametrize(
+    "answer", ["-40", "\u221240", "+3", "$5", "-€40", "(5 of 7)", ".NET", "40"]
+)
+def test_an_answer_may_begin_with_its_sign(form: Written, answer: str) -> None:
+    (rule,) = re.findall(r"^answer ::= (.*)$", form.grammar, re.MULTILINE)
+    pattern = rule.replace(" ", "")  # what GBNF writes here is a regular expression too
+    assert re.fullmatch(pattern, answer)
+    assert not re.fullmatch(pattern, "-")
+    assert not re.fullmatch(pattern, "... 40")
+
+
+def test_a_held_sign_is_read() -> None:
+    assert read_last("Thought 2: It is cold.\nAction 2: Finish[-40]", "short").argument == "-40"
+    said = parse_self_ask("No.\nSo the final answer is: -40", "short", first=True)
+    assert said.text == "-40"

@@ -16,7 +16,13 @@ from langchain_core.documents import Document
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
-from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.prompts import (
+    BaseChatPromptTemplate,
+    ChatPromptTemplate,
+    HumanMessagePromptTemplate,
+    StringPromptTemplate,
+)
+from langchain_core.prompts.message import BaseMessagePromptTemplate
 from langchain_core.runnables import RunnableConfig
 
 from ragweave.errors import PromptTooLongError, UsageError
@@ -35,6 +41,7 @@ from ragweave.state.passages import best_first
 from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.models.forms import cut_reply
+from ragweave.tools.models.ollama import as_ollama_options
 from ragweave.tools.models.specs import takes_temperature
 from ragweave.tools.models.tasks import Task, attach, task_passages
 from ragweave.tools.prices import price_of
@@ -152,7 +159,8 @@ def with_overrides(
 
     Args:
         own: The method's templates.
-        overrides: Replacements; a text stands for a prompt of one human message.
+        overrides: Replacements; a text, or a template of one, stands for a prompt of one human
+            message.
 
     Raises:
         UsageError: A name is not one of the method's, or a replacement is malformed, asks for a
@@ -166,7 +174,7 @@ def with_overrides(
             raise UsageError(
                 f"unknown prompt {name!r}{closest(name, own)}: this method's prompts are {known}"
             )
-        template = _template(name, given) if isinstance(given, str) else given
+        template = _template(name, given)
         usable = _usable(own[name])
         if extra := set(template.input_variables) - usable:
             has = ", ".join(sorted(usable))
@@ -190,9 +198,20 @@ def _usable(own: ChatPromptTemplate) -> set[str]:
     return named | {"answer_form"} if "conclusion" in named else named
 
 
-def _template(name: str, text: str) -> ChatPromptTemplate:
+def _template(name: str, given: object) -> ChatPromptTemplate:
+    """Return the template that a replacement stands for."""
+    if isinstance(given, ChatPromptTemplate):
+        return given
+    if isinstance(given, StringPromptTemplate):
+        return ChatPromptTemplate([HumanMessagePromptTemplate(prompt=given)])
+    if isinstance(given, BaseMessagePromptTemplate | BaseChatPromptTemplate):
+        return ChatPromptTemplate([given])
+    if not isinstance(given, str):
+        raise UsageError(
+            f"prompt {name!r} must be a ChatPromptTemplate or a string, not {type(given).__name__}"
+        )
     try:
-        return ChatPromptTemplate.from_template(text)
+        return ChatPromptTemplate.from_template(given)
     except ValueError as error:
         raise UsageError(f"prompt {name!r}: {error} (write {{{{ and }}}} for braces)") from error
 
@@ -271,10 +290,13 @@ def reply_to(
     form = prompt.form(fitted.passages) if prompt.form else None
     held = yield from form_settings(model, form, context.options)
     settings = {**_sampling(question, prompt, model, context.options), **held}
-    settings |= length_settings(model, prompt.reply_tokens, settings, context.options)
+    if limit := length_settings(model, prompt.reply_tokens, settings, context.options):
+        settings.pop("max_tokens", None)  # the limit holds it, by the name that the model knows
+    settings |= limit
     settings |= _seed_settings(model, settings, state.get("sample", 0))
     config = _labelled(question, state, context.config)
-    call = Call(model, fitted.messages, settings, config, rescue=cut_reply)
+    sent = as_ollama_options(model, settings)
+    call = Call(model, fitted.messages, sent, config, rescue=cut_reply)
     message = cast("BaseMessage", (yield call))
     text = reply_text(message)
     if was_cut(model, message, text):

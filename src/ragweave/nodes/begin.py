@@ -33,7 +33,7 @@ from ragweave.errors import UsageError
 from ragweave.nodes.options import Options, OptionsT, typed
 from ragweave.nodes.step import RUN_DEADLINE, Context, Step, Work, pure
 from ragweave.state import AnswerType, RAGState, Update
-from ragweave.state.passages import GIVEN, OF_RUN, as_input
+from ragweave.state.passages import GIVEN, OF_RUN, as_input, whole
 
 _EMPTY: Mapping[Any, Callable[[], object]] = {
     str: str,
@@ -185,15 +185,16 @@ def begin(state: RAGState, options: Options, state_type: type[RAGState] = RAGSta
     question: object = state.get("question")
     if not isinstance(question, str) or not question.strip():
         raise UsageError("the question is empty: ask something")
+    asked = whole(question.strip())
     asked_for = state.get("answer_type")
     answer_type = asked_for if asked_for else options.default_answer_type
     typed("answer_type", answer_type, AnswerType)
     update: Update = {
         **fresh(state_type),
-        "question": question.strip(),
+        "question": asked,
         "resolved_answer_type": answer_type,
         "status": "unknown",
-        "queries": {"question": question.strip()},
+        "queries": {"question": asked},
         "passages": Overwrite(as_input(_given(state))),
         "gold": _gold(state.get("gold_answers")),
     }

@@ -35,13 +35,15 @@ from pydantic import Field
 from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.nodes.ask import Ask, Prompt, Reply, ask, budget_of
 from ragweave.nodes.options import Options, OptionsT
+from ragweave.nodes.replies import cut_off
 from ragweave.nodes.restate_reply import EXAMPLE, LONGEST_TURN, read_restated
 from ragweave.nodes.step import Call, Context, Step, Work, pure
 from ragweave.state import Update, no_usage
 from ragweave.state.chat import ChatState
+from ragweave.state.passages import whole
 from ragweave.tools.footnotes import cited_message
 from ragweave.tools.models import ChatModel, Models
-from ragweave.tools.text.normalize import estimate_message_tokens
+from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
 from ragweave.tools.text.untrusted import untrusted
 
 RESTATE = ChatPromptTemplate(
@@ -66,7 +68,7 @@ RESTATE = ChatPromptTemplate(
 """Written for ragweave; the task is CANARD's and QReCC's, with one example."""
 
 RESTATE_TOKENS = 128
-"""Most tokens of a restated question."""
+"""Most tokens that a restated question adds to the one that was asked."""
 
 
 def history_of(state: ChatState, tokens: int) -> list[BaseMessage]:
@@ -109,7 +111,7 @@ def turn(state: ChatState) -> Update:
     Raises:
         UsageError: There is none, or it is blank.
     """
-    asked = state["messages"][_asked_at(state["messages"])].text.strip()
+    asked = whole(state["messages"][_asked_at(state["messages"])].text.strip())
     if not asked:
         raise UsageError("the question is empty: ask something")
     cleared: dict[str, object] = {
@@ -155,15 +157,25 @@ class _Restating:
                 "candidates": [one.text for one in reversed(said) if one.type == "human"],
             },
             {"history": transcript(said), "question": untrusted(state["question"])},
-            reply_tokens=RESTATE_TOKENS,
+            reply_tokens=RESTATE_TOKENS + estimate_tokens(state["question"]),
         )
 
     def update(self, state: ChatState, reply: Reply, context: Context[Any]) -> Update:
         said = [one.text for one in self.history(state, context.options)]
-        restated = read_restated(reply.text, state["question"], said)
+        restated = _restated(reply, state["question"], said)
         if not restated:
             context.note("restate_unread", reply=reply.text[:200])
         return {"question": restated or state["question"]}
+
+
+def _restated(reply: Reply, question: str, said: Sequence[str]) -> str:
+    """Return the question that a reply restates; "" where its limit cut it off inside of it."""
+    if not cut_off(reply.message):
+        return read_restated(reply.text, question, said)
+    finished = reply.text.rpartition("\n")[0]  # models that run on are cut behind the question
+    restated = read_restated(finished, question, said)
+    lines = sum(bool(line.strip()) for line in question.splitlines())
+    return restated if len(restated.splitlines()) >= lines else ""
 
 
 def restate_step(

@@ -223,29 +223,31 @@ def check_model(model: ChatModel) -> None:
         kind = getattr(model, "_llm_type", type(model).__name__)
         raise UsageError(
             f"flare needs the probability of each token, and the model {kind!r} reports none: "
-            f"use model='openai:NAME' (any OpenAI-compatible server) or model='llamacpp:PATH'"
+            "use model='openai:NAME' (any OpenAI-compatible server), 'llamacpp:PATH', 'smollm2' or "
+            "'hf:FOLDER'"
         )
 
 
 def flare_prompt(state: RAGState, options: FlareOptions, templates: Templates) -> Prompt:
     """Ask for the rest of the answer, from what the doubtful sentence found, if there is one."""
     passages = state["passages"] if state["round"] else []
+    kind = state["resolved_answer_type"]
     return Prompt(
         worded(templates, "flare_passages" if passages else "flare", options),
         {
             "task": "reason",
             "question": state["question"],
-            "answer_type": state["resolved_answer_type"],
+            "answer_type": kind,
         },
         {
             "question": state["question"],
-            "answer_form": FORMS[state["resolved_answer_type"]],
+            "answer_form": FORMS[kind],
             "written": go_on(state["written"]),
         },
         passages,
         {"logprobs": True},
         search_results if options.paper == "slimplm" else render_passages,
-        reply_tokens=REASONING_TOKENS,
+        reply_tokens=None if kind == "long" else REASONING_TOKENS,
     )
 
 

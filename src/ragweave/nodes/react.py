@@ -187,12 +187,13 @@ def is_last(state: RAGState, options: ReactOptions) -> bool:
 
 def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTemplate) -> Prompt:
     """Ask for the next thought and action, behind all that was observed so far."""
-    hops = state["hops"]
-    last = is_last(state, options)
+    hops, kind = state["hops"], state["resolved_answer_type"]
+    number, last = len(hops) + 1, is_last(state, options)
+    is_long = kind == "long"  # any step may finish, with an answer of any length
 
     def render(kept: Sequence[Document]) -> str:
         cue = THOUGHT_CUE if options.paper else STEP_CUE
-        begin = cue.format(number=len(hops) + 1, question=one_line(state["question"]))
+        begin = cue.format(number=number, question=one_line(state["question"]))
         return transcript(hops, kept, begin, last=last, unknown=options.unknown is not False)
 
     return Prompt(
@@ -200,14 +201,14 @@ def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTem
         {
             "task": "step",
             "question": state["question"],
-            "answer_type": state["resolved_answer_type"],
+            "answer_type": kind,
         },
         {"question": state["question"]},
         all_found(state, _searched(hops), options.order),
         {"stop": ["\nObservation"]} if options.stop_sequences else {},
         render,
-        lambda _shown: react_form(len(hops) + 1, state["resolved_answer_type"], last=last),
-        QUERY_TOKENS,
+        None if is_long else lambda _shown: react_form(number, kind, last=last),
+        None if is_long else QUERY_TOKENS,
     )
 
 

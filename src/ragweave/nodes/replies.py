@@ -57,6 +57,10 @@ _FENCE = re.compile(r"^[ \t]*```[^\n`]*$", re.MULTILINE)
 _WRAPPED = re.compile(
     r"<answer>(.*?)(?:</answer>|\Z)|\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}", re.DOTALL | re.IGNORECASE
 )
+_OBJECT = re.compile(r"^(?:[ \t]*+`{3}\w*+)?+[ \t]*+\{", re.MULTILINE)
+_OBJECTS = 20
+"""Places that are tried for a JSON object: each may be looked through to the reply's end."""
+_JSON = json.JSONDecoder()
 _DELIMITERS = re.compile(r"</?\s?passage\b[^>\n]{0,400}>?", re.IGNORECASE)
 _ATTRIBUTED = re.compile(
     r"(?:,? ?[(\[]|, )(?:(?:as )?(?:stated|mentioned|given|said|found|written|described)"
@@ -151,7 +155,7 @@ def read_answer(
             a few words, and a last sentence that begins with "So" or the like.
     """
     text = bare_text(reply)
-    wrapped = _wrapped(text)
+    wrapped = _wrapped(text, all_of_it=answer_type == "long")
     said = without_tags(text if wrapped is None else wrapped)
     if answer_type == "long":
         return _unless_echo(said, UNKNOWN if _says_unknown(said) else said, parts)
@@ -283,12 +287,42 @@ def cut_off(message: BaseMessage | None) -> bool:
     return any(str(reason).lower() in ("length", "max_tokens") for reason in reasons)
 
 
-def _wrapped(text: str) -> str | None:
-    if text.startswith("{"):
+def _wrapped(text: str, *, all_of_it: bool = False) -> str | None:
+    r"""Return the answer in a reply's last JSON object with one, `<answer>…` or `\boxed{…}`.
+
+    Args:
+        text: The reply.
+        all_of_it: Whether the whole reply may be the answer: an object further on is a part of it.
+    """
+    found = list(_WRAPPED.finditer(text))
+    answer, end = _in_json(text, 1 if all_of_it else _OBJECTS)
+    later = bool(found) and found[-1].start() >= end
+    if answer is not None and not later and behind_marker(text[end:]) is None:
+        return answer
+    if not found:
+        return None
+    return _TEX.sub(r"\1", found[-1].group(found[-1].lastindex or 0)).strip()
+
+
+def _in_json(text: str, most: int) -> tuple[str | None, int]:
+    """Return the answer of the last JSON object that has one, and where that object ends.
+
+    Args:
+        text: The reply.
+        most: How many places are tried for the beginning of an object, the last ones of the reply;
+            1: the reply's beginning alone.
+    """
+    places = [one.end() - 1 for one in _OBJECT.finditer(text)][-most:] if most > 1 else [0]
+    answer: str | None = None
+    last = end = 0
+    for place in places:
+        if place < end or not text.startswith("{", place):
+            continue
         with suppress(ValueError, RecursionError):
-            return _field(json.loads(text))
-    found = [match.group(match.lastindex or 0) for match in _WRAPPED.finditer(text)]
-    return _TEX.sub(r"\1", found[-1]).strip() if found else None
+            value, end = _JSON.raw_decode(text, place)
+            if (given := _field(value)) is not None:
+                answer, last = given, end
+    return answer, last
 
 
 def _field(value: object) -> str | None:

@@ -151,7 +151,7 @@ def read_form(text: str, form: ReplyForm | None, settings: Mapping[str, Any]) ->
         return text
 
 
-_NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
 _REASONER = re.compile(r"(?:\A|/)(?:o\d|gpt-5)|\br1\b|qwq|reasoner|thinking", re.IGNORECASE)
 _OFF = ("none", "off", "disabled", False, None)
 
@@ -185,12 +185,11 @@ def length_settings(
 
 
 def _limit_name(target: object) -> str | None:
-    """Return what a model calls the longest reply; None where a call can't set it."""
+    """Return what a model calls the longest reply; None where nothing is known of it."""
     if not isinstance(target, BaseChatModel):
         return None
     fields = type(target).model_fields
-    named = next((name for name in _NAMES if name in fields), None)
-    return named or (None if "num_predict" in fields else "max_tokens")
+    return next((name for name in _NAMES if name in fields), "max_tokens")
 
 
 def _counts_thinking(model: ChatModel) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice, takewhile
 
 from ragweave.nodes.replies import bare_text
 from ragweave.tools.extractive.question import STOP_WORDS, word_set
@@ -21,6 +22,12 @@ _LABEL = re.compile(
     r"[\s*_]*[:：][\s*_]*",
     re.IGNORECASE,
 )
+_TURN = re.compile(
+    r"[\s*_#>]*(?:user|assistant|conversation|(?:last )?question|rewritten)[*_]*[:：]",
+    re.IGNORECASE,
+)
+"""How the prompt begins another turn: models that run on write one."""
+_COLONS = (":", "：")
 _QUOTES = "\"'“”` "
 
 
@@ -28,16 +35,16 @@ def read_restated(text: str, question: str, said: Sequence[str] = ()) -> str:
     """Return the question that a reply restates; empty where it is none.
 
     The first line that does not only announce another counts, without its label, emphasis and
-    quotes. What small models write instead: an answer (no question mark, where the question has
-    one; none of its words, where it hasn't), a refusal, an earlier question again, the prompt's
-    example, a page of text.
+    quotes; with it as many lines as the follow-up has. What small models write instead: an answer
+    (no question mark, where the question has one; none of its words, where it hasn't), a refusal,
+    an earlier question again, the prompt's example, a page of text.
 
     Args:
         text: The reply.
         question: The question as it was asked.
         said: What was said before, in order.
     """
-    first = _first_line(bare_text(text))
+    first = _said_again(bare_text(text), [line for line in question.splitlines() if line.strip()])
     if not first or len(first) > len(question) + LONGEST_TURN:
         return ""
     elsewhere = first != question and (
@@ -48,13 +55,24 @@ def read_restated(text: str, question: str, said: Sequence[str] = ()) -> str:
     return first
 
 
-def _first_line(text: str) -> str:
-    """Return the first line that says something, bare; not "Here is the rewritten question:"."""
-    for line in text.splitlines():
+def _said_again(text: str, asked: Sequence[str]) -> str:
+    """Return the first line that says something, bare, and the next ones, as many as were asked.
+
+    "Here is the rewritten question:" says nothing; a line that ends so is the follow-up's own where
+    its first line does, too. The next lines end where another turn begins.
+    """
+    lines = text.splitlines()
+    opens = len(asked) > 1 and asked[0].rstrip().endswith(_COLONS)
+    for place, line in enumerate(lines):
         plain = _LABEL.sub("", _unmarked(line))
         plain = _unmarked(plain).strip(_QUOTES)
-        if plain.rstrip("*_ ") and not plain.rstrip("*_ ").endswith((":", "：")):
-            return plain
+        said = plain.rstrip("*_ ")
+        if said and (opens or not said.endswith(_COLONS)):
+            more = takewhile(
+                lambda one: not _TURN.match(one), filter(str.strip, lines[place + 1 :])
+            )
+            rest = [one.rstrip() for one in islice(more, max(len(asked) - 1, 0))]
+            return "\n".join([plain, *rest]).rstrip(_QUOTES)
     return ""
 
 

@@ -26,7 +26,7 @@ from ragweave.state import (
     ranked,
     unique,
 )
-from ragweave.state.passages import INPUT, best_first, told_apart, with_merged_rank
+from ragweave.state.passages import INPUT, as_merged, best_first, told_apart, with_merged_rank
 from ragweave.tools.retrieval.base import takes_k
 from ragweave.tools.text.normalize import estimate_tokens
 
@@ -117,7 +117,7 @@ def passage_sets(state: RAGState) -> dict[str, list[Document]]:
     Passages that the input brought are one set, called `input`, and the only one.
     """
     found, kept = told_apart(state["retrieved"]), state["kept"]
-    given = unique(state["passages"])
+    given = unique(as_merged(state["passages"]))  # an earlier round may have moved them
     sets = (
         {INPUT: given} if given else {key: found[key] for key in state["queries"] if key in found}
     )

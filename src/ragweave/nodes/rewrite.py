@@ -13,16 +13,18 @@ from ragweave.nodes.judge import NecessityOptions
 from ragweave.nodes.proxy import EXAMPLE_QUESTION, EXAMPLE_REWRITE
 from ragweave.nodes.replies import cut_off
 from ragweave.nodes.step import Context, Step, Work, pure
-from ragweave.nodes.step_grammars import rewrite_form
+from ragweave.nodes.step_grammars import QUESTIONS, RECORDS, rewrite_form
 from ragweave.nodes.wording import worded
 from ragweave.state import Claim, RAGState, Update
+from ragweave.tools.bindings import unbound
 from ragweave.tools.claims import (
     MAX_CHARACTERS,
+    MAX_RECORDS,
     MAX_WORDS,
     Rewrite,
     parse_rewrite,
 )
-from ragweave.tools.models import Models
+from ragweave.tools.models import ChatModel, Models
 from ragweave.tools.models.tasks import Task
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import is_unknown
@@ -41,17 +43,51 @@ def rewrite_step(
         if opts.proxy_profile == "released":
             return Prompt(worded(templates, "rewrite_released", opts, answers=False), task, values)
         template = worded(templates, "rewrite", opts, answers=False)
-        return Prompt(template, task, values, form=lambda _shown: rewrite_form())
+        return Prompt(template, task, values, form=lambda _shown: rewrite_form(*form_limits(opts)))
 
     def update(state: RAGState, reply: Reply, context: Context[NecessityOptions]) -> Update:
         read = parse_rewrite(reply.text, state["question"], _examples())
         read = read._replace(truncated=read.truncated or cut_off(reply.message))
+        if held_by_grammar(models.by_role("rewrite"), context.options):
+            note_full_form(reply.text, context)
         return rewritten(state, read, context)
 
     question = Ask[RAGState, NecessityOptions](
         name="rewrite", role="rewrite", prompt=prompt, update=update
     )
     return question.step(models, options)
+
+
+def form_limits(options: NecessityOptions) -> tuple[int, int]:
+    """Return the most questions and claims of the reply's form.
+
+    A limit that the caller set holds; where none was, the form's own, which bounds small models
+    that repeat themselves.
+    """
+    own = {"max_rewrites": QUESTIONS, "max_claims": RECORDS}
+    asked, claimed = (
+        min(getattr(options, name), MAX_RECORDS if name in options.given else most)
+        for name, most in own.items()
+    )
+    return asked, claimed
+
+
+def held_by_grammar(model: ChatModel, options: NecessityOptions) -> bool:
+    """Say whether the rewriter's reply is held to its form, which has a grammar alone."""
+    free = options.constrain is False or options.proxy_profile == "released"
+    return not free and getattr(unbound(model), "offers_grammar", False) is True
+
+
+def note_full_form(reply: str, context: Context[NecessityOptions]) -> None:
+    """Note where a reply has as many records as its form allows: the rest was not said."""
+    for event, mark, most in zip(
+        ("rewrites_cut", "claims_cut"),
+        ("<Question(", "<Claim("),
+        form_limits(context.options),
+        strict=True,
+    ):
+        if reply.count(mark) >= most:
+            context.note(event, allowed=most)
 
 
 @functools.cache

@@ -269,6 +269,7 @@ def chain_prompt(state: RAGState, options: SelfAskOptions, template: ChatPromptT
     Intermediate answers count as passages, so that a dialogue that is too long loses some.
     """
     last, kind = is_last(state, options), state["resolved_answer_type"]
+    is_long = kind == "long"  # any step may be the answer, of any length
 
     def render(kept: Sequence[Document]) -> str:
         return dialogue(kept, last=last)
@@ -280,8 +281,8 @@ def chain_prompt(state: RAGState, options: SelfAskOptions, template: ChatPromptT
         [_as_document(hop, index) for index, hop in enumerate(state["hops"])],
         {"stop": ["\nIntermediate answer:"]} if options.stop_sequences and not last else {},
         render,
-        None if last else lambda _shown: self_ask_form(kind, first=not state["hops"]),
-        QUERY_TOKENS,
+        None if last or is_long else lambda _shown: self_ask_form(kind, first=not state["hops"]),
+        None if is_long else QUERY_TOKENS,
     )
 
 

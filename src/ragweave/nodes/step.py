@@ -32,6 +32,7 @@ from langgraph.types import Overwrite, Send
 
 from ragweave.errors import PromptTooLongError, RunTimeoutError
 from ragweave.nodes.options import OptionsT, current
+from ragweave.nodes.spent import keep_spent, take_spent
 from ragweave.state import Note, Update, Usage, add_usage
 from ragweave.tools.bindings import unbound
 from ragweave.tools.text.secrets import redacting
@@ -181,10 +182,9 @@ class Step(Runnable[StateT, Update], Generic[StateT, OptionsT]):
 
     def invoke(self, input: StateT, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
         """Run the body, each call in turn."""
-        context = Context(self.node, current(self._options), config)
-        work = self._body(input, context)
-        resume: Callable[[], Call] = partial(next, work)
-        with timed(self.node):
+        with timed(self.node), self._attempt(config) as context:
+            work = self._body(input, context)
+            resume: Callable[[], Call] = partial(next, work)
             while True:
                 try:
                     call = resume()
@@ -204,10 +204,9 @@ class Step(Runnable[StateT, Update], Generic[StateT, OptionsT]):
         **_: Any,
     ) -> Update:
         """Run the body, awaiting each call."""
-        context = Context(self.node, current(self._options), config)
-        work = self._body(input, context)
-        resume: Callable[[], Call] = partial(next, work)
-        with timed(self.node):
+        with timed(self.node), self._attempt(config) as context:
+            work = self._body(input, context)
+            resume: Callable[[], Call] = partial(next, work)
             while True:
                 try:
                     call = resume()
@@ -219,6 +218,17 @@ class Step(Runnable[StateT, Update], Generic[StateT, OptionsT]):
                     resume = partial(work.send, result)
                 except _TOO_LONG as error:
                     resume = partial(work.throw, error)
+
+    @contextmanager
+    def _attempt(self, config: RunnableConfig | None) -> Iterator[Context[OptionsT]]:
+        """Give an attempt its context; what it spends is not lost where it fails and is repeated."""
+        context = Context(self.node, current(self._options), config)
+        context.usage = take_spent(context.config)
+        try:
+            yield context
+        except Exception:
+            keep_spent(context.config, context.usage)
+            raise
 
     def _remaining(
         self, state: Mapping[str, object], config: RunnableConfig | None
@@ -267,7 +277,7 @@ def _called(call: Call, config: RunnableConfig | None, seconds: float | None) ->
         return call.target.invoke(call.input, config, **call.settings)
     future = _in_thread(call, config)
     try:
-        return future.result(timeout=seconds)
+        return future.result(timeout=min(seconds, threading.TIMEOUT_MAX))
     except FutureTimeoutError as error:
         if future.done() and future.exception() is error:
             raise

@@ -19,12 +19,15 @@ THOUGHT = 200
 QUERY = 160
 ANSWER = 160
 QUESTIONS = 4
-"""Most ways that a rewriter asks the question; a small model repeats one until it is stopped."""
+"""Most ways that a rewriter asks the question, where the caller sets no limit: a small model
+repeats one until it is stopped."""
 RECORDS = 8
-"""Most claims of one rewrite."""
+"""Most claims of one rewrite, where the caller sets no limit."""
 
 _FIRST = "[0-9A-Za-z\\u00C0-\\u024F\\u0370-\\u1FFF\\u3040-\\u9FFF\\uAC00-\\uD7A3]"
 """A letter or digit: no text begins with, or is, punctuation alone."""
+_BEFORE_ANSWER = "[-+.(\\u00B1\\u2212$\\u00A3\\u00A5\\u20AC\\u00A1\\u00BF]"
+"""A sign, a currency's mark, or a mark that opens, which may stand before an answer: -40, $5, .NET."""
 _BARE = "[^\\n\\[\\]]"
 """What stands inside of square brackets, or before them on a line."""
 _ASKING = "[^\\n?]"
@@ -55,7 +58,7 @@ def react_form(number: int, answer_type: AnswerType, *, last: bool) -> Written:
 
     Args:
         number: The step, from 1.
-        answer_type: The kind of answer asked for.
+        answer_type: The kind of answer asked for; no long one.
         last: Whether the step must finish.
     """
     finish = f'{literal("Finish[")} answer "]"'
@@ -78,7 +81,7 @@ def self_ask_form(answer_type: AnswerType, *, first: bool) -> Written:
     """Return the form of a Self-Ask step: a follow-up question, or the final answer.
 
     Args:
-        answer_type: The kind of answer asked for.
+        answer_type: The kind of answer asked for; no long one.
         first: Whether the reply completes "Are follow up questions needed here:".
     """
     yes, no = ("Yes.\n", "No.\n") if first else ("", "")
@@ -113,13 +116,18 @@ def notes_form(passages: int, answer_type: AnswerType) -> Written:
     )
 
 
-def rewrite_form() -> Written:
-    """Return the form of a rewriter's reply: questions, then claims, each with flag and query."""
+def rewrite_form(questions: int = QUESTIONS, claims: int = RECORDS) -> Written:
+    """Return the form of a rewriter's reply: questions, then claims, each with flag and query.
+
+    Args:
+        questions: Most ways of asking the question.
+        claims: Most claims.
+    """
     return Written(
         "\n".join(
             [
-                f"root ::= {literal('<Questions> ')} question{{1,{QUESTIONS}}} "
-                f'{literal("</Questions>" + _BREAK + "<Claims> ")} claim{{0,{RECORDS}}} "</Claims>"',
+                f"root ::= {literal('<Questions> ')} question{{1,{questions}}} "
+                f'{literal("</Questions>" + _BREAK + "<Claims> ")} claim{{0,{claims}}} "</Claims>"',
                 _record("question", "Question", "NeedSearch"),
                 _record("claim", "Claim", "Search"),
                 f"text ::= {_text(_INSIDE, QUERY)}",
@@ -137,7 +145,7 @@ def _record(rule: str, label: str, flag: str) -> str:
 def _answer(answer_type: AnswerType, letter: str) -> str:
     if answer_type == "yes_no":
         return one_of(("Yes", "No", UNKNOWN)).replace("root", "answer", 1)
-    return f"answer ::= {_text(letter, ANSWER)}"
+    return f"answer ::= {_BEFORE_ANSWER}{{0,2}} {_text(letter, ANSWER)}"
 
 
 def _text(letter: str, most: int) -> str:

@@ -291,3 +291,21 @@ def test_a_list_in_the_prompts_own_numbers_is_read_back(chosen: set[int], first:
     reply = ", ".join(str(one + first) for one in sorted(chosen))
     both = len({0, 9} & {one + first for one in chosen}) == 1 and first != (0 in chosen)
     assert both or parse_ids(reply, 9, first=first) == sorted(chosen)
+
+
+@pytest.mark.parametrize(
+    ("reply", "positions"),
+    [
+        ("Knowledge 0: Cedar Bridge - not relevant\nKnowledge 1: Ada Moreno - relevant", [1]),
+        ("Knowledge 0: Cedar Bridge is irrelevant.\nKnowledge 1: Ada Moreno is relevant.", [1]),
+        ("Knowledge 0: Cedar Bridge - no\nKnowledge 1: Ada Moreno - no", []),
+        ("Knowledge 0: Cedar Bridge | It is not dense.\nKnowledge 1: Ada Moreno", [0, 1]),
+        ("Knowledge 2: No Road Home | Not a long book.", [2]),
+        ("Knowledge 2: No Road Home", [2]),
+        ("Knowledge 2: No Road Home - not relevant\nKnowledge 0: Cedar Bridge - relevant", [0]),
+    ],
+)
+def test_a_copied_line_counts_unless_it_says_no(reply: str, positions: list[int]) -> None:
+    titles = ["Cedar Bridge", "Ada Moreno", "No Road Home"]
+    count = 2 if positions == [] else 3
+    assert parse_ids(reply, count, titles[:count]) == positions

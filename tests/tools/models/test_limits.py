@@ -20,6 +20,19 @@ class Limited(ScriptedChat):
     max_tokens: int | None = 1024
 
 
+class Ollama(ScriptedChat):
+    """Takes the settings of a call in one table, as Ollama's clients do."""
+
+    num_predict: int | None = None
+    num_ctx: int | None = None
+    top_p: float | None = None
+    stop: list[str] | None = None
+
+
+class Google(ScriptedChat):
+    max_output_tokens: int | None = None
+
+
 def openai(limit: str = "") -> ChatModel:
     return chat_model(f"openai:m?base_url=http://localhost:1/v1{limit}")
 
@@ -55,6 +68,41 @@ def test_a_draft_keeps_to_the_proxys_limit(make: Callable[[], Limited], limit: i
     roles = {"model": model, "proxy": proxy, "judge": model, "rewriter": model}
     build_graph("slimplm", retriever=retriever, **roles).invoke({"question": "Who?"})
     assert proxy.seen[0].settings["max_tokens"] == limit
+
+
+def drafted(proxy: ChatModel, seen: ScriptedChat) -> dict[str, Any]:
+    """Return the settings that the proxy's draft is asked for with."""
+    model = ScriptedChat(replies=["Unknown"])
+    retriever = ListRetriever(documents=[Document("A text.", id="a")])
+    roles = {"model": model, "proxy": proxy, "judge": model, "rewriter": model}
+    build_graph("slimplm", retriever=retriever, **roles).invoke({"question": "Who?"})
+    return seen.seen[0].settings
+
+
+def test_a_limit_is_sent_by_the_models_own_name_alone() -> None:
+    google = Google()
+    sent = drafted(google, google)
+    assert sent == {"temperature": 0.01, "top_p": 0.85, "max_output_tokens": 512}
+
+
+def test_ollamas_settings_are_one_table_with_the_models_own() -> None:
+    sampling = {"temperature": 0.01, "top_p": 0.85}
+    plain = Ollama()
+    assert drafted(plain, plain) == {"options": {**sampling, "num_predict": 512}}
+    own = Ollama(num_ctx=8192, num_predict=60, temperature=0.7, stop=["END"])
+    table = {**sampling, "num_predict": 60, "num_ctx": 8192, "stop": ["END"]}
+    assert drafted(own, own) == {"options": table}
+    bound = Ollama(num_ctx=8192)
+    sent = drafted(bound.bind(options={"num_ctx": 1024, "seed": 3}), bound)
+    assert sent == {"options": {**sampling, "num_predict": 512, "num_ctx": 1024, "seed": 3}}
+
+
+def test_ollamas_stop_sequences_stand_in_its_table() -> None:
+    model = Ollama(replies=["Finish[Ada]"], stop=["END"])
+    retriever = ListRetriever(documents=[Document("A text.", id="a")])
+    build_graph("react", model=model, retriever=retriever).invoke({"question": "Who?"})
+    table = {"num_predict": 128, "stop": ["END", "\nObservation"]}
+    assert model.seen[0].settings == {"options": table}
 
 
 async def test_labelling_keeps_to_the_proxys_limit_and_writes_it_down() -> None:

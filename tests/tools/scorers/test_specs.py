@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from ragweave.errors import UsageError
+from ragweave.errors import MissingExtraError, UsageError
 from ragweave.evaluation.runs.plan import open_scorer, scores_itself
 from ragweave.tools.scorers import HuggingFaceScorer, ServerScorer
 from ragweave.tools.scorers.specs import absolute_scorer, scorer_of_spec
@@ -51,6 +52,12 @@ def test_what_is_no_scorer_is_told_without_its_key(spec: str) -> None:
         with pytest.raises(UsageError, match=r"unknown scorer .*: use hf:NAME") as told:
             read(spec)
         assert "sk-1" not in str(told.value)
+
+
+def test_a_name_without_the_package_that_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(MissingExtraError, match=r"ragweave\[hf\]"):
+        scorer_of_spec("hf:gpt2")
 
 
 def test_a_setting_that_nobody_knows(tmp_path: Path) -> None:

@@ -39,6 +39,23 @@ def test_what_is_observed_supports_an_example() -> None:
     assert echo_of("no", PARTS._replace(question="Is it faster?")) == ""
 
 
+@pytest.mark.parametrize("said", ["Query", "text", "Claim.", "**Answer**", "A date"])
+def test_a_word_that_was_asked_or_read_about_is_no_placeholder(said: str) -> None:
+    word = said.strip("*.").removeprefix("A ")
+    asked = PromptParts(f"What is stored, a {word} or a picture?")
+    read = PromptParts("What is stored?", observed=f"The {word} is stored.")
+    assert echo_of(said, asked) == ""
+    assert echo_of(said, read) == ("placeholder" if said.startswith("A ") else "")
+    assert echo_of(said, PromptParts("What is stored?")) == "placeholder"
+    assert read_answer(said, "short", asked).answer != "Unknown"
+
+
+def test_what_is_to_be_filled_in_is_a_placeholder_whatever_was_read() -> None:
+    parts = PromptParts("Which query is the answer?", observed="its query, the answer, a text")
+    for said in ("its query", "[your answer here]", "[query]", "<text>", "the answer"):
+        assert echo_of(said, parts) in ("placeholder", "delimiter")
+
+
 BAND = "Which coastal band released the album Low Water and had a drummer who was born in Tarn?"
 
 

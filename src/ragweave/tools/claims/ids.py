@@ -262,15 +262,21 @@ def parse_ids(
 
 
 def _from_copied_lines(said: str, titles: Sequence[str], first: int) -> list[int]:
-    """Return the ids of a reply that copies the numbered lines, each with its own title."""
+    """Return the ids of a reply that copies the numbered lines, each with its own title.
+
+    [] where one says No to its title ("Knowledge 0: Cedar Bridge - not relevant"): what a line's
+    text says behind "|" is the passage's.
+    """
     found: set[int] = set()
     for line in filter(None, map(str.strip, said.splitlines())):
         copied = _COPIED_LABEL.match(line)
         number = int(copied[1]) - first if copied else len(titles)
         if copied is None or not 0 <= number < len(titles) or not titles[number]:
             return []
-        title = normalize_answer(titles[number])
-        if not f"{normalize_answer(line[copied.end() :])} ".startswith(f"{title} "):
+        title, rest = normalize_answer(titles[number]), line[copied.end() :]
+        if not f"{normalize_answer(rest)} ".startswith(f"{title} "):
+            return []
+        if _denials(rest.partition("|")[0]) > _denials(titles[number]):
             return []
         found.add(number)
     return sorted(found)
@@ -308,7 +314,12 @@ def _from_conclusion(lines: list[str]) -> list[int]:
 
 def _negates(text: str) -> bool:
     """Return whether `text` has a word that negates relevance."""
-    return any(match["no"] for match in _POLARITY.finditer(text))
+    return _denials(text) > 0
+
+
+def _denials(text: str) -> int:
+    """Return how many words of `text` negate relevance."""
+    return sum(bool(match["no"]) for match in _POLARITY.finditer(text))
 
 
 def _is_negated(line: str, found: re.Match[str]) -> bool:

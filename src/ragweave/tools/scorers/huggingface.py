@@ -30,13 +30,16 @@ def find_base_model(name: str, near: Path | None = None) -> Path:
 
     Raises:
         ModelError: It is not on this machine; the text says what to download and where to put it.
+        MissingExtraError: huggingface_hub, which knows the cache, is not installed.
     """
     places = [Path(name).expanduser(), *([near / name] if near else [])]
     for place in places:
         if (place / "config.json").is_file():
             return place
-    from huggingface_hub import constants, snapshot_download
-
+    try:
+        from huggingface_hub import constants, snapshot_download
+    except ImportError as error:
+        raise MissingExtraError(f"The model {name}", "hf") from error
     try:
         found = Path(snapshot_download(name, local_files_only=True))
     except (OSError, ValueError) as error:

@@ -232,6 +232,8 @@ _PLACEHOLDER = re.compile(
     r"|a name,? a date,? a number,? or a phrase",
     re.IGNORECASE,
 )
+_WORD_ALONE = re.compile(r"[\"'“”‘’*_`]*(?P<article>an? )?[^\W_]+[\"'“”‘’*_`.]*", re.IGNORECASE)
+"""One word, not in the brackets of a form that is to be filled in."""
 _EDGES = " \t\r\n.,:;!?…*_`\"'“”‘’()[]{}<>-"
 _YES_NO = frozenset({"yes", "no", "true", "false"})
 _POLAR = re.compile(
@@ -269,7 +271,8 @@ def echo_of(said: str, parts: PromptParts = NO_PARTS) -> EchoKind:
     """Return what of the prompt `said` is an echo of, or "".
 
     * `delimiter`: the mark around a passage, with or without its title, or its number.
-    * `placeholder`: "its query", "the answer", `[your answer here]`.
+    * `placeholder`: "its query", "the answer", `[your answer here]`; "query" alone where neither
+      the question nor anything observed holds that word, and "a date" where the question doesn't.
     * `question`: the question itself, word for word.
     * `example`: what an example of the prompt answers, asks or searches, word for word, where
       neither the question nor anything observed holds it. Yes and No count only where the
@@ -284,7 +287,7 @@ def echo_of(said: str, parts: PromptParts = NO_PARTS) -> EchoKind:
         return ""
     if _DELIMITER.fullmatch(text):
         return "delimiter"
-    if _PLACEHOLDER.fullmatch(text.strip(_EDGES)):
+    if _PLACEHOLDER.fullmatch(text.strip(_EDGES)) and not _names(text, parts):
         return "placeholder"
     plain = normalize_answer(_MARKED_QUESTION.sub("", text, count=1))
     if not plain:
@@ -342,5 +345,22 @@ def _of_example(plain: str, asked: str, parts: PromptParts) -> bool:
         return False
     if plain in _YES_NO:
         return not _POLAR.search(parts.question)
+    return not _is_held(plain, parts)
+
+
+def _names(text: str, parts: PromptParts) -> bool:
+    """Say whether what could be a placeholder is a word that was asked or read about.
+
+    Small models do write "a name" for a name, and passages hold that word.
+    """
+    alone = _WORD_ALONE.fullmatch(text)
+    if alone is None:
+        return False
+    seen = parts._replace(observed="") if alone["article"] else parts
+    return _is_held(normalize_answer(text), seen)
+
+
+def _is_held(plain: str, parts: PromptParts) -> bool:
+    """Say whether the question or what was observed holds a normalised text."""
     seen = normalize_answer(f"{parts.question}\n{parts.observed}")
-    return f" {plain} " not in f" {seen} "
+    return bool(plain) and f" {plain} " in f" {seen} "
