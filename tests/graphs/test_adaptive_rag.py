@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.loops import final_state
 from tests.scripted import OwnListRetriever, ScriptedChat, documents
 
 from ragweave import build_graph
@@ -43,6 +44,23 @@ def test_a_second_look_keeps_the_first_answer_among_the_candidates(samples: int)
     assert made == [("Unknown", 0)] * samples + [("Ada", 1)] * samples
     assert out["usage"]["calls"] == len(made)
     assert out["answer"] == "Ada"
+
+
+@pytest.mark.parametrize(
+    ("replies", "options"),
+    [
+        (["It is a bridge.", ADA, ADA], {}),
+        (["It is a bridge.", ADA], {"read_by": "chain"}),
+    ],
+)
+def test_given_passages_are_reasoned_over_where_all_questions_take_many_rounds(
+    replies: list[str], options: dict[str, Any]
+) -> None:
+    model = ScriptedChat(replies=replies)
+    graph = build_graph("adaptive_rag", model=model, strategy="many", **options)
+    state = final_state(graph, {**QUESTION, "passages": ["It is long.", "Ada built it."]})
+    assert (state["answer"], state["usage"]["calls"]) == ("Ada", len(replies))
+    assert (state["route"], len(state["hops"]), len(state["passages"])) == ("many", 2, 2)
 
 
 def test_many_rounds_keep_no_more_than_their_limit() -> None:

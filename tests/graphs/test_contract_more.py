@@ -125,11 +125,7 @@ class TestSure(MethodTests):
         "constrain": OptionCase(False, Setting(model={"offers_grammar": True})),
         "profile": OptionCase("paper", Setting(model={"offers_grammar": True})),
     }
-    idle_options = {
-        "wording": "the prompt asks for candidates",
-        "ask_again": "a reply without a candidate is Unknown",
-        "sufficient_context": "each summary's validity is asked instead",
-    }
+    idle_options = {"ask_again": "a reply without a candidate is Unknown"}
 
     def reply(self, call: ModelCall) -> str:
         if call.node == "verify":

@@ -75,10 +75,6 @@ class TestReact(MethodTests):
 
 class TestFlare(MethodTests):
     method = "flare"
-    idle_options = {
-        "sufficient_context": "sentences are written before anything is looked up",
-        "wording": "its prompts ask for sentences",
-    }
     option_cases = {
         "constrain": OptionCase(
             False,

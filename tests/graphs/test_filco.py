@@ -66,6 +66,13 @@ def test_oracle_keeps_one_span_by_each_measure(name: str) -> None:
         assert texts(state) == [DESIGNED]
 
 
+def test_gold_answers_change_nothing_for_a_filter_that_never_looks_at_them() -> None:
+    told = run(filter="recomp", input={"gold_answers": ["Salmon"]})
+    assert texts(told) == texts(run(filter="recomp"))
+    assert sum(map(len, texts(told))) >= (len(BRIDGE) + len(RIVER)) // 2
+    assert "oracle_filter" not in events(told)
+
+
 def test_question_only_keeps_the_sentence_nearest_the_question() -> None:
     state = run(top=1)
     assert texts(state) == [DESIGNED]

@@ -13,7 +13,8 @@ from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
 from ragweave.errors import UsageError
-from ragweave.nodes.astute import MEMORY, parse_memory, sourced
+from ragweave.nodes.astute import MEMORY, both_sources, parse_memory, sourced
+from ragweave.state.passages import best_first
 
 FOUND = documents("Ada Brenner built the light.", "The light is grey.")
 
@@ -34,6 +35,17 @@ FOUND = documents("Ada Brenner built the light.", "The light is grey.")
             1,
             ["It was found adrift in 1872. The fate of its crew is unknown."],
         ),
+        (
+            "**Passage 1**\n\nShe built it.\n\n**Passage 2**\n\nIt is grey.",
+            2,
+            ["She built it.", "It is grey."],
+        ),
+        (
+            "## Passage 1\nShe built it.\n\nDocument 2\nIt is grey.",
+            2,
+            ["She built it.", "It is grey."],
+        ),
+        ("Passage to India is a book.", 1, ["Passage to India is a book."]),
         ("I don't know.", 1, []),
         ("She built it.\n\nI don't know.", 2, ["She built it."]),
         ("...", 1, []),
@@ -85,6 +97,13 @@ def test_two_calls_and_own_passages_are_no_sources() -> None:
     assert '<passage 3 source="memory">\nAda Brenner made the light' in model.seen[-1].text
     assert [doc.id for doc in state["passages"]] == ["p0", "p1"]
     assert state["candidates"]["answer:0"]["passages"] == ["p0", "p1"]
+
+
+def test_own_passages_are_the_last_to_be_dropped() -> None:
+    state: Any = {"passages": FOUND, "own_passages": ["She built it."]}
+    shown = both_sources(state)
+    assert shown[best_first(shown)[0]].page_content == "She built it."
+    assert [doc.id for doc in shown][:-1] == ["p0", "p1"]
 
 
 def test_who_knows_nothing_reads_what_was_retrieved() -> None:

@@ -12,6 +12,7 @@ from tests.scripted import ScriptedChat, documents
 
 from ragweave import build_graph
 from ragweave.nodes.chain_of_note import parse_notes, read_noted
+from ragweave.tools.text.normalize import estimate_message_tokens
 
 PASSAGES = documents("Ada Brenner built the light.", "The light is grey.")
 PIECES = [
@@ -99,6 +100,35 @@ def test_a_note_is_no_answer_and_the_answer_is_asked_for() -> None:
 )
 def test_the_answer_behind_notes(reply: str, kind: Any, answer: str) -> None:
     assert read_noted(reply, kind).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "room"),
+    [
+        ("short", {}, 64 * 10 + 64),
+        ("long", {}, 64 * 10 + 512),
+        ("short", {"reply_tokens": 512}, 512),
+        ("long", {"reply_tokens": 300}, 300),
+    ],
+)
+def test_there_is_room_for_a_note_on_each_passage(
+    kind: str, options: dict[str, Any], room: int
+) -> None:
+    model = ScriptedChat(replies=["Note 1: a\nAnswer: Ada"])
+    graph = build_graph("chain_of_note", model=model, **options)
+    many: Any = {"question": "Who?", "passages": list("abcdefghij"), "answer_type": kind}
+    graph.invoke(many)
+    assert model.seen[0].settings["max_tokens"] == room
+
+
+def test_notes_take_no_more_than_the_context_has_left() -> None:
+    model = ScriptedChat(replies=["Note 1: a\nAnswer: Ada"], profile={"max_input_tokens": 1200})
+    passages = [f"{name} " * 60 for name in ("alpha", "beta", "gamma", "delta", "epsilon") * 2]
+    graph = build_graph("chain_of_note", model=model)
+    graph.invoke({"question": "Who?", "passages": [f"{n} {one}" for n, one in enumerate(passages)]})
+    (seen,) = model.seen
+    left = 1200 - estimate_message_tokens(seen.messages)
+    assert 512 <= seen.settings["max_tokens"] <= left < 64 * 10 + 64
 
 
 def test_own_knowledge_is_allowed_or_not() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 from tests.scripted import documents
@@ -39,6 +40,16 @@ def test_what_can_run(
 def test_own_without_an_object() -> None:
     with pytest.raises(UsageError, match="own"):
         Filters().named(ContextFilterOptions(filter="own"), "own")
+
+
+@pytest.mark.parametrize("name", ["lexical", "provence"])
+@pytest.mark.parametrize("threshold", [-0.1, 5.0])
+def test_a_threshold_that_nothing_or_everything_passes_is_refused(
+    name: Literal["lexical", "provence"], threshold: float
+) -> None:
+    with pytest.raises(UsageError, match=f"between 0 and 1 for {name}"):
+        ContextFilterOptions(filter=name, threshold=threshold)
+    ContextFilterOptions(filter="recomp", threshold=-0.1)
 
 
 def test_nothing_kept_is_everything_and_saves_nothing() -> None:

@@ -16,6 +16,8 @@ from ragweave.nodes.ircot import EXAMPLES, next_sentence
 from ragweave.tools.text.reply import PromptParts
 
 FIRST = "The light was built by Ada Brenner."
+PLACE = "Norland"
+CONCLUDED = f"So the answer is: {PLACE}"
 PARTS = PromptParts("Where was its builder from?", EXAMPLES, "Ada Brenner built the light.")
 
 
@@ -45,6 +47,17 @@ PARTS = PromptParts("Where was its builder from?", EXAMPLES, "Ada Brenner built 
         ("Ada Brenner was born on the Osk.", "", ""),
         ("So the answer is: Osk.", "", ""),
         ("So the answer is:", "", ""),
+        (f"Ada Brenner built it\nSo the answer is: {PLACE}", "Ada Brenner built it", ""),
+        (f"{CONCLUDED}\n\nExplanation: She was born there.", CONCLUDED, PLACE),
+        (f"{CONCLUDED}. Question: Who wrote it? So the answer is: Bo.", f"{CONCLUDED}.", PLACE),
+        (f"{CONCLUDED}. Question: Who wrote it? Answer: Bo", f"{CONCLUDED}.", PLACE),
+        (f"So the answer is:\n\n{PLACE}\nShe was born there.", CONCLUDED, PLACE),
+        (f"So the answer is\n{PLACE}", f"So the answer is {PLACE}", PLACE),
+        ('So the answer is: "AC > DC".', 'So the answer is: "AC > DC".', "AC > DC"),
+        (f"Next sentence:\n{FIRST}", FIRST, ""),
+        (f"**Next sentence**\n\n{FIRST}", FIRST, ""),
+        (f"1.\n{FIRST}", FIRST, ""),
+        (f"It is known that:\n{FIRST}", f"It is known that: {FIRST}", ""),
     ],
 )
 def test_the_first_new_sentence_counts(reply: str, text: str, answer: str | None) -> None:
@@ -59,6 +72,8 @@ def test_the_first_new_sentence_counts(reply: str, text: str, answer: str | None
 def test_a_chain_that_is_repeated_goes_on_behind_it() -> None:
     said = next_sentence(f"{FIRST} She was from Norland.", [FIRST], "short", PARTS)
     assert said.text == "She was from Norland."
+    lines = next_sentence(f"{FIRST}\nShe was from Norland.", [FIRST], "short", PARTS)
+    assert lines.text == "She was from Norland."
     listed = next_sentence(f"1. {FIRST} 2. She was from Norland.", [FIRST], "short", PARTS)
     assert listed.text == "She was from Norland."
     assert next_sentence(FIRST, [FIRST], "short", PARTS).text == ""

@@ -143,6 +143,15 @@ def test_samples_that_agree_need_no_retrieval_and_no_log_probabilities(gate: str
     assert (out["usage"]["calls"], out["usage"]["retrievals"]) == (4, 1)
 
 
+@pytest.mark.parametrize("gate", ["variance", "dissimilarity"])
+def test_thoughts_are_no_part_of_a_draft(gate: str) -> None:
+    thoughts = ("It may be Karl.", "Who was it?", "Somebody from Norhaven, I think.")
+    drafts = [f"<think>{one}</think>Ada" for one in thoughts]
+    assert asked_by_samples(*drafts, gate=gate)[0]["usage"]["retrievals"] == 0
+    drafts = [f"<think>{one}</think>Unknown" for one in thoughts]
+    assert asked_by_samples(*drafts, gate=gate)[0]["usage"]["retrievals"] == 1
+
+
 FOOLED = [("What is the name of the ferry at Tarn?", "variance")]
 """Where the model agreed with itself on a name that it had made up."""
 

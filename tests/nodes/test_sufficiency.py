@@ -130,6 +130,15 @@ def test_the_papers_own_rating_ends_in_a_label(label: str, status: str) -> None:
     assert "### QUESTION\nWho built it?\n### REFERENCES\n<passage 1" in model.seen[0].text
 
 
+def test_of_a_printed_rating_the_label_alone_counts() -> None:
+    said = "1. Who built it? Answer: Ada Brenner\n2. Is the year given? Answer: No\nThe year is"
+    state, model = run(said, sufficient_context="printed")
+    assert (state["status"], events(state)) == ("answered", ["sufficiency_unparsed"])
+    assert model.seen[0].settings["max_tokens"] == 1024
+    _, model = run(said, sufficient_context="printed", reply_tokens=600)
+    assert model.seen[0].settings["max_tokens"] == 600
+
+
 def test_enough_is_answered_and_the_rating_counts_as_a_call() -> None:
     state, model = run("Yes")
     assert (state["answer"], state["usage"]["calls"], len(model.seen)) == ("Ada Brenner", 2, 2)

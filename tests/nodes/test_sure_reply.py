@@ -12,6 +12,7 @@ from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
 from ragweave.errors import UsageError
+from ragweave.evaluation.runs import parse_systems
 from ragweave.nodes.sure_prompts import EXAMPLES
 from ragweave.nodes.sure_reply import (
     knows_no_candidate,
@@ -58,6 +59,7 @@ PARTS = PromptParts("Who built it?", EXAMPLES, "Ada Brenner and Karl Oster built
         ("A) Ada Brenner B) Karl Oster", ["Ada Brenner", "Karl Oster"]),
         ("(a) Group (A) (b) Karl Oster", ["Group (A)", "Karl Oster"]),
         ("Vitamin (B) complex", ["Vitamin (B) complex"]),
+        ("(a) Ada Bird(s) (s) (b) Karl Oster", ["Ada Bird(s) (s)", "Karl Oster"]),
         ("(a) 1891\n(b) 1902", []),
         ("(A) 1891 (B) 1902", []),
         ("The candidates are:", []),
@@ -67,6 +69,17 @@ PARTS = PromptParts("Who built it?", EXAMPLES, "Ada Brenner and Karl Oster built
 )
 def test_candidates_are_read_behind_their_letters(reply: str, answers: list[str]) -> None:
     assert parse_candidates(reply, "short", 2, PARTS) == answers
+
+
+@pytest.mark.parametrize("between", [" ", ", ", "\n"])
+def test_as_many_letters_are_read_as_candidates_were_asked_for(between: str) -> None:
+    cities = ["Rome", "Oslo", "Bern", "Riga", "Kyiv", "Lima", "Doha", "Baku", "Suva", "Apia"]
+    reply = between.join(
+        f"({letter}) {one}" for letter, one in zip("abcdefghij", cities, strict=True)
+    )
+    assert parse_candidates(reply, "short", 10, PARTS) == cities
+    unknown = between.join(f"({letter}) Unknown" for letter in "abcdefghij")
+    assert knows_no_candidate(unknown, 10)
 
 
 @pytest.mark.parametrize(
@@ -224,3 +237,22 @@ def test_one_candidate_answers_at_once_and_none_is_unknown() -> None:
 def test_samples_are_refused() -> None:
     with pytest.raises(UsageError, match="sure takes no samples"):
         build_graph("sure", samples=2)
+    with pytest.raises(UsageError, match="at most 26, a letter each"):
+        build_graph("sure", candidates=27)
+
+
+@pytest.mark.parametrize("method", ["sure", "flare"])
+@pytest.mark.parametrize(
+    "options",
+    [{"sufficient_context": True}, {"sufficient_context": "printed"}, {"wording": "phrase"}],
+)
+def test_what_an_answer_step_does_is_refused_where_there_is_none(
+    method: str, options: dict[str, Any]
+) -> None:
+    (name,) = options
+    with pytest.raises(UsageError, match=f"{name}.* leave it out for {method}"):
+        parse_systems(f"concat,{method}", options)
+    default = "method" if name == "wording" else False
+    kept, left_out = parse_systems(f"concat,{method}[{name}={default}]", options)
+    assert kept.options == options
+    assert left_out.options == {name: default}

@@ -1,7 +1,7 @@
 """Chain-of-Note: a note on each passage, then the answer or Unknown. One call.
 
 Source: Yu et al. 2023 (Chain-of-Note: Enhancing Robustness in Retrieval-Augmented Language Models),
-section 3.2 and appendix A.2.
+section 2.3.1 and appendix A.5, as numbered in version 2.
 """
 
 from __future__ import annotations

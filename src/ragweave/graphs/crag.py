@@ -57,7 +57,7 @@ METHOD = Method(
         "Where retrieval often fails and there is somewhere else to look: give a second "
         "retriever, such as a web search. A call a passage: let a small judge grade."
     ),
-    best="k + p",
+    best="k + 1 + p",
     worst="k + 2 + 2p",
     options=CragOptions,
     build=build,

@@ -23,8 +23,9 @@ class UncertaintyGateOptions(GateOptions):
     """Options of `uncertainty_gate`."""
 
     threshold: float | None = None
-    """Uncertainty above which to retrieve (TARG's τ, eq. 4); None: one of those in TARG's tables.
-    Choose it on questions whose answers you know: `ragweave study gate`."""
+    """Uncertainty above which to retrieve (TARG's τ, eq. 4); None: one within TARG's tables
+    for `margin`, `entropy` and `variance`, a round number of ours for the others. Choose it on
+    questions whose answers you know: `ragweave study gate`."""
     gated_by: Literal["answer", "proxy"] = "answer"
     """Whose draft is measured: the answering model's (the paper's way), or the proxy's."""
 

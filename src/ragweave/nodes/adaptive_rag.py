@@ -5,8 +5,9 @@ through Question Complexity), section 3.2: a classifier reads the question alone
 three classes: A, the model answers by itself; B, one retrieval step; C, many (section 3.1; IRCoT,
 section 4.2). It is T5-Large (section 4.4), trained on which approach was right, the simplest of
 several, and for questions that none got right on the data set's kind (single-hop B, multi-hop C).
-One round finds 15 passages and each of many 6, answered with chain of thought by chat models
-(released code, `oner_qa` and `ircot_qa`).
+One round finds 15 passages and each of many 6 (released code, `run.py`, `oner_qa` and `ircot_qa`):
+its values for Flan-T5, beside which comments give 6 and 3 for GPT. Answers are reasoned, as in its
+configurations for GPT: those for Flan-T5 answer directly (`read_by=direct`).
 
 Where we differ: the trained classifier is a linear one over MiniLM's vectors and some features of
 the question (`ragweave train router … --set drafts=false`); it gives each route's probability of a
@@ -92,9 +93,10 @@ class AdaptiveRagOptions(IrcotOptions):
 
     strategy: Literal["classified", "none", "one", "many"] = "classified"
     """Who chooses the route: the classifier, or nobody: the same for every question (the paper's
-    No Retrieval, Single-step and Multi-step Approach)."""
+    No Retrieval, Single-step and Multi-step Approach). Passages that the caller gives are read
+    once, without a classifier, or with `many` reasoned over step by step."""
     k_one: int = 15
-    """Passages of a single round (released code); `k` are those of each of many."""
+    """Passages of a single round (released code, for Flan-T5); `k` are those of each of many."""
     second_look: bool = True
     """Whether a question that was to take no retrieval, and was then answered Unknown, is searched
     for once after all; the paper stops there."""
@@ -112,6 +114,11 @@ class AdaptiveRagOptions(IrcotOptions):
     def search_depth(self, state: Mapping[str, Any]) -> int:
         """Return how many passages the question's own search asked for, by a run's final state."""
         return self.k if state["route"] == "many" else self.k_one
+
+    @property
+    def given_depth(self) -> int:
+        """How many of a question's own passages a run hands over in the place of a search."""
+        return self.k if self.strategy == "many" else self.k_one
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -218,11 +225,17 @@ def _routed(route: RouteName) -> Update:
 
 
 def collect_routed_step(options: AdaptiveRagOptions) -> Step[RAGState, AdaptiveRagOptions]:
-    """Return the node `collect`: `max_passages` bounds what many rounds find, not what one does."""
+    """Return the node `collect`: `max_passages` bounds what many rounds find, not what one does.
+
+    Passages that the caller gave come here past the classifier: with the strategy `many` the route
+    is set here.
+    """
     one, many = collect_step(options), collect_step(options, found_so_far)
 
     def body(state: RAGState, context: Context[AdaptiveRagOptions]) -> Work:
-        return (many if state["route"] == "many" else one).work(state, context)
+        if not state["retrieved"] and context.options.strategy == "many":
+            return {**(yield from many.work(state, context)), **_routed("many")}
+        return (yield from (many if state["route"] == "many" else one).work(state, context))
 
     return Step("collect", body, options)
 

@@ -87,7 +87,8 @@ class Prompt:
     form: FormOf | None = None
     """The form of the reply, where it has one that `Options.constrain` may hold it to."""
     reply_tokens: int | None = None
-    """Most tokens that the reply needs; None: the option `reply_tokens` alone is the limit."""
+    """Most tokens that the reply needs, also more than the default of the option `reply_tokens`;
+    None: that option alone is the limit."""
     cuttable: str = ""
     """Name of the variable whose text may be cut at its end to fit; "": none."""
 
@@ -290,7 +291,8 @@ def reply_to(
     form = prompt.form(fitted.passages) if prompt.form else None
     held = yield from form_settings(model, form, context.options)
     settings = {**_sampling(question, prompt, model, context.options), **held}
-    if limit := length_settings(model, prompt.reply_tokens, settings, context.options):
+    wanted = _wanted(model, prompt, fitted, context.options)
+    if limit := length_settings(model, wanted, settings, context.options):
         settings.pop("max_tokens", None)  # the limit holds it, by the name that the model knows
     settings |= limit
     settings |= _seed_settings(model, settings, state.get("sample", 0))
@@ -386,6 +388,15 @@ def budget_of(model: ChatModel, options: Options) -> int | None:
         return options.prompt_tokens
     context = context_of(model)
     return None if context is None else max(context - options.reply_tokens, 1)
+
+
+def _wanted(model: ChatModel, prompt: Prompt, fitted: FittedPrompt, options: Options) -> int | None:
+    """Return what a reply needs: more than `budget_of` kept free only as far as the context goes."""
+    wanted, context = prompt.reply_tokens, context_of(model)
+    if wanted is None or context is None or wanted <= options.reply_tokens:
+        return wanted
+    left = context - estimate_message_tokens(fitted.messages)
+    return min(wanted, max(left, options.reply_tokens))
 
 
 def _seed_settings(model: ChatModel, settings: Mapping[str, Any], sample: object) -> dict[str, Any]:

@@ -155,7 +155,9 @@ class AstuteUpdate(Update, total=False):
     consolidated: str
 
 
-_HEADING = re.compile(r"^[\W_]{0,6}(?:passage|document)[ #*_]{0,3}\d{0,2}[*_ ]{0,3}:[*_ ]*", re.I)
+_HEADING = re.compile(
+    r"^[\W_]{0,6}(?:passage|document)[ #*_]{0,3}\d{0,2}[*_ ]{0,3}(?::[*_ ]*|(?=\n|\Z))", re.I
+)
 _LONGEST = 4_000
 """Characters of what is taken over from a reply."""
 
@@ -193,7 +195,7 @@ def _block(number: int, doc: Document) -> str:
 def both_sources(state: AstuteState) -> list[Document]:
     """Return the retrieved passages, then the model's own, which are the last to be dropped."""
     own = [
-        Document(text, id=f"{MEMORY}:{number}", metadata={"query": MEMORY, "rank": 0})
+        Document(text, id=f"{MEMORY}:{number}", metadata={"query": MEMORY, "rank": -1})
         for number, text in enumerate(state["own_passages"])
     ]
     return [*state["passages"], *own]

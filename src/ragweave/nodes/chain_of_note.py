@@ -187,9 +187,10 @@ class NoteStep(AnswerStep):
     def prompt(self, branch: Branch, options: Any, templates: Templates) -> Prompt:
         """Ask for notes and answer, with room for a note on each passage."""
         asked, kind = super().prompt(branch, options, templates), branch["answer_type"]
+        noted = NOTE_TOKENS * len(branch["passages"])
         if kind == "long":
-            return replace(asked, reply_tokens=None)
-        room = NOTE_TOKENS * len(branch["passages"]) + SHORT_ANSWER_TOKENS
+            return replace(asked, reply_tokens=noted + options.reply_tokens)
+        room = noted + SHORT_ANSWER_TOKENS
         return replace(asked, reply_tokens=room, form=lambda shown: notes_form(len(shown), kind))
 
     def read(

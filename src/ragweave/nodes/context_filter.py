@@ -203,11 +203,15 @@ class ContextFilterOptions(Options):
     keeps; None: all above its threshold. auto: one, the papers', but where nothing trained scores
     against the question alone (`lexical` without an answer, `recomp` with the packaged encoder), and
     no paper's profile is set, the best that make up half of the text: one such sentence seldom
-    holds the answer. `llm` keeps what
-    the model names, an object what it likes."""
+    holds the answer. `llm` keeps what the model names, `provence` all that it finds relevant, an
+    object what it likes."""
     threshold: float | None = None
-    """What a span's score must exceed for lexical, cxmi and a trained filter (strinc has none);
-    None: the measure's or the part's own (see `ragweave.tools.filters`)."""
+    """What a span's score must exceed: the words shared for lexical (0 to 1), the gain in
+    log-probability for cxmi, the cosine for recomp; for provence what a token's probability must
+    (0 to 1). strinc, llm and full have none. For a trained filter: the probability that a sentence
+    must exceed, or, for the default kind `span-encoder`, the fraction of the best sentence's share
+    that the others must reach, so that the best is always kept. None: the measure's or the part's
+    own (see `ragweave.tools.filters`)."""
     unit: Literal["words", "characters"] = "words"
     """What `lexical`, alone, counts; the released code counts characters."""
     encoder: str = ""
@@ -234,8 +238,11 @@ class ContextFilterOptions(Options):
         """
         super().__post_init__()
         at_least("top", None if self.top == "auto" else self.top, 1)
-        if self.filter == "lexical" and self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise UsageError(f"threshold must be between 0 and 1 for lexical, not {self.threshold}")
+        bounded = self.filter in ("lexical", "provence") and self.threshold is not None
+        if bounded and not 0 <= (self.threshold or 0) <= 1:
+            raise UsageError(
+                f"threshold must be between 0 and 1 for {self.filter}, not {self.threshold}"
+            )
 
 
 def most(options: ContextFilterOptions) -> int | None:
@@ -347,12 +354,12 @@ def _by_measure(
     if reason:
         context.note(reason, wanted=options.filter, used=name)
         options, answers = _plain(options), gold
-    half = not answers and keeps_half(name, context.options)
+    half = keeps_half(name, context.options, answers)
     chosen, asked = filters.named(options, name, every=half), state["question"]
     if name in ("strinc", "lexical") and only_verdicts(answers):
         chosen, asked = _by_claim(options, name), claim_of(asked)
         context.note("filter_by_claim", wanted=name)
-    if gold and name != "full" and not isinstance(chosen, TrainedFilter):
+    if gold and name not in (BLIND | {"full"}) and not isinstance(chosen, TrainedFilter):
         context.note("oracle_filter", filter=name)
 
     def keep(passages: list[Document]) -> object:
@@ -363,8 +370,12 @@ def _by_measure(
     return best_share(spans, passages, UNTRAINED_SHARE) if half else spans
 
 
-def keeps_half(name: str, options: ContextFilterOptions) -> bool:
-    """Say whether a filter without answers keeps `UNTRAINED_SHARE` of the text.
+BLIND = frozenset({"recomp", "provence"})
+"""The filters that never look at an answer: gold ones make no oracle of them."""
+
+
+def keeps_half(name: str, options: ContextFilterOptions, answers: Sequence[str]) -> bool:
+    """Say whether a filter that sees no answer keeps `UNTRAINED_SHARE` of the text.
 
     So it is where nothing but our own choice says how much to keep: no number, no paper's profile,
     no training.
@@ -372,8 +383,9 @@ def keeps_half(name: str, options: ContextFilterOptions) -> bool:
     Args:
         name: The filter that runs (`usable`).
         options: The options in force.
+        answers: What a filter that looks at answers is given.
     """
-    if options.top != "auto" or options.paper:
+    if options.top != "auto" or options.paper or (answers and name not in BLIND):
         return False
     return name == "lexical" or (name == "recomp" and options.encoder in ("", "minilm"))
 

@@ -28,6 +28,7 @@ from ragweave.nodes.rounds import (
     RoundOptions,
     conclude_chain,
     ids_of,
+    refuse_answer_options,
     refuse_samples,
     round_key,
     search_for,
@@ -159,9 +160,15 @@ class FlareOptions(RoundOptions):
     """Token probability β below which a word is left out of the query (Jiang et al. 2023)."""
 
     def __post_init__(self) -> None:
-        """Check the values."""
+        """Check the values.
+
+        Raises:
+            UsageError: A value is out of its range, or samples, a wording of answers or a rating
+                of the passages is asked for.
+        """
         super().__post_init__()
         refuse_samples(self, NAME)
+        refuse_answer_options(self, NAME)
         for name in ("threshold", "mask_below"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name} must be between 0 and 1, not {getattr(self, name)}")

@@ -10,9 +10,11 @@ thought with GPT-3 or directly with Flan-T5 (section 4.1).
 
 Where we differ: one example in our own words instead of fifteen of the data set, no distractors in
 it (M of them in section 3.1), a chain that says nothing new goes straight to the reader, and a
-reading that never says "answer is" is asked again, not returned whole. `profile="paper"` asks in the
-layout of section 3.1, with the released instruction for Flan-T5 above the question: a chat model is
-no completion model, and needs one.
+reading that never says "answer is" is asked again, not returned whole. Every sentence is searched for
+as it stands: the released code passes over those that only reason ("So …", "Thus …", "Therefore …", a
+sum), for the sentence before them or the question, and strips question words of what it searches
+for. `profile="paper"` asks in the layout of section 3.1, with the released instruction for Flan-T5
+above the question: a chat model is no completion model, and needs one.
 
 Variables: `question`, `passages` (rendered) and `chain` (the sentences so far).
 """
@@ -33,6 +35,7 @@ from ragweave.errors import UsageError
 from ragweave.nodes import printed
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
+from ragweave.nodes.conclusion import behind_marker
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.profile import Paper
 from ragweave.nodes.replies import bare_text, parse_answer
@@ -164,15 +167,18 @@ class Sentence(NamedTuple):
 
 _LEAD = re.compile(
     r"\A\W*+(?:next sentence|reasoning(?: so far)?|answer|a|sentence(?: \d{1,2})?|step \d{1,2})"
-    r"[*_ ]{0,4}:[*_ ]{0,4}",
+    r"[*_ ]{0,4}(?::[*_ ]{0,4}|\Z)",
     re.IGNORECASE,
 )
+"""What a reply puts before the sentence, also on a line of its own."""
 _NUMBER = re.compile(r"\A[\s*_#(•-]*+\d{1,2}[.)][*_]*+(?:\s[\s*_]*+|\Z)")
 """The number of a list's item."""
 _ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|Sgt|Lt|Col|Gen|Capt|Rev|Vol)\.\Z")
 """What a name goes on behind, also where a splitter ends a sentence there: "Dr. No"."""
 _WORD = re.compile(r"[^\W\d_]{3}")
 _CONCLUSION = re.compile(r"\banswer is\b[: ]{0,3}+", re.IGNORECASE)
+_ANNOUNCES = (":", "answer is")
+"""How a line ends that the next one goes on with."""
 _LOOKED_AT = 4_000
 """Characters of a reply in which the next sentence is looked for."""
 
@@ -183,7 +189,8 @@ def next_sentence(
     """Return the first sentence of a reply that the chain does not have.
 
     Only that sentence counts, as in the paper: what a model writes behind it rests on nothing
-    that was looked up. A refusal, an echo of the prompt and the example's sentences are no step.
+    that was looked up. It ends with its line, but for one that announces the next ("So the answer
+    is:"). A refusal, an echo of the prompt and the example's sentences are no step.
 
     Args:
         reply: The model's reply, of any text.
@@ -191,20 +198,48 @@ def next_sentence(
         answer_type: The kind of answer asked for.
         parts: What the prompt said.
     """
-    text = _without_lead(one_line(bare_text(reply)[:_LOOKED_AT]))
     had = {normalize_answer(one) for one in chain}
-    for sentence in _sentences(text):
-        said = _without_lead(sentence).strip()
+    for line, said in _said(bare_text(reply)[:_LOOKED_AT]):
         plain = normalize_answer(said)
         if not plain or plain in had:
             continue
         if mark := _CONCLUSION.search(said):
-            rest = text[max(text.find(said), 0) + mark.end() :]
+            rest = _before_next_conclusion(line[max(line.find(said), 0) + mark.end() :])
             answer = parse_answer(f"So the answer is {rest}", answer_type)
             empty = not normalize_answer(rest) or is_echo(answer, parts)
             return Sentence("") if empty else Sentence(said, answer)
         return Sentence("" if _says_nothing(said, parts) else said)
     return Sentence("")
+
+
+def _said(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each sentence of a text behind its line."""
+    for line in _lines(text):
+        for sentence in _sentences(line):
+            yield line, _without_lead(sentence).strip()
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines that say anything, one that stops before what it announces with the next."""
+    begun: list[str] = []
+    for line in text.splitlines():
+        if not re.search(r"\w", line):
+            continue
+        begun += line.split()
+        if not line.rstrip("*_ ").lower().endswith(_ANNOUNCES):
+            yield _without_lead(" ".join(begun))
+            begun = []
+    yield _without_lead(" ".join(begun))
+
+
+def _before_next_conclusion(rest: str) -> str:
+    """Cut the sentences behind a conclusion from the next one on, an answer to something else.
+
+    All others stay: a splitter ends a sentence behind initials too.
+    """
+    later = split_sentences(rest)[1:]
+    starts = (one.start for one in later if behind_marker(one.text) is not None)
+    return rest[: next(starts, len(rest))]
 
 
 def _without_lead(text: str) -> str:

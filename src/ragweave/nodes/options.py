@@ -190,7 +190,9 @@ class Options(_Named):
     prompt_tokens: int | None = None
     """Most tokens of a prompt; None: the model's context less `reply_tokens`, where known."""
     reply_tokens: int = 512
-    """Most tokens of any reply; also kept free where the model's context bounds the prompt."""
+    """Most tokens of a reply, below which a step may have a limit of its own; also kept free where
+    the model's context bounds the prompt. Unless it is set, a step that needs more takes it: notes
+    on many passages, a printed rating."""
     constrain: Literal["auto"] | bool = "auto"
     """Whether ids, verdicts and Yes or No are held to their form by a grammar or a JSON schema, and
     the steps of ReAct and Self-Ask and rewrites by a grammar, without a thinking block, then; auto
@@ -203,7 +205,8 @@ class Options(_Named):
     sufficient_context: Literal["printed"] | bool = False
     """Whether the passages are rated before each answer, and the answer is Unknown where they hold
     too little for one (Joren et al. 2025); a call more for each. `printed` asks in that paper's
-    words (appendix C.1), by a long reply."""
+    words (appendix C.1), by a long reply of 1,024 tokens at most; one that ends before its label,
+    as where `reply_tokens` is set too low for it, rates nothing."""
     timeout: float | None = None
     """Seconds that a whole run may take; None: no limit."""
 
@@ -227,6 +230,11 @@ class Options(_Named):
 
     def search_depth(self, _state: Mapping[str, Any]) -> int:
         """Return how many passages the question's own search asked for, by a run's final state."""
+        return self.k
+
+    @property
+    def given_depth(self) -> int:
+        """How many of a question's own passages a run hands over in the place of a search."""
         return self.k
 
     def __post_init__(self) -> None:

@@ -162,7 +162,8 @@ def length_settings(
     """Return the longest reply as a setting of the call, by the name that the model knows.
 
     The lowest of what the step needs, the call's own settings, the option `reply_tokens` and what
-    the model was made with counts. A model that counts its thinking gets room for that.
+    the model was made with counts; the option's default bounds no step that names what it needs.
+    A model that counts its thinking gets room for that.
 
     Args:
         model: The model.
@@ -174,7 +175,8 @@ def length_settings(
     name = _limit_name(target)
     if name is None:
         return {}
-    given = [wanted, settings.get("max_tokens"), options.reply_tokens]
+    bounds = wanted is None or "reply_tokens" in options.given
+    given = [wanted, settings.get("max_tokens"), options.reply_tokens if bounds else None]
     most = min(one for one in given if isinstance(one, int))
     if "response_format" in settings:
         most += _SCHEMA_TOKENS

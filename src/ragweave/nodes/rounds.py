@@ -49,6 +49,20 @@ def refuse_samples(options: Options, method: str) -> None:
         )
 
 
+def refuse_answer_options(options: Options, method: str) -> None:
+    """Raise `UsageError` where options of an answer step are set for a method that has none."""
+    if options.sufficient_context:
+        raise UsageError(
+            "sufficient_context rates the passages before an answer is asked for, and "
+            f"{method} has no such step: leave it out for {method}"
+        )
+    if options.wording != "method":
+        raise UsageError(
+            f"wording={options.wording} says what an answer step asks for, and {method} has no such "
+            f"step: leave it out for {method}"
+        )
+
+
 def ids_of(passages: Iterable[Document]) -> list[str]:
     """Return the passages' ids."""
     return [doc.id or "" for doc in passages]

@@ -9,7 +9,8 @@ rater is Gemini 1.5 Pro with one example, and a small model's ratings are worth 
 
 The wording and the examples are ours. `sufficient_context="printed"` asks in the words of appendix
 C.1, with an example of ours and without the line on the time of the question: the rater explains
-itself first and ends in `{"Sufficient Context": 1}`, which takes a long reply.
+itself first and ends in `{"Sufficient Context": 1}`, which takes a long reply. Only that
+label counts there: its explanation answers questions of its own.
 """
 
 from __future__ import annotations
@@ -114,6 +115,14 @@ _UNDONE = re.compile(r"(?:\b(?:not|never|hardly)|n['’]t)(?: \w+)?\s+\Z", re.I)
 _DOUBTFUL = re.compile(r"\b(?:if|whether|unless)\b", re.I)
 _LOOKED_AT = 400
 """Characters of a reply in which a rating is looked for."""
+_RATING_TOKENS = 1024
+"""Step-by-step questions, their answers, an explanation and the label."""
+
+
+def parse_label(reply: str) -> bool | None:
+    """Return the printed prompt's label, with or without its quotes; None where there is none."""
+    label = _LABEL.search(bare_text(reply))
+    return None if label is None else label["said"].lower() in ("1", "true", "yes")
 
 
 def parse_sufficiency(reply: str) -> bool | None:
@@ -124,13 +133,13 @@ def parse_sufficiency(reply: str) -> bool | None:
     earlier in the clause turns it round ("do not hold enough", "lack sufficient detail"); one that
     stands elsewhere in the sentence leaves it unread.
     """
-    text = bare_text(reply)
-    if label := _LABEL.search(text):
-        return label["said"].lower() in ("1", "true", "yes")
+    label = parse_label(reply)
+    if label is not None:
+        return label
     said = parse_answer(reply, "yes_no")
     if said != UNKNOWN:
         return said == "Yes"
-    looked_at = _SAYS_NOTHING.sub("\n", text[:_LOOKED_AT])
+    looked_at = _SAYS_NOTHING.sub("\n", bare_text(reply)[:_LOOKED_AT])
     found = {
         enough
         for sentence in SENTENCE.split(looked_at)
@@ -186,9 +195,9 @@ def _rated(
     name: str, models: Models, templates: Templates, branch: Branch, context: Context[Any]
 ) -> Generator[Call, Any, tuple[bool | None, Reply]]:
     """Ask once whether a branch's passages hold enough."""
+    printed = context.options.sufficient_context == "printed"
 
-    def prompt(branch: Branch, options: Options) -> Prompt:
-        printed = options.sufficient_context == "printed"
+    def prompt(branch: Branch, _options: Options) -> Prompt:
         name = "sufficient_printed" if printed else "sufficient"
         return Prompt(
             templates.get(name, PROMPTS[name]),
@@ -196,9 +205,9 @@ def _rated(
             {"question": branch["question"]},
             branch["passages"],
             form=None if printed else lambda _shown: Choice(("Yes", "No")),
-            reply_tokens=None if printed else VERDICT_TOKENS,
+            reply_tokens=_RATING_TOKENS if printed else VERDICT_TOKENS,
         )
 
     question = Question[Branch, Any](name=name, role="answer", prompt=prompt)
     reply = yield from reply_to(question, models, branch, context)
-    return parse_sufficiency(reply.text), reply
+    return (parse_label if printed else parse_sufficiency)(reply.text), reply

@@ -27,15 +27,17 @@ from langchain_core.documents import Document
 from langgraph.types import Send
 from typing_extensions import TypedDict
 
+from ragweave.errors import UsageError
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.profile import Paper
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import PASSAGE_TOKENS, SHORT_ANSWER_TOKENS, VERDICT_TOKENS, Choice
-from ragweave.nodes.rounds import ids_of, refuse_samples
+from ragweave.nodes.rounds import ids_of, refuse_answer_options, refuse_samples
 from ragweave.nodes.step import Context, Goto, Step, Work, pure
 from ragweave.nodes.sure_prompts import EXAMPLES
 from ragweave.nodes.sure_reply import (
+    MOST_CANDIDATES,
     knows_no_candidate,
     parse_candidates,
     parse_preference,
@@ -79,11 +81,15 @@ class SureOptions(Options):
         """Check the values.
 
         Raises:
-            UsageError: A value is out of its range, or samples are asked for.
+            UsageError: A value is out of its range, or samples, a wording of answers or a rating
+                of the passages is asked for.
         """
         super().__post_init__()
         at_least("candidates", self.candidates, 1)
+        if self.candidates > MOST_CANDIDATES:
+            raise UsageError(f"candidates must be at most {MOST_CANDIDATES}, a letter each")
         refuse_samples(self, "sure")
+        refuse_answer_options(self, "sure")
 
 
 class SureState(RAGState):
@@ -166,7 +172,7 @@ def _proposed(state: SureState, reply: Reply, context: Context[SureOptions]) -> 
     parts = PromptParts(state["question"], EXAMPLES, seen)
     kind, most = state["resolved_answer_type"], context.options.candidates
     answers = parse_candidates(reply.text, kind, most, parts)
-    if not answers and not knows_no_candidate(reply.text):
+    if not answers and not knows_no_candidate(reply.text, most):
         context.note("candidates_unparsed")
     made: SureUpdate = {
         "proposed": answers,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 
 from ragweave.nodes.negation import ENDS_CLAUSE, NEGATES_NOTHING, SENTENCE, is_negated
 from ragweave.nodes.replies import bare_text, read_answer
@@ -15,22 +16,37 @@ from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 _BEGINS = r"(?:^[ \t>*_]*(?:[-•*][ \t]+)?[*_]{0,2}|(?<![^\s,;])[*_]{0,2})"
 _LINE = r"^[ \t>*_]*(?:[-•*][ \t]+)?[*_]{0,2}"
 _ENDS = r"[*_]{0,2}:?[*_]{0,2}\s*"
-_MARKS = (
-    re.compile(
-        rf"{_BEGINS}(?:candidate|answer|option)(?: answer)? \(?(?P<sign>\d{{1,2}}|[a-h])[):.]{_ENDS}",
-        re.IGNORECASE | re.MULTILINE,
-    ),
-    re.compile(
-        rf"{_BEGINS}(?:\((?P<round>[A-Ha-h])\)(?![,;)])|(?P<half>[A-Ha-h])\)(?=[\s*_:])){_ENDS}"
-        rf"|{_LINE}(?:\[(?P<square>[A-Ha-h])\]|(?P<dotted>[A-Ha-h])\.(?=\s)){_ENDS}",
-        re.MULTILINE,
-    ),
-    re.compile(
-        rf"{_BEGINS}(?:\(?(?P<sign>\d{{1,2}})\)|(?P<dotted>\d{{1,2}})\.(?=\s)){_ENDS}",
-        re.MULTILINE,
-    ),
-)
-"""The marks of candidates by kind: Candidate 1, (a), 1."""
+MOST_CANDIDATES = 26
+"""Candidates that have a letter."""
+_USUAL = 8
+"""Candidates whose letters are read however few were asked for."""
+
+
+@cache
+def _marks_to(last: str) -> tuple[re.Pattern[str], ...]:
+    """Return the marks of candidates by kind, letters up to `last`: Candidate 1, (a), 1.
+
+    Of letters no further than were asked for: "(s)" may stand in an answer.
+    """
+    letter = f"[A-{last.upper()}a-{last}]"
+    return (
+        re.compile(
+            rf"{_BEGINS}(?:candidate|answer|option)(?: answer)?"
+            rf" \(?(?P<sign>\d{{1,2}}|{letter})[):.]{_ENDS}",
+            re.IGNORECASE | re.MULTILINE,
+        ),
+        re.compile(
+            rf"{_BEGINS}(?:\((?P<round>{letter})\)(?![,;)])|(?P<half>{letter})\)(?=[\s*_:])){_ENDS}"
+            rf"|{_LINE}(?:\[(?P<square>{letter})\]|(?P<dotted>{letter})\.(?=\s)){_ENDS}",
+            re.MULTILINE,
+        ),
+        re.compile(
+            rf"{_BEGINS}(?:\(?(?P<sign>\d{{1,2}})\)|(?P<dotted>\d{{1,2}})\.(?=\s)){_ENDS}",
+            re.MULTILINE,
+        ),
+    )
+
+
 _INITIAL = re.compile(r"[A-Z]\.")
 _BULLET = re.compile(r"^\s*[-•*]\s+")
 
@@ -51,36 +67,38 @@ def parse_candidates(
         parts: What the prompt said.
     """
     answers: dict[str, str] = {}
-    for piece in _pieces(reply):
+    for piece in _pieces(reply, most):
         answer = read_answer(piece, answer_type, parts).answer
         if answer != UNKNOWN:
             answers.setdefault(normalize_answer(answer) or answer, answer)
     return list(answers.values())[:most]
 
 
-def knows_no_candidate(reply: str) -> bool:
-    """Return whether a reply says Unknown, in one word or for each candidate."""
-    pieces = _pieces(reply)
+def knows_no_candidate(reply: str, most: int = _USUAL) -> bool:
+    """Return whether a reply says Unknown, in one word or for each of `most` candidates."""
+    pieces = _pieces(reply, most)
     return is_unknown(reply) or (bool(pieces) and all(map(is_unknown, pieces)))
 
 
-def _pieces(reply: str) -> list[str]:
+def _pieces(reply: str, most: int) -> list[str]:
     """Return what stands behind each mark, or else on each line that announces nothing."""
     text = bare_text(reply)
-    marks = _marks(text)
+    marks = _marks(text, most)
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
     pieces = [text[mark.end() : end] for mark, end in zip(marks, ends, strict=False)]
     bare = (_BULLET.sub("", one).strip().rstrip(",;") for one in pieces or text.splitlines())
     return [one for one in bare if one and (pieces or not one.rstrip("*_ ").endswith(":"))]
 
 
-def _marks(text: str) -> list[re.Match[str]]:
+def _marks(text: str, most: int) -> list[re.Match[str]]:
     """Return the marks of the kind that a text uses first.
 
     Within a line a mark is one of the first one's form, and the next one: the 12. of
     "(a) 12. May" is none. Letters in brackets may stand in any order.
     """
-    found = [counted for kind in _MARKS if (counted := _counted(list(kind.finditer(text))))]
+    last = chr(ord("a") + min(max(most, _USUAL), MOST_CANDIDATES) - 1)
+    kinds = (_counted(list(kind.finditer(text))) for kind in _marks_to(last))
+    found = [counted for counted in kinds if counted]
     return min(found, key=lambda marks: marks[0].start(), default=[])
 
 

@@ -6,8 +6,8 @@ gates over samples N = 3 drafts at temperature 0.7 (sections 3.4 and 4). The sim
 2501.12835 stand beside its own (`ragweave.tools.models.uncertainty`).
 
 Where we differ: a draft that says Unknown is uncertain, whatever its probabilities, since our
-prompts ask for that word; the gates over samples compare words, not tokens; and the optional check
-again while a long answer is written (section 3.2) is left to FLARE.
+prompts ask for that word; the gates over samples compare words, not tokens, and leave thoughts out;
+and the optional check again while a long answer is written (section 3.2) is left to FLARE.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 from ragweave.errors import UsageError
 from ragweave.nodes.ask import Prompt, Question, Reply, Templates, reply_to
 from ragweave.nodes.options import UnprintedOptions, at_least
+from ragweave.nodes.replies import bare_text
 from ragweave.nodes.step import Call, Context, Work
 from ragweave.nodes.wording import ANSWER_FORMS, worded
 from ragweave.state import Branch, RAGState
@@ -45,7 +46,8 @@ class GateOptions(UnprintedOptions):
     gate: Gate = "margin"
     """What is measured: of one draft's log-probabilities `margin` (TARG's default, section 5),
     `entropy`, `mean` or `least`; of several drafts, for a model without log-probabilities,
-    `variance` (TARG) or `dissimilarity`."""
+    `variance` (TARG) or `dissimilarity`. The log-probabilities are those of all tokens that a
+    server reports, a thinking model's thoughts among them: turn its thinking off."""
     gate_tokens: int = 20
     """Most tokens of a draft (TARG's k, section 4: 20 of 10, 20 and 30)."""
     gate_samples: int = 3
@@ -116,7 +118,7 @@ def gated(
     for number in range(opts.gate_drafts):
         draft = yield from _draft(node, number, models, templates, state, context)
         drafts.append(draft)
-    refused = sum(is_unknown(one.text) for one in drafts) * 2 > len(drafts)
+    refused = sum(is_unknown(bare_text(one.text)) for one in drafts) * 2 > len(drafts)
     found = _measured(drafts, opts.gate)
     detail = {"gate": opts.gate, "uncertainty": found, "threshold": opts.most_uncertain}
     context.note("gated", **detail, **({"said_unknown": True} if refused else {}))
@@ -158,6 +160,6 @@ def _draft(
 
 def _measured(drafts: list[Reply], gate: Gate) -> float | None:
     if gate in SAMPLED:
-        return disagreement([one.text for one in drafts], gate)
+        return disagreement([bare_text(one.text) for one in drafts], gate)
     message = drafts[0].message
     return None if message is None else uncertainty(message, gate)

@@ -136,6 +136,8 @@ def of_format(
         ("filco[filter=recomp]", {}, "top=1"),
         ("filco[filter=recomp,encoder=minilm]", {}, "top=1"),
         ("filco", {"oracle": True}, ""),
+        ("filco[filter=strinc]", {"oracle": True}, ""),
+        ("filco[filter=recomp]", {"oracle": True}, "top=1"),
         ("filco[top=1]", {}, ""),
         ("filco[top=none]", {}, ""),
         ("filco[filter=full]", {}, ""),

@@ -54,6 +54,16 @@ def test_passages_handed_over_take_the_place_of_retrieval_and_the_label_says_so(
         assert [doc["gold"] for doc in one["passages"]] == [False, True]
 
 
+@pytest.mark.parametrize(("strategy", "shown"), [("one", 2), ("classified", 2), ("many", 1)])
+def test_a_reading_is_handed_as_many_passages_as_it_would_search_for(
+    strategy: str, shown: int, tmp_path: Path
+) -> None:
+    method = f"adaptive_rag[strategy={strategy},k=1,k_one=2,read_by=direct]"
+    directory = planned(tmp_path, method, passages="given", count=2)
+    run(directory, reader())
+    assert [len(one["passages"]) for one in records(directory)] == [shown, shown]
+
+
 def test_the_gold_passage_stands_where_the_order_says(tmp_path: Path) -> None:
     methods = "concat[k=3,order=gold_last],concat[k=3,order=gold_first]"
     directory = planned(tmp_path, methods, gold="with")

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from tests.tiny_encoder import make_tiny_encoder
 
 from ragweave import build_graph
-from ragweave.errors import UsageError
+from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.tools.filters import ProvenceFilter, by_best_span, context_filter
 from ragweave.tools.filters.provence import _loaded, without_case_and_punctuation
 
@@ -61,8 +61,32 @@ def test_provence_keeps_sentences_most_of_whose_tokens_are_relevant(checkpoint: 
     assert ProvenceFilter(str(checkpoint), threshold=1.0).keep(QUESTION, passages) == []
     named = context_filter("provence", encoder=str(checkpoint))
     assert len(named.keep(QUESTION, passages)) == 2
-    with pytest.raises(UsageError, match="tokens, and 12 fit the pruner"):
+    with pytest.raises(PromptTooLongError, match="tokens, and 12 fit the pruner"):
         named.keep("who wrote hamlet " * 9, passages)
+
+
+@needs_torch
+def test_a_passage_is_kept_whole_where_one_of_its_sentences_would_be(checkpoint: Path) -> None:
+    passages = [
+        Document("A cat saw a bird. Hamlet Shakespeare.", id="a"),
+        Document("The dog ate snow.", id="b"),
+    ]
+    one = context_filter("provence", encoder=str(checkpoint), granularity="passage")
+    (span,) = one.keep(QUESTION, passages)
+    assert (span["passage_id"], span["text"]) == ("a", passages[0].page_content)
+    assert (span["start"], span["end"]) == (0, len(passages[0].page_content))
+
+
+@needs_torch
+def test_the_share_of_relevant_tokens_is_a_half_or_what_is_asked_for(checkpoint: Path) -> None:
+    passages = [Document("The river Hamlet is green."), Document("A cat saw a bird.")]
+    assert ProvenceFilter(str(checkpoint)).keep(QUESTION, passages) == []
+    (span,) = ProvenceFilter(str(checkpoint), share=0.1).keep(QUESTION, passages)
+    assert span["text"] == "The river Hamlet is green."
+    numbers: list[dict[str, float]] = [{"threshold": 5}, {"threshold": -0.1}, {"share": 2}]
+    for given in numbers:
+        with pytest.raises(UsageError, match="must be between 0 and 1 for provence"):
+            ProvenceFilter(str(checkpoint), **given)  # type: ignore[arg-type]
 
 
 @needs_torch
@@ -181,10 +205,10 @@ def test_both_heads_are_read_as_transformers_computes_them(two_heads: TwoHeads) 
 def test_the_ranking_head_orders_passages_where_that_is_wanted(two_heads: TwoHeads) -> None:
     by_head = sorted(CITIES, key=lambda doc: -two_heads.relevance(doc.page_content))
     assert [doc.id for doc in by_head] != [doc.id for doc in CITIES]
-    spans = ProvenceFilter(str(two_heads.folder), threshold=-1.0).keep(QUESTION, CITIES)
+    spans = ProvenceFilter(str(two_heads.folder), threshold=0.0).keep(QUESTION, CITIES)
     assert len(spans) == 5
     assert [doc.id for doc in by_best_span(CITIES, spans)] == [doc.id for doc in by_head]
-    options: Any = {"filter": "provence", "encoder": str(two_heads.folder), "threshold": -1.0}
+    options: Any = {"filter": "provence", "encoder": str(two_heads.folder), "threshold": 0.0}
     for rerank, expected in ((True, by_head), (False, CITIES)):
         graph = build_graph("filco", model="extractive", rerank=rerank, **options)
         out = graph.invoke({"question": QUESTION, "passages": CITIES})

@@ -153,7 +153,7 @@ class Questions:
             given["answer_type"] = question.answer_type
         if self.settings.oracle:
             given["gold_answers"] = list(question.answers)
-        k = self._options[system.label].k
+        k = self._options[system.label].given_depth
         passages = given_passages(question, self.settings, k)
         return given if passages is None else {**given, "passages": passages}
 

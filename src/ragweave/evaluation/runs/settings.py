@@ -331,17 +331,18 @@ def _upgraded(values: Mapping[str, Any]) -> dict[str, Any]:
 def _was(one: System, models: Mapping[str, str], *, oracle: bool) -> str:
     """Return what a system did in format 2 and does no longer; "" where it does the same."""
     chosen = one.known_options()
-    if isinstance(chosen, ContextFilterOptions) and not oracle and _kept_one(chosen):
+    if isinstance(chosen, ContextFilterOptions) and _kept_one(chosen, oracle=oracle):
         return "in which an untrained filter kept one sentence (top=1), not half of the text (top=auto)"
     if chosen is not None and _draws_warmer(chosen, models["answer"]):
         return "in which top_p alone left the model's temperature at 0 (sample_temperature=0), not at 1"
     return ""
 
 
-def _kept_one(options: ContextFilterOptions) -> bool:
-    """Say whether a filter without gold answers kept one sentence, where it keeps half today."""
-    name, _ = usable(options.filter, Filters(), ())
-    return keeps_half(name, options)
+def _kept_one(options: ContextFilterOptions, *, oracle: bool) -> bool:
+    """Say whether a filter that sees no gold answer kept one sentence, where it keeps half today."""
+    answers = ("gold",) if oracle else ()
+    name, _ = usable(options.filter, Filters(), answers)
+    return keeps_half(name, options, answers)
 
 
 def _draws_warmer(options: Options, model: str) -> bool:

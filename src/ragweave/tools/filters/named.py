@@ -198,7 +198,9 @@ _OURS = (
     FilterKind(
         name="provence",
         summary="Sentences whose tokens a pruning checkpoint finds relevant (Provence).",
-        make=lambda settings: ProvenceFilter(settings.encoder, settings.threshold),
+        make=lambda settings: ProvenceFilter(
+            settings.encoder, settings.threshold, settings.granularity
+        ),
     ),
 )
 

@@ -3,7 +3,8 @@
 Source: Chirkova et al. 2025 (Provence: efficient and robust context pruning for retrieval-augmented
 generation), section 3: question and passage are read together, each token gets a probability of
 being relevant, and a sentence stays where more than half of its tokens are above the threshold, 0.1
-by default: as many as it takes, also none.
+by default: as many as it takes, also none. Ports of the released code say that it asks for a share
+above the threshold itself, not above one half; `share` sets it.
 
 Two kinds of checkpoint work, and the code that one brings is run for neither:
 
@@ -30,13 +31,15 @@ from typing import Any, NamedTuple
 
 from langchain_core.documents import Document
 
-from ragweave.errors import MissingExtraError, UsageError
+from ragweave.errors import MissingExtraError, PromptTooLongError, UsageError
 from ragweave.state.passages import with_id
 from ragweave.tools.files import parse_json
-from ragweave.tools.filters.spans import Span, spans_of, with_score
+from ragweave.tools.filters.spans import Granularity, Span, spans_of, with_score
 
 PROVENCE_THRESHOLD = 0.1
 """Probability above which a token counts as relevant."""
+PROVENCE_SHARE = 0.5
+"""Share of a sentence's tokens that those which count must exceed (section 3)."""
 _LONGEST = 512
 """Tokens that a pruning model reads at once, question included."""
 _RELEASED = "Provence"
@@ -47,18 +50,34 @@ _LOCK = threading.Lock()
 class ProvenceFilter:
     """Keeps the sentences most of whose tokens a pruning model finds relevant (Provence)."""
 
-    def __init__(self, checkpoint: str, threshold: float | None = None) -> None:
+    def __init__(
+        self,
+        checkpoint: str,
+        threshold: float | None = None,
+        granularity: Granularity = "sentence",
+        *,
+        share: float = PROVENCE_SHARE,
+    ) -> None:
         """Check the checkpoint; it is loaded at first use.
 
         Args:
             checkpoint: Local path, or hub name of a checkpoint that is in the cache already.
-            threshold: Probability that a token must exceed; None: 0.1.
+            threshold: Probability that a token must exceed, 0 to 1; None: 0.1.
+            granularity: Sentences, or whole passages: those of which a sentence would be kept.
+            share: Of a sentence's tokens, the share that those above the threshold must exceed,
+                0 to 1: one half in the paper, in the released code the threshold, as ports have it.
 
         Raises:
-            UsageError: There is no such checkpoint here, or its own code would have to run.
+            UsageError: There is no such checkpoint here, its own code would have to run, or a
+                number is out of its range.
         """
         self.folder = checked_checkpoint(checkpoint)
         self.threshold = PROVENCE_THRESHOLD if threshold is None else threshold
+        self.granularity, self.share = granularity, share
+        for name in ("threshold", "share"):
+            if not 0 <= getattr(self, name) <= 1:
+                value = getattr(self, name)
+                raise UsageError(f"{name} must be between 0 and 1 for provence, not {value}")
 
     def keep(
         self,
@@ -67,7 +86,12 @@ class ProvenceFilter:
         *,
         answers: Sequence[str] | None = None,  # noqa: ARG002 - the protocol's
     ) -> list[Span]:
-        """Return the sentences kept, those of the highest probabilities first."""
+        """Return what is kept, that of the highest probabilities first.
+
+        Raises:
+            PromptTooLongError: The question alone fills half of what the model reads at once.
+        """
+        wanted = spans_of(passages, self.granularity)
         texts = {str(doc.id): doc.page_content for doc in map(with_id, passages)}
         with _LOCK:  # tokenizers and most models are not safe under threads
             pruner = _loaded(self.folder)
@@ -75,9 +99,10 @@ class ProvenceFilter:
         kept = [
             _scored(span, one)
             for span in spans_of(passages)
-            if _most(one := read[span["passage_id"]], span, self.threshold)
+            if _most(one := read[span["passage_id"]], span, self.threshold, self.share)
         ]
-        return sorted(kept, key=lambda span: -span["score"])
+        kept.sort(key=lambda span: -span["score"])
+        return kept if self.granularity == "sentence" else _whole(kept, wanted)
 
 
 class Token(NamedTuple):
@@ -106,9 +131,22 @@ class ReadPassage:
         ]
 
 
-def _most(read: ReadPassage, span: Span, threshold: float) -> bool:
+def _most(read: ReadPassage, span: Span, threshold: float, share: float) -> bool:
     found = read.within(span)
-    return 2 * sum(one > threshold for one in found) > len(found)
+    return sum(one > threshold for one in found) > share * len(found)
+
+
+def _whole(kept: Sequence[Span], passages: Sequence[Span]) -> list[Span]:
+    """Return the passages of which a sentence is kept, each with its best one's score."""
+    best: dict[str, Span] = {}
+    for span in kept:
+        best.setdefault(span["passage_id"], span)
+    places = {one["passage_id"]: one for one in passages}
+    found = [(one, places[name]) for name, one in best.items()]
+    return [
+        {**one, "start": whole["start"], "end": whole["end"], "text": whole["text"]}
+        for one, whole in found
+    ]
 
 
 def _scored(span: Span, read: ReadPassage) -> Span:
@@ -180,7 +218,7 @@ class Pruner:
         """Read a passage beside a question, window by window.
 
         Raises:
-            UsageError: The question alone fills half of what the model reads at once.
+            PromptTooLongError: The question alone fills half of what the model reads at once.
         """
         import torch
 
@@ -204,7 +242,9 @@ class Pruner:
         limit = min(_LONGEST, self.tokenizer.model_max_length)
         asked = len(self.tokenizer(question, add_special_tokens=False)["input_ids"])
         if asked > limit // 2:
-            raise UsageError(f"the question takes {asked} tokens, and {limit // 2} fit the pruner")
+            raise PromptTooLongError(
+                f"the question takes {asked} tokens, and {limit // 2} fit the pruner"
+            )
         return self.tokenizer(
             question,
             text,
