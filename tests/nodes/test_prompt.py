@@ -20,7 +20,8 @@ from tests.scripted import documents
 
 from ragweave.errors import UsageError
 from ragweave.nodes.answer import PROMPTS
-from ragweave.nodes.ask import Prompt, fit, with_overrides
+from ragweave.nodes.ask import Prompt, fit
+from ragweave.nodes.overrides import with_overrides
 from ragweave.nodes.retrieve import arranged
 from ragweave.state import interleave, ranked
 from ragweave.tools.models.tasks import task_of

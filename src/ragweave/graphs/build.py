@@ -18,10 +18,10 @@ from ragweave.errors import UsageError
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method
 from ragweave.graphs.registry import METHODS, looking_again
-from ragweave.nodes.ask import with_overrides
 from ragweave.nodes.context_filter import FilterName
 from ragweave.nodes.judge import NecessityOptions
 from ragweave.nodes.options import Options
+from ragweave.nodes.overrides import with_overrides
 from ragweave.nodes.retrieve import Retriever
 from ragweave.nodes.uncertainty_gate import check_gate
 from ragweave.registry import closest

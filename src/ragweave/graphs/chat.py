@@ -20,7 +20,6 @@ from ragweave.errors import UsageError
 from ragweave.graphs.build import build_graph
 from ragweave.graphs.frame import MAX_CONCURRENCY, CompiledGraph, Draft, DrawnGraph
 from ragweave.graphs.method import Method
-from ragweave.nodes.ask import with_overrides
 from ragweave.nodes.conversation import (
     RESTATE,
     reply_step,
@@ -30,6 +29,7 @@ from ragweave.nodes.conversation import (
     turn_step,
 )
 from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.overrides import with_overrides
 from ragweave.nodes.step import Route
 from ragweave.state.chat import ChatInput, ChatOutput, ChatState
 from ragweave.tools.models import ChatModel, Models, chat_model

@@ -16,16 +16,10 @@ from langchain_core.documents import Document
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
-from langchain_core.prompts import (
-    BaseChatPromptTemplate,
-    ChatPromptTemplate,
-    HumanMessagePromptTemplate,
-    StringPromptTemplate,
-)
-from langchain_core.prompts.message import BaseMessagePromptTemplate
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
 
-from ragweave.errors import PromptTooLongError, UsageError
+from ragweave.errors import PromptTooLongError
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.reply_form import (
     FormOf,
@@ -34,15 +28,14 @@ from ragweave.nodes.reply_form import (
     read_form,
     was_cut,
 )
+from ragweave.nodes.sampling import call_sampling, seed_settings
 from ragweave.nodes.step import Call, Context, StateT, Step, Work
-from ragweave.registry import closest
 from ragweave.state import Update, Usage
 from ragweave.state.passages import best_first
-from ragweave.tools.bindings import bound_settings, unbound
+from ragweave.tools.bindings import unbound
 from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.models.forms import cut_reply
 from ragweave.tools.models.ollama import as_ollama_options
-from ragweave.tools.models.specs import takes_temperature
 from ragweave.tools.models.tasks import Task, attach, task_passages
 from ragweave.tools.prices import price_of
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
@@ -53,21 +46,6 @@ _LOGGER = logging.getLogger("ragweave.nodes")
 
 Templates = Mapping[str, ChatPromptTemplate]
 """Prompt templates by name."""
-
-_ABOUT_FORM = frozenset(
-    {
-        "answer_form",
-        "conclusion",
-        "examples",
-        "otherwise",
-        "unknown",
-        "count",
-        "count_form",
-        "last",
-        "topic",
-    }
-)
-"""Variables that shape a reply; a prompt of the caller's may do without them."""
 
 
 @dataclass(frozen=True)
@@ -153,70 +131,6 @@ def fit(
         dropped.append(kept.pop(best_first(kept)[-1]))
 
 
-def with_overrides(
-    own: Templates, overrides: Mapping[str, ChatPromptTemplate | str] | None
-) -> dict[str, ChatPromptTemplate]:
-    """Return `own` with some templates replaced by name.
-
-    Args:
-        own: The method's templates.
-        overrides: Replacements; a text, or a template of one, stands for a prompt of one human
-            message.
-
-    Raises:
-        UsageError: A name is not one of the method's, or a replacement is malformed, asks for a
-            variable that the original does not have, or leaves out one that carries what the
-            prompt is about, such as the question or the passages.
-    """
-    templates = dict(own)
-    for name, given in (overrides or {}).items():
-        if name not in own:
-            known = ", ".join(sorted(own)) or "none"
-            raise UsageError(
-                f"unknown prompt {name!r}{closest(name, own)}: this method's prompts are {known}"
-            )
-        template = _template(name, given)
-        usable = _usable(own[name])
-        if extra := set(template.input_variables) - usable:
-            has = ", ".join(sorted(usable))
-            raise UsageError(
-                f"prompt {name!r} uses {{{sorted(extra)[0]}}}, but only {has} can be used"
-            )
-        needed = set(own[name].input_variables) - _ABOUT_FORM
-        if lacking := sorted(needed - set(template.input_variables)):
-            listed = " and ".join(f"{{{one}}}" for one in lacking)
-            raise UsageError(
-                f"prompt {name!r} leaves out {listed}: the model would not see what the prompt is "
-                "about"
-            )
-        templates[name] = template
-    return templates
-
-
-def _usable(own: ChatPromptTemplate) -> set[str]:
-    """Return the variables that stand for a template: what asks for one form has the other too."""
-    named = set(own.input_variables)
-    return named | {"answer_form"} if "conclusion" in named else named
-
-
-def _template(name: str, given: object) -> ChatPromptTemplate:
-    """Return the template that a replacement stands for."""
-    if isinstance(given, ChatPromptTemplate):
-        return given
-    if isinstance(given, StringPromptTemplate):
-        return ChatPromptTemplate([HumanMessagePromptTemplate(prompt=given)])
-    if isinstance(given, BaseMessagePromptTemplate | BaseChatPromptTemplate):
-        return ChatPromptTemplate([given])
-    if not isinstance(given, str):
-        raise UsageError(
-            f"prompt {name!r} must be a ChatPromptTemplate or a string, not {type(given).__name__}"
-        )
-    try:
-        return ChatPromptTemplate.from_template(given)
-    except ValueError as error:
-        raise UsageError(f"prompt {name!r}: {error} (write {{{{ and }}}} for braces)") from error
-
-
 @dataclass(frozen=True)
 class Reply:
     """What a model replied."""
@@ -290,12 +204,12 @@ def reply_to(
             return Reply("", [])
     form = prompt.form(fitted.passages) if prompt.form else None
     held = yield from form_settings(model, form, context.options)
-    settings = {**_sampling(question, prompt, model, context.options), **held}
+    settings = {**call_sampling(question.role, prompt.settings, model, context.options), **held}
     wanted = _wanted(model, prompt, fitted, context.options)
     if limit := length_settings(model, wanted, settings, context.options):
         settings.pop("max_tokens", None)  # the limit holds it, by the name that the model knows
     settings |= limit
-    settings |= _seed_settings(model, settings, state.get("sample", 0))
+    settings |= seed_settings(model, settings, state.get("sample", 0))
     config = _labelled(question, state, context.config)
     sent = as_ollama_options(model, settings)
     call = Call(model, fitted.messages, sent, config, rescue=cut_reply)
@@ -340,36 +254,6 @@ def reply_again(
     return reply
 
 
-def _sampling(
-    question: Question[Any, Any], prompt: Prompt, model: ChatModel, options: Options
-) -> dict[str, Any]:
-    """Return the settings of a call: its own, behind what the options want of every call."""
-    nucleus = options.nucleus if question.role == "answer" else {}
-    papers = options.paper_sampling
-    settings = {**papers, **nucleus, **prompt.settings}
-    if not takes_temperature(model):
-        chosen = _DRAWS.get(question.role, {})
-        unasked = {one for one in ("temperature", "top_p") if chosen.get(one) not in options.given}
-        settings = {name: one for name, one in settings.items() if name not in unasked}
-    if settings.get("top_p") and settings.get("temperature") is None and _is_greedy(model):
-        settings["temperature"] = _NUCLEUS_TEMPERATURE
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-_DRAWS: Mapping[Role, Mapping[str, str]] = {
-    "answer": {"temperature": "sample_temperature", "top_p": "top_p"},
-    "proxy": {"temperature": "proxy_temperature", "top_p": "proxy_top_p"},
-}
-"""The options that ask for a draw; models that refuse a temperature are told none unasked."""
-_NUCLEUS_TEMPERATURE = 1.0
-"""OpenAI's default: at a model's own 0 every nucleus holds one token, and all give one answer."""
-
-
-def _is_greedy(model: ChatModel) -> bool:
-    own = {"temperature": getattr(unbound(model), "temperature", None)}
-    return bool(_first([*bound_settings(model), own], "temperature") == 0)
-
-
 def context_of(model: ChatModel) -> int | None:
     """Return the most input tokens that `model` is known to take.
 
@@ -397,33 +281,6 @@ def _wanted(model: ChatModel, prompt: Prompt, fitted: FittedPrompt, options: Opt
         return wanted
     left = context - estimate_message_tokens(fitted.messages)
     return min(wanted, max(left, options.reply_tokens))
-
-
-def _seed_settings(model: ChatModel, settings: Mapping[str, Any], sample: object) -> dict[str, Any]:
-    """Return a seed of the sample's own: with one seed for all, all samples are the same draw.
-
-    The first sample keeps the seed that the model was given; without one, every draw is afresh.
-    """
-    if not isinstance(sample, int) or sample < 1:
-        return {}
-    target = unbound(model)
-    tables = [settings, *bound_settings(model)]
-    own = {name: getattr(target, name, None) for name in ("seed", "temperature")}
-    seed = _first(tables, "seed")
-    if seed is None and _takes_seed(target):
-        seed = own["seed"]
-    warm = _first([*tables, own], "temperature")
-    return {"seed": seed + sample} if isinstance(seed, int) and warm else {}
-
-
-def _first(tables: Sequence[Mapping[str, Any]], name: str) -> Any:
-    return next((one[name] for one in tables if one.get(name) is not None), None)
-
-
-def _takes_seed(target: object) -> bool:
-    """Say whether a call may set the seed: ragweave's models, and OpenAI's clients."""
-    named = any(kind.__name__ == "BaseChatOpenAI" for kind in type(target).__mro__)
-    return named or getattr(target, "takes_seed", False) is True
 
 
 def _labelled(

@@ -43,8 +43,8 @@ from ragweave.evaluation.metrics.judgement import (
     unreadable,
 )
 from ragweave.evaluation.metrics.metric import Compute, Metric, given_answer
-from ragweave.nodes.ask import with_overrides
 from ragweave.nodes.numbering import SENTENCE
+from ragweave.nodes.overrides import with_overrides
 from ragweave.nodes.reply_form import (
     REASONING_TOKENS,
     VERDICT_TOKENS,
