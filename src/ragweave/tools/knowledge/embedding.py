@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -132,8 +133,8 @@ def embed_texts(
     """Return one vector a text; none without embeddings.
 
     Raises:
-        KnowledgeBaseError: The model failed, as its server may; the text says why, and what came of
-            the write.
+        KnowledgeBaseError: The connection to the model failed, or its cache; the text says why, and
+            what came of the write. Errors of other kinds are raised as they are.
     """
     if embeddings is None:
         return []
@@ -141,7 +142,7 @@ def embed_texts(
         return embeddings.embed_documents(texts)
     except RagweaveError:
         raise
-    except Exception as error:
+    except (OSError, sqlite3.Error) as error:  # or they would be taken for those of our own disk
         why = without_secrets(" ".join(str(error).split()))[:300] or type(error).__name__
         model = (manifest.embedding_name or "").removeprefix(_OBJECT)
         raise KnowledgeBaseError(f"the embedding model {model} failed: {why}; {outcome}") from error
