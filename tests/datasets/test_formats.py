@@ -12,6 +12,7 @@ from tests.evaluation.files import write_json, write_lines
 
 from ragweave.datasets import Question, open_dataset
 from ragweave.datasets.question import unquoted
+from ragweave.errors import UsageError
 
 HOTPOT = {
     "_id": "h1",
@@ -133,6 +134,31 @@ def test_asqa_keeps_each_short_answer_with_its_aliases(tmp_path: Path) -> None:
     assert one.answer_sets == (("1932", "in 1932"), ("1950",))
     assert (one.id, one.scoring, one.answer_type) == ("7", "coverage", "long")
     assert [doc.page_content for doc in one.passages] == ["C."]
+
+
+def test_asqa_is_read_by_split(tmp_path: Path) -> None:
+    both = {"train": {"1": {**ASQA["dev"]["7"], "ambiguous_question": "In training?"}}, **ASQA}
+    path = write_json(tmp_path / "ASQA.json", both)
+    for query, ids in (("", ["7"]), ("?split=dev", ["7"]), ("?split=train", ["1"])):
+        assert [one.id for one in open_dataset(f"asqa:{path}{query}")] == ids
+    assert [one.id for one in open_dataset(f"asqa:{path}?split=train&random=5")] == ["1"]
+    for spec, said in (
+        (f"asqa:{path}?split=valid", "no split 'valid'; choose one of: dev, test, train"),
+        (f"asqa:{path}?split=test", "no split 'test': dev, train is in the file"),
+        (f"nq:{path}?split=train", "nq: each of its files holds one split"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            open_dataset(spec)
+
+
+def test_a_passage_that_a_question_names_twice_is_one(tmp_path: Path) -> None:
+    pairs = ASQA["dev"]["7"]["qa_pairs"]
+    row = {**ASQA["dev"]["7"], "qa_pairs": [pairs[0], {**pairs[1], "context": "C."}]}
+    (one,) = read(write_json(tmp_path / "asqa.json", {"dev": {"7": row}}))
+    assert [doc.page_content for doc in one.passages] == ["C."]
+    skr = {"Id": "1", "Question": "q", "Gold answer": ["x"], "passages": ["A\nB.", "A\nB.", "C"]}
+    (one,) = read(write_json(tmp_path / "skr.json", [skr]))
+    assert [doc.page_content for doc in one.passages] == ["B.", "C"]
 
 
 def test_a_clapnq_output_may_lack_its_answer(tmp_path: Path) -> None:
@@ -298,20 +324,30 @@ def test_popqa_in_the_owners_tsv(tmp_path: Path) -> None:
     assert (one.id, one.answers, one.about["s_pop"]) == ("4", ("x", "y"), "12")
 
 
+def test_quotes_of_an_unquoted_tsv_are_part_of_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "mine.tsv"
+    asked = ['"Heroes" is by whom?', '"Unpaired, is it?', "Plain?"]
+    rows = "".join(f"{at}\t{text}\tx\n" for at, text in enumerate(asked))
+    path.write_text(f"id\tquestion\tanswers\n{rows}", "utf-8")
+    assert [one.question for one in read(path)] == asked
+
+
 def test_beir_folder(tmp_path: Path) -> None:
     write_lines(
         tmp_path / "corpus.jsonl",
         {"_id": "d1", "title": "T", "text": "one"},
-        {"_id": "d2", "title": "", "text": "two"},
+        {"_id": "d2", "title": "U", "text": "two"},
     )
     write_lines(tmp_path / "queries.jsonl", {"_id": "q1", "text": "?"}, {"_id": "q2", "text": "!"})
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels" / "test.tsv").write_text(
-        "query-id\tcorpus-id\tscore\nq1\td2\t1\nq2\td1\t0\n", "utf-8"
+        "query-id\tcorpus-id\tscore\nq1\td2\t1\nq1\td9\t1\nq2\td1\t0\n", "utf-8"
     )
     dataset = open_dataset(f"beir:{tmp_path}")
     (one,) = dataset
-    assert (one.id, one.scoring, [doc.id for doc in one.gold]) == ("q1", "retrieval", ["d2"])
+    assert (one.id, one.scoring, [doc.id for doc in one.gold]) == ("q1", "retrieval", ["d2", "d9"])
+    texts = [(doc.metadata["title"], doc.page_content) for doc in one.gold]
+    assert texts == [("U", "two"), ("", "document d9")], "the collection lacks d9"
     assert [doc.id for doc in dataset.corpus()] == ["d1", "d2"]
 
 

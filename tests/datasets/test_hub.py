@@ -30,6 +30,14 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
         open_dataset("hf:nq_open")
 
 
+ERRORS: dict[str, Exception] = {
+    "gone": FileNotFoundError("no such\ndata set"),
+    "script": RuntimeError("Dataset scripts are no longer supported, but found script.py"),
+    "split": ValueError("Bad split: validation. Available splits: ['train']"),
+    "offline": ConnectionError("Couldn't reach it"),
+}
+
+
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """Stand in for the library, which needs a network; record what it was asked for."""
@@ -37,8 +45,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
     def load_dataset(name: str, config: str | None, *, split: str, streaming: bool) -> Any:
         asked.append((name, config, split, streaming))
-        if name == "gone":
-            raise FileNotFoundError("no such\ndata set")
+        if name in ERRORS:
+            raise ERRORS[name]
         if name == "mine":
             return iter([{"key": n, "asked": f"q{n}", "gold": f"a{n};b{n}"} for n in range(30)])
         rows = [{"question": f"q{n}", "answer": [f"a{n}"]} for n in range(3610)]
@@ -60,9 +68,20 @@ def test_rows_are_streamed_and_their_format_told(hub: list[tuple[Any, ...]]) -> 
     assert set(hub) == {("nq_open", "plain", "train", True)}
 
 
-def test_what_cannot_be_had_is_told_in_a_line(hub: list[tuple[Any, ...]]) -> None:
-    with pytest.raises(UsageError, match=r"hf:gone: cannot be downloaded .*: no such data set"):
-        open_dataset("hf:gone")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gone", r"cannot be downloaded \(is that its name on the hub\?\): no such data set"),
+        ("script", "cannot be read: Dataset scripts are no longer supported"),
+        ("split", "cannot be read: Bad split: validation"),
+        ("offline", r"cannot be downloaded \(is there a network connection\?\): Couldn't reach"),
+    ],
+)
+def test_what_cannot_be_had_is_told_in_a_line(
+    hub: list[tuple[Any, ...]], name: str, said: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^hf:{name}: {said}"):
+        open_dataset(f"hf:{name}")
 
 
 FIELDS = "question=asked&answers=gold&id=key&separator=;"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from tests.evaluation.files import write_lines
 from ragweave.datasets import open_dataset
 from ragweave.datasets.subsets import SUBSETS, note_of
 from ragweave.errors import UsageError
+from ragweave.evaluation.runs import RunConfig, claim_directory, parse_systems, plan
+from ragweave.evaluation.runs.directory import check_same
+from ragweave.evaluation.runs.run import checked
 
 
 def hotpot(path: Path, count: int) -> Path:
@@ -111,3 +115,21 @@ def test_what_is_not_public_is_said() -> None:
         "slimplm asks a listed"
     )
     assert all(one.size > 0 for one in SUBSETS.values())
+
+
+def test_a_run_whose_list_of_ids_has_changed_is_not_resumed(tmp_path: Path) -> None:
+    file, listed = kilt(tmp_path / "dev.jsonl", 5), tmp_path / "mine.json"
+    listed.write_text('["1", "3"]', "utf-8")
+    made = plan(f"nq:{file}?ids={listed}", parse_systems("direct"), {"answer": "m"})
+    earlier = replace(made, ids_hash="")
+    listed.write_text('[3, "1"]', "utf-8")
+    for one in (made, earlier):
+        checked(one, RunConfig())
+    claimed = claim_directory(tmp_path / "run", earlier)
+    check_same(claimed, made)
+    listed.write_text('["2", "3"]', "utf-8")
+    with pytest.raises(UsageError, match="the list of ids has changed since the run began"):
+        checked(made, RunConfig())
+    listed.write_text('["1", "2", "3"]', "utf-8")
+    with pytest.raises(UsageError, match="the list of ids has changed since the run began"):
+        checked(earlier, RunConfig())

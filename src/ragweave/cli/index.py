@@ -233,6 +233,8 @@ def _open_or_create(path: str, given: dict[str, Any], *, new: bool) -> Knowledge
     base = KnowledgeBase.open(path)
     if not given:
         return base
+    if "embedding" in given:
+        given |= {"query_prefix": None, "passage_prefix": None}  # as the model has them
     with base:
         settings = replace(base.settings, **given)
     return KnowledgeBase.open_or_create(path, settings=settings)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 
 from langchain_core.documents import Document
 
-from ragweave.datasets.question import Format, Question, has, passage
+from ragweave.datasets.question import COLLECTION, Format, Question, has, passage
 from ragweave.datasets.rows import Row, Rows, open_text, pick, rows_of
 from ragweave.errors import UsageError
 
@@ -20,22 +23,56 @@ def corpus(folder: Path) -> Iterator[Document]:
     Documents with neither text nor title, which published collections hold, are left out.
     """
     for row in rows_of(_file(folder, "corpus.jsonl")):
-        title = str(row.fields.get("title") or "").strip()
-        blank = not str(row.fields.get("text") or "").strip()
-        if blank and not title:
-            continue
-        doc = passage(title if blank else row.text("text"), title)
-        yield doc.model_copy(update={"id": row.text("_id")})
+        doc = _document(row)
+        if doc is not None:
+            yield doc
+
+
+def _document(row: Row, *, gold: bool = False) -> Document | None:
+    """Return a document of the collection, which says so; None where it is blank."""
+    title = str(row.fields.get("title") or "").strip()
+    blank = not str(row.fields.get("text") or "").strip()
+    if blank and not title:
+        return None
+    text = title if blank else row.text("text")
+    doc = passage(text, title, gold=gold, **{COLLECTION: "beir"})
+    return doc.model_copy(update={"id": row.text("_id")})
 
 
 def _rows(folder: Path) -> Rows:
-    """Yield the queries that have relevance judgements, with the ids of their relevant documents."""
+    """Yield the queries that have relevance judgements, with their relevant documents."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: a BEIR data set is a folder, but this is a file")
     relevant = _judgements(folder)
+    texts = _judged(folder, frozenset(chain.from_iterable(relevant.values())))
     for row in rows_of(_file(folder, "queries.jsonl")):
         if row.text("_id") in relevant:
-            yield Row({**row.fields, "relevant": relevant[row.text("_id")]}, row.where, row.number)
+            gold = [texts.get(key) or _unknown(key) for key in relevant[row.text("_id")]]
+            yield Row({**row.fields, "relevant": gold}, row.where, row.number)
+
+
+def _judged(folder: Path, ids: frozenset[str]) -> Mapping[str, Document]:
+    """Return the judged documents by id: these alone stay in memory."""
+    try:
+        path = _file(folder, "corpus.jsonl")
+    except UsageError:  # a knowledge base may hold the collection
+        return {}
+    state = path.stat()
+    return _read_judged(path, (state.st_size, state.st_mtime_ns), ids)
+
+
+@lru_cache(maxsize=2)
+def _read_judged(
+    path: Path, _state: tuple[int, int], ids: frozenset[str]
+) -> Mapping[str, Document]:
+    """Read the judged documents of a collection, once: a data set is gone through several times."""
+    found = (_document(row, gold=True) for row in rows_of(path) if row.text("_id") in ids)
+    return MappingProxyType({str(doc.id): doc for doc in found if doc is not None})
+
+
+def _unknown(key: str) -> Document:
+    """Return what stands for a document whose text the folder does not hold."""
+    return passage(f"document {key}", gold=True).model_copy(update={"id": key})
 
 
 def _judgements(folder: Path) -> dict[str, list[str]]:
@@ -71,10 +108,7 @@ def _read(row: Row) -> Iterator[Question]:
         question=row.text("text"),
         answers=(),
         scoring="retrieval",
-        passages=tuple(
-            passage(f"document {key}", gold=True).model_copy(update={"id": key})
-            for key in row.fields["relevant"]
-        ),
+        passages=tuple(row.fields["relevant"]),
         about=pick(row.fields, "metadata"),
     )
 

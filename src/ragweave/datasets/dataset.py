@@ -1,7 +1,8 @@
 """Opening a data set by its spec.
 
 * `hotpotqa:dev.json`: a named data set (`DATASETS`), in any of the formats it is published in;
-  `?subset=blendfilter` or `?random=500&seed=1` selects questions of it (`subsets`).
+  `?subset=blendfilter` or `?random=500&seed=1` selects questions of it (`subsets`), and
+  `?split=train` one split of a file that holds several (ASQA's).
 * `dev.json`: a path alone; the fields of the first row show the format, and those of the first
   1,000 whether plain rows have passages.
 * `jsonl:my.jsonl?question=q&answers=gold&id=key&passages=docs`: plain JSON lines, a JSON array or
@@ -209,14 +210,34 @@ def open_dataset(spec: str) -> Dataset:
     if name in PLAIN:
         form = plain(name, settings)
         return _opened(name, Path(path), (form,), settings)
-    if name and settings.keys() <= set(NAMES):
-        opened = _opened(name, Path(path), DATASETS[name], {})
+    if name and settings.keys() <= {SPLIT_NAME, *NAMES}:
+        forms = forms_of(name, settings.pop(SPLIT_NAME, None))
+        opened = _opened(name, Path(path), forms, {})
         return replace(opened, selection=selection(name, settings))
     if settings:
         raise UsageError(f"{spec!r}: field names after '?' only apply to jsonl: and csv: files")
     if Path(path).is_dir():
         return _opened("beir", Path(path), (BEIR,), settings)
     return _with_passages(_opened("", Path(path), file_formats(), settings))
+
+
+SPLIT_NAME = "split"
+"""What the spec of a data set may name of a file that holds several splits."""
+
+
+def forms_of(name: str, split: str | None) -> tuple[Format, ...]:
+    """Return the formats of a data set, or those of one split of its files.
+
+    Raises:
+        UsageError: There is no such split, or its files hold one each.
+    """
+    forms = DATASETS[name]
+    if split is None:
+        return forms
+    found = tuple(one.of_split(split) for one in forms if one.of_split is not None)
+    if not found:
+        raise UsageError(f"{name}: each of its files holds one split: leave out split={split}")
+    return found
 
 
 def _of_hub(name: str, settings: dict[str, str]) -> Dataset:

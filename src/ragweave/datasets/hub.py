@@ -37,7 +37,8 @@ def hub_rows(name: str, settings: Mapping[str, str]) -> Rows:
 
     Raises:
         MissingExtraError: The `datasets` package is not installed.
-        UsageError: There is no such data set, or no network to download it.
+        UsageError: There is no such data set, config or split, it is made by a script, which the
+            library no longer runs, or there is no network to download it.
     """
     if importlib.util.find_spec("datasets") is None:
         raise MissingExtraError("A data set of the Hugging Face hub", "hub")
@@ -49,11 +50,17 @@ def hub_rows(name: str, settings: Mapping[str, str]) -> Rows:
         )
         for number, fields in enumerate(found, start=1):
             yield Row(fields, f"hf:{name} {split}, row {number}", number)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise UsageError(
-            f"hf:{name}: cannot be downloaded (is there a network connection?): {reason}"
-        ) from error
+        raise UsageError(f"hf:{name}: {_why(error)}: {reason}") from error
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "cannot be downloaded (is that its name on the hub?)"
+    if isinstance(error, OSError):
+        return "cannot be downloaded (is there a network connection?)"
+    return "cannot be read"
 
 
 def hub_path(name: str) -> Path:

@@ -4,17 +4,22 @@
 * CLAPNQ (Rosenthal et al. 2024): `input`, `passages` as sentences, `output` with the selected
   sentences.
 * ASQA (Stelmakh et al. 2022): ambiguous questions with several short answers and long reference
-  answers. The authors' file is one object by split and id; the judge data of SlimPLM (Tan et al.
-  2024) hold the same records line by line, and are read too.
+  answers. The authors' file is one object by split and id: `?split=train` names the split, else
+  dev is asked. The judge data of SlimPLM (Tan et al. 2024) hold the same records line by line, and
+  are read too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from ragweave.datasets.question import Format, Question, has, passage
+from ragweave.datasets.question import Format, Question, each_once, has, passage
 from ragweave.datasets.rows import NO_GOLD, Row, Rows, pick, rows_of
+from ragweave.errors import UsageError
 
 
 def _read_eli5(row: Row) -> Iterator[Question]:
@@ -77,12 +82,17 @@ _SPLITS = ("dev", "test", "train")
 _NO_CONTEXT = "No context provided"
 
 
-def _asqa_rows(path: Any) -> Rows:
+def _asqa_rows(path: Path, wanted: str = "") -> Rows:
     for row in rows_of(path):
-        split = next((row.fields[name] for name in _SPLITS if name in row.fields), None)
-        if not isinstance(split, Mapping):
+        held = _asqa_splits(row.fields)
+        if wanted and wanted not in held:
+            raise row.error(
+                f"there is no split {wanted!r}: {', '.join(held) or 'no split'} is in the file"
+            )
+        if not held:
             yield row
             continue
+        split = row.fields[wanted or held[0]]
         for number, (key, record) in enumerate(split.items(), start=1):
             where = f"{row.where}, {key}"
             if not isinstance(record, Mapping):
@@ -104,7 +114,7 @@ def _read_asqa(row: Row) -> Iterator[Question]:
         scoring="coverage",
         answer_type="long",
         answer_sets=sets,
-        passages=tuple(
+        passages=each_once(
             passage(text, str(one.fields.get("wikipage") or ""), gold=True)
             for one in pairs
             if (text := one.text("context", optional=True)) and text != _NO_CONTEXT
@@ -113,10 +123,21 @@ def _read_asqa(row: Row) -> Iterator[Question]:
     )
 
 
+def _asqa_splits(fields: Mapping[str, Any]) -> list[str]:
+    """Return the splits of the authors' file, the one that is asked by default first."""
+    return [name for name in _SPLITS if isinstance(fields.get(name), Mapping)]
+
+
+def _asqa_of(split: str) -> Format:
+    if split not in _SPLITS:
+        raise UsageError(f"asqa: there is no split {split!r}; choose one of: {', '.join(_SPLITS)}")
+    return replace(ASQA, rows=partial(_asqa_rows, wanted=split))
+
+
 def _fits_asqa(fields: Mapping[str, Any]) -> bool:
     if has("qa_pairs")(fields):
         return True
-    splits = [fields[name] for name in _SPLITS if isinstance(fields.get(name), Mapping)]
+    splits = [fields[name] for name in _asqa_splits(fields)]
     return any("qa_pairs" in one for split in splits for one in list(split.values())[:1])
 
 
@@ -128,4 +149,6 @@ ASQA = Format(
     fits=_fits_asqa,
     read=_read_asqa,
     rows=_asqa_rows,
+    splits=_asqa_splits,
+    of_split=_asqa_of,
 )

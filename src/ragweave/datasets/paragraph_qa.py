@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from langchain_core.documents import Document
 
-from ragweave.datasets.question import Format, Question, has, passage, unquoted
+from ragweave.datasets.question import Format, Question, each_once, has, passage, unquoted
 from ragweave.datasets.rows import NO_GOLD, Row, pick
 
 
@@ -52,7 +52,7 @@ def _read_skr(row: Row) -> Iterator[Question]:
         id=row.id("Id"),
         question=row.text("Question"),
         answers=row.texts("Gold answer"),
-        passages=tuple(_titled(row, row.value("passages"))),
+        passages=each_once(_titled(row, row.value("passages"))),
     )
 
 

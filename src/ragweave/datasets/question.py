@@ -12,7 +12,7 @@ opened by `riddles:FILE`, or by the file's path alone, where the first row shows
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -66,10 +66,24 @@ class Question:
         return tuple(doc for doc in self.passages if doc.metadata["gold"])
 
 
+COLLECTION = "collection"
+"""`metadata["collection"]` of documents that judgements name: of two of one collection the ids alone
+say whether they are the same."""
+
+
 def passage(text: str, title: str = "", *, gold: bool = False, **about: Any) -> Document:
     """Return a passage with a content id, its title and whether it is gold."""
     metadata = {"title": title, "gold": gold, **about}
     return Document(page_content=text, metadata=metadata, id=content_id(text, title))
+
+
+def each_once(passages: Iterable[Document]) -> tuple[Document, ...]:
+    """Return passages without those whose id an earlier one has; of two, one that is gold stays."""
+    found: dict[str | None, Document] = {}
+    for doc in passages:
+        if doc.id not in found or (doc.metadata["gold"] and not found[doc.id].metadata["gold"]):
+            found[doc.id] = doc
+    return tuple(found.values())
 
 
 _QUOTED = re.compile(r'"((?:[^"]|"")*+)"')
@@ -106,6 +120,10 @@ class Format:
     """The passages of a data set that keeps them in a file of their own; None: the questions'."""
     sniffed: bool = True
     """Whether it is tried for a file whose data set is not named."""
+    splits: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
+    """The splits that a file holds, by its first record, where one may hold several."""
+    of_split: Callable[[str], Format] | None = None
+    """Returns the format of one split of such a file (`?split=train`); UsageError: there is none."""
     settle: Callable[[Rows], Format] | None = None
     """Returns the exact format of some rows, where the first row alone does not settle it."""
 

@@ -14,11 +14,12 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from ragweave.errors import UsageError
 from ragweave.tools.files import parse_json
 from ragweave.tools.packed import open_packed
+from ragweave.tools.quoting import quoted_header, quoted_properly, quoting_in_use
 
 NO_GOLD = "the gold answer is missing"
 """How an error about a row without gold answers begins."""
@@ -230,7 +231,10 @@ def _kind(path: Path) -> str:
 
 
 def _table(stream: TextIO, path: Path) -> Rows:
-    reader = csv.DictReader(stream, delimiter="\t" if _kind(path) == ".tsv" else ",")
+    delimiter = "\t" if _kind(path) == ".tsv" else ","
+    quoted = delimiter == "," or _is_quoted(path)
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    reader = csv.DictReader(stream, delimiter=delimiter, quoting=quoting)
     try:
         for number, fields in enumerate(reader, start=1):
             where = f"{path}:{reader.line_num}"
@@ -241,6 +245,15 @@ def _table(stream: TextIO, path: Path) -> Rows:
             yield Row(fields, where, number, cells=True)
     except csv.Error as error:
         raise UsageError(f"{path}:{reader.line_num}: {error}") from error
+
+
+def _is_quoted(path: Path) -> bool:
+    """Return whether quotes of a tab-separated file are CSV's, and none of the text."""
+    with open_text(path) as lines:
+        if quoted_properly(lines):
+            return True
+    with open_text(path) as lines:
+        return quoted_header(next(lines, "")) or quoting_in_use(lines)
 
 
 def _json(stream: TextIO, path: Path) -> Rows:

@@ -11,6 +11,8 @@ Sources: BlendFilter, section 4.1.2; SlimPLM, section 4.1, and the ids in its re
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -97,6 +99,13 @@ class Selection:
     """Questions that there must be."""
     where: str = ""
     """What a file that does not hold them is told: whose questions they are."""
+
+    @property
+    def ids_hash(self) -> str:
+        """The SHA-256 of the ids, in hex, whatever their order in the file; "" where none are named."""
+        if self.ids is None:
+            return ""
+        return hashlib.sha256(json.dumps(sorted(self.ids)).encode()).hexdigest()
 
     def of(self, questions: Callable[[], Iterable[Question]]) -> Iterator[Question]:
         """Yield the questions selected, in file order.

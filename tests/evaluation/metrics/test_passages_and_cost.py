@@ -45,6 +45,24 @@ def test_a_text_that_shares_the_id_of_another_query_is_no_gold_passage() -> None
     assert retrieval.PRECISION.compute(question, state) == 0.5
 
 
+def test_a_piece_is_gold_by_its_documents_id_where_its_words_stand_in_it() -> None:
+    gold = Document("One two three. Four five.", id="C", metadata={"gold": True, "title": ""})
+    known = retrieval.GoldPassages([gold])
+    assert known.match(Document("Four five.", id="C#1")) == ("C", "id")
+    assert known.match(Document("Four five.", id="C#1~0123abcd")) == ("C", "id")
+    assert known.match(Document("The song C#1.", id="C#2")) is None
+    assert known.match(Document("Four five.", id="D#1")) is None
+
+
+def test_within_a_collection_ids_alone_say_which_document_is_gold() -> None:
+    text = "an ancient bridge over a river that nobody had named before"
+    about = {"gold": True, "title": "", "collection": "beir"}
+    known = retrieval.GoldPassages([Document(text, id="d1", metadata=about)])
+    assert known.match(Document(text, id="d2", metadata={"collection": "beir"})) is None
+    assert known.match(Document(text, id="d1", metadata={"collection": "beir"})) == ("d1", "id")
+    assert known.match(Document(text, id="elsewhere")) == ("d1", "text")
+
+
 def test_by_hand() -> None:
     ranked, gold = ["a", "b", "c", "d"], {"b", "d"}
     assert metrics.recall_at(ranked, gold, 2) == 0.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -367,3 +368,53 @@ def test_a_second_retriever_that_a_run_cannot_have(
 ) -> None:
     with pytest.raises(UsageError, match=said):
         planned(tmp_path, methods, **settings)
+
+
+def beir(folder: Path) -> Path:
+    """Write a BEIR folder: `d1` of 205 words is relevant to `q1`, `d2` to `q2`."""
+    folder.mkdir()
+    rows = [
+        {"_id": "d1", "title": "Bridges", "text": _words(0, 205)},
+        {"_id": "d2", "title": "Ports", "text": "The port of Varn freezes in most winters."},
+        {"_id": "d3", "title": "Mines", "text": "The mine of Lom was closed in the spring."},
+    ]
+    write_lines(folder / "corpus.jsonl", *rows)
+    asked = [{"_id": "q1", "text": "word0 word101 word204"}, {"_id": "q2", "text": "port of Varn"}]
+    write_lines(folder / "queries.jsonl", *asked)
+    (folder / "qrels").mkdir()
+    (folder / "qrels" / "test.tsv").write_text("q1\td1\t1\nq2\td2\t1\n", "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("ids", ["_id", "no_id"])
+def test_a_collection_in_a_knowledge_base_is_found_by_its_judgements(
+    tmp_path: Path, ids: str
+) -> None:
+    data = beir(tmp_path / "data")
+    with KnowledgeBase.create(
+        tmp_path / "kb", settings=Settings(embedding=None, id_field=ids)
+    ) as base:
+        base.index_paths(data / "corpus.jsonl")
+        assert len(base) == 5
+    made = plan(
+        f"beir:{data}", parse_systems("concat[k=3]"), {"answer": "scripted"}, kb=tmp_path / "kb"
+    )
+    directory = claim_directory(tmp_path / "run", made)
+    run(directory, ScriptedChat(replies=["x"], usage=(1, 1)))
+    first, second = records(directory)
+    assert first["scores"]["recall"] == second["scores"]["recall"] == 1.0
+    by_id = ids == "_id"
+    of_five_words = by_id  # too few to be told by themselves
+    assert sorted(doc["gold"] for doc in first["passages"]) == [of_five_words, True, True]
+    assert first["gold_found"] == {"known": 1, "id": int(by_id), "text": int(not by_id)}
+
+
+@pytest.mark.parametrize("settings", [{"corpus": "given"}, {"passages": "given"}])
+def test_gold_passages_alone_are_nothing_to_give(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="name their gold passages alone"):
+        plan(
+            f"beir:{beir(tmp_path / 'data')}",
+            parse_systems("concat"),
+            {"answer": "scripted"},
+            **settings,
+        )

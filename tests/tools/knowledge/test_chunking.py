@@ -293,7 +293,9 @@ class _Subjects(Embeddings):
         return self.embed_documents([text])[0]
 
 
-@pytest.mark.parametrize(("first", "then"), [(3, 3), (10, 10), (12, 12), (30, 8)])
+@pytest.mark.parametrize(
+    ("first", "then"), [(3, 3), (10, 10), (12, 12), (30, 8), (1, 3), (1, 8), (8, 1)]
+)
 def test_semantic_chunks_end_at_the_change_and_nowhere_near_it(
     first: int, then: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

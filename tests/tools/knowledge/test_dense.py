@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from langchain_core.embeddings import Embeddings
 from tests.tools.knowledge.kb_embeddings import BagEmbeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError
-from ragweave.tools.knowledge import KnowledgeBase, Settings, exact
+from ragweave.tools.knowledge import KnowledgeBase, Settings, embedding, exact
 from ragweave.tools.knowledge.checking import check, repair
 from ragweave.tools.knowledge.embedding import embeddings_of
 from ragweave.tools.knowledge.manifest import Manifest
@@ -423,3 +425,111 @@ def test_an_unchanged_index_embeds_what_was_lost(tmp_path: Path, model: BagEmbed
         assert kb.index_paths([tmp_path / "a.jsonl"]).embedded == 1
         assert kb.index_paths([tmp_path / "a.jsonl"]).embedded == 0
         assert kb._home.vectors.count() == 4
+
+
+class Broken(BagEmbeddings):
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        raise ConnectionError("no answer from https://me:secret@host/v1")
+
+
+def test_a_model_that_fails_is_no_full_disk(kb: KnowledgeBase) -> None:
+    with KnowledgeBase.open(kb.path, embeddings=Broken()) as broken:
+        said = r"the embedding model BagEmbeddings failed: no answer .*; its index is unchanged"
+        with pytest.raises(KnowledgeBaseError, match=said) as caught:
+            broken.add([Document("new text")])
+    assert "secret" not in str(caught.value)
+    assert isinstance(caught.value.__cause__, ConnectionError)
+    kb.add([Document("new text")])
+    assert found(kb, "new text") == ["new text"]
+
+
+class Noting(BagEmbeddings):
+    def embed_query(self, text: str) -> list[float]:
+        self.embedded.append(text)
+        return super().embed_query(text)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self.embed_query(text) for text in texts]
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("sentence_transformers") is None, reason="needs ragweave[chroma]"
+)
+@pytest.mark.parametrize(
+    ("name", "prompts", "query", "passage"),
+    [
+        ("e5-base", None, "query: ", "passage: "),
+        ("e5-base", {"query": "", "document": ""}, "query: ", "passage: "),
+        ("multilingual-e5-large-instruct", None, "", ""),
+        ("arctic", {"query": "Represent: ", "sts": "Compare: "}, "Represent: ", ""),
+        ("gemma", {"query": "search: ", "document": "text: "}, "search: ", "text: "),
+        ("bge", None, "", ""),
+    ],
+)
+def test_a_model_reads_what_it_was_trained_to_see_before_a_text(
+    name: str,
+    prompts: dict[str, str] | None,
+    query: str,
+    passage: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Noting()
+    monkeypatch.setattr(embedding, "named_embeddings", lambda _name: model)
+    folder = tmp_path / name
+    folder.mkdir()
+    if prompts is not None:
+        config = folder / "config_sentence_transformers.json"
+        config.write_text(json.dumps({"prompts": prompts, "default_prompt_name": None}), "utf-8")
+    settings = Settings(embedding=str(folder))
+    with KnowledgeBase.create(tmp_path / "kb", settings=settings) as kb:
+        kb.add([Document("salt is white")])
+        found(kb, "white salt")
+        assert model.embedded == [f"{passage}salt is white", f"{query}white salt"]
+    with KnowledgeBase.open_or_create(tmp_path / "kb", settings=settings) as kb:
+        own = kb.settings
+        assert (own.query_prefix, own.passage_prefix) == (query or None, passage or None)
+    none = replace(settings, query_prefix="", passage_prefix="")
+    with KnowledgeBase.create(tmp_path / "none", settings=none) as kb:
+        assert (kb.settings.query_prefix, kb.settings.passage_prefix) == (None, None)
+    with KnowledgeBase.open_or_create(tmp_path / "none", settings=none) as kb:
+        assert "query_prefix" not in kb.settings.to_json()
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("sentence_transformers") is None, reason="needs ragweave[chroma]"
+)
+def test_the_vectors_of_an_earlier_version_keep_their_meaning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Noting()
+    monkeypatch.setattr(embedding, "named_embeddings", lambda _name: model)
+    (tmp_path / "e5-base").mkdir()
+    settings = Settings(embedding=str(tmp_path / "e5-base"))
+    with KnowledgeBase.create(tmp_path / "kb", settings=settings) as kb:
+        kb.add([Document("salt is white")])
+    path = tmp_path / "kb" / "manifest.json"
+    values = json.loads(path.read_text("utf-8"))
+    for name in ("query_prefix", "passage_prefix"):
+        del values["settings"][name]
+    path.write_text(json.dumps(values), "utf-8")
+    with KnowledgeBase.open_or_create(tmp_path / "kb", settings=settings) as kb:
+        kb.add([Document("pepper is black")])
+        found(kb, "white salt")
+        assert model.embedded[1:] == ["pepper is black", "white salt"]
+        assert not kb.manifest.settings.to_json().keys() & {"query_prefix", "passage_prefix"}
+
+
+class HasTokens(OnnxEmbeddings):
+    def token_spans(self, text: str) -> list[tuple[int, int]]:
+        return [(at, at + 1) for at in range(len(text))]
+
+
+@pytest.mark.parametrize("given", [None, Named(model="minilm")])
+def test_a_named_models_tokenizer_counts_whatever_object_embeds(
+    given: Embeddings | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "named_embeddings", lambda _name: HasTokens())
+    settings = Settings(embedding="minilm", unit="tokens")
+    tokens = embedding.tokenizer_of(Manifest(settings, "c", embedding_name="minilm"), given)
+    assert tokens("abc") == [(0, 1), (1, 2), (2, 3)]

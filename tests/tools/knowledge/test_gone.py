@@ -209,7 +209,16 @@ def test_an_empty_path_is_not_this_folder(
     assert len(kb) == 0
 
 
-OWN = {"start": 12.5, "end": 20.0, "score": 0.9, "query": "q7", "position": 3, "rank": 2}
+OWN = {
+    "start": 12.5,
+    "end": 20.0,
+    "score": 0.9,
+    "query": "q7",
+    "position": 3,
+    "rank": 2,
+    "merged_rank": 0,
+    "of_run": "question",
+}
 
 
 def test_a_document_keeps_its_own_fields_beside_those_of_its_passages(kb: KnowledgeBase) -> None:

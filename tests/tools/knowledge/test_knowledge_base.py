@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError, UsageError
-from ragweave.tools.knowledge import IndexReport, KnowledgeBase, Settings, Skip
+from ragweave.tools.knowledge import IndexReport, KnowledgeBase, Settings, Skip, manifest
 from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.writing import Writer
 
@@ -449,3 +450,49 @@ def test_a_base_that_is_not_closed_leaves_no_connection_open(tmp_path: Path) -> 
     gc.collect()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         connection.execute("SELECT 1")
+
+
+def test_a_relative_path_is_the_same_folder_wherever_the_process_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "one")
+    with KnowledgeBase.create("kb", settings=LEXICAL) as kb:
+        kb.add([Document("Salt is white.")])
+        monkeypatch.chdir(tmp_path / "two")
+        with KnowledgeBase.create("kb", settings=LEXICAL) as other:
+            other.add([Document("Salt is grey.")])
+        assert found(kb, "salt") == ["Salt is white."]
+        kb.add([Document("Salt is cheap.")])
+        assert sorted(found(kb, "salt")) == ["Salt is cheap.", "Salt is white."]
+        assert kb.path == Path("kb")
+        assert len(other) == 1
+
+
+def test_a_model_that_is_left_open_is_the_one_of_the_knowledge_base(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kb.add([Document("Salt is white.")])
+    monkeypatch.setattr(manifest, "dense_available", lambda: True)
+    with KnowledgeBase.open_or_create(kb.path, settings=Settings()) as again:
+        assert again.settings.embedding is None
+    with pytest.raises(KnowledgeBaseError, match="created with size = 100, not 50"):
+        KnowledgeBase.open_or_create(kb.path, settings=Settings(size=50))
+
+
+@pytest.mark.parametrize("counting", [{"unit": "tokens"}, {"chunker": "token"}])
+def test_tokens_are_counted_by_a_models_tokenizer_or_not_at_all(
+    tmp_path: Path, counting: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError, match="counted by the tokenizer of a named embedding model"):
+        KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None, **counting))
+    assert not (tmp_path / "kb").exists()
+    (tmp_path / "old").mkdir()
+    with KnowledgeBase.create(tmp_path / "old", settings=LEXICAL) as old:
+        path = old.path / "manifest.json"
+    values = json.loads(path.read_text("utf-8"))
+    values["settings"] |= {**counting, "size": 2}
+    path.write_text(json.dumps(values), "utf-8")
+    with KnowledgeBase.open(tmp_path / "old") as old:  # made by an earlier version
+        assert len(old.add([Document("Salt is white.")])) == 2

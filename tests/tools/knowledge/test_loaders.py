@@ -147,6 +147,22 @@ def test_html_as_people_write_it(tmp_path: Path, html: str, text: str, title: st
     assert (one(path).text, one(path).title) == (text, title)
 
 
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ('<?xml version="1.0"?><html><script src="a.js"/>yes<script>no</script></html>', "yes"),
+        ('<!DOCTYPE html><html xmlns="x"><style href="a"/><p>yes</p><style>no</style>', "yes"),
+        ('<html><script src="a.js"/>no</script>yes</html>', "yes"),
+        ('<html><script src="a.js"/>yes<script src="b.js"/></html>', "yes"),
+    ],
+    ids=["xml", "xhtml", "html", "html with nothing to end it"],
+)
+def test_a_script_that_closes_itself_hides_no_page(tmp_path: Path, page: str, text: str) -> None:
+    path = tmp_path / "x.html"
+    path.write_text(page)
+    assert one(path).text == text
+
+
 def test_a_heading_of_html_that_its_source_wraps_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "x.html"
     path.write_text(

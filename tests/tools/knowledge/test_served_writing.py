@@ -333,3 +333,20 @@ def test_a_dropped_record_is_not_put_back(address: str) -> None:
             Lease(store).begin()
             with pytest.raises(KnowledgeBaseError, match="taken over"):
                 held.check()
+
+
+class _Broken(WordEmbeddings):
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        raise TimeoutError("the server is silent")
+
+
+def test_a_model_that_fails_leaves_a_store_as_it_was(address: str) -> None:
+    with KnowledgeBase.create(address, embeddings=WordEmbeddings()) as kb:
+        kb.add([Document(LINES[0])])
+        with KnowledgeBase.open(address, embeddings=_Broken()) as broken:
+            said = "the embedding model .* failed: the server is silent; the knowledge base is unch"
+            with pytest.raises(KnowledgeBaseError, match=said):
+                broken.add([Document(LINES[1])])
+        assert _texts(kb) == [LINES[0]]
+        kb.add([Document(LINES[1])])
+        assert len(kb) == 2

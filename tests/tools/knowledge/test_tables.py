@@ -246,10 +246,12 @@ def test_utf16_tables_and_json_lines(tmp_path: Path) -> None:
 
 def test_columns_that_are_called_as_our_own_metadata_are_kept_beside_it(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(
-        '{"text": "A film.", "title": 1917, "source": "imdb", "source_": "x", "page": 3, "score": 9}'
+        '{"text": "A film.", "title": 1917, "source": "imdb", "source_": "x", "page": 3, "score": 9, '
+        '"merged_rank": 0, "of_run": "q", "gold": true}'
     )
     (one,) = rows(tmp_path / "a.jsonl")
     kept = {"source__": "imdb", "source_": "x", "page_": 3, "score_": 9, "line": 1}
+    kept |= {"merged_rank_": 0, "of_run_": "q", "gold_": True}
     assert (one.title, one.metadata) == ("1917", kept)
     with KnowledgeBase.create(tmp_path / "kb", settings=SETTINGS) as kb:
         kb.index_paths([tmp_path / "a.jsonl"])

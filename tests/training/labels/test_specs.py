@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,19 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=said):
             open_source(spec)
+
+
+@pytest.mark.parametrize("name", ["asqa:", ""])
+def test_a_file_of_several_splits_is_labelled_by_one(tmp_path: Path, name: str) -> None:
+    def split(key: str) -> dict[str, object]:
+        pair = {"question": "first?", "short_answers": ["1932"]}
+        return {key: {"ambiguous_question": f"When {key}?", "qa_pairs": [pair]}}
+
+    path = tmp_path / "ASQA.json"
+    path.write_text(json.dumps({"train": split("t"), "dev": split("d")}), "utf-8")
+    said = r"several splits \(dev, train\): name the one to label, asqa:.*\?split=train"
+    with pytest.raises(UsageError, match=said):
+        open_source(f"{name}{path}")
+    assert [one.id for one in open_source(f"asqa:{path}?split=train").read()] == ["t"]
+    path.write_text(json.dumps({"dev": split("d")}), "utf-8")
+    assert [one.id for one in open_source(f"{name}{path}").read()] == ["d"]

@@ -4,20 +4,22 @@ Source: BlendFilter (Wang et al. 2024), section 4.4 (precision, recall, S-Precis
 Kekäläinen 2002 (nDCG). Passages are identified by their ids; ranked lists come best first.
 
 A data set's gold passages have ids of their own; a knowledge base has the same texts under other
-ids, or cut into pieces of 100 words. Where ids differ, texts decide which passages are gold.
+ids, or cut into pieces of 100 words (`id#0`, `id#1`, …). Where ids differ, texts decide which
+passages are gold; within a collection whose judgements name ids, such as BEIR's, ids alone do.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
 from langchain_core.documents import Document
 
-from ragweave.datasets.question import Question
+from ragweave.datasets.question import COLLECTION, Question
 from ragweave.evaluation.metrics.answers import contains, squad_normalize
 from ragweave.evaluation.metrics.metric import Compute, Metric
 from ragweave.state.passages import source_id, told_apart
@@ -26,6 +28,8 @@ SHORTEST_RUN = 8
 """Words in a row that two different cuts of a text must share at least."""
 
 _LONGEST_TITLE = 12
+_PIECE = re.compile(r"#\d+\Z")
+"""What a knowledge base puts behind the id of a document that it cuts."""
 
 By = Literal["id", "text"]
 
@@ -39,7 +43,7 @@ class GoldPassages:
         What is matched once is known by its id from then on, also where a filter left a few words.
         """
         self._gold = [(doc.id or "", doc) for doc in gold]
-        self._known: dict[str, str] = {}
+        self._known: dict[str, tuple[str, By]] = {}
         self.ids = {key for key, _ in self._gold}
         for doc in seen:
             self.match(doc)
@@ -47,19 +51,33 @@ class GoldPassages:
     def match(self, found: Document) -> tuple[str, By] | None:
         """Return the id of the gold passage that `found` is or holds, and how that is known.
 
-        By text: all words of the shorter one stand in a row in the longer one; or, where cuts
-        overlap, at least half of them do and no titles speak against it.
+        By id: also as a piece of it, `id#1`, whose words stand in it; a document may be called
+        `id#1` itself. By text: all words of the shorter one stand in a row in the longer one; or,
+        where cuts overlap, at least half of them do and no titles speak against it.
         """
         own = found.id or ""
         for name in (own, source_id(own)):
             if name in self.ids:
                 return name, "id"
         if own in self._known:
-            return self._known[own], "text"
+            return self._known[own]
+        match = self._piece_of(found) or self._alike(found)
+        if match is not None and own:
+            self._known[own] = match
+        return match
+
+    def _piece_of(self, found: Document) -> tuple[str, By] | None:
+        """Return the gold passage of which `found` is a piece, by its id; it may be a few words."""
+        whole = _PIECE.sub("", source_id(found.id or ""))
+        if whole in self.ids:
+            held = next(doc for key, doc in self._gold if key == whole)
+            if _stands_in(found.page_content, held.page_content):
+                return whole, "id"
+        return None
+
+    def _alike(self, found: Document) -> tuple[str, By] | None:
         for key, doc in self._gold:
-            if _same_text(found, doc):
-                if own:
-                    self._known[own] = key
+            if not _of_one_collection(found, doc) and _same_text(found, doc):
                 return key, "text"
         return None
 
@@ -103,12 +121,22 @@ class GoldPassages:
         return {"known": len(self.ids), "id": ways.count("id"), "text": ways.count("text")}
 
 
+def _of_one_collection(one: Document, other: Document) -> bool:
+    named = one.metadata.get(COLLECTION)
+    return named is not None and named == other.metadata.get(COLLECTION)
+
+
+def _stands_in(part: str, text: str) -> bool:
+    words = " ".join(_words(part))
+    return bool(words) and f" {words} " in f" {' '.join(_words(text))} "
+
+
 def _same_text(found: Document, gold: Document) -> bool:
     shared = _shared(found.page_content, gold.page_content)
     return shared == "all" or (shared == "half" and _titles_agree(found, gold))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2**16)
 def _shared(one: str, other: str) -> Literal["all", "half", "less"]:
     """Tell how much of the shorter text stands in a row in the other: every metric asks it anew."""
     shorter, longer = sorted((_words(one), _words(other)), key=len)

@@ -184,6 +184,7 @@ def plan(
         dataset_name=dataset.name,
         dataset_hash=dataset.hash,
         questions=dataset.size,
+        ids_hash="" if dataset.selection is None else dataset.selection.ids_hash,
         systems=systems,
         models=models,
         parts=digests(models, systems, others),
@@ -227,6 +228,11 @@ def _check_passages(settings: RunSettings, dataset: Dataset) -> None:
     """Refuse settings that would silently do nothing."""
     if settings.corpus == "given" and not any(one.passages for one in dataset):
         raise UsageError(f"{settings.dataset}: its questions have no passages of their own to give")
+    if settings.corpus == "given" and dataset.form.corpus is not None:
+        raise UsageError(
+            f"{settings.dataset}: its questions name their gold passages alone, which would all be "
+            "found: search its collection (--corpus file) or a knowledge base (--kb)"
+        )
     if settings.gold == "as_found":
         _check_orders(settings)
         return

@@ -202,7 +202,22 @@ def checked(settings: RunSettings, config: RunConfig) -> Dataset:
             "directory"
         )
     _check_size(settings, dataset)
+    _check_ids(settings, dataset)
     return dataset
+
+
+def _check_ids(settings: RunSettings, dataset: Dataset) -> None:
+    """Check that the file of ids lists what it did: records name questions by their places."""
+    listed = "" if dataset.selection is None else dataset.selection.ids_hash
+    if not listed:
+        return
+    # Runs of earlier versions recorded how many there were, and not which.
+    same = listed == settings.ids_hash if settings.ids_hash else dataset.size == settings.questions
+    if not same:
+        raise UsageError(
+            f"{settings.dataset}: the list of ids has changed since the run began; start a new run "
+            "in another directory"
+        )
 
 
 def _check_size(settings: RunSettings, dataset: Dataset) -> None:

@@ -172,6 +172,8 @@ class RunSettings:
     dataset_hash: str
     questions: int
     """Questions in the file."""
+    ids_hash: str = ""
+    """`Selection.ids_hash` of the questions asked; "": all are, or a run of an earlier version."""
     systems: tuple[System, ...]
     models: Mapping[str, str]
     """Model specs by role (`answer`, `proxy`, `judge`, `rewriter`, `filter_model`)."""

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
-from ragweave.state.passages import as_document, whole
+from ragweave.state.passages import MERGED_RANK, OF_RUN, as_document, whole
 from ragweave.tools.knowledge.chunking import Tokens
 from ragweave.tools.knowledge.draft import Draft, Passage, Source
 from ragweave.tools.knowledge.intake import Cutter, cut
@@ -16,7 +16,7 @@ from ragweave.tools.knowledge.manifest import Settings
 from ragweave.tools.knowledge.markdown import own_fields
 from ragweave.tools.knowledge.markup import Loaded
 
-_OF_A_RUN = frozenset(("rank", "score", "query", "position"))
+_OF_A_RUN = frozenset(("rank", "score", "query", "position", MERGED_RANK, OF_RUN))
 _MADE_ANEW = _OF_A_RUN | {"start", "end"}
 """Metadata that cutting or finding a passage sets, whatever stood there."""
 

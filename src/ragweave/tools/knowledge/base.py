@@ -15,7 +15,6 @@ from langchain_core.embeddings import Embeddings
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
 from ragweave.tools.knowledge.adding import take_documents
-from ragweave.tools.knowledge.chunking import chunker_of
 from ragweave.tools.knowledge.cluster_encoding import ClusterEmbeddings
 from ragweave.tools.knowledge.draft import Draft
 from ragweave.tools.knowledge.embedding import embedding_name, embeddings_of, tokenizer_of
@@ -24,11 +23,11 @@ from ragweave.tools.knowledge.intake import Intake
 from ragweave.tools.knowledge.manifest import IndexReport, Manifest, Progress, Settings
 from ragweave.tools.knowledge.retrievers import RetrieverKind, retriever_of
 from ragweave.tools.knowledge.served import Served
+from ragweave.tools.knowledge.settling import as_held, resolved, settled, with_prefixes_of
 from ragweave.tools.knowledge.writing import Written, check_settings
 from ragweave.tools.listed import listed
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.bm25 import Bm25Retriever
-from ragweave.tools.retrieval.embedding import PACKAGED, check_embedding_model, packaged_available
 from ragweave.tools.retrieval.hybrid import DenseRetriever, HybridRetriever
 from ragweave.tools.retrieval.reranking import PairScorer
 from ragweave.tools.stores import Address, Place, place_of
@@ -64,7 +63,7 @@ class KnowledgeBase:
             self._home.close()
             raise
         self._collection = manifest.collection
-        self._tokens = tokenizer_of(manifest.settings, self._embeddings)
+        self._tokens = tokenizer_of(manifest, self._embeddings)
 
     @classmethod
     def create(
@@ -85,15 +84,13 @@ class KnowledgeBase:
         Raises:
             KnowledgeBaseError: The folder is not empty, or cannot be written; the store does not
                 answer, or has this collection; or there is no such embedding model.
+            UsageError: There is no such chunker, or no tokenizer to count tokens with.
             MissingExtraError: Embeddings are requested and Chroma is not installed, or the store's
                 client is not.
         """
         with closing(_home(path)) as home:
-            resolved = _resolved(settings or Settings(), embeddings, home)
-            name = embedding_name(resolved, embeddings)
-            _check_embedding(name, resolved, home)
-            chunker_of(resolved)
-            home.create(resolved, name)
+            given = resolved(settings or Settings(), embeddings, home)
+            home.create(*settled(given, embeddings, home))
             return cls(path, embeddings)
 
     @classmethod
@@ -137,17 +134,16 @@ class KnowledgeBase:
                 return cls.create(path, settings=settings, embeddings=embeddings)
             held = home.manifest
             if not held.generation and (settings is not None or embeddings is not None):
-                resolved = _resolved(settings or held.settings, embeddings, home)
-                name = embedding_name(resolved, embeddings)
-                if (resolved, name) != (held.settings, held.embedding_name):
-                    _check_embedding(name, resolved, home)
-                    chunker_of(resolved)
-                    home.change_settings(resolved, name)
+                given = resolved(settings or held.settings, embeddings, home)
+                same = given.embedding == held.settings.embedding
+                alike = with_prefixes_of(given, held.settings) if same else given
+                name = embedding_name(given, embeddings)
+                if (alike, name) != (held.settings, held.embedding_name):
+                    home.change_settings(*settled(given, embeddings, home))
             if settings is not None:
-                if settings.html == "auto":
-                    settings = replace(settings, html=home.manifest.settings.html)
-                given = _resolved(settings, embeddings, home)
-                check_settings(home.place, home.manifest.settings, given)
+                own = home.manifest.settings
+                given = resolved(as_held(settings, embeddings, own), embeddings, home)
+                check_settings(home.place, own, given)
             return cls(path, embeddings)
 
     @property
@@ -188,8 +184,8 @@ class KnowledgeBase:
         Args:
             documents: Documents with text, or one alone; `metadata` may hold `title`, `source`,
                 `page`, `line` and `heading_path`. Your own `start`, `end`, `position`, `rank`,
-                `score` and `query`, which ragweave gives passages, become `start_` and so on;
-                those of a passage that a knowledge base cut are made anew.
+                `score`, `query`, `merged_rank` and `of_run`, which ragweave gives passages, become
+                `start_` and so on; those of a passage that a knowledge base cut are made anew.
             source: How passages cite them, instead of their `metadata["source"]`.
             split: Cut them as the settings say; False takes each as one passage.
 
@@ -317,7 +313,8 @@ class KnowledgeBase:
                 f"{self.path}: --ray encodes passages with an embedding model named in the "
                 "settings, which this knowledge base has not: leave out --ray"
             )
-        with ClusterEmbeddings(name, here, address) as self._embeddings:
+        prefix = self.settings.passage_prefix or ""
+        with ClusterEmbeddings(name, here, address, prefix) as self._embeddings:
             try:
                 yield
             finally:
@@ -412,23 +409,3 @@ def _report(intake: Intake, written: Written) -> IndexReport:
 def _home(path: str | Path | Address) -> Home:
     place = place_of(path)
     return Served(place) if isinstance(place, Address) else Folder(place)
-
-
-def _resolved(settings: Settings, embeddings: Embeddings | None, home: Home) -> Settings:
-    """Resolve `auto`, drop the model where an object is given, and make local paths absolute."""
-    if embeddings is not None:
-        return replace(settings, embedding=None).resolved()
-    if settings.embedding == "auto" and isinstance(home, Served):
-        settings = replace(settings, embedding=PACKAGED if packaged_available() else None)
-    made = settings.resolved()
-    spec = made.embedding
-    if spec is not None and Path(spec).expanduser().is_dir():
-        spec = str(Path(spec).expanduser().absolute())
-    return replace(made, embedding=spec)
-
-
-def _check_embedding(name: str | None, settings: Settings, home: Home) -> None:
-    """Check that the embedding model is available before anything is written."""
-    home.check_extras(name)
-    if settings.embedding is not None:
-        check_embedding_model(settings.embedding)

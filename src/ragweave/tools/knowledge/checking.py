@@ -111,7 +111,7 @@ def repair(
     vectors, model = _vectors(folder, manifest), embeddings_of(folder, manifest, embeddings)
     files = [Path(key) for one in findings for key in one.sources if Path(key).is_file()]
     report = progress or (lambda _stage, _done, _total: None)
-    intake = Intake(folder, manifest.settings, tokenizer_of(manifest.settings, model), report)
+    intake = Intake(folder, manifest.settings, tokenizer_of(manifest, model), report)
 
     def change(draft: Draft) -> None:
         for file in files:

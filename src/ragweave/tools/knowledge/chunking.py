@@ -231,10 +231,11 @@ def _semantic(settings: Settings, tokens: Tokens) -> Chunker:
         sentences = _sentences(text, settings)
         if len(sentences) < 3:
             return pack_pieces(text, sentences, settings, tokens, settings.overlap)
-        read = [text[one[0] : two[1]] for one, two in pairwise([*sentences, sentences[-1]])]
+        # Before the first boundary stands one sentence, as behind the last.
+        pairs = pairwise([sentences[0], *sentences, sentences[-1]])
+        read = [text[one[0] : two[1]] for one, two in pairs]
         rows = np.array(embeddings.embed_documents(read))
-        before = np.concatenate([rows[:1], rows[:-2]])
-        distances = 1 - (before * rows[1:]).sum(axis=1)
+        distances = 1 - (rows[:-2] * rows[2:]).sum(axis=1)
         ends = np.flatnonzero(distances > np.percentile(distances, _BREAKS)) + 1
         edges = [0, *ends.tolist(), len(sentences)]
         return [

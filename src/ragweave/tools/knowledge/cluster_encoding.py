@@ -49,13 +49,14 @@ class ClusterEmbeddings(Embeddings):
     A context manager. The cluster is connected to at the first passage; questions are encoded here.
     """
 
-    def __init__(self, name: str, here: Embeddings, address: str) -> None:
+    def __init__(self, name: str, here: Embeddings, address: str, prefix: str = "") -> None:
         """Take the model.
 
         Args:
             name: Its name, by which each node loads it.
             here: The model of this process.
             address: The cluster's address (`connected`).
+            prefix: What the model reads before each passage.
 
         Raises:
             MissingExtraError: Ray is not installed.
@@ -63,6 +64,7 @@ class ClusterEmbeddings(Embeddings):
         """
         check_address(address)
         self._name, self._here, self._address = name, here, address
+        self._prefix = prefix
         self._stack = ExitStack()
         self._pool: Pool | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -89,6 +91,7 @@ class ClusterEmbeddings(Embeddings):
             NoNodeError: All nodes were lost.
         """
         pool = self._started()
+        texts = [f"{self._prefix}{text}" for text in texts]
         parts = [texts[first : first + BATCH] for first in range(0, len(texts), BATCH)]
         found = self._wait(_all(pool, parts))
         return [vector for part in found for vector in part]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from langchain_core.embeddings import Embeddings
 
-from ragweave.errors import KnowledgeBaseError
+from ragweave.errors import KnowledgeBaseError, RagweaveError
 from ragweave.tools.knowledge.chunking import Tokens, simple_tokens
 from ragweave.tools.knowledge.manifest import Manifest, Settings
 from ragweave.tools.retrieval.embedding import (
@@ -16,6 +17,7 @@ from ragweave.tools.retrieval.embedding import (
     named_embeddings,
 )
 from ragweave.tools.retrieval.onnx_embedding import OnnxEmbeddings
+from ragweave.tools.text.secrets import without_secrets
 
 _OBJECT = "object:"
 """What the name of a model begins with that was given as an object; its class follows."""
@@ -47,9 +49,32 @@ def embeddings_of(
             f"{folder} has vectors of {name}, with which those of {type(given).__name__} cannot be "
             f"compared; open it with {name}, or create a new knowledge base"
         )
-    if given is not None or name is None or name.startswith(_OBJECT):
-        return given
-    return named_embeddings(name)
+    if given is None and (name is None or name.startswith(_OBJECT)):
+        return None
+    found = named_embeddings(str(name)) if given is None else given
+    return _prefixed(found, manifest.settings)
+
+
+class PrefixedEmbeddings(Embeddings):
+    """Embeddings that read what a model was trained to see before a query and before a passage."""
+
+    def __init__(self, embeddings: Embeddings, query: str, passage: str) -> None:
+        """Take the embeddings and the two prefixes."""
+        self.underlying_embeddings = embeddings
+        self._query, self._passage = query, passage
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return one vector a passage."""
+        return self.underlying_embeddings.embed_documents([self._passage + one for one in texts])
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of a query."""
+        return self.underlying_embeddings.embed_query(self._query + text)
+
+
+def _prefixed(embeddings: Embeddings, settings: Settings) -> Embeddings:
+    query, passage = settings.query_prefix or "", settings.passage_prefix or ""
+    return PrefixedEmbeddings(embeddings, query, passage) if query or passage else embeddings
 
 
 def _unwrapped(embeddings: Embeddings) -> Iterator[Embeddings]:
@@ -102,10 +127,51 @@ def check_dimension(folder: object, manifest: Manifest, vectors: Sequence[Sequen
     return length
 
 
-def tokenizer_of(settings: Settings, embeddings: Embeddings | None) -> Tokens:
-    """Return the tokenizer that cuts texts: the embedding model's own where tokens are the unit."""
-    if settings.counts_tokens and isinstance(
-        embeddings, SentenceTransformerEmbeddings | OnnxEmbeddings
-    ):
-        return embeddings.token_spans
-    return simple_tokens
+def embed_texts(
+    embeddings: Embeddings | None, texts: list[str], manifest: Manifest, outcome: str
+) -> list[list[float]]:
+    """Return one vector a text; none without embeddings.
+
+    Raises:
+        KnowledgeBaseError: The connection to the model failed, or its cache; the text says why, and
+            what came of the write. Errors of other kinds are raised as they are.
+    """
+    if embeddings is None:
+        return []
+    try:
+        return embeddings.embed_documents(texts)
+    except RagweaveError:
+        raise
+    except (OSError, sqlite3.Error) as error:  # or they would be taken for those of our own disk
+        why = without_secrets(" ".join(str(error).split()))[:300] or type(error).__name__
+        model = (manifest.embedding_name or "").removeprefix(_OBJECT)
+        raise KnowledgeBaseError(f"the embedding model {model} failed: {why}; {outcome}") from error
+
+
+def tokenizer_of(manifest: Manifest, embeddings: Embeddings | None) -> Tokens:
+    """Return the tokenizer that cuts texts: the embedding model's own where tokens are the unit.
+
+    Knowledge bases that earlier versions made without one count words and signs, as they did.
+    """
+    if not manifest.settings.counts_tokens:
+        return simple_tokens
+    return own_tokens(manifest.embedding_name, embeddings) or simple_tokens
+
+
+_WITH_TOKENS = (SentenceTransformerEmbeddings, OnnxEmbeddings)
+
+
+def own_tokens(name: str | None, embeddings: Embeddings | None) -> Tokens | None:
+    """Return the tokenizer of an embedding model, None where there is none at hand.
+
+    Args:
+        name: The manifest's name for the model; its tokenizer is loaded at the first text.
+        embeddings: The object that was given, if any.
+    """
+    for one in () if embeddings is None else _unwrapped(embeddings):
+        if isinstance(one, _WITH_TOKENS):
+            return one.token_spans
+    if name is None or name.startswith(_OBJECT):
+        return None
+    named = named_embeddings(name)
+    return named.token_spans if isinstance(named, _WITH_TOKENS) else None

@@ -105,13 +105,18 @@ class Home(Protocol):
 
 
 class Folder:
-    """A knowledge base on disk: passages in SQLite, BM25 in files, vectors in Chroma."""
+    """A knowledge base on disk: passages in SQLite, BM25 in files, vectors in Chroma.
+
+    A relative path means the same folder when the working directory has changed.
+    """
 
     def __init__(self, place: Path) -> None:
         """Take the folder; nothing is opened yet."""
         self.place = place
-        self._snapshots = Snapshots(place)
-        self._store = Store(place)
+        """The folder as given."""
+        self._folder = place.absolute()
+        self._snapshots = Snapshots(self._folder, place)
+        self._store = Store(self._folder)
         self._lock = threading.Lock()
         self._vectors: Vectors | None = None
         self._searches = Searches(place, self._snapshots, self._store, self._vectors_of)
@@ -124,7 +129,7 @@ class Folder:
     @property
     def own_folder(self) -> Path | None:
         """The folder itself."""
-        return self.place
+        return self._folder
 
     @property
     def indexed_folder(self) -> str:
@@ -133,7 +138,7 @@ class Folder:
 
     def exists(self) -> bool:
         """Return whether the folder has a manifest."""
-        return (self.place / NAME).exists()
+        return (self._folder / NAME).exists()
 
     def check_extras(self, embedding_name: str | None) -> None:
         """Raise MissingExtraError where vectors are wanted and Chroma is not installed."""
@@ -143,14 +148,14 @@ class Folder:
     def create(self, settings: Settings, embedding_name: str | None) -> None:
         """Make an empty knowledge base in a new or empty folder."""
         with write_errors(self.place, "no knowledge base was created"):
-            prepare_folder(self.place)
-            Store(self.place).make()
+            prepare_folder(self._folder, self.place)
+            Store(self._folder).make()
             made = Manifest(settings, new_collection(), embedding_name=embedding_name)
-            write_manifest(self.place, made)
+            write_manifest(self._folder, made)
 
     def change_settings(self, settings: Settings, embedding_name: str | None) -> None:
         """Change the settings of a knowledge base that was never written to."""
-        change_settings(self.place, settings, embedding_name)
+        change_settings(self._folder, settings, embedding_name)
 
     def write(
         self,
@@ -161,7 +166,7 @@ class Folder:
     ) -> tuple[Result, Written]:
         """Apply a change to a draft and make it the current generation."""
         vectors = None if self.manifest.embedding_name is None else self.vectors
-        writer = Writer(self.place, self._store, vectors, embeddings, progress, collection)
+        writer = Writer(self._folder, self._store, vectors, embeddings, progress, collection)
         return writer.write(change)
 
     def by_words(self) -> Search:
@@ -189,7 +194,7 @@ class Folder:
             if self._vectors is None or self._vectors.collection != manifest.collection:
                 self._release()
                 url = manifest.settings.chroma_url
-                self._vectors = Vectors(self.place, manifest.collection, url)
+                self._vectors = Vectors(self._folder, manifest.collection, url)
             return self._vectors
 
     def _release(self) -> None:

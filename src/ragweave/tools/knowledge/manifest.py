@@ -23,6 +23,7 @@ from ragweave.tools.files import hold, parse_json, reading, write_atomic, writin
 from ragweave.tools.retrieval.bm25 import ANALYSIS, Analyzer, analyzer_for
 from ragweave.tools.retrieval.embedding import PACKAGED, dense_available
 
+_PREFIXES = ("query_prefix", "passage_prefix")
 Unit = Literal["words", "sentences", "tokens"]
 Html = Literal["auto", "article", "page"]
 
@@ -56,6 +57,11 @@ class Settings:
     """Field of the id in CSV and JSON-lines rows; rows without it get a content id."""
     title_field: str = "title"
     """Field of the title in CSV and JSON-lines rows."""
+    query_prefix: str | None = None
+    """What the embedding model reads before a question; None: what it was trained with
+    (`prefixes_of`), settled when the knowledge base is made, where None is nothing."""
+    passage_prefix: str | None = None
+    """The same before a passage."""
     html: Html = "auto"
     """What of an HTML page is read: its `article` (by Trafilatura), all of the `page` but its
     navigation, or `auto`: `article` where Trafilatura is installed; resolved like `embedding`."""
@@ -97,8 +103,8 @@ class Settings:
         return made
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings as JSON values."""
-        return asdict(self)
+        """Return the settings as JSON values; earlier versions read those without prefixes too."""
+        return {key: one for key, one in asdict(self).items() if one or key not in _PREFIXES}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Settings:
@@ -268,22 +274,23 @@ def write_manifest(folder: Path, manifest: Manifest, *, alone: bool = False) -> 
     write_atomic(folder / NAME, f"{text}\n", alone=alone)
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of the knowledge base in `folder`.
+def read_manifest(folder: Path, shown: Path | None = None) -> Manifest:
+    """Read the manifest of the knowledge base in `folder`, which errors call `shown`.
 
     Raises:
         KnowledgeBaseError: The folder is missing or foreign, or the manifest is damaged or of a
             newer format.
     """
+    shown = folder if shown is None else shown
     try:
         values = parse_json((folder / NAME).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise KnowledgeBaseError(_absent(folder)) from None
+        raise KnowledgeBaseError(_absent(folder, shown)) from None
     except (OSError, ValueError) as error:
-        raise KnowledgeBaseError(_damaged(folder, error)) from error
+        raise KnowledgeBaseError(_damaged(shown, error)) from error
     if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise KnowledgeBaseError(f"{folder} is not a ragweave knowledge base (foreign {NAME})")
-    return manifest_of(values, folder, _damaged)
+        raise KnowledgeBaseError(f"{shown} is not a ragweave knowledge base (foreign {NAME})")
+    return manifest_of(values, shown, _damaged)
 
 
 def manifest_of(
@@ -332,10 +339,10 @@ def _parse(values: dict[str, Any]) -> Manifest:
     )
 
 
-def _absent(folder: Path) -> str:
+def _absent(folder: Path, shown: Path) -> str:
     if not folder.exists():
-        return f"no knowledge base at {folder}: index some documents into it first"
-    return f"{folder} is not a ragweave knowledge base (it has no {NAME})"
+        return f"no knowledge base at {shown}: index some documents into it first"
+    return f"{shown} is not a ragweave knowledge base (it has no {NAME})"
 
 
 def _damaged(folder: Path, error: Exception) -> str:

@@ -12,7 +12,11 @@ from ragweave.tools.knowledge.decoding import read_text
 from ragweave.tools.knowledge.markup import Heading, Loaded, stem
 
 RESERVED = frozenset(
-    re.findall(r"\w+", "source title start end page line heading_path rank score query position")
+    re.findall(
+        r"\w+",
+        "source title start end page line heading_path rank score query position merged_rank of_run "
+        "gold",
+    )
 )
 """Metadata that ragweave itself gives a passage, and reads again as its own."""
 

@@ -101,6 +101,7 @@ _IN_TAG = re.compile(r">|=[ \t\n\r\f]*+([\"'])")
 _RAW_TEXT_END = {
     name: re.compile(rf"</{name}(?=[\t\n\r\f />])", re.IGNORECASE) for name in ("script", "style")
 }
+_HTML_TAG = re.compile(r"<html\b[^>]*+>", re.IGNORECASE)
 _LONG_REFERENCE = re.compile(r"&#(?:[0-9]{20,}+|[xX][0-9a-fA-F]{20,}+);?")
 """A reference that `unescape` would turn into a number, however long it is."""
 _MOST_UNCLOSED = 8
@@ -115,6 +116,12 @@ class Piece(NamedTuple):
     """The tag's name in lower case, or the text, its character references resolved."""
 
 
+def _is_xml(page: str) -> bool:
+    """Say whether a page is XHTML, in which `<script src="a.js"/>` is closed; in HTML it is not."""
+    root = _HTML_TAG.search(page, 0, 4096)
+    return page.lstrip().startswith("<?xml") or (root is not None and "xmlns" in root.group())
+
+
 def pieces(page: str) -> Iterator[Piece]:
     """Yield the tags and texts of `page` in order; comments and declarations are left out."""
     yield from _Scanner(page).pieces()
@@ -124,6 +131,7 @@ class _Scanner:
     def __init__(self, page: str) -> None:
         self._page = page
         self._last = page.rfind(">")
+        self._xml = _is_xml(page)
         self._unended = 0
         self._missing: dict[str, int] = {}
         """Offset from which a closing mark is known not to occur."""
@@ -140,8 +148,9 @@ class _Scanner:
             at = self._tag_end(name.end()) if name else self._other_end(mark)
             text = at
             if name:
-                yield from self._tag(name, at)
-                if page[mark + 1] != "/" and (raw := _RAW_TEXT_END.get(name[1].lower())):
+                raw = self._raw_end(name, at)
+                yield from self._tag(name, at, within=raw is not None)
+                if raw is not None:
                     end = raw.search(page, at)
                     at = end.start() if end else len(page)
                     yield Piece("text", page[text:at])
@@ -150,13 +159,29 @@ class _Scanner:
                 yield Piece("text", page[mark + 9 : at].removesuffix("]]>"))
         yield from _text(page[text:])
 
-    def _tag(self, name: re.Match[str], end: int) -> Iterator[Piece]:
+    def _raw_end(self, name: re.Match[str], end: int) -> re.Pattern[str] | None:
+        """Return what ends the raw text behind the tag that ends at `end`; None where none begins.
+
+        `<script src="a.js"/>` begins one in HTML, but not in XHTML, nor where nothing would end it.
+        """
+        tag = name[1].lower()
+        raw = None if name.group().startswith("</") else _RAW_TEXT_END.get(tag)
+        if raw is None or not self._page.startswith("/>", end - 2):
+            return raw
+        if self._xml or tag in self._missing:
+            return None
+        if raw.search(self._page, end) is None:
+            self._missing[tag] = end
+            return None
+        return raw
+
+    def _tag(self, name: re.Match[str], end: int, *, within: bool) -> Iterator[Piece]:
         tag = name[1].lower()
         if name.group().startswith("</"):
             yield Piece("end", tag)
             return
         yield Piece("start", tag)
-        if self._page.startswith("/>", end - 2):
+        if not within and self._page.startswith("/>", end - 2):
             yield Piece("end", tag)
 
     def _tag_end(self, at: int) -> int:

@@ -12,7 +12,12 @@ from langchain_core.embeddings import Embeddings
 from ragweave.state.passages import content_id, heading_of
 from ragweave.tools.knowledge.analysis import outdated
 from ragweave.tools.knowledge.draft import Draft, titled
-from ragweave.tools.knowledge.embedding import check_dimension, embeddings_of, tokenizer_of
+from ragweave.tools.knowledge.embedding import (
+    check_dimension,
+    embed_texts,
+    embeddings_of,
+    tokenizer_of,
+)
 from ragweave.tools.knowledge.intake import Intake
 from ragweave.tools.knowledge.manifest import Finding, Manifest, Progress, counted
 from ragweave.tools.knowledge.served import Served, read_served
@@ -66,7 +71,7 @@ def repair_served(
             mended = _mend(home.store, home.manifest, model, lease)
         files = [Path(key) for one in findings for key in one.sources if Path(key).is_file()]
         report = progress or (lambda _stage, _done, _total: None)
-        tokens = tokenizer_of(manifest.settings, model)
+        tokens = tokenizer_of(manifest, model)
         intake = Intake(home.own_folder, manifest.settings, tokens, report)
 
         def change(draft: Draft) -> None:
@@ -212,7 +217,7 @@ def _embedded(
     if model is None or not rows:
         return {}
     texts = {row.key.content: titled(row.text, row.metadata) for row in rows}
-    vectors = model.embed_documents(list(texts.values()))
+    vectors = embed_texts(model, list(texts.values()), manifest, "try again")
     check_dimension(store.address, manifest, vectors)
     return dict(zip(texts, vectors, strict=True))
 

@@ -29,7 +29,7 @@ from langchain_core.embeddings import Embeddings
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.knowledge.cluster_encoding import BATCH, texts_at_once
 from ragweave.tools.knowledge.draft import Draft, Source, titled
-from ragweave.tools.knowledge.embedding import check_dimension
+from ragweave.tools.knowledge.embedding import check_dimension, embed_texts
 from ragweave.tools.knowledge.manifest import Manifest, Progress, Skip, manifest_of
 from ragweave.tools.knowledge.store import Store
 from ragweave.tools.knowledge.writing import Written, write_errors
@@ -216,7 +216,8 @@ class ServedWriter:
                 f"{self._store.address} was created with an embeddings object "
                 f"({manifest.embedding_name}); pass one when opening it to add documents"
             )
-        vectors = self._embeddings.embed_documents(list(texts.values()))
+        outcome = "the knowledge base is unchanged"
+        vectors = embed_texts(self._embeddings, list(texts.values()), manifest, outcome)
         return dict(zip(texts, vectors, strict=True))
 
     def _retire(self, keys: Iterator[str], generation: int, lease: Lease) -> None:

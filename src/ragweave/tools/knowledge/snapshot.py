@@ -45,9 +45,10 @@ class Snapshot:
 class Snapshots:
     """Provides the current generation; checks the manifest's time stamp for each query."""
 
-    def __init__(self, folder: Path) -> None:
-        """Take the folder of a knowledge base; nothing is opened yet."""
+    def __init__(self, folder: Path, shown: Path | None = None) -> None:
+        """Take the folder of a knowledge base, and what errors call it; nothing is opened yet."""
         self._folder = folder
+        self._shown = folder if shown is None else shown
         self._lock = threading.Lock()
         self._stamp: tuple[int, int, int] | None = None
         self._snapshot: Snapshot | None = None
@@ -87,7 +88,7 @@ class Snapshots:
 
     def _missing(self) -> None:
         """Raise the error of a missing manifest."""
-        read_manifest(self._folder)
+        read_manifest(self._folder, self._shown)
 
     def _look(self) -> tuple[int, int, int] | None:
         try:
@@ -97,7 +98,7 @@ class Snapshots:
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     def _open(self) -> Snapshot:
-        manifest = read_manifest(self._folder)
+        manifest = read_manifest(self._folder, self._shown)
         if not manifest.generation:
             empty = Bm25Index.build([])
             return Snapshot(manifest, empty, np.zeros(0, dtype=np.int64))

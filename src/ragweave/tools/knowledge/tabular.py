@@ -22,6 +22,7 @@ from ragweave.tools.knowledge.markdown import own_fields
 from ragweave.tools.knowledge.markup import Loaded, UnreadableError
 from ragweave.tools.knowledge.office import check_package, damaged, need_extra
 from ragweave.tools.packed import open_packed
+from ragweave.tools.quoting import quoted_header, quoted_properly, quoting_in_use
 
 _LONGEST_FIELD = 2**30
 _MOST_CELLS = 20_000_000
@@ -137,9 +138,7 @@ _QUOTED_FIELD = re.compile(r'(?:^|(?<=[,;\t|]))"(?:[^"]|"")*+(?:"|$)')
 def _dialect(path: Path, lines: Iterator[str]) -> _Dialect:
     """Find out how a table is written.
 
-    Tabs rarely stand within a field, so a tab-separated file is often written without quoting: a
-    quote is then one of the text. It is taken for quoting where all of the file is quoted properly,
-    and where a field shows that quoting is in use, whatever is wrong with another one.
+    A tab-separated one may be written without quoting (`quoting`).
 
     Raises:
         UnreadableError: It has no header.
@@ -150,8 +149,8 @@ def _dialect(path: Path, lines: Iterator[str]) -> _Dialect:
             named = found[1]
         elif line.strip():
             delimiter = named or _delimiter(path, line)
-            quoted = delimiter != "\t" or _quoted_properly(chain([line], lines))
-            quoted = quoted or _QUOTED_HEADER.fullmatch(line) is not None or _quoting_in_use(path)
+            quoted = delimiter != "\t" or quoted_properly(chain([line], lines))
+            quoted = quoted or quoted_header(line) or _quoting_in_use(path)
             return _Dialect(above, delimiter, csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
     raise UnreadableError("empty")
 
@@ -162,35 +161,9 @@ def _delimiter(path: Path, header: str) -> str:
     return max(",;\t|", key=_QUOTED_FIELD.sub("", header).count)
 
 
-_BLANKS_BEHIND = re.compile(r'" ++(?=[\t\r\n]|$)')
-_QUOTED_HEADER = re.compile(r'(?:"[^"\t]*+" *+(?:\t|[\r\n]*+$))++')
-_DOUBLED = re.compile(r'(?:^|(?<=\t))"[^"\t]*+""(?:[^"\t]|"")*+" *+(?:[\t\r\n]|$)')
-_OPENED = re.compile(r'(?:^|(?<=\t))"(?:[^"\t]|"")*+\Z')
-_STILL_OPEN = re.compile(r'(?:[^"\t]|"")*+')
-_CLOSED = re.compile(r'(?:[^"\t]|"")*+" *+(?:[\t\r\n]|$)')
-
-
-def _quoted_properly(lines: Iterable[str]) -> bool:
-    exact = (_BLANKS_BEHIND.sub('"', line) for line in lines)
-    try:
-        deque(csv.reader(exact, delimiter="\t", strict=True), maxlen=0)
-    except csv.Error:
-        return False
-    return True
-
-
 def _quoting_in_use(path: Path) -> bool:
-    """Return whether a quoted field of a tab-separated file holds `""`, or lines and no tab.
-
-    What stands between the quotes of two fields would have a tab in it.
-    """
-    within = False
     with _lines_of(path) as lines:
-        for line in lines:
-            if _DOUBLED.search(line) or (within and _CLOSED.match(line)):
-                return True
-            within = bool(_OPENED.search(line) or (within and _STILL_OPEN.fullmatch(line)))
-    return False
+        return quoting_in_use(lines)
 
 
 _Record = tuple[int, Sequence[str]]

@@ -23,7 +23,7 @@ from ragweave.tools.files import sync_tree
 from ragweave.tools.knowledge import exact
 from ragweave.tools.knowledge.cluster_encoding import texts_at_once
 from ragweave.tools.knowledge.draft import Distinct, Draft, contents_of, purge
-from ragweave.tools.knowledge.embedding import check_dimension
+from ragweave.tools.knowledge.embedding import check_dimension, embed_texts
 from ragweave.tools.knowledge.manifest import (
     NAME,
     Manifest,
@@ -40,6 +40,8 @@ from ragweave.tools.retrieval.bm25 import ANALYSIS
 from ragweave.tools.retrieval.bm25_index import Bm25Index
 
 _REPORT_EVERY = 1000
+UNCHANGED = "its index is unchanged"
+"""How an error of a write ends that left no trace."""
 
 Result = TypeVar("Result")
 
@@ -87,8 +89,7 @@ class Writer:
         Raises:
             KnowledgeBaseError: Another writer is active, or the disk cannot be written.
         """
-        unchanged = "its index is unchanged"
-        with write_errors(self._folder, unchanged), write_lock(self._folder):
+        with write_errors(self._folder, UNCHANGED), write_lock(self._folder):
             manifest = read_manifest(self._folder)
             if self._collection not in (None, manifest.collection):
                 raise KnowledgeBaseError(
@@ -138,7 +139,7 @@ class Writer:
         size = texts_at_once(self._embeddings) if missing else 1
         for first in range(0, len(missing), size):
             batch = missing[first : first + size]
-            vectors = _embedded(self._embeddings, draft.texts(batch))
+            vectors = embed_texts(self._embeddings, draft.texts(batch), manifest, UNCHANGED)
             manifest = replace(manifest, dimension=check_dimension(self._folder, manifest, vectors))
             self._vectors.put(batch, vectors)
             self._progress("embed", first + len(batch), len(missing))
@@ -191,10 +192,6 @@ def _reported(passages: Distinct, progress: Callable[[int, int], None]) -> Itera
     progress(total, total)
 
 
-def _embedded(embeddings: Embeddings | None, texts: list[str]) -> list[list[float]]:
-    return embeddings.embed_documents(texts) if embeddings is not None else []
-
-
 @contextmanager
 def write_errors(folder: Path, outcome: str) -> Iterator[None]:
     """Turn errors of the disk into one line that ends in `outcome`, and damage into another."""
@@ -222,21 +219,23 @@ _OURS = (
 """Prefixes of our files' names, including temporary ones of earlier versions."""
 
 
-def prepare_folder(folder: Path) -> None:
+def prepare_folder(folder: Path, shown: Path) -> None:
     """Create the folder, or take an empty one or what an interrupted `create` left.
+
+    Errors call it `shown`.
 
     Raises:
         KnowledgeBaseError: It is a file, already a knowledge base, or contains other files.
     """
     if folder.exists() and not folder.is_dir():
-        raise KnowledgeBaseError(f"{folder} is a file; a knowledge base is a folder")
+        raise KnowledgeBaseError(f"{shown} is a file; a knowledge base is a folder")
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / NAME).exists():
-        raise KnowledgeBaseError(f"{folder} is already a knowledge base: open it")
+        raise KnowledgeBaseError(f"{shown} is already a knowledge base: open it")
     foreign = sorted(one.name for one in folder.iterdir() if not one.name.startswith(_OURS))
     if foreign:
         raise KnowledgeBaseError(
-            f"{folder} is not a knowledge base and contains other files ({foreign[0]}); give a new "
+            f"{shown} is not a knowledge base and contains other files ({foreign[0]}); give a new "
             "or an empty folder"
         )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +23,83 @@ PACKAGED = "minilm"
 _EMBEDDING = "embedding model"
 _NONE_THERE = (401, 403, 404)
 """The hub's answers for models that are not there, or not for everybody."""
+
+
+_E5 = re.compile(r"(?:^|[/_-])e5(?:[/_-]|$)", re.IGNORECASE)
+_PROMPTS = "config_sentence_transformers.json"
+_OF_PASSAGES = ("document", "passage", "corpus")
+"""What sentence-transformers calls the prompt of passages."""
+
+
+def is_e5(name: str) -> bool:
+    """Say whether a model is an E5, by its name."""
+    return _E5.search(name) is not None
+
+
+def prefixes_of(spec: str) -> tuple[str, str]:
+    """Return what a model was trained to see before queries and before passages; "" for nothing.
+
+    A sentence-transformers model says it in its configuration (`prompts`: `query`; `document`,
+    `passage` or `corpus`). Else E5 models have "query: " and "passage: " (Wang et al. 2022, Text
+    Embeddings by Weakly-Supervised Contrastive Pre-training), but for those trained on instructions.
+
+    Raises:
+        KnowledgeBaseError: The hub has the model, and broke off.
+    """
+    if spec == PACKAGED:
+        return "", ""
+    prompts = _prompts_of(spec)
+    query = prompts.get("query", "")
+    passage = next((prompts[one] for one in _OF_PASSAGES if prompts.get(one)), "")
+    if query or passage:
+        return query, passage
+    name = Path(spec).name
+    return ("query: ", "passage: ") if is_e5(name) and "instruct" not in name.lower() else ("", "")
+
+
+def _prompts_of(spec: str) -> dict[str, str]:
+    """Return a model's prompts by name; none where it sets one before every text of itself."""
+    path = _configuration(spec)
+    try:
+        values = json.loads(path.read_text("utf-8")) if path is not None else {}
+    except (OSError, ValueError):
+        return {}
+    prompts = values.get("prompts") if isinstance(values, dict) else None
+    if not isinstance(prompts, dict) or values.get("default_prompt_name"):
+        return {}
+    return {str(key): one for key, one in prompts.items() if isinstance(one, str)}
+
+
+def _configuration(spec: str) -> Path | None:
+    """Return the file in which a model names its prompts; None where it has none."""
+    folder = Path(spec).expanduser()
+    if folder.is_dir():
+        return folder / _PROMPTS
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+    )
+
+    place = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
+    held = next((name for name in _hub_names(spec) if _in_cache(name)), None)
+    if held is not None:
+        found = try_to_load_from_cache(held, _PROMPTS, cache_dir=place)
+        return Path(found) if isinstance(found, str) else None
+    for name in _hub_names(spec):
+        try:
+            return Path(str(hf_hub_download(name, _PROMPTS, cache_dir=place)))
+        except RepositoryNotFoundError:
+            continue
+        except Exception as error:
+            missing = isinstance(error, EntryNotFoundError)
+            if missing and not isinstance(error, LocalEntryNotFoundError):
+                return None
+            if not (missing or _of_connection(error)):
+                raise
+            raise _not_found(spec, _EMBEDDING, f"broke off ({_line(error)})") from None
+    return None
 
 
 def dense_available() -> bool:

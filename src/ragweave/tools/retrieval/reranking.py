@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from ragweave.registry import Registry
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, lexical_of
 from ragweave.tools.retrieval.bm25 import full_text, with_score
 from ragweave.tools.retrieval.embedding import (
+    is_e5,
     load_named,
     named_embeddings,
     require_extra,
@@ -89,9 +89,6 @@ class _QuietModel:
         return scores
 
 
-_E5 = re.compile(r"(?:^|[/_-])e5(?:[/_-]|$)", re.IGNORECASE)
-
-
 class BiEncoderScorer:
     """Scores pairs by the cosine of query and passage, each encoded by itself.
 
@@ -113,7 +110,7 @@ class BiEncoderScorer:
         prefixes = dict(parse_qsl(query, keep_blank_values=True))
         if unknown := prefixes.keys() - {"query", "passage"}:
             raise UsageError(f"{spec}: a bi-encoder takes query= and passage=, not {min(unknown)}")
-        e5 = _E5.search(name) is not None
+        e5 = is_e5(name)
         self._query = prefixes.get("query", "query: " if e5 else "")
         self._passage = prefixes.get("passage", "passage: " if e5 else "")
         self._embeddings = named_embeddings(name)

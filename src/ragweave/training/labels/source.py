@@ -13,8 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ragweave.datasets import DATASETS, Question
-from ragweave.datasets.dataset import file_formats, parse_spec, sniffed_formats
+from ragweave.datasets import Question
+from ragweave.datasets.dataset import (
+    SPLIT_NAME,
+    file_formats,
+    forms_of,
+    parse_spec,
+    sniffed_formats,
+)
 from ragweave.datasets.hub import SPLIT, hub_form, hub_rows
 from ragweave.datasets.open_qa import NQ_OPEN
 from ragweave.datasets.plain import PLAIN, plain
@@ -175,10 +181,12 @@ def open_source(spec: str) -> Source:
 
     Args:
         spec: As `open_dataset` takes it: `hotpotqa:dev.json`, `qa.jsonl`,
-            `jsonl:qa.jsonl?question=q&answers=gold`, `hf:nq_open?split=train`.
+            `asqa:ASQA.json?split=train`, `jsonl:qa.jsonl?question=q&answers=gold`,
+            `hf:nq_open?split=train`.
 
     Raises:
-        UsageError: The name or a setting is unknown, or the file is missing or empty.
+        UsageError: The name or a setting is unknown, the file is missing or empty, or it holds
+            several splits and none is named.
     """
     name, path, settings = parse_spec(spec)
     if name == "hf":
@@ -204,14 +212,28 @@ def open_source(spec: str) -> Source:
     if name in PLAIN:
         form = _settled(plain(name, settings), rows_of(file))
         return _opened(spec, "", (form,), lambda: rows_of(file), digest, settings)
+    split = settings.pop(SPLIT_NAME, None) if name else None
     if settings:
         raise UsageError(f"{spec!r}: field names after '?' only apply to jsonl: and csv: files")
-    forms = DATASETS[name] if name else file_formats()
+    forms = forms_of(name, split) if name else file_formats()
     reader = forms[-1] if not name else forms[0]
     first = next(iter(rows_of(file)), None) if not file.is_dir() else None
     if first is not None:  # a format that nests its questions (SQuAD, ASQA) has its own rows
         reader = next((one for one in forms if one.fits(first.fields)), reader)
+        if split is None:
+            _refuse_several_splits(reader, first, path)
     return _opened(spec, name, forms, lambda: reader.rows(file), digest, {})
+
+
+def _refuse_several_splits(reader: Format, first: Row, path: str) -> None:
+    """Refuse a file of several splits: training data of a dev set would go unnoticed."""
+    held = reader.splits(first.fields) if reader.splits is not None else ()
+    if len(held) > 1:
+        named = "train" if "train" in held else held[0]
+        raise UsageError(
+            f"{path}: holds several splits ({', '.join(held)}): name the one to label, "
+            f"{reader.name}:{path}?split={named}"
+        )
 
 
 def _settled(form: Format, rows: Rows) -> Format:
