@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
-from ragweave.cli.methods import diagrams, stale, write
+from ragweave.cli.methods import diagrams, passages_by_default, stale, write
 from ragweave.datasets.dataset import FORMATS
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import METRICS
@@ -53,11 +53,13 @@ def calls(method: Method) -> str:
 
 
 def methods_table() -> str:
-    """Return the README's table of the methods."""
-    return table(
+    """Return the README's table of the methods, and what its letters mean."""
+    rows = table(
         ["name", "what it does", "model calls, best to worst", "paper"],
         [[f"`{one.name}`", one.summary, calls(one), one.paper] for one in METHODS.ours()],
     )
+    samples = "p: self-consistency samples (default 1; more are drawn at temperature 0.7)."
+    return f"{rows}\n\n{passages_by_default()}; {samples}"
 
 
 def metrics_table() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -69,6 +70,25 @@ def test_a_closed_pipe_is_no_error(args: tuple[str, ...], kb: Path) -> None:
         done = run(*args, cwd=kb, stdout=pipe, stderr=subprocess.PIPE, capture_output=False)
     one_line(done, 0)
     assert done.stderr == ""
+
+
+def test_a_closed_pipe_keeps_no_file_from_being_written(kb: Path, tmp_path: Path) -> None:
+    row = {"question": "When did it open?", "answers": ["1932"], "passages": [{"text": "1932."}]}
+    (tmp_path / "qa.jsonl").write_text(json.dumps(row) + "\n")
+    evaluated = ("eval", "jsonl:qa.jsonl", "--methods", "direct", "--out", "run", *LEXICAL)
+    study = ("study", "k", "jsonl:qa.jsonl", "--out", "study", "--values", "1", *LEXICAL)
+    for args in (evaluated, ("report", "run", "--no-plots"), study):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with os.fdopen(writing, "w") as pipe:
+            done = run(
+                *args, cwd=tmp_path, stdout=pipe, stderr=subprocess.PIPE, capture_output=False
+            )
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr
+        assert args[0] == "eval" or "wrote to" in done.stderr
+    assert (tmp_path / "run" / "report" / "report.md").is_file()
+    assert (tmp_path / "study" / "report" / "report.md").is_file()
 
 
 def test_a_terminal_of_ascii_and_forty_columns_is_enough(kb: Path) -> None:

@@ -98,7 +98,9 @@ def test_commands_tell_no_secret(
         if reply == "answers":
             assert [one.returncode for one in told] == [0] * len(told), [t.stderr for t in told]
             told.append(command.run("trace", trace, "--html", "t.html", cwd=tmp_path))
-            told.append(command.run("report", "run", "--html", "r.html", cwd=tmp_path))
+            told.append(command.run("report", "run", "--out", "r", cwd=tmp_path))
+            assert [one.returncode for one in told[-2:]] == [0, 0], [t.stderr for t in told]
+            assert (tmp_path / "r" / "report.html").is_file()
             told.append(command.run("doctor", cwd=tmp_path))
     for one in told:
         assert not leaks(one.stdout + one.stderr), one.args

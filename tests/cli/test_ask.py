@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from tests.command import LEXICAL, Run, started
 from tests.openai_server import BrokenJson, Hang, HttpFault, OpenAIServer, Reply
 from tests.scripted import ScriptedChat
 
 from ragweave.cli.ask import ask, compare
+from ragweave.errors import ModelError
 
 
 def test_answers_with_its_sources(ragweave: Run, kb: Path) -> None:
@@ -205,3 +207,44 @@ def test_ctrl_c_ends_at_once_with_a_line(monkeypatch: pytest.MonkeyPatch) -> Non
             process.send_signal(signal.SIGINT)
             said = process.ended()
     assert (said.returncode, said.stderr.strip()) == (130, "ragweave: stopped")
+
+
+def test_compare_shows_what_the_other_methods_answer_where_one_fails(
+    kb: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(seen: Any) -> str:
+        if seen.passages:
+            raise ModelError("no more memory: sk-abcdefghijkl")
+        return "1932"
+
+    model: Any = ScriptedChat(replies=said)
+    for as_json in (True, False):
+        with pytest.raises(typer.Exit) as ended:
+            compare(
+                "When was the Old Bridge opened?",
+                "concat,direct",
+                kb=str(kb),
+                model=model,
+                json=as_json,
+            )
+        assert ended.value.exit_code == 1
+        out = capsys.readouterr().out
+        assert "no more memory" in out
+        assert "sk-abc" not in out
+        assert "1932" in out
+        if as_json:
+            concat, direct = json.loads(out)
+            assert (concat["status"], concat["answer"]) == ("failed", None)
+            assert concat["seconds"] >= 0
+            assert "error" not in direct
+
+
+def test_compare_asks_one_method_after_another(
+    kb: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model: Any = ScriptedChat(replies=["1932"], delay=0.05)
+    compare(
+        "When was the Old Bridge opened?", "direct,concat,cot", kb=str(kb), model=model, json=True
+    )
+    assert len(json.loads(capsys.readouterr().out)) == 3
+    assert model.most_at_once == 1

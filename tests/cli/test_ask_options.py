@@ -10,7 +10,8 @@ from tests.command import LEXICAL, Run
 
 from ragweave.cli.ask import ask, compare
 from ragweave.cli.eval import evaluate
-from ragweave.cli.options import with_k
+from ragweave.cli.main import app
+from ragweave.cli.options import for_method, with_k
 from ragweave.errors import UsageError
 
 
@@ -85,3 +86,44 @@ def test_a_second_retriever_that_is_none(
     done = ragweave("ask", "Who?", "-m", method, "--kb", str(kb), "--second-retriever", spec)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+EMPTY = [
+    *(("ask", "Who?", flag, "") for flag in ("--model", "--proxy", "--judge", "--rewriter")),
+    ("ask", "Who?", "--filter-model", " "),
+    ("compare", "Who?", "--model", ""),
+    ("chat", "--model", ""),
+    ("serve", "direct", "--model", ""),
+    ("mcp", "--model", ""),
+    ("eval", "nq:none.json", "--out", "run", "--model", ""),
+    ("study", "k", "nq:none.json", "--out", "run", "--model", ""),
+    ("reproduce", "filco", "2", "--model", ""),
+    ("reproduce", "slimplm", "--proxy", "small", "--proxy", ""),
+]
+
+
+@pytest.mark.parametrize("args", EMPTY)
+def test_a_model_that_is_empty_is_refused(args: tuple[str, ...]) -> None:
+    flag = [one for one in args if one.startswith("--")][-1]
+    with pytest.raises(UsageError, match=f"{flag} is empty: name a model"):
+        app(list(args), standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    "args", [("ask", "q"), ("compare", "q", "--methods", "direct"), ("chat",), ("serve", "direct")]
+)
+def test_a_key_that_is_missing_is_the_callers_mistake(
+    args: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("langchain_openai", reason="the model needs the openai extra")
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UsageError, match="no OpenAI key"):
+        app([*args, "--model", "openai:m"], standalone_mode=False)
+
+
+def test_methods_take_the_options_that_they_have() -> None:
+    texts = ["top=2", "k = 3", "tops=1"]
+    assert for_method(texts, "filco", ["concat", "filco"]) == texts
+    assert for_method(texts, "concat", ["concat", "filco"]) == ["k = 3", "tops=1"]
+    assert for_method(texts, "concat", ["concat"]) == texts

@@ -178,7 +178,7 @@ def test_a_study_takes_parts_but_varies_what_it_varies(call: Call, tmp_path: Pat
 
 
 def test_options_that_name_a_model_join_the_flags() -> None:
-    flags = {"model": "extractive", "judge": None, "rewriter": "", "proxy": "openai:m"}
+    flags = {"model": "extractive", "judge": None, "rewriter": None, "proxy": "openai:m"}
     models, rest = with_named(flags, ["judge=judge/", "k=3", "generator = generator/", "filter=f/"])
     assert models == {"model": "generator/", "judge": "judge/", "proxy": "openai:m"}
     assert rest == ["k=3", "filter=f/"]

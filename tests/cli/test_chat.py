@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from tests.command import Run
 from tests.scripted import ScriptedChat
 
 from ragweave.cli.ask import ask
 from ragweave.cli.chat import chat
 from ragweave.cli.conversation import conversation_file, keep_conversation, read_conversation
-from ragweave.errors import UsageError
+from ragweave.errors import ModelError, UsageError
 from ragweave.tools.models import MODELS, ModelProvider
 
 LEXICAL = "extractive?similarity=lexical"
@@ -190,3 +191,30 @@ def test_without_a_name_it_is_in_the_state_folder(monkeypatch: pytest.MonkeyPatc
 def test_the_command_is_there(ragweave: Run) -> None:
     done = ragweave("chat", "--help")
     assert "--continue" in done.stdout
+
+
+@pytest.mark.parametrize("lines", [(OPENED,), (OPENED, "/method")])
+def test_a_pipes_question_that_fails_is_told_by_the_exit_code(
+    lines: tuple[str, ...],
+    kb: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model: Any = ScriptedChat(replies=[ModelError("no memory")])
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines) + "\n"))
+    with pytest.raises(typer.Exit) as ended:
+        chat(kb=str(kb), model=model)
+    assert ended.value.exit_code == 1
+    assert "no memory" in capsys.readouterr().err
+
+
+def test_another_method_takes_the_options_that_it_has(
+    kb: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"/method concat\n{OPENED}\n"))
+    chat(kb=str(kb), model=LEXICAL, method="filco", option=["top=2"])
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "1932" in said.out
+    with pytest.raises(UsageError, match="top"):
+        chat(kb=str(kb), model=LEXICAL, method="concat", option=["top=2"])

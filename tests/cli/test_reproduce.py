@@ -98,6 +98,13 @@ def test_a_plan_needs_no_key(
         (("filco", "2", "-o", "hops=2"), "none of the methods of table 2 has an option 'hops'"),
         (("filco", "2", "--plan", "--publish", "f"), "give one of the two"),
         (("filco", "2", "--model", "gpt"), "gpt"),
+        (("filco", "2", "--plan", "--model", "openai:m?api_key=sk-1"), "(answer): holds a key"),
+        (("filco", "2", "--plan", "--judge", "openai:m?api_key=sk-1"), "(judge): holds a key"),
+        (("filco", "2", "--plan", "--scorer", "openai:m?api_key=sk-1"), "(scorer): holds a key"),
+        (
+            ("slimplm", "--plan", "--proxy", "openai:m?base_url=http://me:sk-1@host/v1"),
+            "(proxy): holds a key or password",
+        ),
     ],
 )
 def test_mistakes_are_told(
@@ -107,3 +114,4 @@ def test_mistakes_are_told(
     with pytest.raises(UsageError) as caught:
         app(["reproduce", *args], standalone_mode=False)
     assert said in str(caught.value)
+    assert "sk-1" not in str(caught.value)

@@ -13,7 +13,9 @@ from types import ModuleType
 import pytest
 
 from ragweave import METHODS
+from ragweave.cli.methods import KINDS, passages_by_default, registries
 from ragweave.corpus import corpus_documents
+from ragweave.serving.studio import OPERATOR
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -125,3 +127,28 @@ def test_glossary_and_api_are_there(site: Path) -> None:
     api = Page(site / "api" / "index.html").text
     for name in ("build_graph", "as_tool", "KnowledgeBase", "majority_vote", "UsageError"):
         assert name in api
+
+
+def test_the_page_on_studio_names_what_a_run_may_not_change() -> None:
+    page = (DOCS / "studio.md").read_text("utf-8")
+    rows = [row.split("|")[1:3] for row in page.splitlines() if row.startswith("| `RAGWEAVE_")]
+    fixed = {
+        name
+        for names, changed in rows
+        for name in re.findall("RAGWEAVE_([A-Z_]+)", names)
+        if changed.strip() == "no"
+    }
+    assert fixed == {name.upper() for name in OPERATOR}
+
+
+def test_every_entry_point_group_can_be_listed() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    assert set(re.findall(r"\| `ragweave\.([a-z]+)` \|", page)) == set(KINDS) == {*registries()}
+
+
+def test_the_default_of_k_is_each_methods_own() -> None:
+    said = passages_by_default()
+    for one in METHODS.ours():
+        k = one.options.__dataclass_fields__["k"].default
+        group = next((part for part in said.split(";") if re.search(rf"\b{one.name}\b", part)), "")
+        assert group.split(" in ")[0].strip() == str(k) if group else k == 5

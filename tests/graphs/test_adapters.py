@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import ToolCall
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from tests.scripted import ListRetriever, OwnListRetriever, ScriptedChat, documents
@@ -15,7 +16,7 @@ from typing_extensions import TypedDict
 
 from ragweave import build_graph
 from ragweave.graphs.adapters import GraphRetriever, tool_of
-from ragweave.graphs.frame import CompiledGraph
+from ragweave.graphs.frame import MAX_CONCURRENCY, CompiledGraph
 
 
 @pytest.fixture
@@ -172,3 +173,94 @@ def test_a_context_that_a_tools_method_is_bound_to_stands() -> None:
     graph = build_graph("concat", model=ScriptedChat(), retriever=own, k=8)
     tool_of(graph.bind(context={"k": 2}), "ask", "Answers.").invoke({"question": "Who?"})
     assert [k for _, k in own.asked] == [2]
+
+
+STEPS = 20
+"""More rounds than LangChain's own limit of 25 steps lets a graph do."""
+
+
+def asks_on() -> tuple[CompiledGraph, ScriptedChat]:
+    model = ScriptedChat(replies=[f"The bridge has arch {n}." for n in range(STEPS + 5)])
+    found = OwnListRetriever(documents=TEN)
+    return build_graph("ircot", model=model, retriever=found, max_steps=STEPS), model
+
+
+@pytest.mark.parametrize("mode", ["tool", "retriever", "a chain's retriever"])
+async def test_an_adapter_leaves_a_loop_all_its_rounds(mode: str) -> None:
+    alone, model = asks_on()
+    alone.invoke({"question": "Who?"})
+    calls = len(model.seen)
+    assert calls > STEPS
+    for is_async in (False, True):
+        graph, model = asks_on()
+        asked: Any = graph.as_tool() if mode == "tool" else graph.as_retriever()
+        if mode.startswith("a chain"):
+            asked = RunnableLambda(lambda text: str(text)) | asked
+        given: Any = {"question": "Who?"} if mode == "tool" else "Who?"
+        if is_async:
+            await asked.ainvoke(given)
+        else:
+            asked.invoke(given)
+        assert len(model.seen) == calls
+
+
+@pytest.mark.parametrize("mode", ["tool", "retriever"])
+def test_a_limit_that_was_set_holds_in_an_adapter(mode: str) -> None:
+    graph, model = asks_on()
+    limit: Any = {"recursion_limit": 12}
+    if mode == "tool":
+        graph.as_tool().invoke({"question": "Who?"}, limit)
+    else:
+        graph.as_retriever().invoke("Who?", limit)
+    assert len(model.seen) < STEPS
+
+
+def nested(graph: CompiledGraph, call: Any) -> Any:
+    """Return a graph whose one node calls `call(state, config)`."""
+
+    class Outer(TypedDict):
+        question: str
+        answer: str
+
+    def node(state: Outer, config: RunnableConfig) -> dict[str, Any]:
+        return {"answer": call(graph, {"question": state["question"]}, config)["answer"]}
+
+    outer = StateGraph(Outer)
+    outer.add_node("rag", node)
+    outer.add_edge(START, "rag")
+    outer.add_edge("rag", END)
+    return outer.compile()
+
+
+@pytest.mark.parametrize(
+    ("own", "most"), [({}, 2), ({"max_concurrency": 3}, 3), ({"tags": ["mine"]}, 2)]
+)
+def test_a_graph_in_a_node_has_no_more_branches_than_the_run_around_it(
+    own: dict[str, Any], most: int
+) -> None:
+    told: list[int | None] = []
+
+    def search(_query: str, config: RunnableConfig) -> Any:
+        told.append(config.get("max_concurrency"))
+        return documents("Varn has a bridge.")
+
+    model = ScriptedChat(replies=["Varn"])
+    graph = build_graph("concat", model=model, retriever=RunnableLambda(search))
+    given: Any = {"question": "Where?"}
+    outer = nested(graph, lambda inner, asked, _config: inner.invoke(asked, own))
+    outer.invoke(given, {"max_concurrency": 2})
+    outer.invoke(given)
+    bound = graph.with_config({"max_concurrency": 1})
+    nested(bound, lambda inner, asked, _: inner.invoke(asked)).invoke(given, {"max_concurrency": 2})
+    graph.invoke(given)
+    free = own.get("max_concurrency", MAX_CONCURRENCY)
+    assert told == [most, free, 1, MAX_CONCURRENCY]
+
+
+def test_a_graph_runs_in_a_thread_that_a_node_starts(graph: CompiledGraph) -> None:
+    def call(inner: Any, asked: Any, config: RunnableConfig) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(inner.invoke, asked, config).result()
+
+    given: Any = {"question": "Where is the bridge?"}
+    assert nested(graph, call).invoke(given)["answer"] == "Varn"

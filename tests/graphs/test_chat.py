@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.globals import set_llm_cache
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.outputs import LLMResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, RetryPolicy
 from tests.scripted import ListRetriever, ScriptedChat, Seen, SyncScriptedChat, documents
+from tests.tiny_parts import finish
 from typing_extensions import TypedDict
 
 from ragweave import METHODS, build_chat
 from ragweave.errors import RunTimeoutError, UsageError
+from ragweave.graphs.chat import restater_of
 from ragweave.tools.citations import check_citations
 from ragweave.tools.text.normalize import estimate_message_tokens
+from ragweave.trained.chat import PartChat
 
 TEXTS = (
     "The bridge at Alden was opened in 1932. It was painted grey.",
@@ -413,3 +417,65 @@ def test_the_retry_policy_holds_for_restating(attempts: int, calls: int) -> None
     with pytest.raises(ValueError, match="down"):
         chat(restater=restater, retry_policy=policy).invoke(FOLLOWED)
     assert len(restater.seen) == calls
+
+
+def test_a_trained_generator_takes_follow_ups_as_they_are(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    part = PartChat(str(finish(tmp_path / "generator", "generator", "seq2seq")))
+    talk = chat(restater=part, checkpointer=InMemorySaver())
+    assert "cannot restate follow-ups" in caplog.text
+    config: Any = {"configurable": {"thread_id": "1"}}
+    talk.invoke(ASKED, config)
+    assert talk.invoke({"messages": [("user", FOLLOW_UP)]}, config)["question"] == FOLLOW_UP
+    notes = talk.get_state(config).values["notes"]
+    assert [note["event"] for note in notes] == ["restate_unable"]
+    able = ScriptedChat()
+    assert restater_of(part, able) is able
+    assert restater_of(part, None) is part
+    assert restater_of(able, part) is able
+    assert restater_of(able, ScriptedChat()) is able
+
+
+NOTHING_NEW: list[list[Any]] = [
+    [],
+    [("user", FIRST), ("ai", "Ada Brenner")],
+    [("ai", "Ada Brenner")],
+    [("system", "Be brief.")],
+]
+
+
+@pytest.mark.parametrize("messages", NOTHING_NEW)
+async def test_a_threads_last_question_is_not_asked_again(messages: list[Any]) -> None:
+    talk = chat(checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    talk.invoke(ASKED, config)
+    with pytest.raises(UsageError, match="not asked again"):
+        talk.invoke({"messages": messages}, config)
+    with pytest.raises(UsageError, match="not asked again"):
+        await talk.ainvoke({"messages": messages}, config)
+    assert len(talk.get_state(config).values["messages"]) == 2
+
+
+def test_an_answer_that_is_taken_back_is_given_anew() -> None:
+    model = ScriptedChat(replies=["Ada Brenner", "Ada"])
+    talk = chat(model=model, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    first = talk.invoke(ASKED, config)["messages"][-1]
+    again = talk.invoke({"messages": [RemoveMessage(first.id)]}, config)
+    assert [one.text for one in again["messages"]] == [FIRST, "Ada"]
+
+
+def test_an_earlier_checkpoint_is_gone_on_from() -> None:
+    talk = chat(model=ScriptedChat(replies=["Ada Brenner", "Ada"]), checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    talk.invoke(ASKED, config)
+    before = next(one for one in talk.get_state_history(config) if one.next == ("turn",))
+    assert talk.invoke(None, before.config)["answer"] == "Ada"
+
+
+def test_a_call_of_this_conversation_by_an_agent_is_no_answer() -> None:
+    call = {"name": "transfer", "args": {}, "id": "1", "type": "tool_call"}
+    handed = [("user", FIRST), AIMessage("Let me ask.", tool_calls=[call])]
+    out = chat().invoke({"messages": [*handed, ToolMessage("done", tool_call_id="1")]})
+    assert out["answer"] == "Ada Brenner"

@@ -21,6 +21,7 @@ from tests.command import COMMAND, LEXICAL, run
 from tests.scripted import ListRetriever
 
 from ragweave import METHODS, build_graph
+from ragweave.cli.main import app
 from ragweave.cli.options import check_retriever
 from ragweave.cli.serve import listen, mcp, serve
 from ragweave.errors import UsageError
@@ -29,6 +30,7 @@ from ragweave.tools.knowledge import KnowledgeBase, Settings
 
 pytestmark = pytest.mark.loopback
 QUESTION = "When was the Old Bridge opened?"
+NO_CONTEXT: Any = None
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +96,7 @@ async def test_mcp_answers_over_http_and_stdio(kb: Path) -> None:
 def test_other_machines_need_a_key(kb: Path, http: bool) -> None:
     with pytest.raises(UsageError, match="--api-key, or --no-key"):
         if http:
-            mcp(kb=kb, model=LEXICAL[1], http=True, host="0.0.0.0")
+            mcp(NO_CONTEXT, kb=kb, model=LEXICAL[1], http=True, host="0.0.0.0")
         else:
             serve(["concat"], kb=kb, model=LEXICAL[1], host="0.0.0.0")
 
@@ -120,7 +122,7 @@ def test_numbers_out_of_range_are_said(kb: Path, given: dict[str, int], said: st
     with pytest.raises(UsageError, match=said):
         serve(["concat"], **started)
     with pytest.raises(UsageError, match=said):
-        mcp(http=True, **started)
+        mcp(NO_CONTEXT, http=True, **started)
 
 
 WITHOUT_KB: list[tuple[tuple[str, ...], str]] = [
@@ -202,3 +204,53 @@ def test_a_free_port_is_named(kb: Path) -> None:
 def test_a_method_that_is_not_there_is_said(kb: Path) -> None:
     with pytest.raises(UsageError, match="concatt"):
         serve(["concatt"], kb=kb, model=LEXICAL[1])
+
+
+HTTP_ALONE = [
+    ("--port", "9000"),
+    ("--host", "0.0.0.0"),
+    ("--api-key", "k"),
+    ("--no-key",),
+    ("--request-bytes", "10"),
+    ("--concurrency", "2"),
+]
+
+
+@pytest.mark.parametrize("given", HTTP_ALONE)
+def test_stdio_refuses_what_it_has_no_use_for(given: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match=f"{given[0]} goes with --http"):
+        app(["mcp", *given], standalone_mode=False)
+
+
+def test_keys_of_the_environment_do_not_hinder_stdio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGWEAVE_API_KEYS", "right")
+    with pytest.raises(UsageError, match="nothing to retrieve from"):
+        app(["mcp", *LEXICAL], standalone_mode=False)
+
+
+def test_each_method_takes_the_options_that_it_has(
+    kb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[Any] = []
+    monkeypatch.setattr("ragweave.cli.serve._run", lambda *given: served.append(given))
+    given: dict[str, Any] = {"kb": str(kb), "model": LEXICAL[1]}
+    serve(["concat", "filco"], option=["top=2"], **given)
+    assert len(served) == 1
+    for methods, option in ((["concat", "filco"], "tops=2"), (["concat"], "top=2")):
+        with pytest.raises(UsageError, match=r"tops?"):
+            serve(methods, option=[option], **given)
+
+
+def test_keys_are_parted_by_spaces_and_commas(kb: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr("ragweave.cli.serve._run", lambda *_: None)
+    monkeypatch.setattr(
+        "ragweave.serving.openai_api.create_app", lambda _, limits: made.append(limits)
+    )
+    for text in ("one two", "one,two"):
+        monkeypatch.setenv("RAGWEAVE_API_KEYS", text)
+        app(["serve", "concat", "--kb", str(kb), *LEXICAL], standalone_mode=False)
+        assert list(made.pop().api_keys) == ["one", "two"]
+    monkeypatch.setenv("RAGWEAVE_API_KEYS", "one,")
+    with pytest.raises(UsageError, match="an API key is empty"):
+        app(["serve", "concat", "--kb", str(kb), *LEXICAL], standalone_mode=False)

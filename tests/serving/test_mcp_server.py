@@ -13,7 +13,7 @@ from starlette.responses import Response
 from tests.scripted import ListRetriever, OwnListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
-from ragweave.errors import UsageError
+from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.serving.mcp_server import AtOnce, create_server, http_app
 
 TEXTS = (
@@ -132,3 +132,20 @@ async def test_over_http_a_key_is_asked_for() -> None:
         assert refused.status_code == 401
     with pytest.raises(UsageError, match="an API key is empty"):
         http_app(server(), host="127.0.0.1", keys=[""])
+
+
+async def test_what_the_caller_can_mend_is_said() -> None:
+    def fails(_seen: Seen) -> str:
+        raise PromptTooLongError("/srv/secret/model.gguf takes 4096 tokens")
+
+    async with Client(server(fails)) as client:
+        asked = [
+            ("ask", {"question": "Who?"}, "the question is too long for the model"),
+            ("ask", {"question": " "}, "the question is empty"),
+            ("search", {"query": " "}, "the query is empty"),
+        ]
+        for tool, given, said in asked:
+            result: Any = await client.call_tool(tool, given)
+            assert result.is_error
+            assert said in result.content[0].text
+            assert "secret" not in str(result)

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from langchain_core.caches import InMemoryCache
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.globals import set_llm_cache
 from langchain_openai import ChatOpenAI
 from openai import (
@@ -23,7 +24,7 @@ from openai import (
 from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_chat
-from ragweave.errors import UsageError
+from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.serving.openai_api import Limits, create_app
 from ragweave.serving.openai_forms import Message, messages_of
 
@@ -302,9 +303,17 @@ async def test_a_caller_who_leaves_ends_the_work(stream: bool, sent: int) -> Non
 
 @pytest.mark.parametrize("origins", ["https://chat.example", ["https://chat.example"]])
 async def test_pages_of_named_origins_may_call(origins: Any) -> None:
-    asks = {"origin": "https://chat.example", "access-control-request-method": "POST"}
+    sent = "authorization,content-type,x-stainless-arch,x-stainless-retry-count"
+    asks = {
+        "origin": "https://chat.example",
+        "access-control-request-method": "POST",
+        "access-control-request-headers": sent,
+    }
     allowed = await transport(origins=origins).options("/v1/models", headers=asks)
+    assert allowed.status_code == 200, allowed.text
     assert allowed.headers["access-control-allow-origin"] == "https://chat.example"
+    assert allowed.headers["access-control-allow-headers"] == sent
+    assert "access-control-allow-credentials" not in allowed.headers
     refused = await transport().options("/v1/models", headers=asks)
     assert "access-control-allow-origin" not in refused.headers
 
@@ -312,3 +321,34 @@ async def test_pages_of_named_origins_may_call(origins: Any) -> None:
 def test_limits_are_checked() -> None:
     with pytest.raises(UsageError, match="concurrency must be at least 1"):
         Limits(concurrency=0)
+
+
+@pytest.mark.parametrize("kind", [PromptTooLongError, ContextOverflowError])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_question_that_does_not_fit_is_the_callers_mistake(
+    kind: type[Exception], stream: bool
+) -> None:
+    def fails(_seen: Seen) -> str:
+        raise kind("/srv/secret/model.gguf takes 4096 tokens")
+
+    create: Any = client(chat(fails)).chat.completions.create
+    with pytest.raises(BadRequestError, match="does not fit into the model's context") as told:
+        await create(model="concat", messages=QUESTION, stream=stream)
+    assert told.value.code == "context_length_exceeded"
+    assert "secret" not in str(told.value)
+
+
+async def test_an_answer_that_takes_too_long_is_not_tried_again() -> None:
+    model = ScriptedChat(replies=[ANSWER], delay=5)
+    retriever = ListRetriever(documents=documents(*TEXTS))
+    slow = build_chat("concat", model=model, retriever=retriever, timeout=0.05)
+    asked = {"model": "concat", "messages": QUESTION}
+    reply = await transport(slow).post("/v1/chat/completions", json=asked)
+    assert reply.status_code == 504
+    assert reply.headers["x-should-retry"] == "false"
+
+
+async def test_a_conversation_needs_a_new_question() -> None:
+    create: Any = client().chat.completions.create
+    with pytest.raises(BadRequestError, match="a new question behind the last answer"):
+        await create(model="concat", messages=FOLLOW_UP[:2])

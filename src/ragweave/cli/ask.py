@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragweave.cli import options
-from ragweave.errors import ModelError, UsageError
+from ragweave.errors import ModelError, RagweaveError, UsageError
 
 if TYPE_CHECKING:
     from ragweave.evaluation.runs import System
     from ragweave.graphs import CompiledGraph
 
 Question = Annotated[str, typer.Argument(help="The question.")]
+
+_LOG = logging.getLogger("ragweave.cli")
 
 
 def ask(
@@ -78,7 +81,7 @@ def ask(
         texts += ["citations=true"] if citations else []
         again = options.second_retriever(second_retriever, kb, [method])
         found = options.open_retriever(kb, retriever, rerank, k)
-        models = _opened(specs)
+        models = options.opened(specs)
         graph = method_graph(method, {**models, **again}, k, texts, found)
         warm_up([found, *again.values()])
     watch = Watch(live=stream and not json)
@@ -121,20 +124,6 @@ def _readable(question: str) -> str:
     return whole(question)
 
 
-def _opened(specs: Mapping[str, str]) -> dict[str, Any]:
-    """Return the models that specs name, each opened once for all that is built from them.
-
-    Raises:
-        UsageError: A model cannot be opened.
-    """
-    from ragweave.graphs.build import opened_models
-
-    try:
-        return dict(opened_models(specs))
-    except ModelError as error:
-        raise UsageError(str(error)) from error
-
-
 def method_graph(
     name: str, models: dict[str, Any], k: int | None, texts: list[str], retriever: Any
 ) -> CompiledGraph:
@@ -155,14 +144,28 @@ def method_graph(
 
 
 def served_graph(
-    name: str, models: dict[str, Any], k: int | None, texts: list[str], retriever: Any
+    name: str,
+    models: dict[str, Any],
+    k: int | None,
+    texts: list[str],
+    retriever: Any,
+    *,
+    beside: Sequence[str] = (),
 ) -> CompiledGraph:
     """Return a method's graph as `method_graph` does, for questions that are yet to come.
+
+    Args:
+        name: The method.
+        models: Models by `build_graph`'s arguments, and a second retriever.
+        k: Passages per query; None: the method's own number.
+        texts: `name=value` options.
+        retriever: What it searches.
+        beside: Methods that are given the same options, each those that it has.
 
     Raises:
         UsageError: As there, or some of them would find nothing to retrieve from.
     """
-    graph = method_graph(name, models, k, texts, retriever)
+    graph = method_graph(name, models, k, options.for_method(texts, name, beside), retriever)
     options.check_retriever(graph, retriever)
     return graph
 
@@ -183,7 +186,11 @@ def compare(
     option: options.OptionTexts = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Ask several methods one question: answers, sources, calls and tokens side by side."""
+    """Ask several methods one question: answers, sources, calls and tokens side by side.
+
+    One after another, so that the seconds are each method's own. Where one fails its row says why,
+    and the command ends with exit code 1.
+    """
     import asyncio
     import json as json_
 
@@ -194,7 +201,6 @@ def compare(
         from ragweave.evaluation.runs import parse_systems
         from ragweave.graphs.build import build_graph
         from ragweave.graphs.registry import arguments_for
-        from ragweave.tools.models import chat_model
         from ragweave.tools.warm_up import warm_up
 
         models, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
@@ -202,7 +208,7 @@ def compare(
         systems = parse_systems(methods, options.shared_options(texts, methods))
         found = options.open_retriever(kb, retriever, rerank, k)
         again = options.second_retriever(second_retriever, kb, {one.method for one in systems})
-        shared = {**again, **{name: chat_model(spec) for name, spec in models.items()}}
+        shared = {**again, **options.opened(models)}
         graphs = [
             build_graph(
                 one.method,
@@ -218,20 +224,30 @@ def compare(
         typer.echo(json_.dumps(results, ensure_ascii=False, indent=2, default=str))
     else:
         _show(question, results)
+    if any("error" in one for one in results):
+        raise typer.Exit(1)
 
 
 async def _ask_all(
     question: str, systems: Sequence[System], graphs: Sequence[CompiledGraph]
 ) -> list[dict[str, Any]]:
-    import asyncio
+    from ragweave.cli.screen import marked_up, progress_console
 
-    asked = [_ask(question, one, graph) for one, graph in zip(systems, graphs, strict=True)]
-    return list(await asyncio.gather(*asked))
+    results = []
+    for number, (one, graph) in enumerate(zip(systems, graphs, strict=True), 1):
+        with progress_console().status(f"{marked_up(one.label)} ({number} of {len(systems)}) …"):
+            results.append(await _ask(question, one, graph))
+    return results
 
 
 async def _ask(question: str, system: System, graph: CompiledGraph) -> dict[str, Any]:
     started = time.perf_counter()
-    state: Mapping[str, Any] = await graph.ainvoke({"question": question})
+    try:
+        state: Mapping[str, Any] = await graph.ainvoke({"question": question})
+    except Exception as error:  # noqa: BLE001 - what the other methods answer is shown all the same
+        seconds = round(time.perf_counter() - started, 3)
+        failed = {"method": system.label, "answer": None, "status": "failed"}
+        return {**failed, "error": _reason(error), "seconds": seconds}
     usage = state["usage"]
     return {
         "method": system.label,
@@ -249,22 +265,34 @@ async def _ask(question: str, system: System, graph: CompiledGraph) -> dict[str,
     }
 
 
+def _reason(error: Exception) -> str:
+    """Return one line on what failed; an error that nobody expects goes to the log whole."""
+    from ragweave.cli.screen import explain
+    from ragweave.tools.text.plain import plain
+    from ragweave.tools.text.secrets import without_secrets
+
+    said = str(error) if isinstance(error, RagweaveError) else explain(error)
+    if said is None:
+        _LOG.error("a method failed", exc_info=error)
+        said = f"{type(error).__name__}: {error}"
+    return plain(without_secrets(" ".join(said.split())))
+
+
 def _show(question: str, results: Sequence[Mapping[str, Any]]) -> None:
     from ragweave.cli.screen import show_tables
     from ragweave.evaluation.report import Table
 
-    rows = [
-        [
-            one["method"],
-            one["answer"],
-            "; ".join(dict.fromkeys(one["sources"])),
-            str(one["calls"]),
-            f"{one['input_tokens']} + {one['output_tokens']}",
-            f"{one['seconds']:.2f}",
-        ]
-        for one in results
-    ]
+    rows = [[one["method"], *_cells(one), f"{one['seconds']:.2f}"] for one in results]
     head = ["method", "answer", "sources", "calls", "tokens in + out", "seconds"]
-    estimated = any(one["estimated"] for one in results)
+    estimated = any(one.get("estimated") for one in results)
     remarks = ["Token counts are estimated from characters."] if estimated else []
     show_tables([Table(question, head, rows, remarks)])
+
+
+def _cells(one: Mapping[str, Any]) -> list[str]:
+    """Return a method's answer, sources, calls and tokens as a table shows them."""
+    if "error" in one:
+        return [f"failed: {one['error']}", "", "", ""]
+    sources = "; ".join(dict.fromkeys(one["sources"]))
+    tokens = f"{one['input_tokens']} + {one['output_tokens']}"
+    return [one["answer"], sources, str(one["calls"]), tokens]

@@ -46,7 +46,10 @@ def chat(
     second_retriever: options.SecondRetriever = "",
     option: options.OptionTexts = None,
 ) -> None:
-    """Talk with your documents: follow-up questions, quotes under each answer. /help lists the commands."""
+    """Talk with your documents: follow-up questions, quotes under each answer. /help lists the commands.
+
+    Questions from a pipe are answered one by one; where one fails, the command ends with exit code 1.
+    """
     from ragweave.cli.screen import loading
 
     with loading():
@@ -61,12 +64,15 @@ def chat(
         models, texts = options.load_cited(*named)
 
         def make(name: str) -> ChatGraph:
-            graph = served_graph(name, {**models, **again}, k, texts, found)
+            given = {**models, **again}
+            graph = served_graph(name, given, k, texts, found, beside=[method])
             return conversation(graph, models)
 
         talk = Talk(make, method, read_conversation() if follow_up else [])
         warm_up([found, *again.values(), *models.values()])
     talk.run()
+    if talk.failed and not sys.stdin.isatty():
+        raise typer.Exit(1)
 
 
 @dataclass
@@ -79,6 +85,8 @@ class Talk:
     messages: list[BaseMessage] = field(default_factory=list)
     result: Mapping[str, Any] = field(default_factory=dict)
     watch: Watch | None = None
+    failed: bool = False
+    """Whether a question was not answered."""
 
     def __post_init__(self) -> None:
         """Build the graph, so that a mistake shows before the first question."""
@@ -104,22 +112,23 @@ class Talk:
 
     def take(self, line: str) -> None:
         """Do what a line asks for; a mistake or a failed call is one line, and the talk goes on."""
-        from ragweave.cli.screen import explain, plain
+        from ragweave.cli.screen import explain
         from ragweave.state.passages import whole
+        from ragweave.tools.text.plain import plain
 
         line = whole(line)
+        asks = not line.startswith("/")
         try:
-            if line.startswith("/"):
-                self._command(*line[1:].split(maxsplit=1))
-            else:
+            if asks:
                 self._ask(line)
-        except RagweaveError as error:
-            sys.stderr.write(f"ragweave: {plain(str(error))}\n")
+            else:
+                self._command(*line[1:].split(maxsplit=1))
         except Exception as error:
-            said = explain(error)
+            said = str(error) if isinstance(error, RagweaveError) else explain(error)
             if said is None:
                 raise
             sys.stderr.write(f"ragweave: {plain(said)}\n")
+            self.failed |= asks
 
     def _command(self, name: str = "", value: str = "") -> None:
         commands: dict[str, Callable[[str], None]] = {
@@ -139,10 +148,11 @@ class Talk:
         from rich.markup import escape
 
         from ragweave.cli.conversation import keep_conversation
-        from ragweave.cli.screen import console, plain, progress_console
+        from ragweave.cli.screen import console, progress_console
         from ragweave.cli.show import show_footnotes, show_warnings
         from ragweave.cli.watch import Watch, follow
         from ragweave.tools.footnotes import with_marks
+        from ragweave.tools.text.plain import plain
 
         watch = Watch(live=False)
         given = {"messages": [*self.messages, HumanMessage(question)]}

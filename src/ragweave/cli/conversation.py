@@ -99,12 +99,15 @@ def message_of(result: Mapping[str, Any]) -> AIMessage:
 
 
 def conversation(graph: CompiledGraph, models: Mapping[str, Any]) -> ChatGraph:
-    """Return a conversation over a method; the answering model restates follow-ups.
+    """Return a conversation over a method.
+
+    The answering model restates follow-ups; where it is a trained generator, which can't, the proxy
+    does, if there is one that can.
 
     Args:
         graph: The method.
         models: The models that it was built with, opened, by `build_graph`'s arguments.
     """
-    from ragweave.graphs import chat_over
+    from ragweave.graphs.chat import chat_over, restater_of
 
-    return chat_over(graph, models["model"])
+    return chat_over(graph, restater_of(models["model"], models.get("proxy")))

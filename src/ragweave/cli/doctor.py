@@ -73,7 +73,8 @@ def doctor(
     ] = True,
 ) -> None:
     """Check the installation, the machine and, with --model, a model file."""
-    from ragweave.cli.screen import plain, progress_console
+    from ragweave.cli.screen import progress_console
+    from ragweave.tools.text.plain import plain
 
     path, settings = _named(model) if model else (None, {})
     findings = inspect_machine(path, settings)

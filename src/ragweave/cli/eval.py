@@ -176,12 +176,12 @@ def report(
     )
 
     experiments = read_runs(runs)
+    folder = out or runs[0] / "report"
+    files = write_report(folder, experiments, pages=pages, plots=plots)
     for experiment in experiments:
         show_tables(tables_of(experiment))
     between = between_table(experiments)
     show_tables([between] if between is not None else [])
-    folder = out or runs[0] / "report"
-    files = write_report(folder, experiments, pages=pages, plots=plots)
     remarks = progress_console()
     listed = ", ".join(path.relative_to(folder).as_posix() for path in files)
     remarks.print(f"wrote to {folder}: {listed}", markup=False, soft_wrap=True)

@@ -39,9 +39,10 @@ def check(
 
     Indexed files that no longer exist are named, too; that is no fault of the index.
     """
-    from ragweave.cli.screen import marked_up, plain, progress_bar
+    from ragweave.cli.screen import marked_up, progress_bar
     from ragweave.tools.knowledge import checking
     from ragweave.tools.stores import place_of
+    from ragweave.tools.text.plain import plain
 
     folder = place_of(kb)
     found = checking.check(folder)
@@ -297,7 +298,8 @@ def _stages(bar: Any) -> Progress:
 
 
 def _show(base: KnowledgeBase, report: IndexReport) -> None:
-    from ragweave.cli.screen import marked_up, plain, progress_console
+    from ragweave.cli.screen import marked_up, progress_console
+    from ragweave.tools.text.plain import plain
 
     screen = progress_console()
     for skip in report.skipped[:_SHOWN]:

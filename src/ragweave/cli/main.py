@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from contextlib import suppress
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -29,10 +29,11 @@ from ragweave.cli import (
     train,
 )
 from ragweave.cli import eval as eval_
-from ragweave.cli.logs import log_to_stderr
 from ragweave.cli.on_ray import RayCommand
-from ragweave.cli.screen import explain, plain, refused
+from ragweave.cli.screen import explain, refused
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
+from ragweave.tools.logs import log_to_stderr
+from ragweave.tools.text.plain import plain
 
 app = typer.Typer(
     name="ragweave",
@@ -136,9 +137,7 @@ def run() -> None:
     interrupted, 143 terminated.
     """
     _open_closed_streams()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # an answer may hold what ASCII has no sign for
-            stream.reconfigure(errors="replace")
+    sys.stdout, sys.stderr = _to_screen(sys.stdout), _to_screen(sys.stderr)
     # Or the interpreter looks for cycles among all that was loaded, for half a second, before it
     # ends; registered first, this comes last.
     atexit.register(gc.freeze)
@@ -151,8 +150,6 @@ def run() -> None:
         code = _INTERRUPTED
     except RagweaveError as error:
         _leave(str(error), 2 if isinstance(error, UsageError | MissingExtraError) else 1)
-    except BrokenPipeError:
-        os._exit(0)
     except Exception as error:  # noqa: BLE001 - the last resort; what is not explained is raised
         _explain_or_raise(error)
     if code == _INTERRUPTED:  # typer's code for Ctrl-C, which it catches itself
@@ -170,6 +167,49 @@ def _open_closed_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+
+
+class _Screen(io.FileIO):
+    """What a command shows, and goes on where nobody reads it any more (`ragweave … | head`).
+
+    What it still has to write, to files of its own, is written; a pipe or socket that breaks
+    elsewhere stays an error.
+    """
+
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        """Write to the file of a standard stream, which stays open."""
+        super().__init__(stream.fileno(), "w", closefd=False)
+        self._stream = stream
+
+    def write(self, data: Any, /) -> int:
+        """Write to the screen; to nowhere once its pipe is closed."""
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return len(data)
+
+
+def _to_screen(stream: Any) -> Any:
+    """Return a standard stream as a screen; a terminal, which nobody closes, as it is."""
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    stream.reconfigure(errors="replace")  # an answer may hold what ASCII has no sign for
+    try:
+        screen = None if stream.isatty() else _Screen(stream)
+    except OSError:  # it is no file, as in a notebook
+        screen = None
+    if screen is None:
+        return stream
+    return io.TextIOWrapper(
+        io.BufferedWriter(screen),
+        encoding=stream.encoding,
+        errors="replace",
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
 
 
 def _explain_or_raise(error: Exception) -> NoReturn:

@@ -192,7 +192,7 @@ def _dot(graph: Graph) -> str:
 
 KINDS = (
     *("methods", "metrics", "datasets", "models", "retrievers", "filters"),
-    *("chunkers", "rerankers"),
+    *("chunkers", "rerankers", "stores"),
 )
 """What `--kind` takes: the entry-point groups, without `ragweave.`."""
 
@@ -220,12 +220,25 @@ def methods(
     screen = console()
     screen.print(_methods_table(found[kind]) if kind == "methods" else _table(found[kind]))
     if kind == "methods":
-        screen.print("k: passages per query (default 5); p: self-consistency samples (default 1).")
+        legend = f"{passages_by_default()}; p: self-consistency samples (default 1)."
+        screen.print(legend, soft_wrap=not screen.is_terminal)
     for other, registry in found.items():
         added = registry.others() if other != kind else {}
         if added:
             listed = ", ".join(f"{name} ({package})" for name, package in added.items())
             screen.print(f"{other} from other packages: {listed}", markup=False)
+
+
+def passages_by_default() -> str:
+    """Return what `k` is, with its default in each of our methods, most of which share one."""
+    from ragweave.graphs import METHODS
+
+    named: dict[int, list[str]] = {}
+    for one in METHODS.ours():
+        named.setdefault(one.options.__dataclass_fields__["k"].default, []).append(one.name)
+    usual = max(named, key=lambda k: len(named[k]))
+    others = [f"{k} in {', '.join(named[k])}" for k in sorted(named) if k != usual]
+    return f"k: passages per query (default {'; '.join([str(usual), *others])})"
 
 
 def _show_method(found: Registry[Any], name: str, *, json: bool) -> None:
@@ -273,9 +286,10 @@ def registries() -> dict[str, Registry[Any]]:
     from ragweave.tools.knowledge.chunking import CHUNKERS
     from ragweave.tools.models import MODELS
     from ragweave.tools.retrieval.reranking import RERANKERS
+    from ragweave.tools.stores.named import STORES
 
-    listed = (METHODS, METRICS, FORMATS, MODELS, RETRIEVERS, FILTERS, CHUNKERS, RERANKERS)
-    return dict(zip(KINDS, listed, strict=True))
+    ours = (METHODS, METRICS, FORMATS, MODELS, RETRIEVERS, FILTERS)
+    return dict(zip(KINDS, (*ours, CHUNKERS, RERANKERS, STORES), strict=True))
 
 
 def _methods_table(found: Registry[Any]) -> Table:

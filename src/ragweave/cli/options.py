@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragweave.errors import UsageError
+from ragweave.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     from ragweave.evaluation.runs import System
@@ -171,16 +171,17 @@ def with_named(
     """Split `--option` texts into those that name a model and the method's own.
 
     Args:
-        flags: Model specs by `build_graph`'s arguments; None or "" where a flag was not given.
+        flags: Model specs by `build_graph`'s arguments; None where a flag was not given.
         texts: `name=value` options.
 
     Returns:
         Model specs by `build_graph`'s arguments, and the method's own options.
 
     Raises:
-        UsageError: An option names no model, or a model is named twice.
+        UsageError: A flag or an option names no model, as one of an unset variable does, or a
+            model is named twice.
     """
-    models = {name: spec for name, spec in flags.items() if spec}
+    models = {name: filled(name, spec) for name, spec in flags.items() if spec is not None}
     named: dict[str, str] = {}
     rest: list[str] = []
     for text in texts:
@@ -195,6 +196,18 @@ def with_named(
             raise UsageError(f"--option {text}: {NAMED[name.strip()]} is given twice; give it once")
         named[key] = value.strip()
     return {**models, **named}, rest
+
+
+def filled(argument: str, spec: str) -> str:
+    """Return a flag's model spec.
+
+    Raises:
+        UsageError: It is blank.
+    """
+    if isinstance(spec, str) and not spec.strip():
+        flag = argument.replace("_", "-")
+        raise UsageError(f"--{flag} is empty: name a model, or leave the option out")
+    return spec
 
 
 def read_models(
@@ -217,10 +230,26 @@ def read_models(
 
 
 def load_cited(models: Mapping[str, str], texts: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the models that specs name, and a method's options: cited unless they say not to."""
-    from ragweave.tools.models import chat_model
+    """Return the models that specs name, and a method's options: cited unless they say not to.
 
-    return {name: chat_model(spec) for name, spec in models.items()}, ["citations=true", *texts]
+    Raises:
+        UsageError: A model cannot be opened.
+    """
+    return opened(models), ["citations=true", *texts]
+
+
+def opened(specs: Mapping[str, str]) -> dict[str, Any]:
+    """Return the models that specs name, each opened once for all that is built from them.
+
+    Raises:
+        UsageError: A model cannot be opened.
+    """
+    from ragweave.graphs.build import opened_models
+
+    try:
+        return dict(opened_models(specs))
+    except ModelError as error:
+        raise UsageError(str(error)) from error
 
 
 def with_k(texts: Sequence[str], k: int | None) -> list[str]:
@@ -234,6 +263,30 @@ def with_k(texts: Sequence[str], k: int | None) -> list[str]:
         if k is not None and name.strip() == "k" and value.strip() != str(k):
             raise UsageError(f"-k {k} and --option {text}: k is given twice; give it once")
     return [*texts, *([] if k is None else [f"k={k}"])]
+
+
+def for_method(texts: Sequence[str], name: str, beside: Iterable[str]) -> list[str]:
+    """Return those `name=value` options that a method of several is given.
+
+    One that it lacks is left out where a method beside it has it; where none has it, it stays, and
+    the method refuses it.
+
+    Args:
+        texts: The options.
+        name: The method.
+        beside: The methods that are given the same options.
+    """
+    from ragweave.graphs.build import method_named
+
+    own, *others = (
+        method_named(one).options.__dataclass_fields__.keys() for one in (name, *beside)
+    )
+
+    def is_taken(text: str) -> bool:
+        key = text.partition("=")[0].strip().replace("-", "_")
+        return key in own or not any(key in other for other in others)
+
+    return [text for text in texts if is_taken(text)]
 
 
 def by_role(models: Mapping[str, str]) -> dict[str, str]:

@@ -94,7 +94,7 @@ def reproduce(
     named, texts = options.with_named({"model": model, **roles}, option or [])
     request = Request(
         model=named.pop("model"),
-        proxies=tuple(proxy or ()),
+        proxies=tuple(options.filled("proxy", one) for one in proxy or ()),
         models=named,
         data=data,
         files=_files(file or []),
@@ -342,10 +342,10 @@ def _conclude(
         if not any(one.made is not None for one in runs[table.name]):
             continue
         rows = compare_table(table, runs[table.name], folder)
+        files += write_pages(folder, table, rows, models)
         show_tables(comparison_tables(table, rows, models))
         for line in about_lines(table):
             _line(console(), line)
-        files += write_pages(folder, table, rows, models)
     listed = ", ".join(path.relative_to(folder).as_posix() for path in files)
     _line(progress_console(), f"wrote to {folder}: {listed}")
 

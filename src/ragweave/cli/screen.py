@@ -7,13 +7,13 @@ import gc
 import os
 import sys
 import traceback
-import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragweave.errors import UsageError
+from ragweave.tools.text.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -191,26 +191,12 @@ def _console(*, stderr: bool) -> Console:
 
     class Screen(Console):
         def on_broken_pipe(self) -> None:
-            """Leave a closed pipe (`ragweave methods | head -1`) to the command line's end."""
+            """Raise it: on the command line, standard output itself takes a closed pipe."""
             raise BrokenPipeError
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else 120
     return Screen(stderr=stderr, width=width, highlight=False, soft_wrap=False)
-
-
-def plain(text: str) -> str:
-    """Return `text` without what could steer a terminal: control and format characters.
-
-    Models, documents and file names are untrusted. Line ends and tabs stay; a lone surrogate,
-    which no terminal can show, becomes `?`.
-    """
-    kept = (
-        char
-        for char in text
-        if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Co")
-    )
-    return "".join(kept).encode("utf-8", "replace").decode("utf-8")
 
 
 def marked_up(text: str) -> str:

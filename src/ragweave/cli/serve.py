@@ -22,7 +22,7 @@ Keys = Annotated[
         "--api-key",
         envvar="RAGWEAVE_API_KEYS",
         help="A key that callers bring as a bearer token. Repeatable; the variable takes several, "
-        "with spaces between.",
+        "with spaces or commas between.",
     ),
 ]
 OpenToAll = Annotated[
@@ -68,6 +68,7 @@ def serve(
     from ragweave.cli.conversation import conversation
     from ragweave.serving.openai_api import Limits, create_app
 
+    api_key = _keys(api_key)
     _check_open(host, api_key, no_key)
     _check_numbers(port, request_bytes, concurrency)
     named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
@@ -81,13 +82,16 @@ def serve(
         concurrency=concurrency,
     )
     chats = {
-        name: conversation(served_graph(name, {**models, **again}, k, texts, found), models)
+        name: conversation(
+            served_graph(name, {**models, **again}, k, texts, found, beside=methods), models
+        )
         for name in methods
     }
     _run(create_app(chats, limits), host, port, f"{', '.join(chats)} at {{}}/v1")
 
 
 def mcp(
+    context: typer.Context,
     method: options.Method = "concat_pf",
     kb: options.Kb = None,
     model: options.Model = "extractive",
@@ -115,9 +119,12 @@ def mcp(
     from ragweave.cli.ask import served_graph
     from ragweave.serving.mcp_server import create_server, http_app
 
+    api_key = _keys(api_key)
     if http:
         _check_open(host, api_key, no_key)
         _check_numbers(port, request_bytes, concurrency)
+    else:
+        _check_stdio(context)
     named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
     found = options.open_retriever(kb, retriever, rerank, k)
     again = options.second_retriever(second_retriever, kb, [method])
@@ -134,6 +141,27 @@ def mcp(
         concurrency=concurrency,
     )
     _run(app, host, port, "ask and search at {}/mcp")
+
+
+def _keys(given: list[str] | None) -> list[str]:
+    """Return the keys; none holds a comma (RFC 6750, section 2.1), so one parts two of them."""
+    return [key for text in given or () for key in text.split(",")]
+
+
+_OF_HTTP = ("host", "port", "api_key", "no_key", "request_bytes", "concurrency")
+"""Parameters of `mcp` that stdio has no use for."""
+
+
+def _check_stdio(context: typer.Context) -> None:
+    """Refuse options that would do nothing; the environment may hold keys for another server.
+
+    Raises:
+        UsageError: An option of the HTTP server was given.
+    """
+    for one in context.command.params:
+        source = context.get_parameter_source(str(one.name))
+        if one.name in _OF_HTTP and source and source.name == "COMMANDLINE":
+            raise UsageError(f"{max(one.opts, key=len)} goes with --http: stdio serves one agent")
 
 
 def _check_open(host: str, keys: list[str] | None, no_key: bool) -> None:

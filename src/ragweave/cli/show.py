@@ -12,12 +12,13 @@ from langchain_core.documents import Document
 from rich.markup import escape
 
 from ragweave.cli.record import StepRecord, run_steps
-from ragweave.cli.screen import console, marked_up, plain
+from ragweave.cli.screen import console, marked_up
 from ragweave.cli.watch import Watch
 from ragweave.state import Citation
 from ragweave.state.passages import heading_of
 from ragweave.tools.footnotes import footnotes, with_marks
 from ragweave.tools.text.normalize import normalize_answer
+from ragweave.tools.text.plain import plain
 
 
 def tree(steps: Iterable[StepRecord]) -> Any:

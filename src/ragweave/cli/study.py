@@ -136,15 +136,15 @@ def _run(
         config = config.after(result.progress)
         directories.append(directory)
     experiments = {one.path.name: read_runs([one.path])[0] for one in directories}
+    write_report(out / "report", list(experiments.values()))
+    if can_plot():
+        plot_study(out / "report" / "plots", study, experiments, score)
     for experiment in experiments.values():
         show_tables(tables_of(experiment))
     if name == "gate":
         from ragweave.cli.gates import gate_tables
 
         show_tables(gate_tables(directories[0], experiments, score))
-    files = write_report(out / "report", list(experiments.values()))
-    if can_plot():
-        files += plot_study(out / "report" / "plots", study, experiments, score)
     remarks.print(f"{study.summary} ({study.source})", markup=False, soft_wrap=True)
     remarks.print(f"wrote to {out / 'report'}", markup=False, soft_wrap=True)
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
-from ragweave.cli.screen import plain, progress_bar
+from ragweave.cli.screen import progress_bar
 from ragweave.errors import ModelError, UsageError
+from ragweave.tools.text.plain import plain
 
 if TYPE_CHECKING:
     from ragweave.trained import ModelCard

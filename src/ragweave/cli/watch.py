@@ -20,8 +20,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import Overwrite, StreamMode
 from typing_extensions import TypedDict
 
-from ragweave.cli.screen import plain
 from ragweave.state import Note
+from ragweave.tools.text.plain import plain
 from ragweave.tools.text.secrets import without_secrets
 
 if TYPE_CHECKING:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -12,7 +13,12 @@ from langchain_core.callbacks import (
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import ensure_config, patch_config
+from langchain_core.runnables.config import (
+    DEFAULT_RECURSION_LIMIT,
+    ensure_config,
+    patch_config,
+    var_child_runnable_config,
+)
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, Field
 
@@ -42,14 +48,16 @@ def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
 
     def run(question: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
         try:
-            output = graph.invoke({"question": question}, config, **_own_context(graph))
+            with _own_steps(config) as given:
+                output = graph.invoke({"question": question}, given, **_own_context(graph))
             return _content_and_artifact(output)
         except UsageError as error:
             raise ToolException(str(error)) from error
 
     async def arun(question: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
         try:
-            output = await graph.ainvoke({"question": question}, config, **_own_context(graph))
+            with _own_steps(config) as given:
+                output = await graph.ainvoke({"question": question}, given, **_own_context(graph))
             return _content_and_artifact(output)
         except UsageError as error:
             raise ToolException(str(error)) from error
@@ -63,6 +71,31 @@ def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
         response_format="content_and_artifact",
         handle_tool_error=True,
     )
+
+
+@contextmanager
+def _own_steps(config: RunnableConfig) -> Iterator[RunnableConfig]:
+    """Yield a run's configuration without the limit of 25 steps that LangChain fills in.
+
+    Nobody asked for it, and a loop of more rounds would end by it. LangGraph takes what it is not
+    given from the configuration around, where a tool or a chain has filled it in too. A limit that
+    somebody set, an agent's, stands.
+    """
+    around = var_child_runnable_config.get()
+    token = var_child_runnable_config.set(around and _without_default_limit(around))
+    try:
+        yield _without_default_limit(config)
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+def _without_default_limit(config: RunnableConfig) -> RunnableConfig:
+    kept = {
+        name: value
+        for name, value in config.items()
+        if name != "recursion_limit" or value != DEFAULT_RECURSION_LIMIT
+    }
+    return cast("RunnableConfig", kept)
 
 
 def _own_context(graph: Runnable[Any, Any]) -> dict[str, Options]:
@@ -128,7 +161,8 @@ class GraphRetriever(BaseRetriever):
         **_: Any,
     ) -> list[Document]:
         config = patch_config(outer, callbacks=run_manager.get_child())
-        output = self.graph.invoke({"question": query}, config, **_own_context(self.graph))
+        with _own_steps(config) as given:
+            output = self.graph.invoke({"question": query}, given, **_own_context(self.graph))
         return list(output["passages"])
 
     async def _aget_relevant_documents(
@@ -140,5 +174,8 @@ class GraphRetriever(BaseRetriever):
         **_: Any,
     ) -> list[Document]:
         config = patch_config(outer, callbacks=run_manager.get_child())
-        output = await self.graph.ainvoke({"question": query}, config, **_own_context(self.graph))
+        with _own_steps(config) as given:
+            output = await self.graph.ainvoke(
+                {"question": query}, given, **_own_context(self.graph)
+            )
         return list(output["passages"])

@@ -9,19 +9,23 @@ agent's subagent, or in a graph of one's own.
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Mapping
 from typing import Any, cast, get_type_hints
 
+from langchain_core.messages import AIMessage, RemoveMessage, convert_to_messages
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END, START
 from langgraph.types import Checkpointer, RetryPolicy
 
 from ragweave.errors import UsageError
-from ragweave.graphs.build import build_graph
+from ragweave.graphs.build import build_graph, part_of
 from ragweave.graphs.frame import MAX_CONCURRENCY, CompiledGraph, Draft, DrawnGraph
 from ragweave.graphs.method import Method
 from ragweave.nodes.conversation import (
     RESTATE,
+    as_asked_step,
     reply_step,
     restate_step,
     silent,
@@ -34,6 +38,8 @@ from ragweave.nodes.step import Route
 from ragweave.state.chat import ChatInput, ChatOutput, ChatState
 from ragweave.tools.models import ChatModel, Models, chat_model
 
+_LOGGER = logging.getLogger("ragweave.graphs")
+
 HISTORY_TOKENS = 1_000
 """Tokens of the conversation that a follow-up is restated with, unless said otherwise."""
 
@@ -43,9 +49,9 @@ PROMPTS = {"restate": RESTATE}
 class ChatGraph(DrawnGraph[ChatOutput]):
     """A compiled conversation.
 
-    A key of the input other than `messages` is an error, but for those of an earlier output, given
-    back whole; as a node of another graph it is given all of that graph's state, and takes what it
-    knows.
+    Every input asks something: a thread's last question is not asked again. A key of the input other
+    than `messages` is an error, but for those of an earlier output, given back whole; as a node of
+    another graph it is given all of that graph's state, and takes what it knows.
     """
 
     def _taken(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -56,7 +62,32 @@ class ChatGraph(DrawnGraph[ChatOutput]):
                     f"the input has a key {key!r}, and a conversation takes messages alone"
                     f"{_INSTEAD.get(key, '')}"
                 )
+        check_asks(given)
         return given
+
+
+def check_asks(given: Mapping[str, Any]) -> None:
+    """Check that an input's messages ask something; a thread that goes on is given None instead.
+
+    Raises:
+        UsageError: There is no message of the user, or none behind the last answer.
+    """
+    raw = given.get("messages") or []
+    messages = convert_to_messages(raw if isinstance(raw, list) else [raw])
+    if any(isinstance(one, RemoveMessage) for one in messages):
+        return  # an answer is taken back, and what it answered is asked again
+    kinds = ["answer" if _is_answer(one) else one.type for one in messages]
+    asked = max((at for at, kind in enumerate(kinds) if kind == "human"), default=-1)
+    if asked < 0 or "answer" in kinds[asked:]:
+        raise UsageError(
+            "the messages have no question behind the last answer, and a conversation's last "
+            "question is not asked again"
+        )
+
+
+def _is_answer(message: object) -> bool:
+    """Say whether a message answers; an agent's, which calls a tool to do so, does not."""
+    return isinstance(message, AIMessage) and not message.tool_calls and bool(message.text.strip())
 
 
 _OF_OUTPUT = frozenset(get_type_hints(ChatOutput))
@@ -137,7 +168,8 @@ def chat_over(
 
     Args:
         graph: The compiled method, without a checkpointer of its own.
-        restater: The model that restates follow-ups.
+        restater: The model that restates follow-ups; where it is a trained part, which can't,
+            they are asked as they are, noted `restate_unable`.
         history_tokens: Most tokens of the conversation that it sees.
         restate: Its prompt.
         checkpointer: Where LangGraph keeps threads.
@@ -158,7 +190,11 @@ def chat_over(
         input_schema=ChatInput,
         output_schema=ChatOutput,
     )
-    restating = restate_step(restater, restate, options, history_tokens)
+    restating = (
+        restate_step(restater, restate, options, history_tokens)
+        if _can_restate(restater)
+        else as_asked_step(options)
+    )
     chat.add_node("turn", turn_step(options))
     chat.add_node("restate", restating, retry_policy=retry)
     chat.add_node(method, silent(graph))
@@ -176,3 +212,28 @@ def chat_over(
     compiled = chat.compile(checkpointer=checkpointer, name="chat")
     drawn = ChatGraph(**vars(compiled))
     return drawn.with_config({"max_concurrency": MAX_CONCURRENCY})
+
+
+def restater_of(answering: ChatModel, other: ChatModel | None) -> ChatModel:
+    """Return the model that restates follow-ups: the other one where only that can."""
+    if other is None or part_of(other) is not None or part_of(answering) is None:
+        return answering
+    return other
+
+
+def _can_restate(restater: ChatModel) -> bool:
+    part = part_of(restater)
+    if part is not None:
+        _warn(part.folder, part.role)
+    return part is None
+
+
+@functools.cache
+def _warn(folder: str, role: str) -> None:
+    """Warn once: a server builds its graph for each run."""
+    _LOGGER.warning(
+        "%s: is a trained %s and cannot restate follow-ups: they are asked as they are; name "
+        "another model to restate them (--proxy; in Python: restater)",
+        folder,
+        role,
+    )

@@ -13,7 +13,11 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import ensure_config
+from langchain_core.runnables.config import (
+    ensure_config,
+    set_config_context,
+    var_child_runnable_config,
+)
 from langchain_core.runnables.graph import Graph
 from langchain_core.tools import BaseTool
 from langgraph.graph import StateGraph
@@ -143,7 +147,8 @@ def _closest(key: str, fields: Iterable[str]) -> str:
 class DrawnGraph(TypedGraph[OutputT]):
     """A compiled graph whose picture leaves out the handlers of failed nodes.
 
-    LangGraph draws them unconnected. A run that is resumed gets its whole `timeout` anew.
+    LangGraph draws them unconnected. A run that is resumed gets its whole `timeout` anew. A run
+    inside of another one has no more branches at once than that one.
     """
 
     def stream(
@@ -153,6 +158,7 @@ class DrawnGraph(TypedGraph[OutputT]):
         **more: Any,
     ) -> Iterator[Any]:
         """Check the input's keys, then run the graph, within its time limit."""
+        config = _bounded(self.config, config)
         given = self._checked(input, config)
         return super().stream(given, self._in_time(given, config, more.get("context")), **more)
 
@@ -163,6 +169,7 @@ class DrawnGraph(TypedGraph[OutputT]):
         **more: Any,
     ) -> AsyncIterator[Any]:
         """Check the input's keys, then run the graph, within its time limit."""
+        config = _bounded(self.config, config)
         given = self._checked(input, config)
         return super().astream(given, self._in_time(given, config, more.get("context")), **more)
 
@@ -187,9 +194,9 @@ class DrawnGraph(TypedGraph[OutputT]):
         nested = _is_nested(config)
         if not nested and not (given is None or isinstance(given, Command)):
             return config
-        bound = cast("RunnableConfig", {**(self.config or {}), **(config or {})})
-        configurable = ensure_config(bound).get("configurable") or {}
-        timeout = self._timeout(context, nested)
+        bound = ensure_config(cast("RunnableConfig", {**(self.config or {}), **(config or {})}))
+        configurable = bound.get("configurable") or {}
+        timeout = self._timeout(context, bound if nested else None)
         limits = [
             configurable.get(RUN_DEADLINE),
             given.get("deadline") if nested and isinstance(given, Mapping) else None,
@@ -200,8 +207,14 @@ class DrawnGraph(TypedGraph[OutputT]):
             return config
         return {**(config or {}), "configurable": {**configurable, RUN_DEADLINE: min(deadlines)}}
 
-    def _timeout(self, context: object, nested: bool) -> float | None:
-        """Return the time limit of a run with this context; without one it has the outer run's."""
+    def _timeout(self, context: object, around: RunnableConfig | None) -> float | None:
+        """Return the time limit of a run with this context; without one it has the outer run's.
+
+        Args:
+            context: What the caller gave.
+            around: The configuration of a run inside of another one, whose context it holds: in a
+                thread of the caller's own, LangGraph knows of no run around.
+        """
         schema = self.builder.context_schema
         if not isinstance(schema, type) or not issubclass(schema, Options):
             return None
@@ -209,7 +222,10 @@ class DrawnGraph(TypedGraph[OutputT]):
             return schema(**context).timeout
         if isinstance(context, Options):
             return context.timeout
-        return (current(schema()) if nested else schema()).timeout
+        if around is None:
+            return schema().timeout
+        with set_config_context(around) as outer:
+            return outer.run(current, schema()).timeout
 
     def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
         """Return the graph to draw."""
@@ -284,6 +300,20 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
     def as_retriever(self) -> BaseRetriever:
         """Return a retriever of the passages that this graph keeps for a question."""
         return GraphRetriever(graph=self)
+
+
+def _bounded(own: RunnableConfig | None, config: RunnableConfig | None) -> RunnableConfig | None:
+    """Return a run's configuration with the outer run's `max_concurrency`, where that is less.
+
+    Without it the graph's own (`own`, what it is bound to) would hold again for every graph that a
+    node invokes without a configuration.
+    """
+    around = (var_child_runnable_config.get() or {}).get("max_concurrency")
+    bound = (own or {}).get("max_concurrency")
+    if around is None or (config or {}).get("max_concurrency") is not None:
+        return config
+    least = around if bound is None else min(bound, around)
+    return {**(config or {}), "max_concurrency": least}
 
 
 def _is_nested(config: RunnableConfig | None) -> bool:

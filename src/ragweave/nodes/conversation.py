@@ -207,6 +207,16 @@ def restate_step(
     return Step("restate", body, options)
 
 
+def as_asked_step(options: OptionsT) -> Step[ChatState, OptionsT]:
+    """Return the node `restate` where no model can: the follow-up stays as it was, noted."""
+
+    def body(_state: ChatState, context: Context[OptionsT]) -> Work:
+        context.note("restate_unable")
+        return pure(_update({}))
+
+    return Step("restate", body, options)
+
+
 def to_restate(tokens: int) -> Any:
     """Return the route behind `turn`: nothing to restate without an earlier turn."""
 

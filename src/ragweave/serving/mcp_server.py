@@ -11,12 +11,14 @@ from collections.abc import Awaitable, Sequence
 from typing import Annotated, Any
 
 from langchain_core.documents import Document
+from langchain_core.exceptions import ContextOverflowError
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ragweave.errors import PromptTooLongError
 from ragweave.graphs import CompiledGraph
 from ragweave.nodes.retrieve import Retriever
 from ragweave.serving.keys import Keys
@@ -45,6 +47,8 @@ def create_server(graph: CompiledGraph, retriever: Retriever | None) -> MCPServe
     @server.tool(structured_output=False)
     async def ask(question: Question) -> str:
         """Answer a question from the knowledge base, quoting the sentences that support the answer."""
+        if not question.strip():
+            raise ToolError("the question is empty")
         return answer_text(await _safely(graph.ainvoke({"question": question})))
 
     if retriever is not None:
@@ -52,6 +56,8 @@ def create_server(graph: CompiledGraph, retriever: Retriever | None) -> MCPServe
         @server.tool(structured_output=False)
         async def search(query: Query, k: Count = 5) -> str:
             """Return the passages of the knowledge base that match a query best."""
+            if not query.strip():
+                raise ToolError("the query is empty")
             settings: dict[str, Any] = {"k": k} if takes_k(retriever) else {}
             return passages_text((await _safely(retriever.ainvoke(query, **settings)))[:k])
 
@@ -77,11 +83,17 @@ def passages_text(passages: Sequence[Document]) -> str:
 async def _safely(work: Awaitable[Any]) -> Any:
     """Await a run; what goes wrong in it is logged here, and said to the caller in general terms.
 
+    What the caller can mend is said: that the question is too long.
+
     Raises:
         ToolError: It failed.
     """
     try:
         return await work
+    except (PromptTooLongError, ContextOverflowError) as error:
+        _LOG.warning("a tool call was refused: %s", error)
+        said = "the question is too long for the model: ask a shorter one"
+        raise ToolError(said) from error
     except Exception as error:
         _LOG.error("a tool call failed", exc_info=error)
         raise ToolError("it failed: the operator's log says why") from error

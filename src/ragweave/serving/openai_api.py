@@ -25,13 +25,14 @@ from typing import Any, TypeVar, cast
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, Response, StreamingResponse
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 from openai.types import CompletionUsage, Model
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
-from ragweave.errors import RunTimeoutError, UsageError
+from ragweave.errors import PromptTooLongError, RunTimeoutError, UsageError
 from ragweave.graphs import ChatGraph
 from ragweave.serving.keys import Keys
 from ragweave.serving.openai_forms import (
@@ -193,7 +194,7 @@ def create_app(chats: Mapping[str, ChatGraph], limits: Limits | None = None) -> 
             CORSMiddleware,
             allow_origins=list(limits.origins),
             allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type"],
+            allow_headers=["*"],  # OpenAI's own client sends a dozen; cookies stay forbidden
         )
 
     @app.exception_handler(ApiError)
@@ -260,12 +261,20 @@ async def _safely(work: Awaitable[Any]) -> Any:
 
 
 def _told(error: Exception) -> ApiError:
+    """Return what a caller is told, so that clients try again where that may help, and only there."""
+    if isinstance(error, PromptTooLongError | ContextOverflowError):
+        _LOG.warning("a request was refused: %s", error)
+        return ApiError(400, TOO_LONG, code="context_length_exceeded")
     _LOG.error("a request failed", exc_info=error)
     if isinstance(error, RunTimeoutError):
-        return ApiError(504, "the answer took longer than the operator allows")
+        said = "the answer took longer than the operator allows"
+        return ApiError(504, said, x_should_retry="false")
     if is_transient(error) or status_of(error) is not None:
         return ApiError(502, "the model behind this endpoint failed: try again later")
     return ApiError(500, "the method failed: the operator's log says why")
+
+
+TOO_LONG = "the question does not fit into the model's context: ask a shorter one"
 
 
 async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:

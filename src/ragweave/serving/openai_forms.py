@@ -71,7 +71,7 @@ def messages_of(given: Iterable[Message]) -> list[BaseMessage]:
     """Return a request's messages; what tools said is no part of a conversation here.
 
     Raises:
-        ApiError: There is content other than text, or no question.
+        ApiError: There is content other than text, or no question, or an answer behind it.
     """
     kinds: dict[str, Callable[[str], BaseMessage]] = {
         "user": HumanMessage,
@@ -80,9 +80,11 @@ def messages_of(given: Iterable[Message]) -> list[BaseMessage]:
         "developer": SystemMessage,
     }
     made = [kinds[one.role](_text(one)) for one in given if one.role in kinds]
-    asked = next((one for one in reversed(made) if one.type == "human"), None)
-    if asked is None or not asked.text.strip():
+    asked = max((at for at, one in enumerate(made) if one.type == "human"), default=-1)
+    if asked < 0 or not made[asked].text.strip():
         raise ApiError(400, "messages need a question: a message of the user with text")
+    if any(one.type == "ai" and one.text.strip() for one in made[asked:]):
+        raise ApiError(400, "messages need a new question behind the last answer")
     return made
 
 

@@ -24,6 +24,7 @@ from langgraph_sdk.runtime import ServerRuntime
 from ragweave.errors import UsageError
 from ragweave.graphs import METHODS, CompiledGraph, Parts, chat_over
 from ragweave.graphs.build import AnyModel, check_models, context_filter_of, role_models
+from ragweave.graphs.chat import check_asks, restater_of
 from ragweave.graphs.method import Method, read_option
 from ragweave.nodes.context_filter import ContextFilterOptions
 from ragweave.nodes.options import Options, specialised
@@ -138,6 +139,7 @@ class ServedChat(ServedGraph):
     inputs = ("messages",)
 
     def _taken(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        check_asks(given)
         return given
 
 
@@ -269,7 +271,8 @@ def studio_chat(name: str, given: Any = None) -> CompiledGraph:
 
 
 def _served_chat(graph: CompiledGraph, models: Models) -> CompiledGraph:
-    return ServedChat(**vars(chat_over(graph, models.answer)))
+    restater = restater_of(models.answer, models.by_role("proxy"))
+    return ServedChat(**vars(chat_over(graph, restater)))
 
 
 def studio_graph(name: str, given: Any = None) -> CompiledGraph:

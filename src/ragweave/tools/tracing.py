@@ -118,6 +118,16 @@ def _without_message(event: Event) -> Event:
 _once = _Once()
 _lock = threading.Lock()
 _provider: TracerProvider | None = None
+_asked: dict[str, Any] | None = None
+"""What the tracing was asked for, if it goes to a collector."""
+
+
+def asked() -> dict[str, Any] | None:
+    """Return the arguments of `instrument` with which another process traces as this one does.
+
+    None: there is no tracing here, or it goes to an exporter of the caller's own.
+    """
+    return _asked
 
 
 def instrument(
@@ -151,7 +161,7 @@ def instrument(
     except ModuleNotFoundError as error:
         raise MissingExtraError("Tracing by OpenTelemetry", "otel") from error
 
-    global _provider
+    global _provider, _asked
     with _lock:
         if _provider is not None:
             raise UsageError("tracing is on already: call ragweave.tools.tracing.shutdown() first")
@@ -167,12 +177,13 @@ def instrument(
         LangChainInstrumentor().instrument(tracer_provider=provider, config=config)
         _EXPORTER_LOG.addFilter(_once)
         _provider = provider
+        _asked = {"endpoint": endpoint, "hide_text": hide_text} if exporter is None else None
     return provider
 
 
 def shutdown() -> None:
     """Send what is left and end the tracing; without any, do nothing."""
-    global _provider
+    global _provider, _asked
     with _lock:
         if _provider is None:
             return
@@ -181,7 +192,7 @@ def shutdown() -> None:
         LangChainInstrumentor().uninstrument()
         _provider.force_flush(_PATIENCE)
         _provider.shutdown()
-        _provider = None
+        _provider = _asked = None
         _EXPORTER_LOG.removeFilter(_once)
         _once.told = False
 

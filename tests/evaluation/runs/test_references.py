@@ -252,11 +252,13 @@ def test_a_scorer_and_a_chat_model_of_one_spec_may_be_on_two_servers(
     assert made.addresses == {"openai:m": "http://chat/v1", "scorer openai:m": "http://scores/v1"}
     checked(made, RunConfig())
     monkeypatch.setenv("OPENAI_BASE_URL", "http://other/v1")
-    with pytest.raises(UsageError, match=r"^scorer openai:m: .* http://scores/v1"):
+    with pytest.raises(
+        UsageError, match=r"^scorer openai:m: .* http://scores/v1.*\(OPENAI_BASE_URL\)"
+    ):
         checked(made, RunConfig())
     monkeypatch.setenv("OPENAI_BASE_URL", "http://scores/v1")
     monkeypatch.setenv("OPENAI_API_BASE", "http://other/v1")
-    with pytest.raises(UsageError, match=r"^openai:m: .* http://chat/v1"):
+    with pytest.raises(UsageError, match=r"^openai:m: .* http://chat/v1.*\(OPENAI_API_BASE\)"):
         checked(made, RunConfig())
     named = planned(tmp_path, system("direct"), scorer="server:m?base_url=http://own/v1")
     assert named.addresses == {}

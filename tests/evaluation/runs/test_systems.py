@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.evaluation.towns import towns
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.runs import parse_systems, plan, system
+from ragweave.evaluation.runs.cluster import _loads_a_model
 from ragweave.evaluation.studies import STUDIES, runs_of
 from ragweave.graphs import METHODS
+from ragweave.tools.knowledge import KnowledgeBase, Settings
 
 
 def test_methods_with_options_in_brackets() -> None:
@@ -70,3 +77,36 @@ def test_systems_of_one_label_are_refused_when_the_run_is_planned(tmp_path: Path
     ):
         with pytest.raises(UsageError, match=re.escape(f"methods: {label!r} is listed twice")):
             plan(f"jsonl:{towns(tmp_path)}", systems, {"answer": "scripted"})
+
+
+@pytest.mark.parametrize(
+    ("methods", "settings", "loads"),
+    [
+        ("direct,concat,filco", {}, False),
+        ("concat,filco[filter=recomp]", {}, True),
+        ("filco[filter=provence]", {}, True),
+        ("skr_knn", {}, True),
+        ("adaptive_rag[router=folder]", {}, True),
+        ("concat", {"rerank": "minilm"}, True),
+        ("concat", {"kb": "vectors"}, True),
+        ("concat", {"kb": "vectors", "retriever": "bm25"}, False),
+        ("concat", {"kb": "words"}, False),
+        ("crag", {"second_retriever": "dense:vectors"}, True),
+    ],
+)
+def test_what_holds_weights_has_a_node_for_itself(
+    methods: str,
+    settings: dict[str, Any],
+    loads: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @contextmanager
+    def opened(kb: str) -> Iterator[Any]:
+        yield SimpleNamespace(settings=Settings(embedding="minilm" if kb == "vectors" else None))
+
+    monkeypatch.setattr(KnowledgeBase, "open", opened)
+    monkeypatch.setattr("ragweave.nodes.adaptive_rag.check_router", lambda *_, **__: None)
+    made = plan(f"jsonl:{towns(tmp_path, 2)}", parse_systems("direct"), {"answer": "openai:m"})
+    systems = tuple(parse_systems(methods))
+    assert _loads_a_model(replace(made, systems=systems, **settings)) is loads

@@ -13,6 +13,7 @@ import pytest
 from tests.command import WORKER, process_of
 from tests.evaluation.towns import planned, records
 from tests.openai_server import OpenAIServer, Reply
+from tests.tools.test_tracing import Collector, collector
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.runs import (
@@ -25,6 +26,10 @@ from ragweave.evaluation.runs import (
     evaluate_in_workers,
     workers,
 )
+from ragweave.tools.logs import log_to_stderr
+from ragweave.tools.tracing import instrument
+
+__all__ = ["collector"]
 
 pytestmark = pytest.mark.loopback
 
@@ -134,3 +139,20 @@ def test_no_worker_is_no_number_of_workers(tmp_path: Path) -> None:
     directory = planned(tmp_path, "direct")
     with pytest.raises(UsageError, match="--workers must be at least 1"):
         work(directory, workers=0)
+
+
+def test_workers_log_as_the_command_does(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with OpenAIServer(lambda _body: Reply("1900")) as server:
+        for verbosity, directory in enumerate([made(tmp_path / name, server) for name in "abc"]):
+            with log_to_stderr(verbosity):
+                work(directory)
+            assert (" took " in capfd.readouterr().err) == (verbosity == 2)
+        work(made(tmp_path / "quiet", server))
+    assert capfd.readouterr().err == ""
+
+
+def test_workers_send_their_spans(tmp_path: Path, collector: Collector) -> None:
+    instrument(f"http://127.0.0.1:{collector.server_port}")
+    with OpenAIServer(lambda _body: Reply("1900")) as server:
+        work(made(tmp_path, server))
+    assert {"direct", "concat"} <= {span.name for span in collector.spans}

@@ -14,7 +14,7 @@ from ragweave.evaluation.metrics import read_prices
 from ragweave.evaluation.published.data import PaperData, data_of, find_file
 from ragweave.evaluation.published.tables import PaperTable, TableRow
 from ragweave.evaluation.runs import RunSettings, System, plan, system
-from ragweave.evaluation.runs.plan import scores_itself
+from ragweave.evaluation.runs.plan import check_secrets, scores_itself
 from ragweave.graphs.build import AnyModel, build_graph, method_named
 from ragweave.graphs.method import parse_options
 from ragweave.tools.knowledge import KnowledgeBase
@@ -100,9 +100,13 @@ def check_request(request: Request) -> None:
     """Check what does not depend on a table; a model's missing key is `missing_of`'s to tell.
 
     Raises:
-        UsageError: A model spec, the prices, a file or the knowledge base is wrong.
+        UsageError: A model spec holds a key or password; or it, the prices, a file or the
+            knowledge base is wrong.
         MissingExtraError: A model's packages are not installed.
     """
+    check_secrets({"answer": request.model, **request.models, "scorer": request.scorer})
+    for spec in request.proxies:
+        check_secrets({"proxy": spec})
     read_prices(request.prices)
     for spec in (request.model, *request.proxies, *request.models.values()):
         _opened(spec)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from ragweave.datasets import Question, open_dataset
-from ragweave.errors import UsageError
+from ragweave.errors import RagweaveError, UsageError
 from ragweave.evaluation.metrics import Price, chosen_metrics
 from ragweave.evaluation.runs.broker import CallBroker, PendingCall
 from ragweave.evaluation.runs.calls import Ledger, ModelCall
@@ -34,8 +34,11 @@ from ragweave.evaluation.runs.references import check_parts
 from ragweave.evaluation.runs.run import OnProgress, RunResult, checked, work_through
 from ragweave.evaluation.runs.settings import RunSettings
 from ragweave.evaluation.runs.stream import Job, thread_of
+from ragweave.nodes.options import Options
 from ragweave.tools.cluster import Ask, LostNodeError, Pool, Work, connected
 from ragweave.tools.journal import Slot, line_of
+from ragweave.tools.knowledge import KnowledgeBase
+from ragweave.tools.knowledge.retriever_spec import RetrieverSpec
 from ragweave.tools.models.specs import loads_weights
 
 
@@ -85,7 +88,35 @@ async def evaluate_on_ray(
 def _loads_a_model(settings: RunSettings) -> bool:
     """Say whether what answers holds a model's weights, of which a node has room for one."""
     specs = [one for one in (*settings.models.values(), settings.judge_model) if one]
-    return bool(settings.scorer or settings.rerank) or any(map(loads_weights, specs))
+    return (
+        bool(settings.scorer or settings.rerank)
+        or any(map(loads_weights, specs))
+        or any(_opens_a_model(one.known_options()) for one in settings.systems)
+        or any(_encodes(kb, name) for kb, name in _searched(settings))
+    )
+
+
+def _opens_a_model(options: Options | None) -> bool:
+    """Say whether a method's options name a trained filter, a router, or an encoder."""
+    named = (getattr(options, name, "") for name in ("router", "embedding"))
+    return any(named) or getattr(options, "filter", "") in ("own", "recomp", "provence")
+
+
+def _searched(settings: RunSettings) -> Iterator[tuple[str, str]]:
+    """Yield the knowledge bases that are searched, and each one's retriever."""
+    yield settings.kb, settings.retriever
+    if settings.second_retriever:
+        again = RetrieverSpec.read(settings.second_retriever, settings.kb or None)
+        yield again.kb, again.name
+
+
+def _encodes(kb: str, retriever: str) -> bool:
+    """Say whether a search of a knowledge base encodes the query in the process that asks."""
+    if not kb or retriever == "bm25":
+        return False
+    with suppress(RagweaveError), KnowledgeBase.open(kb) as base:
+        return base.settings.embedding is not None
+    return False  # a node says what is wrong with it
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ def plan(
             label, a metric is unknown or has no judge, gold passages are wanted where there are
             none, or no method would use the second retriever.
     """
-    _check_secrets({**models, "scorer": scorer, "judge_model": judge_model})
+    check_secrets({**models, "scorer": scorer, "judge_model": judge_model})
     check_labels(systems)
     computed = chosen_metrics(metrics)
     check_judge(judge_model, computed, named=bool(metrics))
@@ -214,8 +214,15 @@ def plan(
     return made
 
 
-def _check_secrets(specs: Mapping[str, str]) -> None:
-    """Refuse specs that hold a secret, which the run's directory would keep."""
+def check_secrets(specs: Mapping[str, str]) -> None:
+    """Refuse specs that hold a secret, which the run's directory would keep.
+
+    Args:
+        specs: Model specs by what each is for.
+
+    Raises:
+        UsageError: One holds a key or password.
+    """
     for role, spec in specs.items():
         if has_secret(spec):
             raise UsageError(

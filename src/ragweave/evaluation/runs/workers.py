@@ -4,7 +4,8 @@ Every worker takes each n-th question and writes to the run directory itself. So
 stopped can be resumed with any number of workers, and what reads a run need not know of them.
 
 A worker reads its task as a line of JSON from standard input and reports as lines of JSON on
-standard output. It stops when its input ends: its parent has exited.
+standard output. It stops when its input ends: its parent has exited. It logs and traces as its
+parent does.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import json
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -28,6 +29,7 @@ from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.progress import Progress, RunConfig
 from ragweave.evaluation.runs.recorder import RecordingError
 from ragweave.evaluation.runs.run import OnProgress, RunResult, answer, checked, evaluate, so_far
+from ragweave.tools import logs, tracing
 from ragweave.tools.journal import first_error
 from ragweave.tools.process_errors import KINDS, ProcessError, plain_error, raised_again
 
@@ -46,7 +48,9 @@ def main() -> None:
     try:
         asyncio.run(_work(output))
     except (BrokenPipeError, asyncio.CancelledError):
+        tracing.shutdown()
         os._exit(1)
+    tracing.shutdown()
 
 
 async def _work(output: IO[str]) -> None:
@@ -57,12 +61,25 @@ async def _work(output: IO[str]) -> None:
     stop = asyncio.Event()
     watch = asyncio.create_task(_watch(commands, stop, asyncio.current_task()))
     try:
-        complete = await _answer(task, output, stop)
+        with _observed(task):
+            complete = await _answer(task, output, stop)
     except Exception as error:  # noqa: BLE001 - passed to the process that waits for it
         _report(output, {"error": plain_error(error)})
     else:
         _report(output, {"ended": {"complete": complete}})
     watch.cancel()
+
+
+@contextmanager
+def _observed(task: dict[str, Any]) -> Iterator[None]:
+    """Log and trace as the process does that gave the task; its last spans leave at the end."""
+    if task["tracing"] is not None:
+        tracing.instrument(**task["tracing"])
+    if task["verbosity"] is None:
+        yield
+        return
+    with logs.log_to_stderr(task["verbosity"]):
+        yield
 
 
 async def _answer(task: dict[str, Any], output: IO[str], stop: asyncio.Event) -> bool:
@@ -203,6 +220,8 @@ class _WorkerPool:
             "directory": str(self.directory.path),
             "config": config.plain(),
             "part": [part, self.workers],
+            "verbosity": logs.verbosity(),
+            "tracing": tracing.asked(),
         }
         path = os.pathsep.join(place for place in sys.path if place)
         process = await asyncio.create_subprocess_exec(

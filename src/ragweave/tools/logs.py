@@ -1,4 +1,7 @@
-"""What the command line writes of the log: warnings, with -v what happens, with -vv every call."""
+"""What the command line writes of the log: warnings, with -v what happens, with -vv every call.
+
+A process that helps a command writes the same (`verbosity`, `log_to_stderr`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ragweave.cli.screen import plain
+from ragweave.tools.text.plain import plain
 
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
@@ -40,3 +43,11 @@ def log_to_stderr(verbosity: int) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
+
+
+def verbosity() -> int | None:
+    """Return how much of the log is written to standard error here; None: nothing."""
+    logger = logging.getLogger("ragweave")
+    if not any(isinstance(one.formatter, PlainFormatter) for one in logger.handlers):
+        return None
+    return max((at for at, level in enumerate(_LEVELS) if level >= logger.level), default=0)

@@ -9,8 +9,8 @@ from tests.scripted import ScriptedChat
 from typer.testing import CliRunner
 
 from ragweave import build_graph
-from ragweave.cli.logs import log_to_stderr
 from ragweave.cli.main import app
+from ragweave.tools.logs import log_to_stderr, verbosity
 
 GIVEN = {"question": "Where is the tower?", "passages": ["It is in Paris."]}
 LOGGER = logging.getLogger("ragweave")
@@ -69,3 +69,10 @@ def test_a_command_leaves_the_log_as_it_was() -> None:
     before = (LOGGER.level, list(LOGGER.handlers))
     assert CliRunner().invoke(app, ["-vv", "methods"]).exit_code == 0
     assert (LOGGER.level, LOGGER.handlers) == before
+
+
+def test_another_process_learns_how_much_is_logged() -> None:
+    assert verbosity() is None
+    for level in (0, 1, 2):
+        with log_to_stderr(level):
+            assert verbosity() == level
