@@ -466,6 +466,14 @@ def test_an_answer_that_is_taken_back_is_given_anew() -> None:
     assert [one.text for one in again["messages"]] == [FIRST, "Ada"]
 
 
+def test_messages_behind_a_removal_are_held_to_the_same() -> None:
+    talk = chat(checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    first = talk.invoke(ASKED, config)["messages"][-1]
+    with pytest.raises(UsageError, match="not asked again"):
+        talk.invoke({"messages": [RemoveMessage(first.id), AIMessage("Ada")]}, config)
+
+
 def test_an_earlier_checkpoint_is_gone_on_from() -> None:
     talk = chat(model=ScriptedChat(replies=["Ada Brenner", "Ada"]), checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "1"}}

@@ -129,7 +129,7 @@ def test_the_rewriters_form_has_as_many_claims_as_were_asked_for() -> None:
         found = grammars(Constrained(replies=said), "slimplm", **options)
         return {form for task, form in found if task == "rewrite"}
 
-    assert forms(max_claims=12, max_rewrites=1) == {rewrite_form(1, 12).grammar}
+    assert forms(max_claims=12, max_rewrites=1) == {rewrite_form(4, 12).grammar}
     assert forms(max_claims=500) == {rewrite_form(4, 32).grammar}
     assert "claim{0,12}" in rewrite_form(1, 12).grammar
 

@@ -69,6 +69,14 @@ def test_the_first_new_sentence_counts(reply: str, text: str, answer: str | None
         assert said.answer == answer
 
 
+def test_a_long_answer_goes_on_behind_its_line() -> None:
+    reply = "So the answer is:\nAda built it in 1884.\nIt was moved in 1901."
+    said = next_sentence(reply, [], "long")
+    assert said.answer == "Ada built it in 1884. It was moved in 1901."
+    goes_on = f"{reply}\nSo the answer is: Bo."
+    assert next_sentence(goes_on, [], "long").answer == said.answer
+
+
 def test_a_chain_that_is_repeated_goes_on_behind_it() -> None:
     said = next_sentence(f"{FIRST} She was from Norland.", [FIRST], "short", PARTS)
     assert said.text == "She was from Norland."

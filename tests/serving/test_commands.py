@@ -247,10 +247,10 @@ def test_keys_are_parted_by_spaces_and_commas(kb: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(
         "ragweave.serving.openai_api.create_app", lambda _, limits: made.append(limits)
     )
-    for text in ("one two", "one,two"):
+    for text in ("one two", "one,two", "one, two", "one , two,"):
         monkeypatch.setenv("RAGWEAVE_API_KEYS", text)
         app(["serve", "concat", "--kb", str(kb), *LEXICAL], standalone_mode=False)
         assert list(made.pop().api_keys) == ["one", "two"]
-    monkeypatch.setenv("RAGWEAVE_API_KEYS", "one,")
+    monkeypatch.setenv("RAGWEAVE_API_KEYS", ",")
     with pytest.raises(UsageError, match="an API key is empty"):
         app(["serve", "concat", "--kb", str(kb), *LEXICAL], standalone_mode=False)

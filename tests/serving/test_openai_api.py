@@ -348,6 +348,26 @@ async def test_an_answer_that_takes_too_long_is_not_tried_again() -> None:
     assert reply.headers["x-should-retry"] == "false"
 
 
+async def test_what_an_agent_says_beside_a_call_is_no_answer() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "transfer", "arguments": "{}"}}
+    said = {"role": "assistant", "content": "Let me ask.", "tool_calls": [call]}
+    done = {"role": "tool", "tool_call_id": "1", "content": "done"}
+    create: Any = client().chat.completions.create
+    out = await create(model="concat", messages=[*QUESTION, said, done])
+    assert out.choices[0].message.content == ANSWER
+
+
+async def test_a_page_may_read_that_nothing_is_tried_again() -> None:
+    model = ScriptedChat(replies=[ANSWER], delay=5)
+    retriever = ListRetriever(documents=documents(*TEXTS))
+    slow = build_chat("concat", model=model, retriever=retriever, timeout=0.05)
+    there = transport(slow, origins=["https://chat.example"])
+    asked = {"model": "concat", "messages": QUESTION}
+    head = {"origin": "https://chat.example"}
+    reply = await there.post("/v1/chat/completions", json=asked, headers=head)
+    assert "x-should-retry" in reply.headers["access-control-expose-headers"]
+
+
 async def test_a_conversation_needs_a_new_question() -> None:
     create: Any = client().chat.completions.create
     with pytest.raises(BadRequestError, match="a new question behind the last answer"):

@@ -204,7 +204,7 @@ def _to_screen(stream: Any) -> Any:
     if screen is None:
         return stream
     return io.TextIOWrapper(
-        io.BufferedWriter(screen),
+        screen if stream.write_through else io.BufferedWriter(screen),
         encoding=stream.encoding,
         errors="replace",
         line_buffering=stream.line_buffering,

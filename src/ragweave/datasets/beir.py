@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from langchain_core.documents import Document
 
-from ragweave.datasets.question import COLLECTION, Format, Question, has, passage
+from ragweave.datasets.question import COLLECTION, STUB, Format, Question, has, passage
 from ragweave.datasets.rows import Row, Rows, open_text, pick, rows_of
 from ragweave.errors import UsageError
 
@@ -72,7 +72,7 @@ def _read_judged(
 
 def _unknown(key: str) -> Document:
     """Return what stands for a document whose text the folder does not hold."""
-    return passage(f"document {key}", gold=True).model_copy(update={"id": key})
+    return passage(f"document {key}", gold=True, **{STUB: True}).model_copy(update={"id": key})
 
 
 def _judgements(folder: Path) -> dict[str, list[str]]:

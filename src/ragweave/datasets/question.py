@@ -69,6 +69,8 @@ class Question:
 COLLECTION = "collection"
 """`metadata["collection"]` of documents that judgements name: of two of one collection the ids alone
 say whether they are the same."""
+STUB = "stub"
+"""`metadata["stub"]` of gold passages whose texts a data set does not hold: their ids are all."""
 
 
 def passage(text: str, title: str = "", *, gold: bool = False, **about: Any) -> Document:

@@ -74,8 +74,8 @@ def check_asks(given: Mapping[str, Any]) -> None:
     """
     raw = given.get("messages") or []
     messages = convert_to_messages(raw if isinstance(raw, list) else [raw])
-    if any(isinstance(one, RemoveMessage) for one in messages):
-        return  # an answer is taken back, and what it answered is asked again
+    if messages and isinstance(messages[-1], RemoveMessage):
+        return  # an answer may be taken back, and what it answered is asked again
     kinds = ["answer" if _is_answer(one) else one.type for one in messages]
     asked = max((at for at, kind in enumerate(kinds) if kind == "human"), default=-1)
     if asked < 0 or "answer" in kinds[asked:]:

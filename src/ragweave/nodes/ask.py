@@ -8,6 +8,7 @@ one body), and counts its tokens. Retries and backoff are LangGraph's, by the no
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, cast
@@ -274,12 +275,16 @@ def budget_of(model: ChatModel, options: Options) -> int | None:
     return None if context is None else max(context - options.reply_tokens, 1)
 
 
+_ESTIMATE_ERROR = 1.25
+"""How much longer than estimated a prompt may be: estimates lie within about a fifth."""
+
+
 def _wanted(model: ChatModel, prompt: Prompt, fitted: FittedPrompt, options: Options) -> int | None:
     """Return what a reply needs: more than `budget_of` kept free only as far as the context goes."""
     wanted, context = prompt.reply_tokens, context_of(model)
     if wanted is None or context is None or wanted <= options.reply_tokens:
         return wanted
-    left = context - estimate_message_tokens(fitted.messages)
+    left = context - math.ceil(_ESTIMATE_ERROR * estimate_message_tokens(fitted.messages))
     return min(wanted, max(left, options.reply_tokens))
 
 

@@ -142,13 +142,13 @@ class _Restating:
         budget = budget_of(self.model, options)
         if budget is None:
             return history_of(state, self.tokens)
-        taken = estimate_message_tokens(self._asked(state, []).messages([]))
+        taken = estimate_message_tokens(self._asked(state, [], options).messages([]))
         return history_of(state, min(self.tokens, budget - taken))
 
     def prompt(self, state: ChatState, options: Options) -> Prompt:
-        return self._asked(state, self.history(state, options))
+        return self._asked(state, self.history(state, options), options)
 
-    def _asked(self, state: ChatState, said: Sequence[BaseMessage]) -> Prompt:
+    def _asked(self, state: ChatState, said: Sequence[BaseMessage], options: Options) -> Prompt:
         return Prompt(
             self.template,
             {
@@ -157,7 +157,10 @@ class _Restating:
                 "candidates": [one.text for one in reversed(said) if one.type == "human"],
             },
             {"history": transcript(said), "question": untrusted(state["question"])},
-            reply_tokens=RESTATE_TOKENS + estimate_tokens(state["question"]),
+            reply_tokens=min(
+                RESTATE_TOKENS + estimate_tokens(state["question"]),
+                max(RESTATE_TOKENS, options.reply_tokens),
+            ),
         )
 
     def update(self, state: ChatState, reply: Reply, context: Context[Any]) -> Update:

@@ -199,24 +199,28 @@ def next_sentence(
         parts: What the prompt said.
     """
     had = {normalize_answer(one) for one in chain}
-    for line, said in _said(bare_text(reply)[:_LOOKED_AT]):
+    for line, tail, said in _said(bare_text(reply)[:_LOOKED_AT]):
         plain = normalize_answer(said)
         if not plain or plain in had:
             continue
         if mark := _CONCLUSION.search(said):
-            rest = _before_next_conclusion(line[max(line.find(said), 0) + mark.end() :])
-            answer = parse_answer(f"So the answer is {rest}", answer_type)
+            behind = tail if answer_type == "long" else line
+            rest = _before_next_conclusion(behind[max(behind.find(said), 0) + mark.end() :])
+            concluded = rest if answer_type == "long" else f"So the answer is {rest}"
+            answer = parse_answer(concluded, answer_type)
             empty = not normalize_answer(rest) or is_echo(answer, parts)
             return Sentence("") if empty else Sentence(said, answer)
         return Sentence("" if _says_nothing(said, parts) else said)
     return Sentence("")
 
 
-def _said(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each sentence of a text behind its line."""
-    for line in _lines(text):
+def _said(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each sentence of a text behind its line, and the text from that line on."""
+    lines = list(_lines(text))
+    for number, line in enumerate(lines):
+        tail = " ".join(lines[number:])
         for sentence in _sentences(line):
-            yield line, _without_lead(sentence).strip()
+            yield line, tail, _without_lead(sentence).strip()
 
 
 def _lines(text: str) -> Iterator[str]:

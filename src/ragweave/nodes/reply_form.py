@@ -219,11 +219,11 @@ def _fields(target: object) -> dict[str, Any]:
 def was_cut(model: ChatModel, message: BaseMessage, text: str) -> bool:
     """Say whether a reply ended at its limit.
 
-    A model of which nothing but thoughts arrived gets room for them from its next call on.
+    A model of which nothing but thoughts arrived gets room for them from its next call on; a client
+    that keeps thoughts to itself hands over nothing at all.
     """
     if not cut_off(message):
         return False
-    thought = bool(text) or "reasoning_content" in message.additional_kwargs
-    if thought and not bare_text(text):
+    if not bare_text(text):
         note_thinking(model)
     return True

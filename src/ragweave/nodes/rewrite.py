@@ -61,12 +61,12 @@ def rewrite_step(
 def form_limits(options: NecessityOptions) -> tuple[int, int]:
     """Return the most questions and claims of the reply's form.
 
-    A limit that the caller set holds; where none was, the form's own, which bounds small models
-    that repeat themselves.
+    The form's own bound small models that repeat themselves. A limit that the caller set may raise
+    them, but lowers none: it counts what is searched, and the form all that is written.
     """
     own = {"max_rewrites": QUESTIONS, "max_claims": RECORDS}
     asked, claimed = (
-        min(getattr(options, name), MAX_RECORDS if name in options.given else most)
+        min(max(getattr(options, name), most), MAX_RECORDS) if name in options.given else most
         for name, most in own.items()
     )
     return asked, claimed

@@ -195,6 +195,7 @@ def create_app(chats: Mapping[str, ChatGraph], limits: Limits | None = None) -> 
             allow_origins=list(limits.origins),
             allow_methods=["GET", "POST"],
             allow_headers=["*"],  # OpenAI's own client sends a dozen; cookies stay forbidden
+            expose_headers=["x-should-retry", "retry-after"],
         )
 
     @app.exception_handler(ApiError)

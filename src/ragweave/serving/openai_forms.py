@@ -32,6 +32,8 @@ class Message(BaseModel):
 
     role: str
     content: str | list[Part] | None = None
+    tool_calls: list[Any] | None = None
+    """An agent's calls of tools: what it says beside them is no answer."""
 
 
 class StreamOptions(BaseModel):
@@ -79,7 +81,8 @@ def messages_of(given: Iterable[Message]) -> list[BaseMessage]:
         "system": SystemMessage,
         "developer": SystemMessage,
     }
-    made = [kinds[one.role](_text(one)) for one in given if one.role in kinds]
+    said = (one for one in given if one.role in kinds and not one.tool_calls)
+    made = [kinds[one.role](_text(one)) for one in said]
     asked = max((at for at, one in enumerate(made) if one.type == "human"), default=-1)
     if asked < 0 or not made[asked].text.strip():
         raise ApiError(400, "messages need a question: a message of the user with text")

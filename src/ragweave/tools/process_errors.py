@@ -11,6 +11,7 @@ from ragweave.errors import (
     ModelError,
     RagweaveError,
     RunTimeoutError,
+    UnusableModelError,
     UsageError,
 )
 from ragweave.tools.models import status_of
@@ -44,6 +45,7 @@ KINDS: Mapping[str, type[RagweaveError]] = {
     "MissingExtraError": UsageError,
     "ModelError": ModelError,
     "RunTimeoutError": RunTimeoutError,
+    "UnusableModelError": UnusableModelError,
     "UsageError": UsageError,
 }
 """Errors that are raised again as they were."""

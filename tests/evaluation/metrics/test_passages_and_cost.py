@@ -52,6 +52,10 @@ def test_a_piece_is_gold_by_its_documents_id_where_its_words_stand_in_it() -> No
     assert known.match(Document("Four five.", id="C#1~0123abcd")) == ("C", "id")
     assert known.match(Document("The song C#1.", id="C#2")) is None
     assert known.match(Document("Four five.", id="D#1")) is None
+    zh = retrieval.GoldPassages([Document("\u6843\u82b1\u6e90\u8bb0 \u6b66\u9675\u4eba", id="Z")])
+    assert zh.match(Document("\u6e90\u8bb0", id="Z#1")) == ("Z", "id")
+    stub = retrieval.GoldPassages([Document("document C", id="C", metadata={"stub": True})])
+    assert stub.match(Document("Four five.", id="C#1")) == ("C", "id")
 
 
 def test_within_a_collection_ids_alone_say_which_document_is_gold() -> None:
@@ -61,6 +65,8 @@ def test_within_a_collection_ids_alone_say_which_document_is_gold() -> None:
     assert known.match(Document(text, id="d2", metadata={"collection": "beir"})) is None
     assert known.match(Document(text, id="d1", metadata={"collection": "beir"})) == ("d1", "id")
     assert known.match(Document(text, id="elsewhere")) == ("d1", "text")
+    alike = Document(f"{text[: len(text) * 2 // 3]} but another one", id="d3")
+    assert known.match(alike) is None, "an own document is whole: its pieces stand in it"
 
 
 def test_by_hand() -> None:

@@ -44,15 +44,22 @@ def test_systems_that_ask_the_same_at_the_same_time_pay_once(tmp_path: Path) -> 
     assert (result.progress.spent.paid_calls, result.progress.spent.cached_calls) == (4, 4)
 
 
-def test_samples_of_one_prompt_stay_apart(tmp_path: Path) -> None:
+class Ollama(ScriptedChat):
+    """Takes the settings of a call in one table."""
+
+    num_predict: int | None = None
+
+
+@pytest.mark.parametrize("kind", [ScriptedChat, Ollama])
+def test_samples_of_one_prompt_stay_apart(tmp_path: Path, kind: type[ScriptedChat]) -> None:
     cache = tmp_path / "replies.sqlite"
     numbers = iter(range(1000))
-    model = ScriptedChat(replies=lambda _seen: str(next(numbers)))
+    model = kind(replies=lambda _seen: str(next(numbers)))
     first = planned(tmp_path / "first", "concat[k=2,samples=3]", count=2)
     run(first, model, cache=cache, concurrency=1)
     assert len(model.seen) == 6
     second = planned(tmp_path / "second", "concat[k=2,samples=3]", count=2)
-    idle = reader()
+    idle = kind(replies=["1900"])
     run(second, idle, cache=cache, concurrency=1)
     assert idle.seen == []
     answers = [

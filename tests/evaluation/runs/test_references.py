@@ -258,7 +258,7 @@ def test_a_scorer_and_a_chat_model_of_one_spec_may_be_on_two_servers(
         checked(made, RunConfig())
     monkeypatch.setenv("OPENAI_BASE_URL", "http://scores/v1")
     monkeypatch.setenv("OPENAI_API_BASE", "http://other/v1")
-    with pytest.raises(UsageError, match=r"^openai:m: .* http://chat/v1.*\(OPENAI_API_BASE\)"):
+    with pytest.raises(UsageError, match=r"^openai:m: .* http://chat/v1.*\(OPENAI_API_BASE, else"):
         checked(made, RunConfig())
     named = planned(tmp_path, system("direct"), scorer="server:m?base_url=http://own/v1")
     assert named.addresses == {}

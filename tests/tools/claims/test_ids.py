@@ -303,6 +303,7 @@ def test_a_list_in_the_prompts_own_numbers_is_read_back(chosen: set[int], first:
         ("Knowledge 2: No Road Home | Not a long book.", [2]),
         ("Knowledge 2: No Road Home", [2]),
         ("Knowledge 2: No Road Home - not relevant\nKnowledge 0: Cedar Bridge - relevant", [0]),
+        ("Knowledge 2: No Road Home\nKnowledge 0: Cedar Bridge - not relevant", [2]),
     ],
 )
 def test_a_copied_line_counts_unless_it_says_no(reply: str, positions: list[int]) -> None:

@@ -491,9 +491,18 @@ def test_a_model_reads_what_it_was_trained_to_see_before_a_text(
         assert (own.query_prefix, own.passage_prefix) == (query or None, passage or None)
     none = replace(settings, query_prefix="", passage_prefix="")
     with KnowledgeBase.create(tmp_path / "none", settings=none) as kb:
-        assert (kb.settings.query_prefix, kb.settings.passage_prefix) == (None, None)
-    with KnowledgeBase.open_or_create(tmp_path / "none", settings=none) as kb:
-        assert "query_prefix" not in kb.settings.to_json()
+        assert (kb.settings.query_prefix, kb.settings.passage_prefix) == ("", "")
+        smaller = replace(kb.settings, size=50)
+    with KnowledgeBase.open_or_create(tmp_path / "none", settings=smaller) as kb:
+        assert (kb.settings.size, kb.settings.query_prefix, kb.settings.passage_prefix) == (
+            50,
+            "",
+            "",
+        )
+        kb.add([Document("salt is white")])
+        assert model.embedded[-1] == "salt is white"
+    version = json.loads((tmp_path / "kb" / "manifest.json").read_text("utf-8"))["format_version"]
+    assert version == (3 if query or passage else 2), "earlier versions would embed without them"
 
 
 @pytest.mark.skipif(

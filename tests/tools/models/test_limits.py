@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
-from tests.scripted import ListRetriever, ScriptedChat
+from langchain_core.outputs import ChatResult
+from tests.scripted import ListRetriever, Said, ScriptedChat
 
 from ragweave import build_graph
 from ragweave.tools.models import ChatModel, chat_model, reply_limit, within_limit
+from ragweave.tools.models.forms import THINKING_TOKENS
 from ragweave.training.labels.judge import JudgeLabeler
 from ragweave.training.labels.models import Drafter
 
@@ -95,6 +97,25 @@ def test_ollamas_settings_are_one_table_with_the_models_own() -> None:
     bound = Ollama(num_ctx=8192)
     sent = drafted(bound.bind(options={"num_ctx": 1024, "seed": 3}), bound)
     assert sent == {"options": {**sampling, "num_predict": 512, "num_ctx": 1024, "seed": 3}}
+
+
+def test_a_model_that_hands_over_no_thoughts_gets_room_for_them() -> None:
+    """Ollama's client leaves thoughts out, and an answer that they cut off is empty."""
+
+    class Thinks(Ollama):
+        def _result(self, said: Said) -> ChatResult:
+            result = super()._result(said)
+            reason = "stop" if said else "length"
+            result.generations[0].message.response_metadata = {"done_reason": reason}
+            return result
+
+    model = Thinks(replies=["", "Ada"])
+    given = {"question": "Who?", "passages": ["Ada built it."]}
+    graph = build_graph("concat", model=model)
+    graph.invoke(given)
+    graph.invoke(given)
+    first, *_, last = [seen.settings["options"]["num_predict"] for seen in model.seen]
+    assert last == first + THINKING_TOKENS
 
 
 def test_ollamas_stop_sequences_stand_in_its_table() -> None:

@@ -234,6 +234,11 @@ def test_reasoning_models_are_sent_no_temperature_unless_the_spec_has_one(
     assert temperature_of(given) == (0 if taken else 1)
 
 
+def test_a_reasoning_setting_of_the_wrong_kind_is_one_line() -> None:
+    with pytest.raises(UsageError, match="reasoning is a table: write reasoning_effort=low"):
+        chat_model("openai:gpt-5.1?api_key=k&reasoning=low")
+
+
 def test_no_repr_shows_a_secret() -> None:
     model = chat_model(f"openai:m?api_key={SECRET}&base_url=http://127.0.0.1:1/v1")
     assert SECRET not in repr(model)

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from langchain_core.documents import Document
 
-from ragweave.datasets.question import COLLECTION, Question
+from ragweave.datasets.question import COLLECTION, STUB, Question
 from ragweave.evaluation.metrics.answers import contains, squad_normalize
 from ragweave.evaluation.metrics.metric import Compute, Metric
 from ragweave.state.passages import source_id, told_apart
@@ -71,7 +71,7 @@ class GoldPassages:
         whole = _PIECE.sub("", source_id(found.id or ""))
         if whole in self.ids:
             held = next(doc for key, doc in self._gold if key == whole)
-            if _stands_in(found.page_content, held.page_content):
+            if held.metadata.get(STUB) or _stands_in(found.page_content, held.page_content):
                 return whole, "id"
         return None
 
@@ -127,13 +127,15 @@ def _of_one_collection(one: Document, other: Document) -> bool:
 
 
 def _stands_in(part: str, text: str) -> bool:
-    words = " ".join(_words(part))
-    return bool(words) and f" {words} " in f" {' '.join(_words(text))} "
+    """Say whether a piece was cut from a text, which may be within a word: space alone may differ."""
+    letters = "".join(part.split())
+    return bool(letters) and letters in "".join(text.split())
 
 
 def _same_text(found: Document, gold: Document) -> bool:
     shared = _shared(found.page_content, gold.page_content)
-    return shared == "all" or (shared == "half" and _titles_agree(found, gold))
+    cut = COLLECTION not in gold.metadata  # a collection's own document is whole: a piece is in it
+    return shared == "all" or (cut and shared == "half" and _titles_agree(found, gold))
 
 
 @lru_cache(maxsize=2**16)

@@ -245,7 +245,7 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
     async def _open(
         self, messages: Any, config: RunnableConfig | None, settings: dict[str, Any]
     ) -> PendingCall:
-        sampled = settings.get("temperature", temperature_of(self.bound)) > 0
+        sampled = temperature_of(self.bound, settings) > 0
         broker: Broker = self.broker
         shared = broker.shared
         return await broker.open(

@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from langchain_core.messages import BaseMessage, messages_from_dict, messages_to_dict
@@ -85,11 +86,15 @@ def model_call(
     )
 
 
-def temperature_of(model: object) -> float:
-    """Return the temperature that a model decodes with; 0 where it has none.
+def temperature_of(model: object, settings: Mapping[str, Any] = MappingProxyType({})) -> float:
+    """Return the temperature that a model decodes a call with; 0 where it has none.
 
-    A model that takes none, such as OpenAI's o3, draws its words all the same.
+    A model that takes none, such as OpenAI's o3, draws its words all the same. Ollama's take theirs
+    in a table of the call's settings, `options`.
     """
+    for table in (settings, settings.get("options") or {}):
+        if (told := table.get("temperature")) is not None:
+            return float(told)
     own = getattr(unbound(model), "temperature", None)
     return float(own or 0.0) if takes_temperature(model) else 1.0
 

@@ -173,14 +173,14 @@ def _addresses_of(keys: Iterable[str]) -> dict[str, str]:
 
 def _address(scoring: bool) -> str:
     """Return the server that the environment names: LangChain's client reads two variables."""
-    parts = urlsplit(os.environ.get(_variable(scoring=scoring)) or OPENAI)
+    chat = "" if scoring else os.environ.get("OPENAI_API_BASE")
+    parts = urlsplit(chat or os.environ.get("OPENAI_BASE_URL") or OPENAI)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
 
 
-def _variable(*, scoring: bool) -> str:
-    chats_elsewhere = not scoring and os.environ.get("OPENAI_API_BASE")
-    return "OPENAI_API_BASE" if chats_elsewhere else "OPENAI_BASE_URL"
+_READ_BY = {True: "OPENAI_BASE_URL", False: "OPENAI_API_BASE, else OPENAI_BASE_URL"}
+"""What a scorer's client reads the server from, and a chat model's."""
 
 
 def _asks_a_server(spec: str) -> bool:
@@ -204,7 +204,7 @@ def check_addresses(settings: RunSettings, now: Mapping[str, str] | None = None)
     now = _addresses_of(settings.addresses) if now is None else now
     for spec, address in {**settings.addresses, **settings.moved}.items():
         if now.get(spec, address) != address:
-            variable = _variable(scoring=spec.startswith(_SCORER))
+            variable = _READ_BY[spec.startswith(_SCORER)]
             raise UsageError(
                 f"{spec}: the run began with the server {address}, and the environment "
                 f"({variable}) now names {now[spec]}: set it as it was; or, where that is the "

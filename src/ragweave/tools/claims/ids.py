@@ -264,8 +264,8 @@ def parse_ids(
 def _from_copied_lines(said: str, titles: Sequence[str], first: int) -> list[int]:
     """Return the ids of a reply that copies the numbered lines, each with its own title.
 
-    [] where one says No to its title ("Knowledge 0: Cedar Bridge - not relevant"): what a line's
-    text says behind "|" is the passage's.
+    A line that says No to its title ("Knowledge 0: Cedar Bridge - not relevant") names none; what
+    stands behind "|" is the passage's.
     """
     found: set[int] = set()
     for line in filter(None, map(str.strip, said.splitlines())):
@@ -277,7 +277,7 @@ def _from_copied_lines(said: str, titles: Sequence[str], first: int) -> list[int
         if not f"{normalize_answer(rest)} ".startswith(f"{title} "):
             return []
         if _denials(rest.partition("|")[0]) > _denials(titles[number]):
-            return []
+            continue
         found.add(number)
     return sorted(found)
 

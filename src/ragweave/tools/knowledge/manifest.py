@@ -23,7 +23,7 @@ from ragweave.tools.files import hold, parse_json, reading, write_atomic, writin
 from ragweave.tools.retrieval.bm25 import ANALYSIS, Analyzer, analyzer_for
 from ragweave.tools.retrieval.embedding import PACKAGED, dense_available
 
-_PREFIXES = ("query_prefix", "passage_prefix")
+PREFIXES = ("query_prefix", "passage_prefix")
 Unit = Literal["words", "sentences", "tokens"]
 Html = Literal["auto", "article", "page"]
 
@@ -104,7 +104,8 @@ class Settings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON values; earlier versions read those without prefixes too."""
-        return {key: one for key, one in asdict(self).items() if one or key not in _PREFIXES}
+        values = asdict(self)
+        return {key: one for key, one in values.items() if one is not None or key not in PREFIXES}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Settings:
@@ -216,7 +217,7 @@ class Finding:
 
 
 FORMAT = "ragweave-knowledge-base"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 NAME = "manifest.json"
 
 
@@ -247,14 +248,15 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest as JSON values."""
+        settings = self.settings.to_json()
         values = {
             "format": FORMAT,
-            "format_version": min(self.analysis, FORMAT_VERSION),
+            "format_version": 3 if settings.keys() & PREFIXES else min(self.analysis, 2),
             "ragweave_version": __version__,
             "generation": self.generation,
             "language": self.settings.language,
             "analysis": self.analysis,
-            "settings": self.settings.to_json(),
+            "settings": settings,
             "collection": self.collection,
             "embedding": {"name": self.embedding_name, "dimension": self.dimension},
             "counts": {"passages": self.passages, "sources": self.sources},
@@ -321,7 +323,7 @@ def manifest_of(
 
 def _parse(values: dict[str, Any]) -> Manifest:
     generation = values["generation"]
-    if type(generation) is not int or generation < 0 or values["format_version"] not in (1, 2):
+    if type(generation) is not int or generation < 0 or values["format_version"] not in (1, 2, 3):
         raise UsageError("invalid generation or format_version")
     analysis = values.get("analysis", 1)  # what had no number yet
     if type(analysis) is not int or analysis < 1:

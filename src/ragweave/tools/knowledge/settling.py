@@ -56,9 +56,11 @@ def settled(
         check_embedding_model(settings.embedding)
     chunker_of(settings)
     if settings.counts_tokens and own_tokens(name, embeddings) is None:
+        how = "leave the embeddings object out, name its model, and open it with the object later"
+        named = "name one (--embedding minilm)" if embeddings is None else how
+        other = "take another chunker" if settings.chunker == "token" else "count words"
         raise UsageError(
-            "tokens are counted by the tokenizer of a named embedding model (--embedding minilm): "
-            "name one, or count words or sentences"
+            f"tokens are counted by the tokenizer of a named embedding model: {named}, or {other}"
         )
     query, passage = prefixes_of(settings.embedding) if settings.embedding else ("", "")
     return _with_prefixes(settings, query, passage), name
@@ -79,10 +81,13 @@ def with_prefixes_of(settings: Settings, held: Settings) -> Settings:
 
 
 def _with_prefixes(settings: Settings, query: str | None, passage: str | None) -> Settings:
-    """Return settings with these prefixes where they are left open; no prefix is None from here on."""
+    """Return settings with these prefixes where they are left open.
+
+    None means none from here on; "" that none was asked for, whatever the model is.
+    """
     given_query, given_passage = settings.query_prefix, settings.passage_prefix
     return replace(
         settings,
-        query_prefix=(query if given_query is None else given_query) or None,
-        passage_prefix=(passage if given_passage is None else given_passage) or None,
+        query_prefix=(query or None) if given_query is None else given_query,
+        passage_prefix=(passage or None) if given_passage is None else given_passage,
     )

@@ -26,6 +26,7 @@ from ragweave.tools.knowledge.draft import Distinct, Draft, contents_of, purge
 from ragweave.tools.knowledge.embedding import check_dimension, embed_texts
 from ragweave.tools.knowledge.manifest import (
     NAME,
+    PREFIXES,
     Manifest,
     Progress,
     Settings,
@@ -270,7 +271,8 @@ def check_settings(folder: object, held: Settings, given: Settings) -> None:
     """
     before, now = asdict(held), asdict(given)
     for name, value in before.items():
-        if now[name] != value:
+        alike = name in PREFIXES and not (now[name] or value)  # "" and None are no prefix
+        if now[name] != value and not alike:
             raise KnowledgeBaseError(
                 f"{folder} was created with {name} = {value!r}, not {now[name]!r}; leave that "
                 "setting out, or create a new knowledge base"

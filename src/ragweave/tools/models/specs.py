@@ -26,7 +26,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from ragweave.errors import MissingExtraError, ModelError, UsageError
+from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
 from ragweave.registry import Registry
 from ragweave.tools.bindings import unbound
 from ragweave.tools.models.roles import ChatModel
@@ -322,6 +322,8 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
         raise UsageError("the model's name is missing: write 'openai:gpt-4o-mini'")
     settings = _with_body(dict(settings))
     check_settings("openai", settings, ChatOpenAI)
+    if isinstance(settings.get("reasoning"), str):
+        raise UsageError(f"'openai:{name}': reasoning is a table: write reasoning_effort=low")
     url = settings.get("base_url")
     if url is not None and not str(url).startswith(("http://", "https://")):
         raise UsageError(f"base_url must begin with http:// or https://, not {redacted(str(url))}")
@@ -330,7 +332,7 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
     has_key = bool(settings.get("api_key") or os.environ.get("OPENAI_API_KEY"))
     if not has_key:
         if not served:
-            raise ModelError(
+            raise UnusableModelError(
                 "no OpenAI key: set OPENAI_API_KEY, or use a server that needs none "
                 f"('openai:{name}?base_url=http://localhost:8000/v1')"
             )
@@ -405,7 +407,9 @@ def takes_temperature(model: object) -> bool:
 def _always_samples(name: str, settings: Mapping[str, Any]) -> bool:
     if not _REASONING.match(name):
         return False
-    effort = settings.get("reasoning_effort") or (settings.get("reasoning") or {}).get("effort")
+    table = settings.get("reasoning")
+    told = table.get("effort") if isinstance(table, Mapping) else None
+    effort = settings.get("reasoning_effort") or told
     return name.lower().startswith("o") or effort != "none"
 
 

@@ -75,21 +75,30 @@ def _configuration(spec: str) -> Path | None:
     folder = Path(spec).expanduser()
     if folder.is_dir():
         return folder / _PROMPTS
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
-    from huggingface_hub.errors import (
-        EntryNotFoundError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-    )
+    from huggingface_hub import try_to_load_from_cache
 
     place = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
     held = next((name for name in _hub_names(spec) if _in_cache(name)), None)
     if held is not None:
         found = try_to_load_from_cache(held, _PROMPTS, cache_dir=place)
         return Path(found) if isinstance(found, str) else None
+    return _downloaded_configuration(spec, place)
+
+
+def _downloaded_configuration(spec: str, place: str | None) -> Path | None:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        GatedRepoError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+    )
+
     for name in _hub_names(spec):
         try:
             return Path(str(hf_hub_download(name, _PROMPTS, cache_dir=place)))
+        except GatedRepoError as error:
+            raise _not_found(spec, _EMBEDDING, f"asks for a login ({_line(error)})") from None
         except RepositoryNotFoundError:
             continue
         except Exception as error:

@@ -79,7 +79,7 @@ class JudgeLabeler:
         """Return what bears on the rows."""
         proxied: dict[str, Any] = {}
         if self._proxy is not None:
-            proxied = {"draft_settings": within_limit(self._proxy, draft_settings())}
+            proxied = {"draft_settings": within_limit(self._proxy, draft_settings(self._proxy))}
         named = {"gold": self._gold, "known": self._known}
         return {
             **self._drafts.described,

@@ -22,6 +22,7 @@ from ragweave.nodes.ask import Ask, Prompt, Reply
 from ragweave.nodes.judge import NecessityOptions
 from ragweave.nodes.proxy import PROXY_PROMPTS, draft_step, settings
 from ragweave.nodes.replies import cut_off
+from ragweave.nodes.sampling import call_sampling
 from ragweave.nodes.step import Context, Step
 from ragweave.state import Update
 from ragweave.tools.bindings import bound_settings, unbound
@@ -92,9 +93,9 @@ class _Update(Update, total=False):
     reply: dict[str, Any]
 
 
-def draft_settings() -> dict[str, Any]:
-    """Return the settings that drafts are written with."""
-    return settings(OPTIONS)
+def draft_settings(proxy: ChatModel) -> dict[str, Any]:
+    """Return the settings that a proxy writes drafts with: not all take a temperature."""
+    return call_sampling("proxy", settings(OPTIONS), proxy, OPTIONS)
 
 
 class Drafter:
