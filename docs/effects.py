@@ -7,22 +7,66 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ragweave.evaluation.metrics import compare
+from ragweave.evaluation.report.pairs import holm
+
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "real_models.json"
 TABLES = ("methods-nq", "methods-hotpotqa", "filco-nq")
 """Those that the page shows."""
 SCORES = {"em": "EM", "f1": "F1", "contains": "Contains", "unknown": "%Unk"}
 HEAD = ["system", *SCORES.values(), "calls", "tokens"]
+BASELINE = "concat"
+"""What the other methods are compared with, question by question."""
+SURE = 0.05
+"""The corrected p below which a difference is marked."""
 
 
 def rows(name: str) -> list[list[str]]:
-    """Return a table's rows, its head first; seconds where they were measured apart."""
+    """Return a table's rows, its head first.
+
+    With the seconds, where they were measured apart, and the difference from `concat`, where every
+    method stands in the table.
+    """
     one = json.loads(RESULTS.read_text("utf-8"))["tables"][name]
+    systems = [line["system"] for line in one["systems"]]
     lines = [HEAD, *map(_row, one["systems"])]
-    if "timed" not in one:
-        return lines
-    seconds = one["timed"]["seconds"]
-    told = (f"{seconds[line['system']]:.1f}" for line in one["systems"])
-    return [[*line, end] for line, end in zip(lines, ("seconds", *told), strict=True)]
+    if "timed" in one:
+        seconds = one["timed"]["seconds"]
+        lines = _joined(lines, ["seconds", *(f"{seconds[system]:.1f}" for system in systems)])
+    if name.startswith("methods-"):
+        found = differences(name)
+        lines = _joined(lines, [f"F1 − `{BASELINE}`", *(found.get(one, "") for one in systems)])
+    return lines
+
+
+def differences(name: str) -> dict[str, str]:
+    """Return by system how much its F1 exceeds the baseline's over the same questions.
+
+    With the 95% interval of a paired bootstrap; `*` where the paired randomization test finds a
+    difference, its p corrected for the table's comparisons (Holm 1979).
+    """
+    scores: dict[str, dict[int, float]] = {}
+    for line in (RESULTS.parent / "real_models" / f"{name}.jsonl").read_text("utf-8").splitlines():
+        record = json.loads(line)
+        scores.setdefault(record["system"], {})[record["at"]] = record["scores"]["f1"]
+    base = scores.pop(BASELINE)
+    shared = sorted(set(base).intersection(*scores.values()))
+    wanted = [base[at] for at in shared]
+    most = len(scores) * 1000
+    found = {
+        system: compare([own[at] for at in shared], wanted, most=most)
+        for system, own in scores.items()
+    }
+    corrected = holm([one.p for one in found.values()])
+    return {
+        system: f"{one.difference * 100:+.1f} [{one.low * 100:+.1f}, {one.high * 100:+.1f}]"
+        + ("*" if p < SURE else "")
+        for (system, one), p in zip(found.items(), corrected, strict=True)
+    }
+
+
+def _joined(lines: list[list[str]], ends: list[str]) -> list[list[str]]:
+    return [[*line, end] for line, end in zip(lines, ends, strict=True)]
 
 
 def caption(name: str) -> str:

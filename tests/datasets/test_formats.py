@@ -326,13 +326,10 @@ def test_popqa_in_the_owners_tsv(tmp_path: Path) -> None:
 
 def test_quotes_of_an_unquoted_tsv_are_part_of_the_text(tmp_path: Path) -> None:
     path = tmp_path / "mine.tsv"
-    for asked in (
-        ['"Heroes" is by whom?', '"Unpaired, is it?', "Plain?"],
-        ['"To be, or', "Plain?", 'not to be"'],
-    ):
-        rows = "".join(f"{at}\t{text}\tx\n" for at, text in enumerate(asked))
-        path.write_text(f"id\tquestion\tanswers\n{rows}", "utf-8")
-        assert [one.question for one in read(path)] == asked
+    asked = ['"Heroes" is by whom?', '"Unpaired, is it?', "Plain?"]
+    rows = "".join(f"{at}\t{text}\tx\n" for at, text in enumerate(asked))
+    path.write_text(f"id\tquestion\tanswers\n{rows}", "utf-8")
+    assert [one.question for one in read(path)] == asked
 
 
 def test_beir_folder(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ SAYS = {
     "03_blendfilter": "different passages found",
     "04_slimplm": "claim_2: FILCO uses lexical overlap for FEVER.  known: False",
     "05_filco": "The lighthouse on Lake Orrin was lit in 1891.",
-    "06_adaptive": "judge → direct → direct_vote\n … same answer: True",
+    "06_adaptive": "same answer: True … judge → direct → direct_vote\n",
     "07_embedding_in_langchain": "apples and pears",
     "08_evaluate_and_compare": "blendfilter",
     "09_local_models": "a scorer needs a GGUF file",

@@ -235,7 +235,7 @@ def passages_by_default() -> str:
 
     named: dict[int, list[str]] = {}
     for one in METHODS.ours():
-        named.setdefault(one.options.__dataclass_fields__["k"].default, []).append(one.name)
+        named.setdefault(one.options().k, []).append(one.name)
     usual = max(named, key=lambda k: len(named[k]))
     others = [f"{k} in {', '.join(named[k])}" for k in sorted(named) if k != usual]
     return f"k: passages per query (default {'; '.join([str(usual), *others])})"

@@ -146,10 +146,11 @@ def mcp(
 def _keys(given: list[str] | None) -> list[str]:
     """Return the keys; none holds a comma (RFC 6750, section 2.1), so one parts two of them.
 
-    Blanks around a comma part nothing; a key that is empty by itself is left for `Keys` to refuse.
+    What a comma parts may be empty; a key that is empty by itself is left for `Keys` to refuse.
     """
-    parts = [(text, text.split(",")) for text in given or ()]
-    return [key for text, some in parts for key in some if key.strip() or not text.strip(" ,")]
+    texts = given or []
+    keys = [key for text in texts for key in text.split(",") if key.strip() or "," not in text]
+    return keys or texts
 
 
 _OF_HTTP = ("host", "port", "api_key", "no_key", "request_bytes", "concurrency")

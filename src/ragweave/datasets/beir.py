@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from langchain_core.documents import Document
 
@@ -72,7 +73,8 @@ def _read_judged(
 
 def _unknown(key: str) -> Document:
     """Return what stands for a document whose text the folder does not hold."""
-    return passage(f"document {key}", gold=True, **{STUB: True}).model_copy(update={"id": key})
+    stub: dict[str, Any] = {STUB: True}
+    return passage(f"document {key}", gold=True, **stub).model_copy(update={"id": key})
 
 
 def _judgements(folder: Path) -> dict[str, list[str]]:
