@@ -23,7 +23,9 @@ on where one stopped. A table is of one pair of models, named in it: others need
 
 Many questions in flight share the processor, and how long each waited says nothing of its method.
 So seconds are measured apart: `--timed 3` puts three questions to each system of the tables, one
-answer at a time and none from the cache, and adds the mean of each to its table.
+answer at a time and none from the cache, and adds the mean of each to its table. A model in this
+process then keeps nothing of earlier answers but the last prompt (`n_kept=0&cache_ram=0`), and
+methods that ask alike are no neighbours: else one finds its prompt read by another.
 """
 
 from __future__ import annotations
@@ -165,6 +167,9 @@ def directory_of(name: str, options: argparse.Namespace) -> RunDirectory:
     systems = served(systems, options) if one.every_method else systems
     form, _, file = one.dataset.partition(":")
     models = {"answer": options.model, "proxy": options.proxy}
+    if options.timed:
+        systems = apart(systems)
+        models = {role: keeping_nothing(spec) for role, spec in models.items()}
     return claim_directory(
         options.runs / (f"{name}-timed" if options.timed else name),
         plan(
@@ -176,6 +181,24 @@ def directory_of(name: str, options: argparse.Namespace) -> RunDirectory:
             **one.settings,
         ),
     )
+
+
+STRIDE = 7
+"""Steps from one system to the next where seconds are measured."""
+
+
+def apart(systems: Sequence[System]) -> list[System]:
+    """Return systems in an order in which methods of one kind are no neighbours."""
+    return [one for start in range(STRIDE) for one in systems[start::STRIDE]]
+
+
+def keeping_nothing(spec: str) -> str:
+    """Return the spec of a model that keeps nothing for later calls but the last prompt."""
+    place, _, query = spec.partition("?")
+    if not place.startswith("llamacpp:"):
+        return spec
+    own = [one for one in query.split("&") if one.partition("=")[0] not in ("n_kept", "cache_ram")]
+    return f"{place}?{'&'.join(filter(None, [*own, 'n_kept=0', 'cache_ram=0']))}"
 
 
 async def work(directory: RunDirectory, options: argparse.Namespace, until: float) -> bool:

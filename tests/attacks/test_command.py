@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from tests import command
 from tests.command import COMMAND, LEXICAL, PYTHON
 from tests.openai_server import OpenAIServer, Reply
 
+from ragweave.cli.main import _to_screen
 from ragweave.cli.record import read_run
 
 SRC = str(Path(__file__).parents[2] / "src")
@@ -89,6 +91,19 @@ def test_a_closed_pipe_keeps_no_file_from_being_written(kb: Path, tmp_path: Path
         assert args[0] == "eval" or "wrote to" in done.stderr
     assert (tmp_path / "run" / "report" / "report.md").is_file()
     assert (tmp_path / "study" / "report" / "report.md").is_file()
+
+
+def test_what_python_was_told_not_to_buffer_is_not() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with os.fdopen(writing, "wb", buffering=0) as raw:
+        stream = io.TextIOWrapper(raw, write_through=True)
+        screen = _to_screen(stream)
+        screen.write("now")
+        assert os.read(reading, 100) == b"now"
+        screen.close()
+        stream.detach()
+    os.close(reading)
 
 
 def test_a_terminal_of_ascii_and_forty_columns_is_enough(kb: Path) -> None:

@@ -6,10 +6,13 @@ import gzip
 import importlib
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ragweave.graphs import METHODS
 
 pytest.importorskip("matplotlib")
 
@@ -136,3 +139,38 @@ def test_seconds_are_measured_apart(run: Any) -> None:
     assert timed["questions"] == 2
     assert timed["seconds"].keys() == {"concat", "crag"}
     assert run("here", "--questions", "3")["timed"] == timed
+
+
+def test_no_method_finds_its_prompt_read_by_another(real_models: Any) -> None:
+    keeping = real_models.keeping_nothing
+    kept = "llamacpp:m.gguf?n_ctx=4096&n_kept=1024&cache_ram=5000"
+    assert keeping(kept) == "llamacpp:m.gguf?n_ctx=4096&n_kept=0&cache_ram=0"
+    assert keeping("llamacpp:m.gguf") == "llamacpp:m.gguf?n_kept=0&cache_ram=0"
+    assert keeping("openai:m") == "openai:m"
+    listed = real_models.named(",".join(one.name for one in METHODS.ours()))()
+    ordered = real_models.apart(listed)
+    assert sorted(one.label for one in ordered) == sorted(one.label for one in listed)
+    places = {one.label: at for at, one in enumerate(listed)}
+    assert all(abs(places[a.label] - places[b.label]) > 1 for a, b in pairwise(ordered))
+
+
+def test_the_page_compares_each_method_with_the_plain_prompt(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS.parent / "docs"))
+    effects = importlib.import_module("effects")
+    right = {"concat": 0.0, "sure": 1.0, "ircot": 0.0}
+    records = [
+        {"system": system, "at": at, "scores": {"f1": f1}}
+        for at in range(20)
+        for system, f1 in right.items()
+    ]
+    records.append({"system": "concat", "at": 20, "scores": {"f1": 1.0}})  # the others didn't end
+    (tmp_path / "real_models").mkdir()
+    lines = "".join(json.dumps(one) + "\n" for one in records)
+    (tmp_path / "real_models" / "methods-nq.jsonl").write_text(lines, "utf-8")
+    monkeypatch.setattr(effects, "RESULTS", tmp_path / "real_models.json")
+    assert effects.differences("methods-nq") == {
+        "sure": "+100.0 [+100.0, +100.0]*",
+        "ircot": "+0.0 [+0.0, +0.0]",
+    }
