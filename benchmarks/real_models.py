@@ -24,8 +24,8 @@ on where one stopped. A table is of one pair of models, named in it: others need
 Many questions in flight share the processor, and how long each waited says nothing of its method.
 So seconds are measured apart: `--timed 3` puts three questions to each system of the tables, one
 answer at a time and none from the cache, and adds the mean of each to its table. A model in this
-process then keeps nothing of earlier answers but the last prompt (`n_kept=0&cache_ram=0`), and
-methods that ask alike are no neighbours: else one finds its prompt read by another.
+process then keeps nothing of earlier answers but the last prompt (`n_kept=0&cache_ram=0`), and the
+bare model is asked before each method: else one finds its prompt read by another.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ from ragweave.evaluation.runs import (
     parse_systems,
     plan,
     records_of,
+    system,
 )
 from ragweave.evaluation.runs.directory import hold
 from ragweave.evaluation.runs.outcome import Record
@@ -183,13 +184,17 @@ def directory_of(name: str, options: argparse.Namespace) -> RunDirectory:
     )
 
 
-STRIDE = 7
-"""Steps from one system to the next where seconds are measured."""
+BETWEEN = "between "
+"""How the labels of what is asked between two systems begin."""
 
 
 def apart(systems: Sequence[System]) -> list[System]:
-    """Return systems in an order in which methods of one kind are no neighbours."""
-    return [one for start in range(STRIDE) for one in systems[start::STRIDE]]
+    """Return systems, each behind one that asks the bare model otherwise: its prompt alone stays."""
+    listed: list[System] = []
+    for number, one in enumerate(systems):
+        bare = "direct" if one.method in ("cot", "adaptive_rag") else "cot"
+        listed += [system(bare, f"{BETWEEN}{number}"), one]
+    return listed
 
 
 def keeping_nothing(spec: str) -> str:
@@ -347,6 +352,7 @@ def timed(directory: RunDirectory) -> dict[str, Any] | None:
     means = {
         label: round(fmean(one["seconds"] for one in records), 2)
         for label, records in found.items()
+        if not label.startswith(BETWEEN)
     }
     return {"questions": questions, "seconds": means}
 

@@ -150,7 +150,7 @@ def _keys(given: list[str] | None) -> list[str]:
     """
     texts = given or []
     keys = [key for text in texts for key in text.split(",") if key.strip() or "," not in text]
-    return keys or texts
+    return keys or [""][: len(texts)]
 
 
 _OF_HTTP = ("host", "port", "api_key", "no_key", "request_bytes", "concurrency")
