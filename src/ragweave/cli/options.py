@@ -204,7 +204,7 @@ def filled(argument: str, spec: str) -> str:
     Raises:
         UsageError: It is blank.
     """
-    if not spec.strip():
+    if not str(spec).strip():
         flag = argument.replace("_", "-")
         raise UsageError(f"--{flag} is empty: name a model, or leave the option out")
     return spec
