@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragweave.cli import options
-from ragweave.errors import ModelError, RagweaveError, UsageError
+from ragweave.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     from ragweave.evaluation.runs import System
@@ -267,11 +267,11 @@ async def _ask(question: str, system: System, graph: CompiledGraph) -> dict[str,
 
 def _reason(error: Exception) -> str:
     """Return one line on what failed; an error that nobody expects goes to the log whole."""
-    from ragweave.cli.screen import explain
+    from ragweave.cli.screen import told
     from ragweave.tools.text.plain import plain
     from ragweave.tools.text.secrets import without_secrets
 
-    said = str(error) if isinstance(error, RagweaveError) else explain(error)
+    said = told(error)
     if said is None:
         _LOG.error("a method failed", exc_info=error)
         said = f"{type(error).__name__}: {error}"

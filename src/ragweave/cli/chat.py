@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragweave.cli import options
-from ragweave.errors import RagweaveError, UsageError
+from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -112,7 +112,7 @@ class Talk:
 
     def take(self, line: str) -> None:
         """Do what a line asks for; a mistake or a failed call is one line, and the talk goes on."""
-        from ragweave.cli.screen import explain
+        from ragweave.cli.screen import told
         from ragweave.state.passages import whole
         from ragweave.tools.text.plain import plain
 
@@ -124,7 +124,7 @@ class Talk:
             else:
                 self._command(*line[1:].split(maxsplit=1))
         except Exception as error:
-            said = str(error) if isinstance(error, RagweaveError) else explain(error)
+            said = told(error)
             if said is None:
                 raise
             sys.stderr.write(f"ragweave: {plain(said)}\n")

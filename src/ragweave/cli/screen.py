@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragweave.errors import UsageError
+from ragweave.errors import RagweaveError, UsageError
 from ragweave.tools.text.plain import plain
 
 if TYPE_CHECKING:
@@ -93,6 +93,11 @@ _BY_STATUS = {
     413: "the prompt is too large for the model server (413): lower k or set prompt_tokens",
     429: "the model server is limiting requests (429), even after retries: try again later",
 }
+
+
+def told(error: BaseException) -> str | None:
+    """Return what our own error says, or a line on a model server's; None for any other error."""
+    return str(error) if isinstance(error, RagweaveError) else explain(error)
 
 
 def explain(error: BaseException) -> str | None:
