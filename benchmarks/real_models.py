@@ -10,8 +10,8 @@ method gains with them says little of what it gains with a large model. What the
 whether the graphs do with a real model what they say, and in which direction each step moves it.
 Passages are real: each question's own retrieved or distractor passages, searched with BM25. The
 tables `methods-…` put all methods side by side at three passages (`dos_rag`: 1,500 tokens), with a
-plot of F1 against tokens; `skr_knn` learns from SlimPLM's training questions, and what the model
-can't serve is left out, with the reason.
+plot of F1 against tokens; what the model can't serve is left out, with the reason. What `skr_knn`
+and FILCO's trained filter learn from is in `table_parts.py`.
 
 Every table is a durable run of `ragweave eval` under --runs; a killed one goes on, and shares the
 replies at temperature 0 with the other tables. Questions are a seeded sample; a table holds as many
@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gzip
 import json
 import os
 import sys
@@ -66,6 +65,7 @@ from ragweave.evaluation.runs.run import answer, checked
 from ragweave.evaluation.studies import STUDIES, runs_of
 from ragweave.graphs import METHODS, build_graph
 from ragweave.tools.models import chat_model
+from table_parts import TRAINED, with_parts
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"
@@ -99,6 +99,14 @@ def studied(name: str, *, first: str = "") -> Callable[[], list[System]]:
     ]
 
 
+def filters() -> list[System]:
+    """Return a system for each of FILCO's oracles, and one whose filter is trained."""
+    return [
+        *studied("filco")(),
+        System(label="filco trained", method="filco", options={"filter": TRAINED}),
+    ]
+
+
 def every_method() -> list[System]:
     """Return a system for each method, with few passages: what they cost is read many times."""
     found = parse_systems(",".join(one.name for one in METHODS.ours()))
@@ -114,9 +122,9 @@ NQ = "nq:nq/nq-open-oracle.jsonl.gz"
 HOTPOT = "hotpotqa:hotpotqa/hotpot-dev-200.jsonl.gz"
 FUSION = named("concat,post_fusion,concat_pf,pf_concat,pruning,summary")
 COMPARISONS: Mapping[str, Comparison] = {
-    "filco-nq": Comparison(NQ, studied("filco"), {"oracle": True, "corpus": "given"}),
+    "filco-nq": Comparison(NQ, filters, {"oracle": True, "corpus": "given"}),
     "fusion-skr": Comparison(SKR, FUSION, {"corpus": "given"}),
-    "filco-hotpotqa": Comparison(HOTPOT, studied("filco"), {"oracle": True, "corpus": "given"}),
+    "filco-hotpotqa": Comparison(HOTPOT, filters, {"oracle": True, "corpus": "given"}),
     "slimplm-nq": Comparison(NQ, studied("slimplm", first="direct,concat"), {"corpus": "file"}),
     "adaptive-hotpotqa": Comparison(HOTPOT, named("direct,concat,concat_pf,adaptive")),
     "blendfilter-hotpotqa": Comparison(HOTPOT, studied("blendfilter", first="direct,concat")),
@@ -125,33 +133,13 @@ COMPARISONS: Mapping[str, Comparison] = {
     "methods-hotpotqa": Comparison(HOTPOT, every_method, {}, 60, every_method=True),
 }
 """Cheapest first."""
-SKR_TRAINING = "slimplm/judge-llama7b-train.jsonl.gz"
 USAGE = ("calls", "input_tokens", "output_tokens")
 
 
-def training_questions(options: argparse.Namespace) -> Path:
-    """Return the file that `skr_knn` learns from: questions that a model did not know need a search."""
-    path: Path = options.runs / "skr-training.jsonl"
-    if not path.exists():
-        with gzip.open(options.data / SKR_TRAINING, "rt", encoding="utf-8") as lines:
-            rows = [json.loads(line) for line in lines]
-        asked = [
-            {"question": one.get("question") or one["input"], "needed": not one["known"]}
-            for one in rows
-        ]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(one) + "\n" for one in asked), encoding="utf-8")
-    return path
-
-
 def served(systems: Sequence[System], options: argparse.Namespace) -> list[System]:
-    """Return the systems that the model can serve, each with what it needs; tell of the others."""
+    """Return the systems that the model can serve; tell of the others."""
     model, found = chat_model(options.model), []
     for one in systems:
-        if one.method == "skr_knn":
-            one = replace(
-                one, options={"training": str(training_questions(options)), **one.options}
-            )
         try:
             build_graph(METHODS[one.method], model=model, **one.options)
         except RagweaveError as error:
@@ -164,7 +152,7 @@ def served(systems: Sequence[System], options: argparse.Namespace) -> list[Syste
 def directory_of(name: str, options: argparse.Namespace) -> RunDirectory:
     """Return a table's run: a new one, or the one begun with the same settings."""
     one = COMPARISONS[name]
-    systems = one.systems()
+    systems = with_parts(one.systems(), options.data, options.runs)
     systems = served(systems, options) if one.every_method else systems
     form, _, file = one.dataset.partition(":")
     models = {"answer": options.model, "proxy": options.proxy}

@@ -11,12 +11,12 @@ from ragweave.evaluation.metrics import compare
 from ragweave.evaluation.report.pairs import holm
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "real_models.json"
-TABLES = ("methods-nq", "methods-hotpotqa", "filco-nq")
+TABLES = ("methods-nq", "methods-hotpotqa", "filco-nq", "filco-hotpotqa")
 """Those that the page shows."""
 SCORES = {"em": "EM", "f1": "F1", "contains": "Contains", "unknown": "%Unk"}
 HEAD = ["system", *SCORES.values(), "calls", "tokens"]
-BASELINE = "concat"
-"""What the other methods are compared with, question by question."""
+BASELINES = {"methods": "concat", "filco": "filco full passages"}
+"""What a table's other systems are compared with, question by question, by its name's beginning."""
 SURE = 0.05
 """The corrected p below which a difference is marked."""
 
@@ -24,8 +24,7 @@ SURE = 0.05
 def rows(name: str) -> list[list[str]]:
     """Return a table's rows, its head first.
 
-    With the seconds, where they were measured apart, and the difference from `concat`, where every
-    method stands in the table.
+    With the seconds, where they were measured apart, and the difference from the table's baseline.
     """
     one = json.loads(RESULTS.read_text("utf-8"))["tables"][name]
     systems = [line["system"] for line in one["systems"]]
@@ -33,10 +32,13 @@ def rows(name: str) -> list[list[str]]:
     if "timed" in one:
         seconds = one["timed"]["seconds"]
         lines = _joined(lines, ["seconds", *(f"{seconds[system]:.1f}" for system in systems)])
-    if name.startswith("methods-"):
-        found = differences(name)
-        lines = _joined(lines, [f"F1 − `{BASELINE}`", *(found.get(one, "") for one in systems)])
-    return lines
+    found = differences(name)
+    return _joined(lines, [f"F1 − `{baseline(name)}`", *(found.get(one, "") for one in systems)])
+
+
+def baseline(name: str) -> str:
+    """Return the system that a table's others are compared with."""
+    return BASELINES[name.partition("-")[0]]
 
 
 def differences(name: str) -> dict[str, str]:
@@ -49,7 +51,7 @@ def differences(name: str) -> dict[str, str]:
     for line in (RESULTS.parent / "real_models" / f"{name}.jsonl").read_text("utf-8").splitlines():
         record = json.loads(line)
         scores.setdefault(record["system"], {})[record["at"]] = record["scores"]["f1"]
-    base = scores.pop(BASELINE)
+    base = scores.pop(baseline(name))
     shared = sorted(set(base).intersection(*scores.values()))
     wanted = [base[at] for at in shared]
     most = len(scores) * 1000

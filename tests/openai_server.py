@@ -95,6 +95,8 @@ class OpenAIServer:
     script: Script = ("Unknown",)
     key: str | None = None
     model: str = "scripted"
+    per_connection: int = 1
+    """Requests that a connection takes, none of them a stream; it is closed with the last reply."""
     requests: list[Request] = field(default_factory=list)
     """Chat requests in order of arrival, the failed ones among them."""
     most_at_once: int = 0
@@ -158,6 +160,8 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     owner: OpenAIServer
     protocol_version = "HTTP/1.1"
+    served = 0
+    """Replies that this connection has had."""
 
     def log_message(self, *args: Any) -> None:
         """Say nothing."""
@@ -212,17 +216,19 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, json.dumps(value).encode(), headers)
 
     def _send(self, status: int, raw: bytes, headers: Mapping[str, str] | None = None) -> None:
+        self.served += 1
+        ends = self.served >= self.owner.per_connection
         self.send_response(status)
         for name, value in {
             "Content-Type": "application/json",
             "Content-Length": str(len(raw)),
-            "Connection": "close",
+            "Connection": "close" if ends else "keep-alive",
             **(headers or {}),
         }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(raw)
-        self.close_connection = True
+        self.close_connection = ends
 
     def _events(self, chunks: Iterable[object], *, ends: bool = True) -> None:
         self.send_response(200)

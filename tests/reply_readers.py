@@ -79,7 +79,9 @@ def read_record(record: dict[str, Any]) -> Any:
         return _ids(reply, shown or [str(one) for one in range(len(record["titles"]))])
     names_ids = "ONLY the ids" in record["prompt"][-1][1]
     if node == "knowledge_filter" and names_ids:
-        return parse_ids(reply, len(record["titles"]), record["titles"])
+        texts = "\n".join(text for _, text in record["prompt"])
+        first = 0 if re.search(r"^knowledge 0 :", texts, re.M) else 1
+        return parse_ids(reply, len(record["titles"]), record["titles"], first=first)
     if node in FREE:
         return "text" if bare_text(reply) else ""
     return _read_step(record)

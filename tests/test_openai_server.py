@@ -41,6 +41,14 @@ def test_stream_gives_tokens_and_usage() -> None:
     assert [one.usage_metadata["output_tokens"] for one in chunks if one.usage_metadata] == [3]
 
 
+def test_a_connection_takes_as_many_requests_as_said() -> None:
+    asked = {"model": "m", "messages": []}
+    with OpenAIServer(["Rome"], per_connection=2) as server, httpx.Client() as web:
+        path = f"{server.base_url}/chat/completions"
+        heads = [web.post(path, json=asked).headers["connection"] for _ in range(3)]
+    assert heads == ["keep-alive", "close", "keep-alive"]
+
+
 async def test_async_client() -> None:
     with OpenAIServer(["Rome"]) as server:
         assert (await client(server).ainvoke("Where?")).text == "Rome"

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import typer
 from tests.command import Run
-from tests.scripted import ScriptedChat
+from tests.openai_server import OpenAIServer
+from tests.scripted import ScriptedChat, Seen
 
 from ragweave.cli.ask import ask
 from ragweave.cli.chat import chat
@@ -101,10 +102,37 @@ def test_ask_goes_on_where_the_last_question_ended(
     assert said["question"] == "How long is Old Bridge?"
     assert said["answer"] == "212"
     assert "messages" not in said
-    ask("And where is it?", follow_up=True, kb=kb, model=LEXICAL)
+    ask("And where is it?", follow_up=True, kb=kb, model=LEXICAL, json=True)
+    assert json.loads(capsys.readouterr().out)["question"] == "And where is Old Bridge?"
     assert len(read_conversation()) == 6
     ask(OPENED, kb=kb, model=LEXICAL)
     assert len(read_conversation()) == 2
+
+
+@pytest.mark.loopback
+def test_a_connection_that_is_kept_alive_serves_the_next_question(
+    kb: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replies = ["1932", "How long is the Old Bridge?", "212 metres"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{OPENED}\n{LENGTH}\n"))
+    with OpenAIServer(replies, per_connection=len(replies)) as server:
+        chat(kb=str(kb), model=f"openai:scripted?base_url={server.base_url}", method="concat")
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "(How long is the Old Bridge?)\n212 metres" in out
+    assert server.count == len(replies)
+
+
+def test_a_follow_up_that_was_not_restated_is_said(
+    kb: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stubborn(seen: Seen) -> str:
+        return "I won't." if seen.task and seen.task["task"] == "restate" else "1932"
+
+    model: Any = ScriptedChat(replies=stubborn)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{OPENED}\n{LENGTH}\n"))
+    chat(kb=str(kb), model=model, method="concat")
+    assert capsys.readouterr().out.count("The follow-up could not be restated") == 1
 
 
 NO_PASSAGE = "No passage of the knowledge base matches the question."

@@ -12,9 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.documents import Document
 from tests.evaluation.files import write_json, write_lines
 
-from ragweave.datasets import open_dataset
+from ragweave.datasets import Question, open_dataset
+from ragweave.datasets.dataset import FORMATS
+from ragweave.datasets.plain import plain
+from ragweave.datasets.question import Format, each_once
+from ragweave.errors import UsageError
 
 TEXT = st.text(min_size=1).filter(lambda text: bool(text.strip()))
 
@@ -129,3 +134,35 @@ def test_plain_rows_without_passages_are_nq_open(tmp_path: Path) -> None:
     row = {"question": "Who?", "answer": ["Ada"]}
     (tmp_path / "mine.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
     assert open_dataset(str(tmp_path / "mine.jsonl")).name == "nq_open"
+
+
+def test_plain_rows_that_a_packages_format_fits_too_must_be_named(tmp_path: Path) -> None:
+    riddles = Format(
+        name="riddles",
+        expects="question, answer",
+        fits=lambda fields: "question" in fields,
+        read=plain("jsonl", {}).read,
+    )
+    row = {"question": "Who?", "answers": ["Ada"], "passages": ["It was Ada."]}
+    mine = write_lines(tmp_path / "mine.jsonl", row)
+    other = write_lines(tmp_path / "other.jsonl", {"question": "Who?", "said": "Ada"})
+    FORMATS.register(riddles)
+    try:
+        with pytest.raises(
+            UsageError, match=r"name it jsonl:.*mine\.jsonl or riddles:.*mine\.jsonl"
+        ):
+            open_dataset(str(mine))
+        assert open_dataset(f"jsonl:{mine}").form.name == "jsonl"
+        assert open_dataset(f"riddles:{mine}").form.name == "riddles"
+        assert open_dataset(str(other)).form.name == "riddles"
+    finally:
+        FORMATS.unregister("riddles")
+
+
+def test_passages_that_are_not_marked_are_not_gold() -> None:
+    plain, gold = Document("One."), Document("Two.", metadata={"gold": True})
+    asked = Question(id="1", question="Where?", answers=(), passages=(plain, gold))
+    assert asked.gold == (gold,)
+    again = Document("Two.")
+    assert [doc.page_content for doc in each_once([plain, again, gold, plain])] == ["One.", "Two."]
+    assert Question(id="1", question="", answers=(), passages=each_once([again, gold])).gold

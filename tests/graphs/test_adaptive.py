@@ -229,7 +229,6 @@ async def test_known_that_is_then_unknown_is_searched_for(how: str, *, rewrites:
         retriever=Found(),
         checkpointer=InMemorySaver(),
         rewrite=rewrites,
-        claim_filter=False,
     )
     config = {"configurable": {"thread_id": "t"}}
     given = {"question": QUESTION}
@@ -237,8 +236,12 @@ async def test_known_that_is_then_unknown_is_searched_for(how: str, *, rewrites:
     assert (out["answer"], out["status"]) == ("Lisbon", "answered")
     assert out["usage"]["by_node"]["direct"]["calls"] == 1
     assert out["usage"]["by_node"].get("rewrite", {"calls": 0})["calls"] == rewrites
-    events = [note["event"] for note in (await graph.aget_state(config)).values["notes"]]
+    state = (await graph.aget_state(config)).values
+    events = [note["event"] for note in state["notes"]]
     assert "known_but_unanswered" in events
+    # the judge was wrong about the whole: it is not asked about the parts
+    assert "judge_claim" not in out["usage"]["by_node"]
+    assert ({"claim_1", "claim_2"} <= state["queries"].keys()) is rewrites
 
 
 def test_the_second_look_can_be_off() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import Any
+from dataclasses import fields, make_dataclass, replace
+from inspect import signature
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from langchain_core.prompts import ChatPromptTemplate
@@ -13,7 +16,11 @@ from tests.scripted import ListRetriever, ScriptedChat, documents
 
 import ragweave
 from ragweave import METHODS, build_graph
+from ragweave.cli.options import NAMED
 from ragweave.errors import UsageError
+from ragweave.graphs.method import ARGUMENTS
+from ragweave.nodes.options import Options
+from ragweave.serving.studio import Sources
 
 GIVEN: Any = {"question": "Where?", "passages": documents("It is in Paris.")}
 
@@ -215,3 +222,64 @@ def test_a_second_retriever_is_for_methods_that_look_again() -> None:
     assert build_graph("crag", second_retriever=second)
     with pytest.raises(UsageError, match="concat never looks again: leave out second_retriever"):
         build_graph("concat", second_retriever=second)
+
+
+def with_option(name: str, hint: Any, default: Any = None) -> Any:
+    """Return `concat` with an option more."""
+    kind = make_dataclass(
+        "MoreOptions", [(name, hint, default)], bases=(Options,), frozen=True, kw_only=True
+    )
+    return replace(METHODS["concat"], name="more", options=kind)
+
+
+@pytest.mark.parametrize("name", ["judge", "scorer", "prompts", "state", "generator", "kb"])
+def test_an_option_that_means_something_else_for_every_method_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"more: an option cannot be called '{name}'"):
+        with_option(name, str, "")
+
+
+@pytest.mark.parametrize("name", ["given", "paper", "settled", "sampling", "as_given"])
+def test_an_option_that_options_use_themselves_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"more: an option cannot be called '{name}': Options"):
+        with_option(name, str, "")
+
+
+@pytest.mark.parametrize(
+    "hint", [list[str], dict[str, int], Path, tuple[int, str], tuple, Any, list[str] | None]
+)
+def test_an_option_of_a_type_that_cannot_be_checked_is_refused(hint: Any) -> None:
+    with pytest.raises(UsageError, match="more: the option 'words' cannot have the type"):
+        with_option("words", hint)
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [
+        (Literal["auto"] | int | None, 3),
+        (tuple[Literal["a", "b"], ...], ("a",)),
+        (tuple[str, ...] | None, ("a",)),
+        (float | None, 0.5),
+    ],
+)
+def test_an_option_of_a_type_that_can_be_checked_is_taken(hint: Any, value: Any) -> None:
+    method = with_option("words", hint)
+    assert build_graph(method, words=value).invoke(GIVEN)["question"] == "Where?"
+
+
+def test_files_are_options() -> None:
+    with pytest.raises(UsageError, match="concat: files names 'lexicon', which is no option"):
+        replace(METHODS["concat"], files=frozenset({"lexicon"}))
+
+
+def test_an_option_called_filter_may_be_a_methods_own() -> None:
+    method = with_option("filter", Literal["strict", "loose"], "loose")
+    schema = build_graph(method, filter="strict").builder.context_schema
+    assert schema is not None
+    assert schema().filter == "strict"
+    with pytest.raises(UsageError, match="filter must be one of strict, loose, not 'hard'"):
+        build_graph(method, filter="hard")
+
+
+def test_the_names_that_no_option_can_have_are_all_that_are_taken() -> None:
+    arguments = set(signature(build_graph).parameters) - {"filter", "options"}
+    assert arguments | {*NAMED} | {one.name for one in fields(Sources)} == ARGUMENTS

@@ -354,8 +354,9 @@ def test_the_answer_type_of_a_turn_is_an_option() -> None:
 
 
 def test_mistakes_are_refused() -> None:
-    with pytest.raises(UsageError, match="history_tokens"):
-        chat(history_tokens=0)
+    for tokens in (0, 3):
+        with pytest.raises(UsageError, match="history_tokens"):
+            chat(history_tokens=tokens)
     with pytest.raises(UsageError, match="unknown prompt 'nonsense'"):
         chat(prompts={"nonsense": "x"})
     with pytest.raises(UsageError, match="no question"):
@@ -474,6 +475,29 @@ def test_messages_behind_a_removal_are_held_to_the_same() -> None:
         talk.invoke({"messages": [RemoveMessage(first.id), AIMessage("Ada")]}, config)
 
 
+async def test_taking_back_an_exchange_asks_nothing() -> None:
+    model = ScriptedChat(replies=said)
+    talk = chat(model=model, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    talk.invoke(ASKED, config)
+    *_, asked, answer = talk.invoke({"messages": [("user", FOLLOW_UP)]}, config)["messages"]
+    calls = len(model.seen)
+    with pytest.raises(UsageError, match="not asked again"):
+        talk.invoke({"messages": [RemoveMessage(asked.id), RemoveMessage(answer.id)]}, config)
+    assert len(model.seen) == calls
+    out = await talk.ainvoke({"messages": [("user", FOLLOW_UP)]}, config)
+    assert [one.text for one in out["messages"]] == [FIRST, "Ada Brenner", FOLLOW_UP, "1932"]
+
+
+def test_an_agents_words_may_stand_behind_the_question() -> None:
+    outer = StateGraph(AgentState)
+    outer.add_node("reader", chat())
+    outer.add_edge(START, "reader")
+    outer.add_edge("reader", END)
+    out = outer.compile().invoke({"messages": [("user", FIRST), ("ai", "Let me look it up.")]})
+    assert out["messages"][-1].text == "Ada Brenner"
+
+
 def test_an_earlier_checkpoint_is_gone_on_from() -> None:
     talk = chat(model=ScriptedChat(replies=["Ada Brenner", "Ada"]), checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "1"}}
@@ -487,3 +511,73 @@ def test_a_call_of_this_conversation_by_an_agent_is_no_answer() -> None:
     handed = [("user", FIRST), AIMessage("Let me ask.", tool_calls=[call])]
     out = chat().invoke({"messages": [*handed, ToolMessage("done", tool_call_id="1")]})
     assert out["answer"] == "Ada Brenner"
+
+
+PICTURE: Any = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+FILE: Any = {"type": "file", "base64": "AA==", "mime_type": "application/pdf"}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ([{"type": "text", "text": FIRST}, PICTURE], "text alone, not 'image_url'"),
+        ([FILE, {"type": "text", "text": FIRST}], "text alone, not 'file'"),
+        ([PICTURE], "text alone"),
+        (" \n", "the question is empty"),
+        ([{"type": "text", "text": ""}], "the question is empty"),
+        ([], "the question is empty"),
+    ],
+)
+async def test_what_is_no_text_is_refused_before_it_enters_the_thread(
+    content: Any, told: str
+) -> None:
+    talk = chat(checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    given = {"messages": [("user", FIRST), ("ai", "Ada Brenner"), HumanMessage(content)]}
+    with pytest.raises(UsageError, match=told):
+        talk.invoke(given, config)
+    with pytest.raises(UsageError, match=told):
+        await talk.ainvoke(given, config)
+    assert talk.get_state(config).values == {}
+
+
+def test_text_may_come_in_blocks_and_an_answer_with_its_reasoning() -> None:
+    blocks: Any = [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Ada"}]
+    asked: Any = ["And when ", {"type": "text", "text": "was it opened?"}]
+    out = chat().invoke({"messages": [("user", FIRST), AIMessage(blocks), HumanMessage(asked)]})
+    assert out["answer"] == "1932"
+
+
+STUDIED = "Ada Brenner. She studied in Norhaven."
+
+
+@pytest.mark.parametrize(
+    ("edited", "quoted"),
+    [
+        ({"answer": "Karl Oster"}, []),
+        ({"answer": STUDIED}, [TEXTS[1]]),
+        ({"passages": documents("Of Alden nothing is known.")}, []),
+        ({}, ["Ada Brenner built the bridge at Alden."]),
+    ],
+)
+@pytest.mark.parametrize("cites", [True, False])
+def test_an_answer_that_was_edited_is_cited_anew(
+    edited: dict[str, Any], quoted: list[str], cites: bool
+) -> None:
+    talk = chat(checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    talk.invoke(ASKED, config, interrupt_before=["reply"])
+    if edited:
+        talk.update_state(config, edited)
+    out = talk.invoke(None, config, context={"citations": cites})
+    check_citations(out["answer"], out["passages"], out["citations"])
+    quotes = [quote["text"] for one in out["citations"] for quote in one["quotes"]]
+    (block,) = out["messages"][-1].content_blocks
+    notes = [one for one in block.get("annotations", ()) if one["type"] == "citation"]
+    assert [one["cited_text"] for one in notes] == quotes
+    if cites:
+        assert [one["text"] for one in out["citations"]] == [out["answer"]]
+        assert bool(quotes) == bool(quoted)
+        assert all(quote in " ".join(quoted) for quote in quotes)
+    elif "Karl Oster" in edited.values() or "passages" in edited:
+        assert quotes == []

@@ -364,6 +364,30 @@ def test_a_verdict_is_no_text_to_look_for_but_its_claim_is(name: str) -> None:
     assert [doc.page_content for doc in out["passages"]] == [DESIGNED]
 
 
+CLAIM = "Is this claim true? The Cedar Bridge was designed by Bo Lind."
+ASKED = "Was the Cedar Bridge designed by Bo Lind?"
+
+
+@pytest.mark.parametrize(
+    ("question", "name", "profile", "by_claim"),
+    [
+        (CLAIM, "lexical", "filco", True),
+        (CLAIM, "strinc", "filco", False),
+        (ASKED, "lexical", "filco", False),
+        (ASKED, "lexical", "ours", True),
+        (ASKED, "strinc", "ours", True),
+    ],
+)
+def test_the_paper_compares_with_claims_by_shared_words_alone(
+    question: str, name: str, profile: str, by_claim: bool
+) -> None:
+    passage = "It is well known by now. The Cedar Bridge was designed by Ada Moreno."
+    asked = {"question": question, "gold_answers": ["No"], "passages": [passage]}
+    state = run(filter=name, profile=profile, input=asked)
+    assert texts(state) == [DESIGNED if by_claim else passage]
+    assert ("filter_by_claim" in events(state)) is by_claim
+
+
 @pytest.mark.parametrize("options", [{"filter": "strinc"}, {"filter": "lexical", "threshold": 0.1}])
 def test_the_prompts_order_does_not_change_what_is_kept(options: dict[str, Any]) -> None:
     passages = ["It was Ada.", "Nothing here.", "Ada it was."]

@@ -313,7 +313,8 @@ def test_on_a_local_engines_log_probabilities(tmp_path: Path) -> None:
     model = LlamaCppChat(path=str(path), n_threads=1, max_tokens=12, n_ctx=1024)
     retriever = ListRetriever(documents=documents("a b c"))
     try:
-        graph = build_graph("flare", model=model, retriever=retriever, threshold=1.0, rounds=1)
+        options: dict[str, Any] = {"threshold": 1.0, "rounds": 1, "ask_again": False}
+        graph = build_graph("flare", model=model, retriever=retriever, **options)
         state = final_state(graph, "Who?", config={"recursion_limit": 12})
     finally:
         model.close()
@@ -353,3 +354,61 @@ def test_only_a_long_answer_is_as_long_as_the_option_allows() -> None:
     for kind in ("long", "short"):
         graph.invoke({"question": "?", "answer_type": kind})
     assert [one.settings["max_tokens"] for one in model.seen] == [900, 384]
+    graph, model, _ = built("It is Paris.", profile="paper")
+    graph.invoke({"question": "?"})
+    assert model.seen[0].settings["max_tokens"] == 512
+
+
+SCHOOL = (
+    "The Japanese Weekend School of New York has offices in the entertainment complex in the "
+    "Downtown section of New Rochelle."
+)
+
+
+@pytest.mark.parametrize(
+    ("again", "options", "answer", "calls"),
+    [
+        ("Downtown", {}, "Downtown", 3),
+        ("Unknown", {}, SCHOOL[:-1], 3),
+        ("<passage 1>", {}, SCHOOL[:-1], 3),
+        ("Downtown", {"ask_again": False}, SCHOOL[:-1], 2),
+        ("Downtown", {"profile": "paper"}, None, 2),
+    ],
+)
+def test_a_conclusion_that_a_round_lost_is_asked_for(
+    again: str, options: dict[str, Any], answer: str | None, calls: int
+) -> None:
+    graph, model, _ = built(f"{SCHOOL} So the answer is Downtown~0.3.", SCHOOL, again, **options)
+    state = final_state(graph, "In what section of New Rochelle?")
+    assert (len(model.seen), state["usage"]["calls"]) == (calls, calls)
+    assert answer in (None, state["answer"])
+    assert ("asked_again" in events(state)) == (calls == 3)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "calls"),
+    [
+        (SCHOOL, "long", 1),
+        (f"Yes, since {SCHOOL}", "yes_no", 1),
+        (SCHOOL, "yes_no", 2),
+        ("Ada Brenner built it.", "short", 1),
+        ("Therefore, the answer is the wife of Karl Oster.", "short", 1),
+        ("The passages do not say who built it.", "short", 1),
+    ],
+)
+def test_only_a_text_without_the_kind_of_answer_wanted_is_asked_again(
+    said: str, kind: str, calls: int
+) -> None:
+    graph, model, _ = built(said, "Yes")
+    graph.invoke({"question": "Is it so?", "answer_type": kind})
+    assert len(model.seen) == calls
+
+
+@pytest.mark.parametrize(
+    "said", ["Unknown~0.5.", "So the answer is Unknown~0.5.", "I don't~0.5 know."]
+)
+def test_a_doubtful_refusal_looks_the_question_up(said: str) -> None:
+    graph, _, retriever = built(said, "So the answer is Ada.")
+    state = final_state(graph, "Who?")
+    assert (state["answer"], retriever.queries) == ("Ada", ["Who?"])
+    assert "query_all_masked" not in events(state)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.loops import events, final_state, limits_end_quietly
 from tests.scripted import ListRetriever, ScriptedChat, documents
@@ -148,6 +150,7 @@ def test_the_loop_is_drawn() -> None:
     picture = build_graph("iter_retgen").get_graph().draw_mermaid()
     assert "answer -. &nbsp;next round&nbsp; .-> requery" in picture
     assert "requery -.-> retrieve" in picture
+    assert "collect -. &nbsp;same passages&nbsp; .-> vote" in picture
 
 
 def test_bad_rounds() -> None:
@@ -159,3 +162,38 @@ def test_extractive_over_the_demo_corpus(demo_corpus: Bm25Retriever) -> None:
     graph = build_graph("iter_retgen", model="extractive?similarity=lexical", retriever=demo_corpus)
     out = graph.invoke({"question": "Which LangChain class holds a passage in ragweave?"})
     assert (out["answer"], out["usage"]["calls"]) == ("LangChain Document", 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "calls"),
+    [
+        ({"sample_temperature": 0.0}, 1),
+        ({"top_p": 0.0}, 1),
+        ({"sample_temperature": 0.7}, 3),
+        ({"sample_temperature": 0.0, "samples": 2}, 6),
+        ({"sample_temperature": 0.0, "profile": "paper"}, 3),
+    ],
+)
+def test_what_a_round_finds_again_is_not_answered_from_again(
+    options: dict[str, Any], calls: int
+) -> None:
+    model = ScriptedChat(replies=["Ada built it. So the answer is Ada."])
+    retriever = ListRetriever(documents=DOCS)
+    graph = build_graph("iter_retgen", model=model, retriever=retriever, **options)
+    out = graph.invoke({"question": "Who?"})
+    assert (out["answer"], out["truncated"], out["usage"]["calls"]) == ("Ada", False, calls)
+    assert len(retriever.queries) == out["usage"]["retrievals"] == (2 if calls == 1 else 3)
+    assert [doc.page_content for doc in out["passages"]] == [doc.page_content for doc in DOCS]
+
+
+def test_the_same_passages_in_another_order_are_another_prompt() -> None:
+    class Turned(ListRetriever):
+        def _get_relevant_documents(self, query: str, *, run_manager: object) -> list:
+            self.queries.append(query)
+            return DOCS[:: 1 if len(self.queries) == 1 else -1]
+
+    model = ScriptedChat(replies=["So the answer is Ada.", "So the answer is Bob."])
+    graph = build_graph("iter_retgen", model=model, retriever=Turned(), sample_temperature=0.0)
+    out = graph.invoke({"question": "Who?"})
+    assert (out["answer"], out["usage"]["calls"], out["usage"]["retrievals"]) == ("Bob", 2, 3)
+    assert [doc.id for doc in out["passages"]] == ["p1", "p0"]

@@ -381,7 +381,6 @@ def test_a_users_conclusion_gets_the_clause_on_unknown_behind_it() -> None:
 SAID_IN_A_VALUE = [
     ("chain_of_note", {}, "answer from what you know."),
     ("chain_of_note", {"own_knowledge": False}, ""),
-    ("astute", {}, "Propose an answer for each group"),
     ("sure", {}, "candidates"),
 ]
 
@@ -428,6 +427,37 @@ def test_every_call_has_the_papers_temperature_unless_the_caller_chose(
     drafts = {0.01} if method == "slimplm" else set()
     assert sent(profile=profile, sample_temperature=0.5) <= {None, 0.5} | drafts
     assert sent() <= {None} | drafts
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "most"),
+    [
+        ("direct", {"profile": "slimplm"}, 512),
+        ("cot", {"profile": "slimplm"}, 512),
+        ("iter_retgen", {"profile": "slimplm"}, 512),
+        ("direct", {"profile": "slimplm", "reply_tokens": 90}, 90),
+        ("direct", {"profile": "slimplm", "answer_type": "yes_no"}, 32),
+        ("filco", {"profile": "paper", "filter": "full"}, 128),
+        ("filco", {"profile": "paper", "filter": "full", "answer_type": "long"}, 128),
+        ("filco", {"profile": "paper", "filter": "full", "reply_tokens": 90}, 90),
+        ("direct", {"profile": "blendfilter"}, 64),
+        ("direct", {}, 64),
+    ],
+)
+def test_an_answer_may_be_as_long_as_in_the_paper(
+    method: str, options: dict[str, Any], most: int
+) -> None:
+    model = ScriptedChat(replies=scripted)
+    found = ListRetriever(documents=DOCS)
+    graph = build_graph(method, model=model, retriever=found, **options)
+    graph.invoke({"question": QUESTION})
+    assert {seen.settings["max_tokens"] for seen in model.seen} == {most}
+
+
+def test_filcos_prompts_are_as_long_as_its_models_read() -> None:
+    assert method_options(METHODS["filco"], {"profile": "paper"}).prompt_tokens == 1024
+    own = method_options(METHODS["filco"], {"profile": "paper", "prompt_tokens": 90})
+    assert own.prompt_tokens == 90
 
 
 def test_a_draft_that_is_left_to_the_model_stays_so() -> None:

@@ -24,12 +24,38 @@ def built(*replies: str, retriever: Any = None, **options: Any) -> tuple[Compile
 
 
 def cue(number: int, question: str = "Where?") -> str:
-    return f"Now write Thought {number} and Action {number} for the last question: {question}"
+    return f"Now write Thought {number} and Action {number} for the question: {question}"
 
 
 def asked(seen: Seen) -> str:
     """Return the prompt from the last question on: what follows the examples."""
     return seen.text.rpartition("Question: ")[2]
+
+
+def test_chat_models_see_the_examples_as_a_conversation() -> None:
+    graph, model, _ = built(SEARCH, FINISH)
+    graph.invoke({"question": "Where?"})
+    kinds = [one.type for one in model.seen[0].messages]
+    assert kinds == ["system", *["human", "ai"] * 8, "human"]
+    said = [one.text for one in model.seen[0].messages if one.type == "ai"]
+    assert said[0].startswith("Thought 1: ") and said[-1].endswith("\nAction 3: Finish[1934]")
+    graph, model, _ = built(SEARCH, FINISH, profile="paper")
+    graph.invoke({"question": "Where?"})
+    assert [one.type for one in model.seen[0].messages] == ["system", "human"]
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        "I must find out who wrote The Salt Road.\nAction 1: Search[author of The Salt Road]",
+        "Ines Falk wrote it, and she was born in Verra.\nAction 1: Finish[Verra]",
+    ],
+)
+def test_a_copied_example_leaves_no_thought(copied: str) -> None:
+    graph, model, retriever = built(copied, FINISH)
+    graph.invoke({"question": "Where?"})
+    assert retriever.queries == ["Where?"]
+    assert asked(model.seen[1]).startswith("Where?\nAction 1: Search[Where?]\nObservation 1:")
 
 
 def test_finish_at_once_is_one_call() -> None:

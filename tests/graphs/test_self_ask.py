@@ -53,7 +53,9 @@ def test_a_follow_up_is_retrieved_read_and_shown() -> None:
 
 
 def test_at_the_limit_the_prompt_itself_concludes() -> None:
-    graph, model, retriever = built(FOLLOW, "Ada.", FOLLOW, "Ada.", FOLLOW, "Ada.", "Eastport")
+    asked = [f"Follow up: {word}?" for word in ("Who", "When", "Why")]
+    steps = [step for one in asked for step in (one, "Ada.")]
+    graph, model, retriever = built(*steps, "Eastport")
     out = graph.invoke({"question": "Where?"})
     assert (out["answer"], out["truncated"], len(model.seen)) == ("Eastport", False, 7)
     assert len(retriever.queries) == 3
@@ -177,7 +179,11 @@ def test_a_dialogue_too_long_for_the_prompt_loses_its_latest_part() -> None:
     def say(seen: Seen) -> str:
         if seen.task and seen.task["task"] == "answer":
             return "long " * 300
-        return "Follow up: Who?" if len(model.seen) < 6 else "So the final answer is: Ada"
+        return (
+            f"Follow up: Who, {len(model.seen)}?"
+            if len(model.seen) < 6
+            else "So the final answer is: Ada"
+        )
 
     model = ScriptedChat(replies=say)
     graph = build_graph(
@@ -197,7 +203,9 @@ def test_the_recursion_limit_ends_the_run_with_an_answer() -> None:
     def say(seen: Seen) -> str:
         if seen.task and seen.task["task"] == "answer":
             return "Ada."
-        return "Norland" if seen.text.endswith("So the final answer is:") else FOLLOW
+        asked = seen.text.rpartition("Question: ")[2].count("Follow up:")
+        ends = seen.text.endswith("So the final answer is:")
+        return "Norland" if ends else f"Follow up: Who was number {asked}?"
 
     graph = build_graph(
         "self_ask", model=ScriptedChat(replies=say), retriever=ListRetriever(documents=DOCS)
@@ -259,3 +267,32 @@ def test_parts_of_a_page_that_several_rounds_found_are_all_given_back(reader: bo
     ids = [doc.id for doc in state["passages"]]
     assert state["candidates"]["self_ask:0"]["passages"] == ids
     assert ids[0] == "w1" != ids[1]
+
+
+PLAYED = 'Who wrote the novel "Around the World in 80 Days" that the actor plays in?'
+
+
+@pytest.mark.parametrize(
+    ("last", "answer", "truncated"),
+    [("Jules Verne", "Jules Verne", False), ("Follow up: And then?", "Unknown", True)],
+)
+def test_a_follow_up_that_was_asked_before_brings_the_conclusion(
+    last: str, answer: str, truncated: bool
+) -> None:
+    again = PLAYED.replace('"', "'")
+    graph, model, retriever = built(
+        f"Yes.\nFollow up: {PLAYED}", "Unknown", f"Follow up: {again}", last, second_look=False
+    )
+    state = final_state(graph, "Who is the author?")
+    assert (state["answer"], state["truncated"]) == (answer, truncated)
+    assert (len(model.seen), retriever.queries) == (4, [PLAYED])
+    assert state["usage"]["by_node"]["self_ask"]["calls"] == 3
+    assert model.seen[-1].text.endswith("Intermediate answer: Unknown\nSo the final answer is:")
+    assert events(state)[0] == "search_repeated"
+
+
+def test_a_papers_profile_asks_a_follow_up_again() -> None:
+    graph, _, retriever = built(FOLLOW, "Ada.", FOLLOW, "Ada.", FINAL, profile="paper")
+    state = final_state(graph, "Where?")
+    assert (state["answer"], len(retriever.queries)) == ("Norland", 2)
+    assert "search_repeated" not in events(state)

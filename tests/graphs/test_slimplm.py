@@ -324,7 +324,33 @@ def test_a_draft_that_does_not_know_makes_no_query() -> None:
     state = run(proxy=proxy)
     assert {"draft_unknown", "claim_unknown"} <= set(events(state))
     assert list(state["retrieved"]) == ["question"]
-    assert tasks(proxy) == {"recall": 1, "judge": 1, "rewrite": 1}
+    assert tasks(proxy) == {"recall": 1, "rewrite": 1}
+    assert state["known"] is False
+
+
+REFUSAL = "I'm sorry, but I can't assist with that."
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({}, {"rewrite": ""}),
+        ({"rewrite": False}, {}),
+        ({"question_judge": False}, {"rewrite": ""}),
+        ({"profile": "paper"}, {"judge": REFUSAL, "rewrite": REFUSAL}),
+        ({"proxy_profile": "released"}, {"judge": REFUSAL, "rewrite": REFUSAL}),
+    ],
+)
+def test_a_refusal_is_neither_judged_nor_split(
+    options: dict[str, Any], asked: dict[str, str]
+) -> None:
+    proxy = small(recall=REFUSAL, rewrite="")
+    state = run(proxy=proxy, **options)
+    drafts = {seen.task["task"]: seen.task.get("draft") for seen in proxy.seen if seen.task}
+    assert drafts == {"recall": None, **asked}
+    shown = [seen.text for seen in proxy.seen[1:]]
+    assert [REFUSAL in one for one in shown] == [one == REFUSAL for one in asked.values()]
+    assert list(state["retrieved"]) == ["question"]
 
 
 def test_all_claims_known_leaves_the_question() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, ClassVar
 
 import httpx
 import openai
 import pytest
+from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_openai import ChatOpenAI
 from langgraph.types import RetryPolicy
@@ -16,7 +19,7 @@ from tests.openai_server import Answer, BrokenJson, Drop, Hang, HttpFault, OpenA
 from tests.scripted import ListRetriever, ScriptedChat, Seen, SyncScriptedChat, documents
 
 from ragweave import build_graph
-from ragweave.errors import UsageError
+from ragweave.errors import ModelError, PromptTooLongError, UsageError
 from ragweave.graphs import CompiledGraph
 from ragweave.llamacpp import LlamaCppChat
 from ragweave.nodes.ask import context_of
@@ -64,6 +67,14 @@ async def test_a_models_own_error_reaches_the_caller(mode: str) -> None:
 
 
 # -- roles -------------------------------------------------------------------------------------
+
+
+@both
+async def test_a_reply_that_is_no_message_is_a_usage_error(mode: str) -> None:
+    model: Any = ScriptedChat(replies=["Paris"]) | StrOutputParser()
+    graph = build_graph("concat", model=model)
+    with pytest.raises(UsageError, match="replied with a text, and not with a message"):
+        await run(graph, mode)
 
 
 def test_roles_fall_back() -> None:
@@ -167,7 +178,64 @@ def test_the_models_that_take_a_seed_for_a_call_say_so() -> None:
             return ChatResult(generations=[ChatGeneration(message=AIMessage("Paris"))])
 
     assert seeds(Hosted(model="m", api_key=SecretStr("none"), seed=7), samples=2) == [8, None]
+    for name in ("o3", "gpt-5"):  # they draw without a temperature
+        hosted = Hosted(model=name, api_key=SecretStr("none"), seed=7)
+        assert seeds(hosted, samples=2) == [8, None]
     assert HuggingFaceChat.takes_seed and LlamaCppChat.takes_seed
+
+
+class Ollama(ScriptedChat):
+    """Takes the settings of a call in one table, its seed too."""
+
+    num_predict: int | None = None
+    seed: int | None = None
+
+
+class Mistral(ScriptedChat):
+    random_seed: int | None = None
+
+
+def test_a_calls_seed_is_sent_as_the_model_takes_it() -> None:
+    given: RAGInput = {"question": "Where is the Louvre?", "passages": documents("In Paris.")}
+    for model, target in (
+        (own := Ollama(seed=7), own),
+        ((bound := Ollama()).bind(options={"seed": 7}), bound),
+    ):
+        build_graph("concat", model=model, samples=3).invoke(given)
+        assert sorted(one.settings["options"]["seed"] for one in target.seen) == [7, 8, 9]
+    mistral = Mistral(random_seed=7)
+    build_graph("concat", model=mistral, samples=2).invoke(given)
+    sent = [one.settings.get("random_seed") for one in mistral.seen]
+    assert sorted(sent, key=str) == [8, None]
+
+
+# -- a cache of replies ------------------------------------------------------------------------
+
+
+@both
+async def test_a_cache_keeps_the_samples_of_a_prompt_apart(mode: str) -> None:
+    model = ScriptedChat(replies=["Rome", "Paris", "Paris"], cache=InMemoryCache())
+    graph = build_graph("concat", model=model, samples=3)
+    assert (await run(graph, mode))["answer"] == "Paris"
+    assert (await run(graph, mode))["answer"] == "Paris"
+    assert len(model.seen) == 3
+
+
+@both
+async def test_a_gate_over_samples_compares_several_behind_a_cache(mode: str) -> None:
+    model = ScriptedChat(replies=["Ada", "Bob", "Cleo", "Paris"], cache=InMemoryCache())
+    graph = build_graph("uncertainty_gate", model=model, retriever=FOUND, gate="variance")
+    out = await run(graph, mode, {"question": "Where is the Louvre?"})
+    assert (out["answer"], len(out["passages"])) == ("Paris", 1)
+
+
+def test_a_sample_that_draws_nothing_has_no_number() -> None:
+    for warm, numbers in ((None, [1, None]), (0.0, [None, None])):
+        model = ScriptedChat(replies=["Paris"])
+        options = {} if warm is None else {"sample_temperature": warm}
+        build_graph("concat", model=model, samples=2, **options).invoke(QUESTION)
+        found = [(one.task or {}).get("sample") for one in model.seen]
+        assert sorted(found, key=str) == numbers
 
 
 # -- the ledger --------------------------------------------------------------------------------
@@ -272,6 +340,62 @@ async def test_a_lasting_error_is_not(error: Answer, kind: type[Exception], mode
         graph = build_graph("concat", model=client(server), retry_policy=QUICK)
         with pytest.raises(kind):
             await run(graph, mode)
+        assert server.count == 1
+
+
+LONG_AT_VLLM = (
+    "This model's maximum context length is 512 tokens. However, you requested 700 tokens (600 in "
+    "the messages, 100 in the completion). Please reduce the length of the messages or completion."
+)
+
+
+@pytest.mark.loopback
+@both
+@pytest.mark.parametrize("status", [400, 413])
+async def test_a_prompt_that_the_server_finds_too_long(status: int, mode: str) -> None:
+    error = HttpFault(status, message=LONG_AT_VLLM)
+    with OpenAIServer(["<passage 1>", error]) as server:
+        graph = build_graph("concat", model=client(server), retry_policy=QUICK)
+        out = await run(graph, mode)
+        assert (out["answer"], out["usage"]["calls"], server.count) == ("Unknown", 1, 2)
+        with pytest.raises(PromptTooLongError, match=r"set prompt_tokens.*maximum context length"):
+            await run(graph, mode)
+        assert server.count == 3
+
+
+HELD = {
+    "type": "json_schema",
+    "json_schema": {"name": "reply", "schema": {"type": "object"}, "strict": True},
+}
+
+
+@pytest.mark.loopback
+@both
+@pytest.mark.parametrize("settings", [{}, {"response_format": HELD}], ids=["free", "held"])
+async def test_an_error_in_a_reply_of_status_200(settings: dict[str, Any], mode: str) -> None:
+    busy = BrokenJson(json.dumps({"error": {"message": "slow down", "code": 429}}))
+    with OpenAIServer([busy, "Paris"]) as server:
+        graph = build_graph("concat", model=client(server).bind(**settings), retry_policy=QUICK)
+        assert (await run(graph, mode))["answer"] == "Paris"
+        assert server.count == 2
+
+
+@pytest.mark.loopback
+@both
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"error": {"message": "no provider", "code": 404}}, "no provider"),
+        ({"id": "x", "choices": None}, "no reply that can be read"),
+    ],
+)
+async def test_what_no_client_can_read_is_a_model_error(
+    body: dict[str, Any], said: str, mode: str
+) -> None:
+    with OpenAIServer([BrokenJson(json.dumps(body))]) as server:
+        model = client(server).bind(response_format=HELD)
+        with pytest.raises(ModelError, match=said):
+            await run(build_graph("concat", model=model, retry_policy=QUICK), mode)
         assert server.count == 1
 
 

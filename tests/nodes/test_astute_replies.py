@@ -99,6 +99,22 @@ def test_two_calls_and_own_passages_are_no_sources() -> None:
     assert state["candidates"]["answer:0"]["passages"] == ["p0", "p1"]
 
 
+@pytest.mark.parametrize(
+    ("unknown", "rest"),
+    [("method", ", or Unknown if you don't know it."), (True, None), (False, ".")],
+)
+def test_the_form_of_the_answer_stands_behind_the_grouping(unknown: Any, rest: str | None) -> None:
+    """Told first to give only the answer, small models group nothing."""
+    _, model = run("unused", own_passages=0, unknown=unknown)
+    form = "Between these tags, give only the answer, in as few words as it takes"
+    ending = form + (rest or ", or Unknown if you don't know it.")
+    asked = [str(one.text) for one in model.seen[-1].messages if one.type == "human"]
+    assert len(asked) == 2
+    for one in asked:
+        assert one.endswith(ending)
+        assert one.count("Unknown") == ending.count("Unknown")
+
+
 def test_own_passages_are_the_last_to_be_dropped() -> None:
     state: Any = {"passages": FOUND, "own_passages": ["She built it."]}
     shown = both_sources(state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from tests.loops import events
 from tests.scripted import ScriptedChat, documents
 
 from ragweave import build_graph
-from ragweave.nodes.chain_of_note import parse_notes, read_noted
+from ragweave.nodes.chain_of_note import PROMPTS, parse_notes, read_noted
 from ragweave.tools.text.normalize import estimate_message_tokens
 
 PASSAGES = documents("Ada Brenner built the light.", "The light is grey.")
@@ -129,6 +130,20 @@ def test_notes_take_no_more_than_the_context_has_left() -> None:
     (seen,) = model.seen
     left = 1200 - estimate_message_tokens(seen.messages)
     assert 512 <= seen.settings["max_tokens"] <= left < 64 * 10 + 64
+
+
+def test_the_examples_judge_different_passages_differently() -> None:
+    """Shown the same irrelevant passage first twice, small models call most passages so."""
+    messages = PROMPTS["chain_of_note"].format_messages(
+        question="Who?", passages="", answer_form="", otherwise=""
+    )
+    _, asked, told, asked_then, told_then, _ = [str(one.text) for one in messages]
+    assert not set(re.findall("<passage.*", asked)) & set(re.findall("<passage.*", asked_then))
+    notes = [parse_notes(one, 2) for one in (told, told_then)]
+    assert [["irrelevant" in one[number] for number in (1, 2)] for one in notes] == [
+        [True, False],
+        [False, True],
+    ]
 
 
 def test_own_knowledge_is_allowed_or_not() -> None:

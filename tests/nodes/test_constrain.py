@@ -57,8 +57,7 @@ def grammars(model: ScriptedChat, method: str, **options: Any) -> list[tuple[str
     return [(task["task"], form) for task, form in calls if task and form is not None]
 
 
-IDS = id_list(["0", "1", "2"])
-FROM_ONE = id_list(["1", "2", "3"])
+IDS = id_list(["1", "2", "3"])
 VERDICT = one_of(VERDICTS)
 ANSWER = one_of(("Yes", "No", "Unknown"))
 
@@ -69,7 +68,7 @@ ANSWER = one_of(("Yes", "No", "Unknown"))
         ("self_eval", {}, {("need", one_of(("Yes", "No")))}),
         ("slimplm", {}, {("judge", VERDICT), ("rewrite", rewrite_form().grammar)}),
         ("blendfilter", {}, {("filter", IDS)}),
-        ("filco", {"filter": "llm"}, {("filter", FROM_ONE)}),
+        ("filco", {"filter": "llm"}, {("filter", IDS)}),
         ("chain_of_note", {}, {("reason", notes_form(3, "short").grammar)}),
         ("chain_of_note", {"answer_type": "long"}, set()),
         ("concat", {"answer_type": "yes_no"}, {("answer", ANSWER)}),

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 import pytest
-from tests.scripted import documents
+from tests.scripted import ScriptedChat, documents
 
+from ragweave import build_graph
 from ragweave.errors import UsageError
 from ragweave.nodes.context_filter import ContextFilterOptions, Filters, kept_update, usable
 from ragweave.nodes.step import Context
-from ragweave.tools.filters import spans_of
+from ragweave.tools.filters import FILTERS, FilterKind, FilterSettings, FullFilter, Span, spans_of
 
 
 class Zero:
@@ -37,6 +38,19 @@ def test_what_can_run(
     assert usable(name, Filters(scorer=scorer), answers) == used
 
 
+def test_a_packages_filter_is_named_where_the_graph_is_built() -> None:
+    kind = FilterKind(name="first_spans", summary="The first.", make=lambda _settings: FullFilter())
+    FILTERS.register(kind)
+    try:
+        graph = build_graph("filco", model=ScriptedChat(), filter="first_spans")
+        with pytest.raises(UsageError, match="build_graph\\(…, filter='first_spans'\\)"):
+            graph.invoke(
+                {"question": "Who?", "passages": ["Ada."]}, context={"filter": "first_spans"}
+            )
+    finally:
+        FILTERS.unregister("first_spans")
+
+
 def test_own_without_an_object() -> None:
     with pytest.raises(UsageError, match="own"):
         Filters().named(ContextFilterOptions(filter="own"), "own")
@@ -50,6 +64,53 @@ def test_a_threshold_that_nothing_or_everything_passes_is_refused(
     with pytest.raises(UsageError, match=f"between 0 and 1 for {name}"):
         ContextFilterOptions(filter=name, threshold=threshold)
     ContextFilterOptions(filter="recomp", threshold=-0.1)
+
+
+class First:
+    """Keeps the first spans."""
+
+    def __init__(self, top: int | None) -> None:
+        self.top = top
+
+    def keep(self, _question: str, passages: Any, *, answers: Any = None) -> list[Span]:
+        del answers
+        return spans_of(passages, "sentence")[: self.top]
+
+
+@pytest.fixture
+def made() -> Iterator[list[int | None]]:
+    """What the filter `first` of another package was made with, each time."""
+    told: list[int | None] = []
+
+    def make(settings: FilterSettings) -> First:
+        if settings.granularity == "passage":
+            raise UsageError("first keeps sentences alone")
+        told.append(settings.top)
+        return First(settings.top)
+
+    FILTERS.register(FilterKind(name="first", summary="The first spans.", make=make))
+    yield told
+    FILTERS.unregister("first")
+
+
+def test_a_packages_filter_is_made_once_for_its_settings(made: list[int | None]) -> None:
+    graph = build_graph("filco", model=ScriptedChat(), filter="first", top=1)
+    assert made == [1], "at build"
+    given: Any = {"question": "Where?", "passages": documents("One. Two. Three.")}
+    assert [len(out["passages"]) for out in graph.batch([given] * 4)] == [1] * 4
+    out = graph.invoke(given, context={"top": 2})
+    assert out["passages"][0].page_content == "One. Two."
+    graph.invoke(given, context={"top": 2})
+    graph.invoke(given)
+    assert made == [1, 2]
+
+
+def test_a_setting_that_a_packages_filter_cannot_take_is_said_at_build(
+    made: list[int | None],
+) -> None:
+    with pytest.raises(UsageError, match="first keeps sentences alone"):
+        build_graph("filco", model=ScriptedChat(), filter="first", granularity="passage")
+    assert not made
 
 
 def test_nothing_kept_is_everything_and_saves_nothing() -> None:

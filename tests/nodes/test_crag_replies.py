@@ -77,6 +77,16 @@ def test_a_query_is_read_off_its_line(reply: str, query: str) -> None:
     assert parse_keywords(reply, QUESTION) == query
 
 
+def test_a_query_has_the_room_of_other_queries() -> None:
+    said = {"grade": "Incorrect", "topic": "Ada Brenner", "filter": "1", "answer": "Ada"}
+    model = ScriptedChat(replies=lambda seen: said[seen.task["task"]])
+    build_graph("crag", model=model, retriever=ListRetriever(documents=FOUND)).invoke(
+        {"question": QUESTION}
+    )
+    (asked,) = [seen for seen in model.seen if seen.task and seen.task["task"] == "topic"]
+    assert asked.settings["max_tokens"] == 128
+
+
 PIECES = ["Correct", "Incorrect", "Ambiguous", "not ", " ", "\n", "Query:", "<think>", "light"]
 
 

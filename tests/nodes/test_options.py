@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ragweave import METHODS
 from ragweave.errors import UsageError
 from ragweave.nodes.options import Options, specialised
 
@@ -94,3 +95,11 @@ def test_what_is_no_option_is_named_with_those_there_are() -> None:
 def test_options_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         Options().k = 3  # type: ignore[misc]
+
+
+def test_a_method_has_a_paper_where_it_names_one() -> None:
+    assert Special(profile="paper").paper == ""
+    assert Special(profile="paper").k == Special(profile="ours").k
+    assert Special(profile="post_fusion").paper == "post_fusion"
+    for name in ("concat", "concat_pf", "pf_concat", "post_fusion", "pruning", "summary"):
+        assert METHODS[name].options(profile="paper").paper == "post_fusion"

@@ -63,6 +63,9 @@ def test_routes() -> None:
     assert to_judge(state, both) == "judge"
     assert to_judge(state, NecessityOptions(question_judge=False)) == "rewrite"
     assert to_judge({**state, "heuristic_answer": ""}, both) == "no draft"
+    refused = {**state, "heuristic_answer": "I don't know.", "known": False}
+    assert to_judge(refused, both) == "rewrite"
+    assert to_judge(refused, NecessityOptions(rewrite=False)) == "no draft"
     assert to_rewrite({**state, "known": False}, both) == "not known"
     assert to_rewrite(state, NecessityOptions(rewrite=False)) == "not rewritten"
 

@@ -84,6 +84,22 @@ def test_finishes(reply: str) -> None:
     assert last_answer(reply, "short") == "Paris"
 
 
+@pytest.mark.parametrize(
+    ("action", "argument"),
+    [
+        ('Search[the film "Jaws"]', 'the film "Jaws"'),
+        ('Search["Jaws" director]', '"Jaws" director'),
+        ('Search["the light"]', "the light"),
+        ("Search: the film “Jaws”", "the film “Jaws”"),
+        ("Search[*the command `ls`*]", "the command `ls`"),
+        ('Finish[the film "Jaws"]', 'the film "Jaws"'),
+        ("Finish[5'10\"]", "5'10\""),
+    ],
+)
+def test_a_quote_stays_with_its_partner(action: str, argument: str) -> None:
+    assert parse_react(f"Thought 1: I see.\nAction 1: {action}", "short").argument == argument
+
+
 def test_nested_brackets_belong_to_the_argument() -> None:
     assert parse_react("Search[the song [live] by Ada]", "short").argument == (
         "the song [live] by Ada"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.nodes.replies import concluding, parse_answer, read_answer
+from ragweave.nodes.replies import concluding, only_states, parse_answer, read_answer
+from ragweave.state import AnswerType
 from ragweave.tools.text.reply import PromptParts
 from ragweave.tools.text.unknown import UNKNOWN
 
@@ -15,6 +16,21 @@ LONG = "The passages describe many things about the city. " * 200
 SHORT = [
     ("Paris", "Paris"),
     ("Paris.", "Paris"),
+    ('the film "Jaws"', 'the film "Jaws"'),
+    ('So the answer is the film "Jaws".', 'the film "Jaws"'),
+    ('"Jaws" is the film', '"Jaws" is the film'),
+    ('"Jaws" and "Heat"', '"Jaws" and "Heat"'),
+    ('"The film "Jaws" of 1975"', 'The film "Jaws" of 1975'),
+    ("the film 'Jaws'", "the film 'Jaws'"),
+    ("the film “Jaws”.", "the film “Jaws”"),
+    ("the film ‘Jaws’", "the film ‘Jaws’"),
+    ("“The film ‘Jaws’”", "The film ‘Jaws’"),
+    ("电影“大白鲨”", "电影“大白鲨”"),
+    ('电影"大白鲨"', '电影"大白鲨"'),
+    ("'O'Neill's'", "O'Neill's"),
+    ('Jaws"', "Jaws"),
+    ('1978"', "1978"),
+    ("5'10\"", "5'10\""),
     ("  \n Paris \n", "Paris"),
     ("**Paris**", "Paris"),
     ('"Paris"', "Paris"),
@@ -218,7 +234,7 @@ def test_more_shapes_that_models_give(reply: str, answer: str) -> None:
         ('{"a": {\n"answer": "Rome"}}\n{"answer": "Paris"}', "Paris"),
         ('{"answer": "Rome"}\nSo the answer is Paris.', "Paris"),
         ('{"answer": "Rome"}\n<answer>Paris</answer>', "Paris"),
-        ('{"answer": "Paris"\n{"answer"', '{"answer": "Paris'),
+        ('{"answer": "Paris"\n{"answer"', '{"answer": "Paris"'),
         ("{\n" * 3000 + '{"answer": "Paris"}', "Paris"),
     ],
 )
@@ -273,10 +289,36 @@ def test_a_list_does_not_answer_how_many() -> None:
 
 @pytest.mark.parametrize(
     "reply",
-    ["Here is the reasoning:\nStep 1\nIt is ice. It is old.", "Here are the facts:\n- Ice\n- Age"],
+    [
+        "Here is the reasoning:\nStep 1\nIt is ice. It is old.",
+        "Here are the facts:\n- Ice\n- Age",
+        "To answer this question, I'll need to look at the information provided in the three "
+        "passages:",
+        "**Let me look at each of the passages in turn:**",
+        "I will look at each of the passages in turn…",
+    ],
 )
 def test_a_heading_of_a_reasoning_is_no_answer(reply: str) -> None:
     assert read_answer(reply, "short", reasons=True) == ("Unknown", "no_conclusion")
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "states"),
+    [
+        ("The light was built by Ada Brenner in 1874.", "short", True),
+        ("It is old. Ada Brenner built it in 1874.", "short", True),
+        ("Both films were directed by Ada.", "yes_no", True),
+        ("Yes, both films were directed by Ada.", "yes_no", False),
+        ("Ada Brenner built it.", "short", False),
+        ("It is old. So the answer is the wife of Karl Oster.", "short", False),
+        ('{"answer": "the wife of Karl Oster the elder"}', "short", False),
+        ("The passages do not say who built the light.", "short", False),
+        ("<think>It was built by Ada Brenner.</think>", "short", False),
+        ("", "short", False),
+    ],
+)
+def test_a_statement_is_told_from_a_conclusion(reply: str, kind: AnswerType, states: bool) -> None:
+    assert only_states(reply, kind) is states
 
 
 @pytest.mark.parametrize(
@@ -303,6 +345,14 @@ def test_a_verdict_before_its_reasons_is_read(reply: str) -> None:
         ("No, the passages do not say.", "Was Ada a sailor?", "Unknown"),
         ("Yes, Paris", "Can you name the capital of France?", "Yes, Paris"),
         ("No. 1", "Did the song reach the top of the charts?", "No. 1"),
+        ("No. 1", "Was it the first to reach the top of the charts?", "No. 1"),
+        (
+            "So the final answer is: Yes, Joe Walsh and Chester Bennington are both guitarists.",
+            "Are Joe Walsh and Chester Bennington both guitarists?",
+            "Yes",
+        ),
+        ("No, one was Czech.", "Were Ada and Karl of the same nationality?", "No"),
+        ("Yes, by a year.", "Is the bridge older than the light?", "Yes"),
     ],
 )
 def test_a_question_for_yes_or_no_takes_the_reason_off_its_answer(

@@ -68,6 +68,20 @@ def test_any_runnable_from_query_to_documents_will_do() -> None:
     assert out["passages"][0].id
 
 
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (["Varn has a bridge."], "a list with str"),
+        ([(TEN[0], 0.5)], "a list with tuple"),
+        ({"documents": TEN}, "dict"),
+        (None, "NoneType"),
+    ],
+)
+def test_what_is_no_list_of_documents_is_a_usage_error(found: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=f"returned {said}, and not a list of"):
+        asked(RunnableLambda(lambda _query: found))
+
+
 def test_duplicates_are_dropped() -> None:
     twins = [Document(page_content="Same  text"), Document(page_content="same text"), TEN[0]]
     assert len(asked(ListRetriever(documents=twins))["passages"]) == 2

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from ragweave.nodes.judge import NecessityOptions
-from ragweave.nodes.replies import cut_off
 from ragweave.nodes.rewrite import plan, rewritten
 from ragweave.nodes.step import Context
 from ragweave.tools.claims import parse_rewrite
+from ragweave.tools.text.reply import cut_off
 
 STATE: dict[str, Any] = {
     "question": "Who?",
@@ -120,10 +120,18 @@ def test_what_is_lost_is_noted_and_nothing_else(reply: str, events: list[str]) -
         ({"finish_reason": "length"}, True),
         ({"stop_reason": "max_tokens"}, True),
         ({"done_reason": "length"}, True),
+        ({"stopReason": "max_tokens"}, True),
+        (
+            {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+            True,
+        ),
+        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, False),
+        ({"status": "completed", "incomplete_details": None}, False),
+        ({"stopReason": "end_turn"}, False),
         ({"finish_reason": "stop"}, False),
         ({}, False),
     ],
 )
-def test_a_reply_that_the_provider_cut_off(metadata: dict[str, str], *, expected: bool) -> None:
+def test_a_reply_that_the_provider_cut_off(metadata: dict[str, Any], *, expected: bool) -> None:
     assert cut_off(AIMessage("Ada", response_metadata=metadata)) is expected
     assert not cut_off(None)

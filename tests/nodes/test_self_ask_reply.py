@@ -58,6 +58,12 @@ def test_follow_ups(reply: str) -> None:
     assert (said.kind, said.text) == ("follow_up", "Who built it?")
 
 
+@pytest.mark.parametrize("asked", ['"Jaws" is by whom?', 'the director of "Jaws"', "Who is “Ada”"])
+def test_a_follow_up_keeps_a_name_in_quotes(asked: str) -> None:
+    for said in (asked, f"“{asked}”", f"**{asked}**"):
+        assert parse_self_ask(f"Follow up: {said}", "short", first=False).text == asked
+
+
 def test_a_follow_up_needs_no_question_mark() -> None:
     said = parse_self_ask("Follow up: the builder of the light", "short", first=False)
     assert (said.kind, said.text) == ("follow_up", "the builder of the light")

@@ -154,18 +154,26 @@ def test_a_limit_for_one_run() -> None:
 
 
 @pytest.mark.parametrize("how", ["graph.invoke(given)", "asyncio.run(graph.ainvoke(given))"])
-def test_a_hung_call_does_not_keep_the_process_alive(how: str) -> None:
+@pytest.mark.parametrize("what", ["model", "search"])
+def test_a_hung_call_does_not_keep_the_process_alive(what: str, how: str) -> None:
     script = f"""
         import asyncio, sys, time
         from ragweave import build_graph
         from ragweave.errors import RunTimeoutError
-        from tests.scripted import SyncScriptedChat
+        from tests.scripted import OwnListRetriever, SyncScriptedChat
 
         def hang(seen):
             time.sleep(300)
 
-        graph = build_graph("post_fusion", model=SyncScriptedChat(replies=hang), timeout=0.2)
-        given = {{"question": "Where?", "passages": ["a", "b"]}}
+        class Hung(OwnListRetriever):
+            def _find(self, query, k):
+                hang(query)
+
+        model = SyncScriptedChat(replies=hang)
+        graph = build_graph("post_fusion", model=model, retriever=Hung(), timeout=0.2)
+        given = {{"question": "Where?"}}
+        if {what!r} == "model":
+            given["passages"] = ["a", "b"]
         try:
             {how}
         except RunTimeoutError:

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from ragweave.nodes.react_reply import parse_react, read_last
 from ragweave.nodes.self_ask import parse_self_ask
-from ragweave.nodes.step_grammars import Written, notes_form, react_form, self_ask_form
+from ragweave.nodes.step_grammars import (
+    Written,
+    notes_form,
+    react_form,
+    rewrite_form,
+    self_ask_form,
+)
 from ragweave.tools.claims import parse_rewrite
 from ragweave.tools.text.reply import MARKS, is_echo
 
@@ -38,9 +44,8 @@ def test_a_held_search_is_read(thought: str, query: str, number: int) -> None:
     said = parse_react(f"Thought {number}: {thought}\nAction {number}: Search[{query}]", "short")
     if not is_echo(query):
         assert said.action == "search"
-        assert (
-            said.argument == " ".join(query.strip("*_`\"'“” \t").split()) or said.argument in query
-        )
+        assert said.argument in " ".join(query.split())
+        assert len(said.argument) >= len(" ".join(query.strip("*_`\"'“” \t").split()))
 
 
 @given(thought=texts("[]"), answer=texts("[]"))
@@ -90,7 +95,42 @@ def test_an_answer_may_begin_with_its_sign(form: Written, answer: str) -> None:
     assert not re.fullmatch(pattern, "... 40")
 
 
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("builder of the bridge", True),
+        ("Titanic (1997 film)", True),
+        ("The Longest Day (1962) director (film)", True),
+        ("John Steinbeck) writer of both The Ganymede Takeover (1967)", False),
+        ("The Ganymede Takeover (1967", False),
+        ("x" * 161, False),
+    ],
+)
+def test_a_rewriters_text_closes_the_brackets_that_it_opens(text: str, fits: bool) -> None:
+    rules = dict(line.split(" ::= ") for line in rewrite_form().grammar.splitlines())
+    pair = rules["pair"].replace('"("', r"\(").replace('")"', r"\)").replace(" ", "")
+    pattern = rules["text"].replace("pair", f"(?:{pair})").replace(" ", "")
+    assert bool(re.fullmatch(pattern, text)) is fits
+
+
 def test_a_held_sign_is_read() -> None:
     assert read_last("Thought 2: It is cold.\nAction 2: Finish[-40]", "short").argument == "-40"
     said = parse_self_ask("No.\nSo the final answer is: -40", "short", first=True)
     assert said.text == "-40"
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "most"),
+    [
+        (react_form(1, "short", last=False), "query", 320),
+        (react_form(1, "short", last=False), "answer", 320),
+        (self_ask_form("short", first=True), "query", 320),
+        (self_ask_form("short", first=True), "answer", 320),
+        (rewrite_form(), "text", 160),
+    ],
+)
+def test_a_text_has_room_for_a_question_said_again(form: Written, name: str, most: int) -> None:
+    (rule,) = re.findall(rf"^{name} ::= (.*)$", form.grammar, re.MULTILINE)
+    pattern = rule.split(" pair")[0].replace(" ", "")
+    assert re.fullmatch(pattern, "a" * most)
+    assert not re.fullmatch(pattern, "a" * (most + 3))

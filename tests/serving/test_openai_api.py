@@ -26,7 +26,7 @@ from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 from ragweave import build_chat
 from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.serving.openai_api import Limits, create_app
-from ragweave.serving.openai_forms import Message, messages_of
+from ragweave.serving.openai_forms import Chunks, Message, messages_of
 
 TEXTS = (
     "The bridge at Alden was opened in 1932. It was painted grey.",
@@ -247,9 +247,18 @@ async def test_more_at_once_than_allowed_are_sent_away() -> None:
     assert (await create(model="concat", messages=QUESTION)).choices
 
 
-async def test_metrics_count() -> None:
+def test_an_event_is_one_line_to_any_reader() -> None:
+    said = "one\u2028two\x85three"
+    line, *rest = Chunks("concat").event({"content": said}).splitlines()
+    assert json.loads(line.removeprefix("data: "))["choices"][0]["delta"]["content"] == said
+    assert rest == [""]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_metrics_count(stream: bool) -> None:
     web = transport()
-    await web.post("/v1/chat/completions", json={"model": "concat", "messages": QUESTION})
+    asked = {"model": "concat", "messages": QUESTION, "stream": stream}
+    await web.post("/v1/chat/completions", json=asked)
     text = (await web.get("/metrics")).text
     assert 'ragweave_requests_total{model="concat",status="200"} 1.0' in text
     assert 'ragweave_tokens_total{kind="input",model="concat"} 10.0' in text
@@ -288,7 +297,7 @@ async def leave(app: Any, asked: dict[str, Any], model: ScriptedChat, sent: int)
 
 @pytest.mark.parametrize(("stream", "sent"), [(False, 0), (True, 0), (True, 2)])
 async def test_a_caller_who_leaves_ends_the_work(stream: bool, sent: int) -> None:
-    model = ScriptedChat(replies=[RESTATED, "In 1932."], delay=0.1)
+    model = ScriptedChat(replies=[RESTATED, "In 1932."], delay=0.1, usage=(10, 2))
     retriever = ListRetriever(documents=documents(*TEXTS))
     app = create_app({"concat": build_chat("concat", model=model, retriever=retriever)})
     asked = {"model": "concat", "messages": FOLLOW_UP, "stream": stream}
@@ -298,6 +307,9 @@ async def test_a_caller_who_leaves_ends_the_work(stream: bool, sent: int) -> Non
     text = (await web.get("/metrics")).text
     assert 'ragweave_requests_total{model="concat",status="499"} 1.0' in text
     assert 'status="200"' not in text
+    counted = 'ragweave_tokens_total{kind="input",model="concat"} 20.0' in text
+    assert counted == bool(sent)
+    assert ('kind="output"' in text) == bool(sent)
     assert "ragweave_in_flight 0.0" in text
 
 

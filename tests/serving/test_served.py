@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, replace
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ragweave.errors import UsageError
 from ragweave.graphs import METHODS
+from ragweave.nodes.options import Options
 from ragweave.serving.studio import (
     OPERATOR,
     check_context,
+    factory,
     served,
     studio_chat,
     studio_graph,
@@ -149,3 +154,63 @@ def test_a_profile_that_a_run_chooses_brings_its_settings(whole: bool) -> None:
     assert kind is not None
     options = kind()
     assert (options.profile, options.k, options.unknown) == ("sure", 10, False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LexiconOptions(Options):
+    """Options of a method that reads a file."""
+
+    lexicon: str = ""
+    """The file."""
+
+
+LEXICAL = replace(
+    METHODS["concat"], name="lexical_concat", options=LexiconOptions, files=frozenset({"lexicon"})
+)
+
+
+def run_of(context: Any) -> Any:
+    return SimpleNamespace(execution_runtime=context and SimpleNamespace(context=context))
+
+
+def test_a_method_that_is_not_registered_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGWEAVE_MODEL", "extractive?similarity=lexical")
+    assert LEXICAL.name not in METHODS
+    make = factory(LEXICAL)
+    drawn = asyncio.run(make(run_of(None)))
+    assert "k" in (drawn.get_context_jsonschema() or {})["properties"]
+    assert asyncio.run(make(run_of({"k": 2}))).invoke(QUESTION)["status"] == "answered"
+
+
+def test_a_file_that_a_methods_option_names_is_the_operators(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RAGWEAVE_LEXICON", "/srv/lexicon")
+    assert getattr(studio_options(LEXICAL), "lexicon", "") == "/srv/lexicon"
+    check_context(LEXICAL, {"lexicon": "/srv/lexicon", "k": 3})
+    with pytest.raises(UsageError, match="lexicon cannot be chosen by a run"):
+        check_context(LEXICAL, {"lexicon": "/etc/passwd"})
+    for graph in (served(studio_picture(LEXICAL)), studio_chat(LEXICAL)):
+        assert "lexicon" not in (graph.get_context_jsonschema() or {})["properties"]
+    given = {"configurable": {"lexicon": "/etc/passwd"}}
+    with pytest.raises(UsageError, match="lexicon cannot be chosen by a run"):
+        served(studio_graph(LEXICAL)).invoke(QUESTION, given)
+
+
+@pytest.mark.parametrize("name", ["chat", "served", "factory", "studio_graph", "sorted"])
+def test_no_package_takes_the_place_of_what_the_module_uses(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    METHODS.register(replace(METHODS["concat"], name=name))
+    try:
+        spec = find_spec("ragweave.serving.studio")
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        METHODS.unregister(name)
+    made = getattr(module, name, None)
+    assert made is None or made.__qualname__ == name
+    assert module.concat.__name__ == "concat"
+    assert f"the method {name!r} (this session) is called as something of" in caplog.text

@@ -19,7 +19,7 @@ from ragweave.tools.citations import (
     check_citations,
     cite,
 )
-from ragweave.tools.footnotes import cited_message, footnotes, with_marks
+from ragweave.tools.footnotes import Footnote, cited_message, footnotes, label, with_marks
 from ragweave.tools.text.sentences import Sentence
 
 BRIDGE = Document(
@@ -131,6 +131,15 @@ def test_an_invented_quote_is_found_out(field: str) -> None:
 
 
 ANSWER = "It was opened in 1932. Elephants danced in Patagonia. It was painted grey."
+
+
+@pytest.mark.parametrize(
+    "source",
+    [r"C:\Users\ada\people.txt", r"\\server\share\people.txt", "/srv/people.txt", "people.txt"],
+)
+def test_a_title_shows_no_path_of_any_system(source: str) -> None:
+    (quote,) = cite("Who?", "Ada Brenner", PASSAGES)[0]["quotes"]
+    assert label(Footnote(1, quote, "", source)) == "people.txt"
 
 
 def test_marks_and_footnotes_have_the_same_numbers() -> None:

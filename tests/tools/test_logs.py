@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from ragweave import build_graph
 from ragweave.cli.main import app
+from ragweave.nodes.options import Options
+from ragweave.nodes.step import Context
 from ragweave.tools.logs import log_to_stderr, verbosity
 
 GIVEN = {"question": "Where is the tower?", "passages": ["It is in Paris."]}
@@ -43,6 +45,19 @@ def test_verbosity(
     assert all(text in said for text in there)
     assert not any(text in said for text in not_there)
     assert not any(text in said for text in ("tower", "Paris"))
+
+
+def test_of_a_note_no_text_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    detail = {"reply": "In Paris", "dropped": ["the tower"], "kept": 3, "full": True}
+    context = Context("reader", Options())
+    with log_to_stderr(2):
+        context.note("step_unparsed", **detail)
+        context.note("answer_rejected", reason="echo")
+    said = capsys.readouterr().err
+    assert "reader: step_unparsed {'kept': 3, 'full': True}" in said
+    assert "reader: answer_rejected {'reason': 'echo'}" in said
+    assert not any(text in said for text in ("tower", "Paris"))
+    assert context.notes[0]["detail"] == detail
 
 
 def test_no_secret_and_no_control_character_gets_through(

@@ -61,6 +61,8 @@ def test_openai_s_models_have_their_list_price(monkeypatch: pytest.MonkeyPatch) 
     key = "api_key=k"
     assert price_of(chat_model(f"openai:gpt-4o-mini?{key}")) == Price(0.15, 0.60)
     assert price_of(chat_model(f"openai:gpt-4o-mini-2024-07-18?{key}")) == Price(0.15, 0.60)
+    assert price_of(chat_model(f"openai:gpt-4o-2024-08-06?{key}")) == Price(2.50, 10.00)
+    assert price_of(chat_model(f"openai:gpt-4o-2024-05-13?{key}")) == Price(5.00, 15.00)
     assert price_of(chat_model(f"openai:gpt-unheard-of?{key}")) is None
     for base in ("https://api.openai.com/v1", "https://api.openai.com", "https://API.openai.com/"):
         at = f"openai:gpt-4o-mini?{key}&base_url={base}"

@@ -14,6 +14,8 @@ from ragweave.cli import options
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from langchain_core.messages import BaseMessage
 
     from ragweave.cli.watch import Watch
@@ -87,6 +89,7 @@ class Talk:
     watch: Watch | None = None
     failed: bool = False
     """Whether a question was not answered."""
+    _runner: asyncio.Runner = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Build the graph, so that a mistake shows before the first question."""
@@ -94,12 +97,19 @@ class Talk:
 
     def run(self) -> None:
         """Read lines until the user leaves."""
+        import asyncio
+
         from ragweave.cli.screen import progress_console
 
         if isinstance(sys.stdin, TextIOWrapper):
             sys.stdin.reconfigure(errors="surrogateescape")  # else bytes that are not UTF-8 end it
         if sys.stdin.isatty():
             progress_console().print(f"{self.method}. /help lists the commands.", style="dim")
+        # One loop for all questions: a model's open connections belong to the loop they came with.
+        with asyncio.Runner() as self._runner:
+            self._take_lines()
+
+    def _take_lines(self) -> None:
         while True:
             try:
                 line = input(PROMPT if sys.stdin.isatty() else "").strip()
@@ -142,7 +152,7 @@ class Talk:
         commands[name](value)
 
     def _ask(self, question: str) -> None:
-        import asyncio
+        from contextvars import copy_context
 
         from langchain_core.messages import HumanMessage
         from rich.markup import escape
@@ -157,7 +167,7 @@ class Talk:
         watch = Watch(live=False)
         given = {"messages": [*self.messages, HumanMessage(question)]}
         with progress_console().status(f"{self.method} …"):
-            result = asyncio.run(follow(self.graph, given, watch))
+            result = self._runner.run(follow(self.graph, given, watch), context=copy_context())
         self.messages, self.result, self.watch = result["messages"], result, watch
         screen = console()
         if result["question"] != question:

@@ -129,9 +129,10 @@ def _in_a_client(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
+    from ragweave.tools.models.errors import server_text
     from ragweave.tools.text.secrets import without_secrets
 
-    text = without_secrets(" ".join(str(error).split())) or type(error).__name__
+    text = without_secrets(server_text(error))
     return text if len(text) <= 200 else text[:197] + "…"
 
 

@@ -97,6 +97,8 @@ _MESSAGES = {
     "asked_again": "A reply that was not an answer was asked for again.",
     "answered_before_search": "The model answered before it searched; the question was searched.",
     "reply_limit_reached": "A reply was cut at its limit (option reply_tokens, or the step's).",
+    "restate_unread": "The follow-up could not be restated; it was taken as it is.",
+    "restate_unable": "The model cannot restate follow-ups (--proxy); it was taken as it is.",
     "restate_no_room": "The conversation did not fit the prompt; the question was taken as it is.",
     "passages_given_by_graph": "Passages of an earlier run were given; nothing was retrieved.",
     "filter_by_claim": "The gold answer is a verdict; sentences were compared with the claim.",

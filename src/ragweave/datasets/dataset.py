@@ -326,10 +326,25 @@ def _opened(
             f"{first.where}: found the fields {_names(first)}; "
             f"expected{f' for {name}' if name else ''} {expected}{more}"
         )
+    if not name and rows is None:
+        _check_unclaimed(path, found, first)
     dataset = Dataset(name=name or found.name, path=path, form=found, settings=settings)
     if found.settle is None:
         return dataset
     return replace(dataset, form=found.settle(dataset.rows()))
+
+
+def _check_unclaimed(path: Path, found: Format, first: Row) -> None:
+    """Refuse a file that names no format where a package's fits its plain rows too.
+
+    Raises:
+        UsageError: It does: it might leave out their passages, and nobody asked for it.
+    """
+    if found.name in FORMATS.others() and plain("jsonl", {}).fits(first.fields):
+        raise UsageError(
+            f"{path}: may be plain rows or {found.name} ({FORMATS.package(found.name)}): name it "
+            f"jsonl:{path} or {found.names[0]}:{path}"
+        )
 
 
 def _first(path: Path, forms: tuple[Format, ...], rows: Rows | None) -> Row:

@@ -21,7 +21,7 @@ from langchain_core.documents import Document
 
 from ragweave.datasets.rows import Row, Rows, rows_of
 from ragweave.state import AnswerType
-from ragweave.state.passages import content_id
+from ragweave.state.passages import content_id, with_id
 from ragweave.tools.listed import listed
 
 Scoring = Literal["short", "accuracy", "coverage", "long", "retrieval"]
@@ -47,8 +47,8 @@ class Question:
     scoring: Scoring = "short"
     answer_type: AnswerType = "short"
     passages: tuple[Document, ...] = ()
-    """Gold passages and distractors in file order: `metadata["gold"]` says which is which, and
-    `metadata["gold_sentences"]` holds the indices of supporting sentences."""
+    """Gold passages and distractors in file order: those with a true `metadata["gold"]` are gold,
+    and `metadata["gold_sentences"]` holds the indices of supporting sentences."""
     answer_sets: tuple[tuple[str, ...], ...] = ()
     """Short answers to cover, each with its aliases (`coverage`)."""
     answerable: bool = True
@@ -63,7 +63,7 @@ class Question:
     @property
     def gold(self) -> tuple[Document, ...]:
         """The gold passages."""
-        return tuple(doc for doc in self.passages if doc.metadata["gold"])
+        return tuple(doc for doc in self.passages if doc.metadata.get("gold"))
 
 
 COLLECTION = "collection"
@@ -82,10 +82,14 @@ def passage(text: str, title: str = "", *, gold: bool = False, **about: Any) -> 
 def each_once(passages: Iterable[Document]) -> tuple[Document, ...]:
     """Return passages without those whose id an earlier one has; of two, one that is gold stays."""
     found: dict[str | None, Document] = {}
-    for doc in passages:
-        if doc.id not in found or (doc.metadata["gold"] and not found[doc.id].metadata["gold"]):
+    for doc in map(with_id, passages):
+        if doc.id not in found or _is_better(doc, found[doc.id]):
             found[doc.id] = doc
     return tuple(found.values())
+
+
+def _is_better(doc: Document, other: Document) -> bool:
+    return bool(doc.metadata.get("gold")) and not other.metadata.get("gold")
 
 
 _QUOTED = re.compile(r'"((?:[^"]|"")*+)"')

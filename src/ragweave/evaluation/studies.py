@@ -41,12 +41,12 @@ class Study:
     """Whether each value is a run of its own (its setting is the run's, not a method's)."""
 
 
-def option_study(option: str) -> Make:
-    """Return what makes a system for each method and value of an option."""
+def option_study(option: str, **held: Any) -> Make:
+    """Return what makes a system for each method and value of an option, with options that hold."""
 
     def make(methods: Sequence[str], values: Sequence[str]) -> list[System]:
         return [
-            system(method, f"{method}[{option}={value}]", **{option: _number(value)})
+            system(method, f"{method}[{option}={value}]", **{option: _number(value)}, **held)
             for method in methods
             for value in values
         ]
@@ -160,7 +160,7 @@ _ALL = (
         source="Liu et al. 2024, figure 5",
         methods=("concat", "post_fusion", "concat_pf"),
         values=("1", "5", "10", "20", "50"),
-        make=option_study("samples"),
+        make=option_study("samples", sample_temperature=0.7),  # one sample too (section 4.4)
         axis="samples of each answer, p",
     ),
     Study(

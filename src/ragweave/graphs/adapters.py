@@ -11,6 +11,7 @@ from langchain_core.callbacks import (
     CallbackManagerForRetrieverRun,
 )
 from langchain_core.documents import Document
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import (
@@ -22,10 +23,11 @@ from langchain_core.runnables.config import (
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, Field
 
-from ragweave.errors import UsageError
+from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.nodes.options import Options
 from ragweave.state.passages import heading_of
 from ragweave.tools.bindings import bound_settings, unbound
+from ragweave.tools.text.untrusted import one_line
 
 
 class Question(BaseModel):
@@ -37,8 +39,9 @@ class Question(BaseModel):
 def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
     """Return a tool that answers a question by `graph`.
 
-    The agent reads the answer and its sources; the graph's whole output is the artifact. A blank
-    question comes back to the agent as the tool's error text and ends nothing.
+    The agent reads the answer and its sources; the graph's whole output is the artifact. A question
+    that is blank, or too long for the model, comes back to the agent as the tool's error text and
+    ends nothing.
 
     Args:
         graph: A compiled method.
@@ -47,20 +50,14 @@ def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
     """
 
     def run(question: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
-        try:
-            with _own_steps(config) as given:
-                output = graph.invoke({"question": question}, given, **_own_context(graph))
-            return _content_and_artifact(output)
-        except UsageError as error:
-            raise ToolException(str(error)) from error
+        with _telling_the_agent(), _own_steps(config) as given:
+            output = graph.invoke({"question": question}, given, **_own_context(graph))
+        return _content_and_artifact(output)
 
     async def arun(question: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
-        try:
-            with _own_steps(config) as given:
-                output = await graph.ainvoke({"question": question}, given, **_own_context(graph))
-            return _content_and_artifact(output)
-        except UsageError as error:
-            raise ToolException(str(error)) from error
+        with _telling_the_agent(), _own_steps(config) as given:
+            output = await graph.ainvoke({"question": question}, given, **_own_context(graph))
+        return _content_and_artifact(output)
 
     return StructuredTool.from_function(
         run,
@@ -71,6 +68,18 @@ def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
         response_format="content_and_artifact",
         handle_tool_error=True,
     )
+
+
+@contextmanager
+def _telling_the_agent() -> Iterator[None]:
+    """Raise what the agent can mend as the tool's error, which it reads."""
+    try:
+        yield
+    except (PromptTooLongError, ContextOverflowError) as error:
+        said = "the question is too long for the model: ask a shorter one"
+        raise ToolException(said) from error
+    except UsageError as error:
+        raise ToolException(str(error)) from error
 
 
 @contextmanager
@@ -121,7 +130,8 @@ def _content_and_artifact(output: Mapping[str, Any]) -> tuple[str, dict[str, Any
 
 def _place(doc: Document) -> str:
     title, source = heading_of(doc.metadata), str(doc.metadata.get("source") or "")
-    return "- " + (" — ".join(part for part in (title, source) if part) or str(doc.id))
+    named = " — ".join(part for part in (one_line(title), one_line(source)) if part)
+    return f"- {named or one_line(str(doc.id))}"
 
 
 class GraphRetriever(BaseRetriever):

@@ -27,6 +27,7 @@ from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.answer import AnswerStep, branches, short_answers
 from ragweave.nodes.blending import (
     AUGMENT_PROMPTS,
+    SHORT_ANSWER,
     BlendingOptions,
     reasoned_answer,
     to_first_search,
@@ -56,7 +57,6 @@ STYLES = {
     "generate": generated_answer("answer"),
 }
 DIRECT = AnswerStep("direct", "direct")
-SHORT_ANSWER = AnswerStep("short_answer", "short_answer", extracts=True, round=1)
 POOLS = ("direct", "answer", "short_answer")
 POST_FUSION = AnswerStep("post_fusion", "post_fusion", one_passage=True, round=2)
 

@@ -13,9 +13,10 @@ from langgraph.graph import END
 from ragweave.graphs.fragments import add_begin, add_blending
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method
-from ragweave.nodes.answer import AnswerStep, branches, short_answers
+from ragweave.nodes.answer import branches, short_answers
 from ragweave.nodes.blending import (
     AUGMENT_PROMPTS,
+    SHORT_ANSWER,
     BlendingOptions,
     reasoned_answer,
     to_first_search,
@@ -28,7 +29,6 @@ from ragweave.nodes.vote import vote_step
 from ragweave.state import RAGState, by_query
 
 REASON = reasoned_answer("reason")
-SHORT_ANSWER = AnswerStep("short_answer", "short_answer", extracts=True, round=1)
 
 
 @dataclass(frozen=True, kw_only=True)

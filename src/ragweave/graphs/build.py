@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, cast, get_args
+from typing import Any, ClassVar, cast, get_args, get_type_hints
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.prompts import ChatPromptTemplate
@@ -106,6 +106,18 @@ def context_filter_of(given: object) -> ContextFilter | None:
     found = trained_filter(given)
     found.load()
     return found
+
+
+def _filter_for(method: Method, given: str | ContextFilter | None) -> ContextFilter | None:
+    """Return the caller's own context filter; None too where a text is an option of the method's."""
+    if isinstance(given, str) and not takes_filter(method):
+        return None
+    return context_filter_of(given)
+
+
+def takes_filter(method: Method) -> bool:
+    """Say whether a method's option `filter` is the context filter's, and none of its own."""
+    return "own" in get_args(get_type_hints(method.options).get("filter"))
 
 
 def filter_option(given: str) -> str:
@@ -298,7 +310,7 @@ def build_graph(
         options=chosen,
         prompts=with_overrides(method.templates, prompts),
         checkpointer=checkpointer,
-        context_filter=context_filter_of(filter),
+        context_filter=_filter_for(method, filter),
         scorer=_checked_scorer("scorer", scorer),
         judge_scorer=_checked_scorer("judge_scorer", judge_scorer),
         embeddings=_checked_embeddings(embeddings),
@@ -339,7 +351,8 @@ def method_options(
                 f"options: {', '.join(known)}{_elsewhere(name)}"
             )
     chosen = dict(values)
-    if isinstance(named := values.get("filter"), str):
+    named = values.get("filter")
+    if isinstance(named, str) and takes_filter(method):
         chosen["filter"] = filter_option(named)
     return method.options(**chosen)
 

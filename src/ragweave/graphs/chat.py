@@ -14,7 +14,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, cast, get_type_hints
 
-from langchain_core.messages import AIMessage, RemoveMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END, START
 from langgraph.types import Checkpointer, RetryPolicy
@@ -24,8 +24,11 @@ from ragweave.graphs.build import build_graph, part_of
 from ragweave.graphs.frame import MAX_CONCURRENCY, CompiledGraph, Draft, DrawnGraph
 from ragweave.graphs.method import Method
 from ragweave.nodes.conversation import (
+    NOTHING_NEW,
     RESTATE,
     as_asked_step,
+    is_answer,
+    question_of,
     reply_step,
     restate_step,
     silent,
@@ -42,6 +45,8 @@ _LOGGER = logging.getLogger("ragweave.graphs")
 
 HISTORY_TOKENS = 1_000
 """Tokens of the conversation that a follow-up is restated with, unless said otherwise."""
+_LEAST_TOKENS = 4
+"""Of fewer, a message's role and marks leave none for what it says."""
 
 PROMPTS = {"restate": RESTATE}
 
@@ -70,24 +75,26 @@ def check_asks(given: Mapping[str, Any]) -> None:
     """Check that an input's messages ask something; a thread that goes on is given None instead.
 
     Raises:
-        UsageError: There is no message of the user, or none behind the last answer.
+        UsageError: There is no message of the user, or none behind the last answer, or it holds
+            something else than text, or no text.
     """
     raw = given.get("messages") or []
     messages = convert_to_messages(raw if isinstance(raw, list) else [raw])
     if messages and isinstance(messages[-1], RemoveMessage):
         return  # an answer may be taken back, and what it answered is asked again
-    kinds = ["answer" if _is_answer(one) else one.type for one in messages]
+    kinds = ["answer" if is_answer(one) else one.type for one in messages]
     asked = max((at for at, kind in enumerate(kinds) if kind == "human"), default=-1)
     if asked < 0 or "answer" in kinds[asked:]:
-        raise UsageError(
-            "the messages have no question behind the last answer, and a conversation's last "
-            "question is not asked again"
-        )
+        raise UsageError(NOTHING_NEW)
+    _check_text_alone(messages[asked])
+    question_of(messages[asked])
 
 
-def _is_answer(message: object) -> bool:
-    """Say whether a message answers; an agent's, which calls a tool to do so, does not."""
-    return isinstance(message, AIMessage) and not message.tool_calls and bool(message.text.strip())
+def _check_text_alone(message: BaseMessage) -> None:
+    blocks = message.content if isinstance(message.content, list) else []
+    for block in blocks:
+        if isinstance(block, dict) and block.get("type") != "text":
+            raise UsageError(f"a question holds text alone, not {block.get('type')!r}")
 
 
 _OF_OUTPUT = frozenset(get_type_hints(ChatOutput))
@@ -132,7 +139,7 @@ def build_chat(
         **method: More arguments of `build_graph`: `retriever`, other models, the method's options.
 
     Raises:
-        UsageError: As `build_graph`, or `history_tokens` is no whole number above 0.
+        UsageError: As `build_graph`, or `history_tokens` is no whole number above 3.
         MissingExtraError: A model's packages are not installed.
 
     Example:
@@ -176,9 +183,9 @@ def chat_over(
         retry_policy: Which errors of restating are tried again; None: as `build_graph` has it.
 
     Raises:
-        UsageError: `history_tokens` is no whole number above 0.
+        UsageError: `history_tokens` is no whole number above 3.
     """
-    at_least("history_tokens", history_tokens, 1)
+    at_least("history_tokens", history_tokens, _LEAST_TOKENS)
     if graph.builder.context_schema is None:
         raise UsageError("a conversation needs a method's graph, as build_graph makes it")
     options = cast("Options", graph.builder.context_schema())

@@ -13,11 +13,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import (
-    ensure_config,
-    set_config_context,
-    var_child_runnable_config,
-)
+from langchain_core.runnables.config import ensure_config, set_config_context
 from langchain_core.runnables.graph import Graph
 from langchain_core.tools import BaseTool
 from langgraph.graph import StateGraph
@@ -28,6 +24,7 @@ from typing_extensions import TypedDict
 
 from ragweave.errors import StateError, UsageError
 from ragweave.graphs.adapters import GraphRetriever, tool_of
+from ragweave.graphs.limits import bounded, is_nested, with_own_steps
 from ragweave.graphs.typed_output import OutputT, TypedGraph
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.context_filter import Filters
@@ -148,7 +145,8 @@ class DrawnGraph(TypedGraph[OutputT]):
     """A compiled graph whose picture leaves out the handlers of failed nodes.
 
     LangGraph draws them unconnected. A run that is resumed gets its whole `timeout` anew. A run
-    inside of another one has no more branches at once than that one.
+    inside of another one has no more branches at once than that one. In a batch or a chain a loop
+    has as many steps as alone.
     """
 
     def stream(
@@ -158,7 +156,7 @@ class DrawnGraph(TypedGraph[OutputT]):
         **more: Any,
     ) -> Iterator[Any]:
         """Check the input's keys, then run the graph, within its time limit."""
-        config = _bounded(self.config, config)
+        config = with_own_steps(self.config, bounded(self.config, config))
         given = self._checked(input, config)
         return super().stream(given, self._in_time(given, config, more.get("context")), **more)
 
@@ -169,13 +167,13 @@ class DrawnGraph(TypedGraph[OutputT]):
         **more: Any,
     ) -> AsyncIterator[Any]:
         """Check the input's keys, then run the graph, within its time limit."""
-        config = _bounded(self.config, config)
+        config = with_own_steps(self.config, bounded(self.config, config))
         given = self._checked(input, config)
         return super().astream(given, self._in_time(given, config, more.get("context")), **more)
 
     def _checked(self, given: object, config: RunnableConfig | None) -> object:
         """Check what a caller gives; as a node of another graph it is given all of that state."""
-        if isinstance(given, Mapping) and not _is_nested(config):
+        if isinstance(given, Mapping) and not is_nested(config):
             return self._taken(given)
         return given
 
@@ -191,7 +189,7 @@ class DrawnGraph(TypedGraph[OutputT]):
         A resumed run goes on behind the node that does. Whether a subgraph is resumed shows
         nowhere, so a run inside of another one is always told.
         """
-        nested = _is_nested(config)
+        nested = is_nested(config)
         if not nested and not (given is None or isinstance(given, Command)):
             return config
         bound = ensure_config(cast("RunnableConfig", {**(self.config or {}), **(config or {})}))
@@ -300,24 +298,6 @@ class CompiledGraph(DrawnGraph[RAGOutput]):
     def as_retriever(self) -> BaseRetriever:
         """Return a retriever of the passages that this graph keeps for a question."""
         return GraphRetriever(graph=self)
-
-
-def _bounded(own: RunnableConfig | None, config: RunnableConfig | None) -> RunnableConfig | None:
-    """Return a run's configuration with the outer run's `max_concurrency`, where that is less.
-
-    Without it the graph's own (`own`, what it is bound to) would hold again for every graph that a
-    node invokes without a configuration.
-    """
-    around = (var_child_runnable_config.get() or {}).get("max_concurrency")
-    bound = (own or {}).get("max_concurrency")
-    if around is None or (config or {}).get("max_concurrency") is not None:
-        return config
-    least = around if bound is None else min(bound, around)
-    return {**(config or {}), "max_concurrency": least}
-
-
-def _is_nested(config: RunnableConfig | None) -> bool:
-    return "langgraph_node" in ensure_config(config)["metadata"]
 
 
 MAX_CONCURRENCY = 1024

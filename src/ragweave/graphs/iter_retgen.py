@@ -21,9 +21,10 @@ from ragweave.nodes.printed import REFERRED
 from ragweave.nodes.profile import Paper
 from ragweave.nodes.retrieve import to_retrieval
 from ragweave.nodes.rounds import Loop, RoundOptions
+from ragweave.nodes.sampling import draws_nothing
 from ragweave.nodes.shots import ShotOptions, reasoned
 from ragweave.nodes.step import Goto, Route
-from ragweave.nodes.vote import vote_step
+from ragweave.nodes.vote import pool_of, vote_step
 from ragweave.nodes.wording import variants
 from ragweave.state import RAGState
 
@@ -45,6 +46,17 @@ def to_answers(state: RAGState, options: IterRetgenOptions) -> Goto:
     return branches(state, "answer", options, contexts=[state["passages"]], round=state["round"])
 
 
+def finds_the_same(state: RAGState) -> bool:
+    """Say whether a round found the passages that the round before answered from, in their order.
+
+    Question and passages are all that a prompt holds, so that a model which draws nothing would
+    say the same, and search with it, in this round and in every later one.
+    """
+    found = [doc.id or "" for doc in state["passages"]]
+    before = [one for one in pool_of(state, "answer") if one["round"] == state["round"] - 1]
+    return bool(before) and all(one["passages"] == found for one in before)
+
+
 def to_next_round(state: RAGState, options: IterRetgenOptions) -> str:
     """Route: another round, or the vote; passages given by the caller never change by searching."""
     if not state["retrieved"]:
@@ -54,13 +66,27 @@ def to_next_round(state: RAGState, options: IterRetgenOptions) -> str:
 
 
 def left_rounds_out(state: RAGState, options: IterRetgenOptions) -> bool:
-    """Say whether the recursion limit left rounds out; the option's own count is the method."""
-    return bool(state["retrieved"]) and state["round"] + 1 < options.rounds
+    """Say whether the recursion limit left rounds out; the option's own count is the method.
+
+    A round without an answer of its own found what the one before had found: none was left out.
+    """
+    answered = any(one["round"] == state["round"] for one in pool_of(state, "answer"))
+    return answered and bool(state["retrieved"]) and state["round"] + 1 < options.rounds
 
 
 def build(parts: Parts[IterRetgenOptions]) -> CompiledGraph:
-    """Build `iter_retgen`: `y_t = M(q, R(y_{t-1} ⊕ q))`, one call a round."""
+    """Build `iter_retgen`: `y_t = M(q, R(y_{t-1} ⊕ q))`, one call a round.
+
+    A model at temperature 0 is not asked the same again: the run ends where a round finds the last
+    one's passages, but under a paper's profile.
+    """
     options = parts.options
+    model = parts.models.by_role("answer")
+
+    def to_new_answers(state: RAGState, opts: IterRetgenOptions) -> Goto:
+        settled = not opts.paper and draws_nothing(model, opts) and finds_the_same(state)
+        return "same passages" if settled else to_answers(state, opts)
+
     answer = AnswerStep(
         "answer",
         "cot_passages",
@@ -75,7 +101,11 @@ def build(parts: Parts[IterRetgenOptions]) -> CompiledGraph:
     graph.add_node("answer", parts.answers(answer), retry_policy=parts.retry)
     graph.add_node("requery", requery_step("answer", options))
     graph.add_node("vote", vote_step("vote", "answer", options, truncated=left_rounds_out))
-    graph.add_conditional_edges("collect", Route(to_answers, options), ["answer"])
+    graph.add_conditional_edges(
+        "collect",
+        Route(to_new_answers, options),
+        {"answer": "answer", "same passages": "vote"},
+    )
     graph.add_conditional_edges(
         "answer", Route(to_next_round, options), {"next round": "requery", "done": "vote"}
     )
@@ -92,7 +122,7 @@ METHOD = Method(
         "Questions whose answer's words find better passages than the question's; a baseline "
         "of BlendFilter and SlimPLM."
     ),
-    best="rounds·p",
+    best="p",
     worst="2·rounds·p",
     options=IterRetgenOptions,
     build=build,

@@ -11,6 +11,7 @@ A package names it as an entry point of the group `ragweave.methods`; a notebook
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +24,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from ragweave.errors import UsageError
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.nodes.answer import PROMPTS
-from ragweave.nodes.options import Options
+from ragweave.nodes.options import Options, is_known_hint
 from ragweave.nodes.sufficiency import PROMPTS as RATING
 from ragweave.nodes.wording import variants
 from ragweave.tools.models import Role
@@ -31,6 +32,16 @@ from ragweave.tools.models import Role
 FUSION = "Liu et al. 2024, Post-fusion as Fallback"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+ARGUMENTS = frozenset(
+    {
+        *("name", "model", "retriever", "proxy", "judge", "rewriter", "filter_model"),
+        *("scorer", "judge_scorer", "embeddings", "second_retriever", "prompts", "checkpointer"),
+        *("retry_policy", "state", "generator", "kb", "search", "trained_filter"),
+    }
+)
+"""What `build_graph`, the command line's `--option` and Studio take for any method, beside `filter`,
+which is an option where a method has one: no other option can be called so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +70,16 @@ class Method:
     """From its options to the roles, beside `answer`, in which it may ask a model."""
     searches_again: bool = False
     """Whether it looks again with `second_retriever`, where one is given."""
+    files: frozenset[str] = frozenset()
+    """The options that name a file or folder: Studio's remote callers may not set them, and an
+    evaluation keeps their absolute paths and the digests of their files."""
 
     def __post_init__(self) -> None:
         """Check the declaration.
 
         Raises:
-            UsageError: The name is not one, or `options` is not derived from `Options`.
+            UsageError: The name is not one, `options` is not derived from `Options`, or one of them
+                can't work: by its name, or by its type.
         """
         if not _NAME.fullmatch(self.name):
             raise UsageError(
@@ -73,11 +88,41 @@ class Method:
             )
         if not issubclass(self.options, Options):
             raise UsageError(f"the options of {self.name} must be a dataclass derived from Options")
+        _check_options(self.name, self.options)
+        object.__setattr__(self, "files", frozenset(self.files))
+        names = {one.name for one in dataclasses.fields(self.options)}
+        if unknown := sorted(self.files - names):
+            raise UsageError(f"{self.name}: files names {unknown[0]!r}, which is no option of it")
 
     @property
     def templates(self) -> Mapping[str, ChatPromptTemplate]:
         """All templates that a caller may replace: its own, and those of a rating that any may ask."""
         return {**RATING, **self.prompts}
+
+
+def _check_options(method: str, options: type[Options]) -> None:
+    """Refuse options that would be taken for something else, or whose values can't be checked."""
+    shared = {one.name for one in dataclasses.fields(Options)}
+    hints = get_type_hints(options)
+    for name in (one.name for one in dataclasses.fields(options)):
+        if name in ARGUMENTS:
+            raise UsageError(
+                f"{method}: an option cannot be called {name!r}: build_graph, the command line or "
+                "Studio takes that for every method"
+            )
+        if name not in shared and (name in _KEPT or hasattr(Options, name)):
+            raise UsageError(
+                f"{method}: an option cannot be called {name!r}: Options uses that name itself"
+            )
+        if not is_known_hint(hints[name]):
+            raise UsageError(
+                f"{method}: the option {name!r} cannot have the type {hints[name]}: it must be bool, "
+                "int, float, str, a Literal, a tuple[X, ...] of these, or several with |"
+            )
+
+
+_KEPT = frozenset({"given_names", "as_given"})
+"""What options keep beside their values."""
 
 
 def answer_prompts(*names: str, printed: bool = True) -> Mapping[str, ChatPromptTemplate]:

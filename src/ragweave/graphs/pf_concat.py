@@ -15,14 +15,14 @@ from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import FUSION, Method, answer_prompts
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.context_filter import answers_of, sift_step
-from ragweave.nodes.options import Options
+from ragweave.nodes.options import FusionOptions, Options
 from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
 from ragweave.state import RAGState
 
 
 @dataclass(frozen=True, kw_only=True)
-class PfConcatOptions(Options):
+class PfConcatOptions(FusionOptions):
     """Options of `pf_concat`."""
 
 

@@ -12,11 +12,11 @@ from ragweave.graphs.fragments import one_by_one, single_round
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import FUSION, Method, answer_prompts
 from ragweave.nodes.answer import AnswerStep
-from ragweave.nodes.options import Options
+from ragweave.nodes.options import FusionOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class PostFusionOptions(Options):
+class PostFusionOptions(FusionOptions):
     """Options of `post_fusion`."""
 
 

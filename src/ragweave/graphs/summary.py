@@ -12,11 +12,11 @@ from ragweave.graphs.fragments import single_round, together
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import FUSION, Method, answer_prompts
 from ragweave.nodes.answer import AnswerStep
-from ragweave.nodes.options import Options
+from ragweave.nodes.options import FusionOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class SummaryOptions(Options):
+class SummaryOptions(FusionOptions):
     """Options of `summary`."""
 
 

@@ -140,6 +140,10 @@ PROMPTS = MappingProxyType(
 EXAMPLE_ANSWERS = MappingProxyType({"pruning": ("1891",), "summary": ("1891",)})
 """The answers that a template's example shows: a reply may copy one."""
 
+_ONE_LENGTH = ("slimplm", "filco")
+"""Papers that allow answers of all kinds one length, the option `reply_tokens` (SlimPLM, released
+code; FILCO, section 4.1)."""
+
 
 @dataclass(frozen=True)
 class AnswerStep:
@@ -293,10 +297,14 @@ class AnswerStep:
         return {"candidates": {self._key(branch): candidate}}
 
     def _parts(self, branch: Branch, reply: Reply) -> PromptParts:
-        """Return what of the prompt a reply may echo, and what supports an answer."""
+        """Return what of the prompt a reply may echo, and what supports an answer.
+
+        A reasoning supports only what was read off it: it would vouch for its own copy of an example.
+        """
         titles = (str(doc.metadata.get("title") or "") for doc in reply.passages)
         texts = (doc.page_content for doc in reply.passages)
-        seen = "\n".join([*titles, *texts, branch.get("draft", "")])
+        said = branch.get("concluded", "") if self.extracts else branch.get("draft", "")
+        seen = "\n".join([*titles, *texts, said])
         answers = self.examples or EXAMPLE_ANSWERS.get(self.template, ())
         return PromptParts(branch["question"], Examples(answers=answers), seen)
 
@@ -310,7 +318,7 @@ class AnswerStep:
 
     def _reply_tokens(self, kind: AnswerType, options: Options) -> int | None:
         """Return how many tokens the reply needs: the whole reasoning, or an answer of a kind."""
-        if kind == "long":
+        if kind == "long" or (options.paper in _ONE_LENGTH and (self.reasons or kind == "short")):
             return None
         if self.reasons:
             return REASONING_TOKENS
@@ -365,6 +373,7 @@ def short_answers(state: RAGState, node: str, pool: str) -> list[Send]:
                 **_branch(state, [], one["sample"], [], None),
                 "draft": said,
                 "read": one["passages"],
+                "concluded": one["answer"],
             },
         )
         for one in state["candidates"].values()

@@ -22,22 +22,26 @@ from langchain_core.runnables import RunnableConfig
 
 from ragweave.errors import PromptTooLongError
 from ragweave.nodes.options import Options, OptionsT
+from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import (
     FormOf,
+    before_stops,
     form_settings,
     length_settings,
     read_form,
     was_cut,
 )
-from ragweave.nodes.sampling import call_sampling, seed_settings
+from ragweave.nodes.sampling import call_sampling, decodes_greedily, seed_settings
 from ragweave.nodes.step import Call, Context, StateT, Step, Work
 from ragweave.state import Update, Usage
 from ragweave.state.passages import best_first
 from ragweave.tools.bindings import unbound
 from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.models.forms import cut_reply
-from ragweave.tools.models.ollama import as_ollama_options
-from ragweave.tools.models.tasks import Task, attach, task_passages
+from ragweave.tools.models.ollama import as_ollama_options, ollama_context
+from ragweave.tools.models.roles import checked_reply
+from ragweave.tools.models.tasks import Task, attach, numbered, task_passages
+from ragweave.tools.models.thinking import takes_stop
 from ragweave.tools.prices import price_of
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
 from ragweave.tools.text.reply import bounded, reply_text, reported_tokens
@@ -194,6 +198,9 @@ def reply_to(
     """Ask once and return the reply; its usage, and what was dropped or empty, go to `context`.
 
     Where no passage fits the prompt the model is not asked: the reply is empty.
+
+    Raises:
+        UsageError: The model replies with something that is no message.
     """
     model = models.by_role(question.role)
     prompt = question.prompt(state, context.options)
@@ -206,32 +213,74 @@ def reply_to(
     form = prompt.form(fitted.passages) if prompt.form else None
     held = yield from form_settings(model, form, context.options)
     settings = {**call_sampling(question.role, prompt.settings, model, context.options), **held}
+    sample = state.get("sample", 0)
+    settings |= seed_settings(model, settings, sample)
+    stops = [] if takes_stop(model) else settings.pop("stop", [])
     wanted = _wanted(model, prompt, fitted, context.options)
-    if limit := length_settings(model, wanted, settings, context.options):
-        settings.pop("max_tokens", None)  # the limit holds it, by the name that the model knows
-    settings |= limit
-    settings |= seed_settings(model, settings, state.get("sample", 0))
     config = _labelled(question, state, context.config)
-    sent = as_ollama_options(model, settings)
-    call = Call(model, fitted.messages, sent, config, rescue=cut_reply)
-    message = cast("BaseMessage", (yield call))
+    drawn = 0 if decodes_greedily(model, settings) else sample
+    messages = numbered(fitted.messages, drawn)
+
+    def call() -> Call:
+        limit = length_settings(model, wanted, settings, context.options)
+        # the limit holds `max_tokens`, by the name that the model knows
+        others = {name: one for name, one in settings.items() if name != "max_tokens" or not limit}
+        sent = as_ollama_options(model, {**others, **limit})
+        return Call(model, messages, sent, config, rescue=cut_reply)
+
+    def spend(message: BaseMessage) -> None:
+        spent = _usage(question, model, fitted, message)
+        context.spend(spent)
+        _LOGGER.debug(
+            "%s asked the model of role %s: %d tokens in, %d out%s",
+            *(question.name, question.role, spent["input_tokens"], spent["output_tokens"]),
+            " (estimated)" if spent["estimated"] else "",
+        )
+
+    message = yield from _message(call, spend, model, context)
     text = reply_text(message)
     if was_cut(model, message, text):
         context.note("reply_limit_reached")
-    text = read_form(text, form, settings)
+    text = before_stops(read_form(text, form, settings), stops)
     reply = Reply(bounded(text.strip()), fitted.passages, message)
     if len(reply.text) < len(text.strip()):
         context.note("reply_cut", characters=len(text.strip()))
     if not reply.text:
         context.note("empty_reply")
-    spent = _usage(question, model, fitted, message)
-    context.spend(spent)
-    _LOGGER.debug(
-        "%s asked the model of role %s: %d tokens in, %d out%s",
-        *(question.name, question.role, spent["input_tokens"], spent["output_tokens"]),
-        " (estimated)" if spent["estimated"] else "",
-    )
     return reply
+
+
+def _message(
+    make: Callable[[], Call],
+    spend: Callable[[BaseMessage], None],
+    model: ChatModel,
+    context: Context[Any],
+) -> Generator[Call, Any, BaseMessage]:
+    """Make a call; make it once more where thoughts that no room was left for took up the reply.
+
+    That a model thinks may show in its first reply only. The first one stands where the longer one
+    does not fit the model's context.
+
+    Args:
+        make: Returns the call, with room for thoughts once the model is known to have any.
+        spend: Counts what a reply cost.
+        model: The model.
+        context: Takes a note.
+    """
+    call = make()
+    message = checked_reply(model, (yield call))
+    spend(message)
+    text = reply_text(message)
+    longer = make() if was_cut(model, message, text) else call
+    if bare_text(text) or longer.settings == call.settings:
+        return message
+    try:
+        again = checked_reply(model, (yield longer))
+    except (PromptTooLongError, ContextOverflowError):
+        return message
+    spend(again)
+    context.note("asked_again")
+    return again
 
 
 def reply_again(
@@ -258,12 +307,13 @@ def reply_again(
 def context_of(model: ChatModel) -> int | None:
     """Return the most input tokens that `model` is known to take.
 
-    By LangChain's model profile, and by the context that a model in this process opens, which may
-    be shorter than its own.
+    By LangChain's model profile, and by the context that a model in this process opens or Ollama's
+    is set to, which may be shorter than its own.
     """
     target = unbound(model)
     profile = target.profile if isinstance(target, BaseChatModel) else None
-    known = ((profile or {}).get("max_input_tokens"), getattr(target, "opened_context", None))
+    opened = getattr(target, "opened_context", None), ollama_context(model)
+    known = ((profile or {}).get("max_input_tokens"), *opened)
     return min((one for one in known if one is not None), default=None)
 
 

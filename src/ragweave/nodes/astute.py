@@ -15,7 +15,7 @@ The paper retrieves ten passages from a web search. Wording and the example are 
 are no sources: the output's `passages` are the retrieved ones alone.
 
 Variables: `question`; `count_form` (`astute_recall`); `passages` (rendered with their sources) and
-`consolidated`; `answer_form` and `otherwise` (`astute`).
+`consolidated`; `conclusion` (`astute`: the kind of answer wanted, as the end of a sentence).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from langgraph.types import Send
 
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.ask import Ask, Prompt, Question, Reply, Templates, reply_to
-from ragweave.nodes.options import UnprintedOptions, at_least
+from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import PASSAGE_TOKENS
 from ragweave.nodes.retrieve import searches
 from ragweave.nodes.step import Context, Goto, Step, Work
-from ragweave.nodes.wording import UNKNOWN_CLAUSE
+from ragweave.nodes.wording import OR_UNKNOWN
 from ragweave.state import Branch, RAGState, Update
 from ragweave.tools.models import Models
 from ragweave.tools.text.unknown import is_unknown
@@ -66,7 +66,8 @@ _GROUPING = (
 )
 _ASK = (
     _GROUPING + " Propose an answer for each group, and weigh the groups by their sources and by "
-    "how far these agree. Then write the best supported answer between <ANSWER> and </ANSWER>."
+    "how far these agree. Then write the best supported answer between <ANSWER> and </ANSWER>. "
+    "Between these tags, {conclusion}" + OR_UNKNOWN + "."
 )
 
 PROMPTS = MappingProxyType(
@@ -107,8 +108,7 @@ PROMPTS = MappingProxyType(
                 ),
                 (
                     "human",
-                    "{passages}\n\n{consolidated}Question: {question}\n{answer_form}{otherwise} "
-                    + _ASK,
+                    "{passages}\n\n{consolidated}Question: {question}\n" + _ASK,
                 ),
             ]
         ),
@@ -118,7 +118,7 @@ PROMPTS = MappingProxyType(
 
 
 @dataclass(frozen=True, kw_only=True)
-class AstuteOptions(UnprintedOptions):
+class AstuteOptions(Options):
     """Options of `astute`."""
 
     k: int = 10
@@ -282,11 +282,8 @@ def _last(consolidated: str) -> str:
     return f"Grouped so far:\n{untrusted(consolidated)}\n\n" if consolidated else ""
 
 
-def _values(branch: Branch, options: AstuteOptions) -> dict[str, str]:
-    return {
-        "consolidated": _last(branch.get("draft", "")),
-        "otherwise": f" {UNKNOWN_CLAUSE}" if options.unknown == "method" else "",
-    }
+def _values(branch: Branch, _options: AstuteOptions) -> dict[str, str]:
+    return {"consolidated": _last(branch.get("draft", ""))}
 
 
 @dataclass(frozen=True)

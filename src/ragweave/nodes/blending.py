@@ -26,6 +26,7 @@ from ragweave.nodes.expand_query import LONGEST, expand_query
 from ragweave.nodes.knowledge_filter import filter_branches
 from ragweave.nodes.options import Options, OptionsT, at_least
 from ragweave.nodes.profile import Paper
+from ragweave.nodes.replies import read_answer
 from ragweave.nodes.reply_form import PASSAGE_TOKENS, REASONING_TOKENS
 from ragweave.nodes.retrieve import searches
 from ragweave.nodes.step import Context, Goto, Step, Work, pure
@@ -33,6 +34,7 @@ from ragweave.nodes.wording import style_of, worded
 from ragweave.state import AnswerType, Branch, RAGState, Update, ranked
 from ragweave.tools.models import Models
 from ragweave.tools.models.tasks import Task, TaskName
+from ragweave.tools.text.reply import Examples, PromptParts
 from ragweave.tools.text.untrusted import render_passages
 
 _READER = (
@@ -298,12 +300,20 @@ def external_step(
         )
 
     def update(state: RAGState, reply: Reply, _context: Context[BlendingOptions]) -> Update:
-        return {"augmented": {"external": reply.text}, "hop": state["hop"] + 1}
+        text = "" if _copies_example(state["question"], reply) else reply.text
+        return {"augmented": {"external": text}, "hop": state["hop"] + 1}
 
     question = Ask[RAGState, BlendingOptions](
         name="external", role="answer", prompt=prompt, update=update
     )
     return question.step(models, options)
+
+
+def _copies_example(question: str, reply: Reply) -> bool:
+    """Say whether a reasoning arrives at an example's answer that no passage of its own holds."""
+    shown = (f"{doc.metadata.get('title') or ''}\n{doc.page_content}" for doc in reply.passages)
+    parts = PromptParts(question, Examples(answers=EXAMPLE_ANSWERS), "\n".join(shown))
+    return read_answer(reply.text, "short", parts, reasons=True).rejected == "example"
 
 
 def internal_step(
@@ -345,6 +355,12 @@ def reasoned_answer(name: str) -> AnswerStep:
     )
 
 
+SHORT_ANSWER = AnswerStep(
+    "short_answer", "short_answer", extracts=True, round=1, examples=EXAMPLE_ANSWERS
+)
+"""The turn behind a reasoning: it reads the short answer off it."""
+
+
 def blend_step(options: BlendingOptions) -> Step[RAGState, BlendingOptions]:
     """Return the node `blend`: makes the augmented queries."""
 
@@ -357,10 +373,10 @@ def blend_step(options: BlendingOptions) -> Step[RAGState, BlendingOptions]:
 def blend(state: RAGState, context: Context[BlendingOptions]) -> Update:
     """Put each generated text before the question, and drop the question itself if not wanted.
 
-    A text that is empty or says that the model does not know adds nothing: its query is the
-    question, and is left out where the question's own set stands; in a later hop, the last
-    hop's query stays. Noted `augmentation_empty`. Where two queries would be the question, one is;
-    and what the question found already is what that one finds.
+    A text that is empty, says that the model does not know, or copies an example adds nothing: its
+    query is the question, and is left out where the question's own set stands; in a later hop, the
+    last hop's query stays. Noted `augmentation_empty`. Where two queries would be the question, one
+    is; and what the question found already is what that one finds.
     """
     if state["passages"]:
         return {}

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
@@ -47,6 +47,7 @@ from ragweave.tools.filters import (
     best_share,
     by_best_span,
     claim_of,
+    labels_of,
     only_verdicts,
     saved_tokens,
     spans_of,
@@ -236,6 +237,13 @@ class ContextFilterOptions(Options):
         Raises:
             UsageError: A value is out of its range.
         """
+        named: object = self.filter  # a run's context may hold what the type does not list
+        if isinstance(named, str) and named not in get_args(FilterName) and named in FILTERS:
+            raise UsageError(
+                f"filter={named} is a package's: name it where the graph is built "
+                f"(build_graph(…, filter={named!r})); a run may choose one of "
+                f"{', '.join(get_args(FilterName))}"
+            )
         super().__post_init__()
         at_least("top", None if self.top == "auto" else self.top, 1)
         bounded = self.filter in ("lexical", "provence") and self.threshold is not None
@@ -298,10 +306,13 @@ def context_filter_step(
     """Return the node `filter_context`: cuts `passages` down to what the filter keeps.
 
     Raises:
-        UsageError: The options ask for the caller's own filter, and none was given.
+        UsageError: The options ask for the caller's own filter, and none was given, or it can't
+            take its settings.
     """
     if options.filter == "own":
-        filters.named(options, "own")
+        own = filters.named(options, "own")
+        if isinstance(own, RegisteredFilter):
+            own.made()
 
     def body(state: RAGState, context: Context[ContextFilterOptions]) -> Work:
         opts = context.options
@@ -357,8 +368,11 @@ def _by_measure(
     half = keeps_half(name, context.options, answers)
     chosen, asked = filters.named(options, name, every=half), state["question"]
     if name in ("strinc", "lexical") and only_verdicts(answers):
-        chosen, asked = _by_claim(options, name), claim_of(asked)
-        context.note("filter_by_claim", wanted=name)
+        if _looks_for_claim(name, asked, context.options):
+            chosen, asked = _by_claim(options, name), claim_of(asked)
+            context.note("filter_by_claim", wanted=name)
+        elif claim_of(asked) != asked:
+            answers = labels_of(answers)
     if gold and name not in (BLIND | {"full"}) and not isinstance(chosen, TrainedFilter):
         context.note("oracle_filter", filter=name)
 
@@ -388,6 +402,15 @@ def keeps_half(name: str, options: ContextFilterOptions, answers: Sequence[str])
     if options.top != "auto" or options.paper or (answers and name not in BLIND):
         return False
     return name == "lexical" or (name == "recomp" and options.encoder in ("", "minilm"))
+
+
+def _looks_for_claim(name: str, asked: str, options: ContextFilterOptions) -> bool:
+    """Say whether spans are compared with the question, where its answer is a verdict.
+
+    FILCO compares by LEXICAL alone, and with claims alone (section 2.2); STRINC finds no label in
+    the text (figure 7), and a question's Yes or No is the output.
+    """
+    return options.paper != "filco" or (name == "lexical" and claim_of(asked) != asked)
 
 
 def _by_claim(options: ContextFilterOptions, name: str) -> LexicalFilter:

@@ -35,15 +35,16 @@ from pydantic import Field
 from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.nodes.ask import Ask, Prompt, Reply, ask, budget_of
 from ragweave.nodes.options import Options, OptionsT
-from ragweave.nodes.replies import cut_off
 from ragweave.nodes.restate_reply import EXAMPLE, LONGEST_TURN, read_restated
 from ragweave.nodes.step import Call, Context, Step, Work, pure
-from ragweave.state import Update, no_usage
+from ragweave.state import Citation, Update, no_usage
 from ragweave.state.chat import ChatState
 from ragweave.state.passages import whole
+from ragweave.tools.citations import cite, still_hold
 from ragweave.tools.footnotes import cited_message
 from ragweave.tools.models import ChatModel, Models
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
+from ragweave.tools.text.reply import cut_off
 from ragweave.tools.text.untrusted import untrusted
 
 RESTATE = ChatPromptTemplate(
@@ -97,7 +98,7 @@ def turn_step(options: OptionsT) -> Step[ChatState, OptionsT]:
     """Return the node `turn`: takes the question, clears what the last turn left, sets the clock."""
 
     def body(state: ChatState, context: Context[OptionsT]) -> Work:
-        update = turn(state)
+        update = turn(state, nested=_is_nested(context))
         if context.options.timeout is not None:
             update["deadline"] = time.time() + context.options.timeout
         return pure(update)
@@ -105,15 +106,21 @@ def turn_step(options: OptionsT) -> Step[ChatState, OptionsT]:
     return Step("turn", body, options)
 
 
-def turn(state: ChatState) -> Update:
+def turn(state: ChatState, *, nested: bool = False) -> Update:
     """Take the last human message as the question.
 
+    Args:
+        state: The conversation.
+        nested: Whether another graph gives its messages: an agent's may stand behind the question.
+
     Raises:
-        UsageError: There is none, or it is blank.
+        UsageError: There is none, it is blank, or its answer stands behind it.
     """
-    asked = whole(state["messages"][_asked_at(state["messages"])].text.strip())
-    if not asked:
-        raise UsageError("the question is empty: ask something")
+    messages = state["messages"]
+    at = _asked_at(messages)
+    asked = question_of(messages[at])
+    if not nested and any(map(is_answer, messages[at:])):
+        raise UsageError(NOTHING_NEW)
     cleared: dict[str, object] = {
         "question": asked,
         "answer": "",
@@ -126,6 +133,34 @@ def turn(state: ChatState) -> Update:
         "notes": Overwrite([]),
     }
     return _update(cleared)
+
+
+NOTHING_NEW = (
+    "the messages have no question behind the last answer, and a conversation's last "
+    "question is not asked again"
+)
+
+
+def question_of(message: BaseMessage) -> str:
+    """Return the question that a message asks.
+
+    Raises:
+        UsageError: It is blank.
+    """
+    asked = whole(message.text.strip())
+    if not asked:
+        raise UsageError("the question is empty: ask something")
+    return asked
+
+
+def is_answer(message: object) -> bool:
+    """Say whether a message answers; an agent's, which calls a tool to do so, does not."""
+    return isinstance(message, AIMessage) and not message.tool_calls and bool(message.text.strip())
+
+
+def _is_nested(context: Context[Any]) -> bool:
+    """Say whether the conversation is a node of another graph, by LangGraph's path of the task."""
+    return "|" in str((context.config.get("metadata") or {}).get("langgraph_checkpoint_ns") or "")
 
 
 @dataclass(frozen=True)
@@ -240,24 +275,41 @@ def transcript(messages: Sequence[BaseMessage]) -> str:
 def reply_step(options: OptionsT) -> Step[ChatState, OptionsT]:
     """Return the node `reply`, which says the answer as a message, streamed word by word."""
 
-    def body(state: ChatState, _context: Context[OptionsT]) -> Work:
-        message = answer_message(state)
+    def body(state: ChatState, context: Context[OptionsT]) -> Work:
+        citations = citations_of(state, context.options)
+        message = answer_message(state, citations)
         # What the turn cost was reported call by call: said again, traces would count it twice.
         spoken = message.model_copy(update={"usage_metadata": None})
         yield Call(Speaker(message=spoken), [HumanMessage(state["question"])])
-        return _update({"messages": [message]})
+        said: dict[str, object] = {"messages": [message]}
+        anew = {} if citations == state["citations"] else {"citations": citations}
+        return _update({**said, **anew})
 
     return Step("reply", body, options)
 
 
-def answer_message(state: ChatState) -> AIMessage:
+def citations_of(state: ChatState, options: Options) -> list[Citation]:
+    """Return the citations of the answer as it stands.
+
+    Those of an answer or passages that somebody has edited since are made anew, or dropped where
+    the method cites nothing.
+    """
+    answer, passages, citations = state["answer"], state["passages"], state["citations"]
+    if still_hold(answer, passages, citations, whole_answer=options.citations):
+        return citations
+    if not options.citations:
+        return []
+    return cite(state["question"], answer, passages, options.default_answer_type)
+
+
+def answer_message(state: ChatState, citations: Sequence[Citation]) -> AIMessage:
     """Return the method's answer as a message, with its citations and what the turn cost."""
     usage = state["usage"]
     given, made = usage["input_tokens"], usage["output_tokens"]
     return cited_message(
         state["answer"],
         state["passages"],
-        state["citations"],
+        citations,
         id=f"answer-{uuid.uuid4()}",
         usage_metadata=UsageMetadata(
             input_tokens=given, output_tokens=made, total_tokens=given + made

@@ -37,8 +37,8 @@ from ragweave.nodes.ask import Ask, Prompt, Question, Reply, Templates, reply_to
 from ragweave.nodes.context_filter import kept_update
 from ragweave.nodes.crag_reply import Grade, parse_grade, parse_keywords
 from ragweave.nodes.numbering import Numbering
-from ragweave.nodes.options import UnprintedOptions, at_least
-from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice, id_tokens
+from ragweave.nodes.options import Options, at_least
+from ragweave.nodes.reply_form import QUERY_TOKENS, VERDICT_TOKENS, Choice, id_tokens
 from ragweave.nodes.retrieve import arranged, searches
 from ragweave.nodes.step import Context, Goto, Step, Work, pure
 from ragweave.state import RAGState, Update, by_query, merge_by_key
@@ -115,7 +115,7 @@ PROMPTS = MappingProxyType(
 
 
 @dataclass(frozen=True, kw_only=True)
-class CragOptions(UnprintedOptions):
+class CragOptions(Options):
     """Options of `crag`."""
 
     refine: bool = True
@@ -246,7 +246,7 @@ def keywords_step(
         question = state["question"]
         task: Task = {"task": "topic", "question": question}
         values = {"question": question}
-        return Prompt(templates["keywords"], task, values, reply_tokens=VERDICT_TOKENS)
+        return Prompt(templates["keywords"], task, values, reply_tokens=QUERY_TOKENS)
 
     def update(state: CragState, reply: Reply, context: Context[CragOptions]) -> Update:
         query = parse_keywords(reply.text, state["question"])

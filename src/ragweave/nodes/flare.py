@@ -21,7 +21,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from ragweave.errors import ModelError, UsageError
 from ragweave.nodes import printed
 from ragweave.nodes.ask import Prompt, Question, Reply, Templates, reply_again, reply_to
-from ragweave.nodes.replies import ReadAnswer, read_answer
+from ragweave.nodes.replies import ReadAnswer, only_states, read_answer
 from ragweave.nodes.reply_form import REASONING_TOKENS
 from ragweave.nodes.rounds import (
     Loop,
@@ -47,6 +47,7 @@ from ragweave.tools.models import ChatModel, Models
 from ragweave.tools.models.forms import Token, gives_logprobs, token_probabilities
 from ragweave.tools.text.reply import PromptParts
 from ragweave.tools.text.sentences import Sentence, split_sentences
+from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 from ragweave.tools.text.untrusted import render_passages, untrusted
 
 _SENTENCES = (
@@ -203,15 +204,27 @@ def flare_step(
         if written.search:
             return written.search
         said = _read(written.text, state, context)
-        if said.rejected and context.options.ask_again:
+        unclear = said.rejected or _states(written.text, state, context.options)
+        if unclear and context.options.ask_again:
             again = _short(prompt(state, context.options), reply, state, context.options)
             last = yield from reply_again(again, models, state, context)
             if last is not None:
-                said = _read(last.text, state, context, reasons=False)
-                written = written._replace(text=_joined(written.text, last.text))
+                better = _read(last.text, state, context, reasons=False)
+                if said.rejected or better.answer != UNKNOWN:
+                    said = better
+                    written = written._replace(text=_joined(written.text, last.text))
         return ended(state, written, said, context)
 
     return Step(NAME, body, options)
+
+
+def _states(text: str, state: RAGState, options: FlareOptions) -> bool:
+    """Say whether a text ends in a fact, where the answer was to stand behind its facts.
+
+    Where the doubt lay in the conclusion, the next reply often repeats the fact before and stops.
+    """
+    kind = state["resolved_answer_type"]
+    return not options.paper and kind != "long" and only_states(text, kind)
 
 
 def _short(
@@ -254,7 +267,7 @@ def flare_prompt(state: RAGState, options: FlareOptions, templates: Templates) -
         passages,
         {"logprobs": True},
         search_results if options.paper == "slimplm" else render_passages,
-        reply_tokens=None if kind == "long" else REASONING_TOKENS,
+        reply_tokens=None if kind == "long" or options.paper == "slimplm" else REASONING_TOKENS,
     )
 
 
@@ -283,13 +296,21 @@ def written_on(state: RAGState, reply: Reply, context: Context[FlareOptions]) ->
     )
     if doubt is None or LOOP.is_last(state, done=number, most=options.rounds):
         return Written(_joined(state["written"], text[begin:]), read, doubt is not None)
-    query = masked(doubt, tokens, options.mask_below)
-    if not query:
-        context.note("query_all_masked", sentence=doubt.text)
+    query = _query(doubt, tokens, context)
     kept = _joined(state["written"], text[begin : doubt.start])
     search = search_for(state, number, query or state["question"])
     found: Update = {"written": kept, "round": number + 1, "read": read, **search}
     return Written(kept, read, search=found)
+
+
+def _query(doubt: Sentence, tokens: Sequence[Token], context: Context[FlareOptions]) -> str:
+    """Return what to look up for a doubt; "" where it names nothing: masked, or an "Unknown."."""
+    if is_unknown(doubt.text):
+        return ""
+    query = masked(doubt, tokens, context.options.mask_below)
+    if not query:
+        context.note("query_all_masked", sentence=doubt.text)
+    return query
 
 
 def _read(

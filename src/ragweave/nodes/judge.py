@@ -38,8 +38,10 @@ from ragweave.tools.models.tasks import Task
 from ragweave.tools.models.uncertainty import Gate
 from ragweave.tools.scorers.specs import LogprobScorer, ascore
 from ragweave.tools.text.normalize import estimate_tokens
+from ragweave.tools.text.unknown import knows_nothing
 from ragweave.tools.text.untrusted import untrusted
 from ragweave.trained.card import check_router
+from ragweave.trained.chat import PartChat
 
 
 def scorer_of(model: ChatModel, *, local: bool = True) -> LogprobScorer | None:
@@ -165,10 +167,25 @@ def to_draft(state: RAGState, options: NecessityOptions) -> str:
     return "draft" if options.drafts else "no proxy"
 
 
+def declines(draft: str, options: NecessityOptions, reader: ChatModel) -> bool:
+    """Say whether a draft says nothing that `reader` could judge or split into claims.
+
+    The paper's prompts, and models that were trained for the task, get such a draft as it is: they
+    were trained on refusals too.
+    """
+    ours = not options.paper and options.proxy_profile == "instruct"
+    return ours and not isinstance(unbound(reader), PartChat) and knows_nothing(draft)
+
+
 def to_judge(state: RAGState, options: NecessityOptions) -> str:
-    """Route: the draft is judged, else rewritten; without one the question alone is searched."""
+    """Route: the draft is judged, else rewritten; without one the question alone is searched.
+
+    What the draft's node called unknown, a refusal, is not judged.
+    """
     if not state["heuristic_answer"]:
         return "no draft"
+    if state["known"] is False:
+        return "rewrite" if options.rewrite else "no draft"
     return "judge" if options.question_judge else "rewrite"
 
 
@@ -198,8 +215,12 @@ def without_verdict(options: NecessityOptions) -> Callable[[], str]:
 
 
 def to_claim_filter(state: RAGState, options: NecessityOptions) -> Goto:
-    """Route: the judge once for each claim."""
-    if not options.claim_filter or not state["claims"]:
+    """Route: the judge once for each claim.
+
+    Not where its verdict on the whole draft was belied: it would call the claims known as well.
+    """
+    belied = state.get("known") and options.route == "judge"
+    if not options.claim_filter or not state["claims"] or belied:
         return "no claim to judge"
     return [
         Send("judge_claim", ClaimBranch(**one, deadline=state.get("deadline")))

@@ -3,9 +3,9 @@
 Source: BlendFilter, section 3.3 and appendix F. Each query's set is filtered by itself, and always
 against the original question. The topic is asked for once; every set then has a dialogue of two
 turns. It names the question's topic, sets the model's own knowledge of it aside, lists the passages
-as `knowledge 0`, `knowledge 1`, …, has them checked one by one, and then asks for the ids alone.
+as `knowledge 1`, `knowledge 2`, …, has them checked one by one, and then asks for the ids alone.
 StrategyQA's form has no topic turn; that none is relevant is allowed in both, because a set may
-hold nothing that helps. The wording is ours.
+hold nothing that helps. The wording is ours; in the paper's, the numbers begin with 0.
 
 Variables: `question`, `topic`, `passages` (rendered), `relevance` (the first turn's reply) and, in
 the words that the paper prints, `last` (the last passage's number).
@@ -14,6 +14,7 @@ the words that the paper prints, `last` (the last passage's number).
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -35,7 +36,6 @@ from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import (
     PASSAGE_TOKENS,
     VERDICT_TOKENS,
-    FormOf,
     id_tokens,
 )
 from ragweave.nodes.retrieve import passage_sets
@@ -48,8 +48,15 @@ from ragweave.tools.text.untrusted import one_line, untrusted
 
 Turn = tuple[str, str]
 
-_KNOWLEDGE = Numbering("knowledge", first=0)
-"""As BlendFilter prints it."""
+_KNOWLEDGE = Numbering("knowledge")
+_PRINTED = Numbering("knowledge", first=0)
+"""As BlendFilter prints it; in our words small models would count from 1 all the same."""
+
+
+def _numbering(options: Options) -> Numbering:
+    """Return how passages are numbered in the words that the options choose."""
+    return _PRINTED if options.paper == "blendfilter" else _KNOWLEDGE
+
 
 _TOPIC: Turn = (
     "human",
@@ -179,7 +186,7 @@ def knowledge_filter_step(
             }
             chosen = yield from reply_to(choose, models, turn, context)
             titles = [str(doc.metadata.get("title") or "") for doc in chosen.passages]
-            ids = _KNOWLEDGE.read(chosen.text, len(chosen.passages), titles)
+            ids = _numbering(context.options).read(chosen.text, len(chosen.passages), titles)
         if ids is None:
             context.note("filter_unparsed", set=key)
             return {"kept": {key: list(branch["passages"])}}
@@ -191,7 +198,8 @@ def knowledge_filter_step(
 def _check(templates: Templates) -> Question[PassageSet, Any]:
     def prompt(branch: PassageSet, options: Options) -> Prompt:
         name = "relevance" if branch["topic"] else "relevance_any_topic"
-        return _prompt(branch, "", worded(templates, name, options, answers=False))
+        template = worded(templates, name, options, answers=False)
+        return _prompt(branch, "", template, _numbering(options))
 
     return Question(name="knowledge_filter", role="filter", prompt=prompt)
 
@@ -200,29 +208,28 @@ def _choose(templates: Templates) -> Question[CheckedSet, Any]:
     def prompt(branch: CheckedSet, options: Options) -> Prompt:
         name = "ids" if branch["topic"] else "ids_any_topic"
         template = worded(templates, name, options, answers=False)
-        return _prompt(branch, branch["relevance"], template, _KNOWLEDGE.form)
+        numbering = _numbering(options)
+        asked = _prompt(branch, branch["relevance"], template, numbering)
+        room = id_tokens(branch["passages"])
+        return replace(asked, form=numbering.form, reply_tokens=room)
 
     return Question(name="knowledge_filter", role="filter", prompt=prompt)
 
 
 def _prompt(
-    branch: PassageSet,
-    relevance: str,
-    template: ChatPromptTemplate,
-    form: FormOf | None = None,
+    branch: PassageSet, relevance: str, template: ChatPromptTemplate, numbering: Numbering
 ) -> Prompt:
     values = {
         "question": branch["question"],
         "topic": branch["topic"],
         "relevance": relevance,
-        "last": len(branch["passages"]) - 1,
+        "last": numbering.first + len(branch["passages"]) - 1,
     }
     return Prompt(
         template,
-        _KNOWLEDGE.task(branch["question"]),
+        numbering.task(branch["question"]),
         values,
         branch["passages"],
-        render=_KNOWLEDGE.render,
-        form=form,
-        reply_tokens=id_tokens(branch["passages"]) if form else PASSAGE_TOKENS,
+        render=numbering.render,
+        reply_tokens=PASSAGE_TOKENS,
     )

@@ -62,6 +62,21 @@ def typed(name: str, value: Any, hint: Any) -> Any:
     return value
 
 
+def is_known_hint(hint: Any) -> bool:
+    """Say whether `typed` knows a type hint."""
+    if get_origin(hint) in (Union, UnionType):
+        kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+        return is_known_hint(kinds[0]) if len(kinds) == 1 else all(map(_is_plain, kinds))
+    if get_origin(hint) is tuple:
+        kinds = list(get_args(hint))
+        return kinds[1:] == [...] and _is_plain(kinds[0])
+    return _is_plain(hint)
+
+
+def _is_plain(hint: Any) -> bool:
+    return get_origin(hint) is Literal or hint in _WANTED
+
+
 def _optional(name: str, value: Any, hint: Any) -> Any:
     kinds = [kind for kind in get_args(hint) if kind is not NoneType]
     if value is None and len(kinds) < len(get_args(hint)):
@@ -212,8 +227,11 @@ class Options(_Named):
 
     @property
     def own_paper(self) -> Paper | Literal[""]:
-        """The paper that `profile="paper"` stands for; "" where none of its prompts stands here."""
-        return "post_fusion"
+        """The paper that `profile="paper"` stands for; "" where none of its prompts stands here.
+
+        `profile="paper"` is ours, then. A method whose own paper's prompts do names it.
+        """
+        return ""
 
     @property
     def paper(self) -> Paper | Literal[""]:
@@ -298,13 +316,13 @@ class Options(_Named):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnprintedOptions(Options):
-    """Options of a method whose own paper has no prompts here: `profile="paper"` is ours, then."""
+class FusionOptions(Options):
+    """Options of a method of Liu et al. 2024 (Post-fusion as Fallback)."""
 
     @property
-    def own_paper(self) -> Paper | Literal[""]:
-        """None."""
-        return ""
+    def own_paper(self) -> Paper:
+        """Liu et al. 2024."""
+        return "post_fusion"
 
 
 def at_least(name: str, value: int | None, least: int) -> None:

@@ -29,7 +29,7 @@ from ragweave.nodes import printed
 from ragweave.nodes.answer import AnswerStep
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.expand_query import cut
-from ragweave.nodes.judge import NecessityOptions
+from ragweave.nodes.judge import NecessityOptions, declines
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.step import Context, Step, note
 from ragweave.nodes.wording import MANY_ANSWERS, reference_text
@@ -167,7 +167,14 @@ def draft_step(
             context.note("draft_empty")
         elif knows_nothing(draft):
             context.note("draft_unknown")
+        if _unjudged(draft, context.options):
+            return {"heuristic_answer": draft, "known": False}
         return {"heuristic_answer": draft}
+
+    def _unjudged(draft: str, opts: NecessityOptions) -> bool:
+        """Only the judge is passed over: a gate or a router decides by more than a draft says."""
+        by_judge = opts.question_judge and opts.route == "judge"
+        return by_judge and declines(draft, opts, models.by_role("judge"))
 
     question = Ask[RAGState, NecessityOptions](
         name="draft", role="proxy", prompt=prompt, update=update

@@ -9,7 +9,8 @@ Variables: `question`; `passages`, which is all that was thought, done and obser
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -44,7 +45,7 @@ from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 from ragweave.tools.text.untrusted import one_line, render_passages
 
 _TASK = (
-    "Answer the last question by thoughts, actions and observations in turns. A thought reasons "
+    "Answer the question by thoughts, actions and observations in turns. A thought reasons "
     "about what is known and what is missing. There are two actions: Search, with what to look up "
     "in square brackets, and Finish, with the answer in square brackets, which ends. Write one "
     "thought and one action, then stop: the observation comes from the search. Observations are "
@@ -102,23 +103,44 @@ EXAMPLES = examples_in(
 )
 """What the examples say: a reply may copy them."""
 
-PROMPTS = MappingProxyType(
-    {
-        "react": ChatPromptTemplate(
-            [("system", _TASK), ("human", _EXAMPLES + "Question: {question}\n{passages}")]
-        )
-    }
-)
-"""The template by name."""
-
-
-NAME = "react"
-
 NO_ACTION = "No action was read. Write Search or Finish, and behind it square brackets."
 THOUGHT_CUE = "Thought {number}:"
 """How the next step begins where a model continues the text, as in the paper."""
-STEP_CUE = "Now write Thought {number} and Action {number} for the last question: {question}"
-"""What asks for the next step. Behind "Thought 2:", small chat models copy an example's thought."""
+STEP_CUE = "Now write Thought {number} and Action {number} for the question: {question}"
+"""What asks a chat model for the next step."""
+
+
+def _turns(examples: str) -> Iterator[tuple[str, str]]:
+    """Yield the examples as a conversation: each step asked for, and replied to.
+
+    Where they stand in one text before the question, a small chat model goes on with one of them.
+    """
+    for example in examples.strip().split("\n\n"):
+        shown, *steps = re.split(r"\n(?=Thought \d)", example)
+        question = shown.removeprefix("Question: ")
+        for number, step in enumerate(steps, start=1):
+            said, _, seen = step.partition("\nObservation")
+            yield "human", f"{shown}\n{STEP_CUE.format(number=number, question=question)}"
+            yield "ai", said
+            shown = f"Observation{seen}"
+
+
+_QUESTION = "Question: {question}\n{passages}"
+PROMPTS = MappingProxyType(
+    {
+        "react": ChatPromptTemplate([("system", _TASK), *_turns(_EXAMPLES), ("human", _QUESTION)]),
+        "react@blendfilter": ChatPromptTemplate(
+            [
+                ("system", _TASK.replace("the question", "the last question", 1)),
+                ("human", _EXAMPLES + _QUESTION),
+            ]
+        ),
+    }
+)
+"""The templates by name: for chat models, and one text to go on with, as in the papers."""
+
+
+NAME = "react"
 REPEATED = (
     "{query} was searched before. Read the observations above; then search for something else, "
     "or write Finish with the answer in square brackets."
@@ -171,7 +193,8 @@ def react_step(
     """
 
     def prompt(state: RAGState, opts: ReactOptions) -> Prompt:
-        return react_prompt(state, opts, worded(templates, "react", opts))
+        name = "react@blendfilter" if opts.paper else "react"
+        return react_prompt(state, opts, worded(templates, name, opts))
 
     def update(state: RAGState, reply: Reply, context: Context[ReactOptions]) -> Update:
         return react_update(state, reply, context, retrieves=retrieves)

@@ -12,6 +12,7 @@ from typing import Literal
 
 from ragweave.nodes.replies import ReadAnswer, Rejected, bare_text, parse_answer, read_answer
 from ragweave.state import AnswerType
+from ragweave.tools.text.markup import stripped
 from ragweave.tools.text.normalize import words
 from ragweave.tools.text.reply import NO_PARTS, PromptParts, is_echo
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
@@ -140,20 +141,21 @@ def parse_react(
     text = _own(reply)
     if not text.strip():
         return _behind_made_up(reply, parts)
-    actions = _actions(text)
+    actions, copied = _actions(text), False
     thought = _unlabelled(text[: actions[0].start()] if actions else text)
     for found in actions:
         argument = _argument(text[found.end() :][:_ARGUMENT])
         if _name(found) == "finish":
             return _finish(thought, read_answer(argument, answer_type, parts))
-        if re.search(r"\w", argument) and not is_echo(argument, parts._replace(question="")):
+        copied = is_echo(argument, parts._replace(question=""))
+        if re.search(r"\w", argument) and not copied:
             return ReactReply(thought, "search", " ".join(argument.split()))
     if _CONCLUDES.search(text):
         return _finish(thought, read_answer(text, answer_type, parts))
     stated = _stated(thought, parts.question) if observed and not actions else ""
     if stated and not is_echo(stated, parts):
         return ReactReply(thought, "finish", parse_answer(stated, answer_type))
-    return ReactReply(thought, "none", "")
+    return ReactReply("" if copied else thought, "none", "")
 
 
 def _behind_made_up(reply: str, parts: PromptParts) -> ReactReply:
@@ -190,9 +192,10 @@ def read_last(reply: str, answer_type: AnswerType, parts: PromptParts = NO_PARTS
 
 
 def _finish(thought: str, read: ReadAnswer) -> ReactReply:
-    """Finish with an answer; an echo of the prompt is none."""
+    """Finish with an answer; an echo of the prompt is none, and its thought is an example's."""
     if read.rejected:
-        return ReactReply(thought, "none", "", read.rejected)
+        kept = "" if read.rejected == "example" else thought
+        return ReactReply(kept, "none", "", read.rejected)
     return ReactReply(thought, "finish", read.answer)
 
 
@@ -255,9 +258,9 @@ def _argument(text: str) -> str:
     for index, char in enumerate(rest):
         depth += (char == rest[0]) - (char == close)
         if depth == 0:
-            return rest[1:index].strip(_EDGES)
+            return stripped(rest[1:index], _EDGES)
     return _first_line(rest[1:])
 
 
 def _first_line(text: str) -> str:
-    return text.partition("\n")[0].strip(_EDGES)
+    return stripped(text.partition("\n")[0], _EDGES)

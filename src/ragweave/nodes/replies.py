@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from langchain_core.messages import BaseMessage
-
 from ragweave.nodes.conclusion import (
     answers_behind,
     behind_marker,
@@ -193,6 +191,19 @@ def concluding(reply: str) -> str | None:
     return as_written(bare if "\n" in bare else trimmed(_without_full_stop(bare)))
 
 
+def only_states(reply: str, answer_type: AnswerType) -> bool:
+    """Return whether a reply that was to conclude states facts, in sentences, and concludes nothing.
+
+    That is neither one without a word nor a refusal, and neither an answer of a few words nor the
+    Yes or No that `answer_type` asks for.
+    """
+    text = bare_text(reply)
+    first = _first_line(text)
+    told = answer_type == "yes_no" and _YES_NO.match(first)
+    stated = bool(first) and not told and not _stands_alone(first)
+    return stated and concluding(reply) is None and not _refuses(text)
+
+
 def _refuses(said: str) -> bool:
     return is_unknown(as_written(said), one_answer=True)
 
@@ -240,7 +251,8 @@ def _concluded(said: str, answer_type: AnswerType) -> str | None:
         if len(sentences) == 2 and _EXPLAINS.match(last) and not _RULES_OUT.match(first):
             return sentences[0].text
         return last[lead.end() :] if lead else None
-    return None if _RULES_OUT.match(first) else said
+    announces = trimmed(said).endswith((":", "…"))
+    return None if announces or _RULES_OUT.match(first) else said
 
 
 def _stands_alone(line: str) -> bool:
@@ -278,13 +290,6 @@ def bare_text(reply: str) -> str:
     A thinking block may lack its first mark: chat templates often write that themselves.
     """
     return _FENCE.sub("", without_thinking(bounded(reply))).strip()
-
-
-def cut_off(message: BaseMessage | None) -> bool:
-    """Say whether the provider reports that a reply ended at its length limit."""
-    metadata = message.response_metadata if message is not None else {}
-    reasons = (metadata.get(name) for name in ("finish_reason", "stop_reason", "done_reason"))
-    return any(str(reason).lower() in ("length", "max_tokens") for reason in reasons)
 
 
 def _wrapped(text: str, *, all_of_it: bool = False) -> str | None:

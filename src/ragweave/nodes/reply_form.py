@@ -7,23 +7,23 @@ structured output. A length is what the step needs: a verdict takes tens of toke
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
 
 from ragweave.llamacpp.gbnf import id_list, one_of
 from ragweave.nodes.options import Options
-from ragweave.nodes.replies import bare_text, cut_off
+from ragweave.nodes.replies import bare_text
 from ragweave.nodes.step import Call
-from ragweave.tools.bindings import bound_settings, unbound
+from ragweave.tools.bindings import unbound
 from ragweave.tools.models import ChatModel, aoffered_forms, offered_forms, reply_limit
-from ragweave.tools.models.forms import THINKING_TOKENS, note_thinking, seen_thinking
+from ragweave.tools.models.roles import limit_name
+from ragweave.tools.models.thinking import note_thinking, shows_thoughts, thinking_room
+from ragweave.tools.text.reply import cut_off
 
 SHORT_ANSWER_TOKENS = 64
 """A name, a date, a phrase; a model that says a sentence around it is not cut either."""
@@ -125,7 +125,7 @@ def form_settings(
     if not form.schema or not _may_offer(model):
         return {}
     ask = RunnableLambda(offered_forms, afunc=aoffered_forms, name="offered_forms")
-    if "json_schema" not in (yield Call(ask, model, config={"callbacks": []})):
+    if "json_schema" not in (yield Call(ask, model, config={"callbacks": []}, client=model)):
         return {}
     schema = {
         "type": "object",
@@ -151,11 +151,6 @@ def read_form(text: str, form: ReplyForm | None, settings: Mapping[str, Any]) ->
         return text
 
 
-_NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
-_REASONER = re.compile(r"(?:\A|/)(?:o\d|gpt-5)|\br1\b|qwq|reasoner|thinking", re.IGNORECASE)
-_OFF = ("none", "off", "disabled", False, None)
-
-
 def length_settings(
     model: ChatModel, wanted: int | None, settings: Mapping[str, Any], options: Options
 ) -> dict[str, Any]:
@@ -171,8 +166,7 @@ def length_settings(
         settings: The call's settings so far.
         options: The options in force.
     """
-    target = unbound(model)
-    name = _limit_name(target)
+    name = limit_name(unbound(model))
     if name is None:
         return {}
     bounds = wanted is None or "reply_tokens" in options.given
@@ -180,50 +174,24 @@ def length_settings(
     most = min(one for one in given if isinstance(one, int))
     if "response_format" in settings:
         most += _SCHEMA_TOKENS
-    if _counts_thinking(model):
-        most += THINKING_TOKENS
+    most += thinking_room(model)
     own = reply_limit(model)
     return {name: most if own is None else min(most, own)}
-
-
-def _limit_name(target: object) -> str | None:
-    """Return what a model calls the longest reply; None where nothing is known of it."""
-    if not isinstance(target, BaseChatModel):
-        return None
-    fields = type(target).model_fields
-    return next((name for name in _NAMES if name in fields), "max_tokens")
-
-
-def _counts_thinking(model: ChatModel) -> bool:
-    """Say whether a model thinks before it speaks, within the limit of its reply."""
-    target = unbound(model)
-    if getattr(target, "offers_grammar", False) is True:
-        return False  # llama.cpp here counts the thinking block by itself: `thinking_tokens`
-    if seen_thinking(target):
-        return True
-    tables = [*bound_settings(model), _fields(target)]
-    for name in ("reasoning_effort", "reasoning", "thinking"):
-        for table in tables:
-            if (value := table.get(name)) not in _OFF and "disabled" not in str(value):
-                return True
-    named = str(getattr(target, "model_name", "") or getattr(target, "model", "") or "")
-    return bool(_REASONER.search(named))
-
-
-def _fields(target: object) -> dict[str, Any]:
-    return {
-        name: getattr(target, name, None) for name in ("reasoning_effort", "reasoning", "thinking")
-    }
 
 
 def was_cut(model: ChatModel, message: BaseMessage, text: str) -> bool:
     """Say whether a reply ended at its limit.
 
-    A model of which nothing but thoughts arrived gets room for them from its next call on; a client
-    that keeps thoughts to itself hands over nothing at all.
+    A model that thought meanwhile gets room for that from its next call on; a client that keeps
+    thoughts to itself hands over nothing at all.
     """
     if not cut_off(message):
         return False
-    if not bare_text(text):
+    if not bare_text(text) or shows_thoughts(message, text):
         note_thinking(model)
     return True
+
+
+def before_stops(text: str, stops: Sequence[str]) -> str:
+    """Return a reply up to the first stop sequence in it, as a server that knows them ends it."""
+    return text[: min((at for one in stops if (at := text.find(one)) >= 0), default=len(text))]

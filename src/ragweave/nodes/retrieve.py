@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 from langchain_core.documents import Document
 from langchain_core.runnables import Runnable
@@ -27,6 +27,7 @@ from ragweave.state import (
     unique,
 )
 from ragweave.state.passages import INPUT, as_merged, best_first, told_apart, with_merged_rank
+from ragweave.tools.bindings import unbound
 from ragweave.tools.retrieval.base import takes_k
 from ragweave.tools.text.normalize import estimate_tokens
 
@@ -60,11 +61,29 @@ def retrieve_step(
             )
         k, key = k_of(context.options), branch["query_key"]
         settings = {"k": k} if takes_k(retriever) else {}
-        found = yield Call(retriever, branch["query"], settings)
+        found = checked_documents(retriever, (yield Call(retriever, branch["query"], settings)))
         context.spend({**no_usage(), "retrievals": 1})
-        return {"retrieved": {key: ranked(cast("list[Document]", found)[:k], key)}}
+        return {"retrieved": {key: ranked(found[:k], key)}}
 
     return Step(name, body, options)
+
+
+def checked_documents(retriever: object, found: object) -> list[Document]:
+    """Return what a retriever found, which is a list of documents.
+
+    Raises:
+        UsageError: It is something else, such as texts or pairs of a document and a score.
+    """
+    if not isinstance(found, list | tuple):
+        wrong = type(found).__name__
+    elif others := [one for one in found if not isinstance(one, Document)]:
+        wrong = f"a list with {type(others[0]).__name__}"
+    else:
+        return list(found)
+    raise UsageError(
+        f"the retriever ({type(unbound(retriever)).__name__}) returned {wrong}, and not a list of "
+        "LangChain Documents"
+    )
 
 
 def to_retrieval(state: RAGState, _options: Options) -> Literal["collect"] | list[Send]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import functools
 
 from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
-from ragweave.nodes.judge import NecessityOptions
+from ragweave.nodes.judge import NecessityOptions, declines
 from ragweave.nodes.proxy import EXAMPLE_QUESTION, EXAMPLE_REWRITE
-from ragweave.nodes.replies import cut_off
 from ragweave.nodes.step import Context, Step, Work, pure
 from ragweave.nodes.step_grammars import QUESTIONS, RECORDS, rewrite_form
 from ragweave.nodes.wording import worded
@@ -27,6 +26,7 @@ from ragweave.tools.claims import (
 from ragweave.tools.models import ChatModel, Models
 from ragweave.tools.models.tasks import Task
 from ragweave.tools.text.normalize import normalize_answer
+from ragweave.tools.text.reply import cut_off
 from ragweave.tools.text.unknown import is_unknown
 from ragweave.tools.text.untrusted import untrusted
 
@@ -38,6 +38,7 @@ def rewrite_step(
 
     def prompt(state: RAGState, opts: NecessityOptions) -> Prompt:
         draft = state["heuristic_answer"]
+        draft = "" if declines(draft, opts, models.by_role("rewrite")) else draft
         task: Task = {"task": "rewrite", "question": state["question"], "draft": draft}
         values = {"question": state["question"], "draft": untrusted(draft)}
         if opts.proxy_profile == "released":

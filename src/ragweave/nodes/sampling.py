@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
+
 from ragweave.nodes.options import Options
 from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models import ChatModel, Role
@@ -30,6 +32,14 @@ def call_sampling(
     return {name: value for name, value in settings.items() if value is not None}
 
 
+def draws_nothing(model: ChatModel, options: Options) -> bool:
+    """Say whether one prompt has one answer in a run: a single sample, at temperature 0."""
+    if options.samples > 1 or not takes_temperature(model):
+        return False
+    warm = call_sampling("answer", options.sampling, model, options).get("temperature")
+    return _is_greedy(model) if warm is None else warm == 0
+
+
 _DRAWS: Mapping[Role, Mapping[str, str]] = {
     "answer": {"temperature": "sample_temperature", "top_p": "top_p"},
     "proxy": {"temperature": "proxy_temperature", "top_p": "proxy_top_p"},
@@ -52,13 +62,29 @@ def seed_settings(model: ChatModel, settings: Mapping[str, Any], sample: object)
     if not isinstance(sample, int) or sample < 1:
         return {}
     target = unbound(model)
-    tables = [settings, *bound_settings(model)]
-    own = {name: getattr(target, name, None) for name in ("seed", "temperature")}
-    seed = _first(tables, "seed")
+    name = "random_seed" if "random_seed" in _fields(target) else "seed"
+    seed = _first(_tables(model, settings), name)
     if seed is None and _takes_seed(target):
-        seed = own["seed"]
-    warm = _first([*tables, own], "temperature")
-    return {"seed": seed + sample} if isinstance(seed, int) and warm else {}
+        seed = getattr(target, name, None)
+    return {name: seed + sample} if isinstance(seed, int) and _warmth(model, settings) else {}
+
+
+def decodes_greedily(model: ChatModel, settings: Mapping[str, Any]) -> bool:
+    """Say whether a call is known to draw nothing, so that every sample of it is the same."""
+    return bool(_warmth(model, settings) == 0)
+
+
+def _warmth(model: ChatModel, settings: Mapping[str, Any]) -> Any:
+    """Return the temperature of a call; None where the model's server chooses it."""
+    own = {"temperature": getattr(unbound(model), "temperature", None)}
+    warm = _first([*_tables(model, settings), own], "temperature")
+    return warm or (warm if takes_temperature(model) else _NUCLEUS_TEMPERATURE)
+
+
+def _tables(model: ChatModel, settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the settings of a call and those bound, Ollama's table `options` behind each."""
+    tables = [settings, *bound_settings(model)]
+    return [one for table in tables for one in (table, table.get("options")) if one]
 
 
 def _first(tables: Sequence[Mapping[str, Any]], name: str) -> Any:
@@ -66,6 +92,15 @@ def _first(tables: Sequence[Mapping[str, Any]], name: str) -> Any:
 
 
 def _takes_seed(target: object) -> bool:
-    """Say whether a call may set the seed: ragweave's models, and OpenAI's clients."""
-    named = any(kind.__name__ == "BaseChatOpenAI" for kind in type(target).__mro__)
-    return named or getattr(target, "takes_seed", False) is True
+    """Say whether a call may set the seed: ragweave's models, OpenAI's, Ollama's, Mistral's."""
+    if any(kind.__name__ == "BaseChatOpenAI" for kind in type(target).__mro__):
+        return True
+    fields = _fields(target)
+    known = "random_seed" in fields or {"num_predict", "seed"} <= fields
+    return known or getattr(target, "takes_seed", False) is True
+
+
+def _fields(target: object) -> frozenset[str]:
+    return (
+        frozenset(type(target).model_fields) if isinstance(target, BaseChatModel) else frozenset()
+    )

@@ -21,7 +21,7 @@ from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.nodes import printed
-from ragweave.nodes.ask import Ask, Prompt, Reply, Templates, ask
+from ragweave.nodes.ask import Ask, Prompt, Question, Reply, Templates, ask, reply_to
 from ragweave.nodes.replies import ReadAnswer, Rejected, bare_text, parse_answer, read_answer
 from ragweave.nodes.reply_form import QUERY_TOKENS
 from ragweave.nodes.rounds import (
@@ -39,6 +39,8 @@ from ragweave.nodes.step_grammars import self_ask_form
 from ragweave.nodes.wording import titled_lines, worded
 from ragweave.state import AnswerType, Hop, RAGState, Update
 from ragweave.tools.models import Models
+from ragweave.tools.text.markup import stripped
+from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.reply import NO_PARTS, PromptParts, examples_in, is_echo
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 from ragweave.tools.text.untrusted import one_line
@@ -208,7 +210,7 @@ def _unmarked(
 def _line(text: str) -> str:
     """Return the first line that says anything, up to the next mark."""
     for line in _before_others(text).splitlines():
-        bare = line.strip(_EDGES)
+        bare = stripped(line, _EDGES)
         if re.search(r"\w", bare):
             return bare
     return ""
@@ -246,29 +248,44 @@ class SelfAskOptions(RoundOptions):
 def self_ask_step(
     models: Models, templates: Templates, options: SelfAskOptions
 ) -> Step[RAGState, SelfAskOptions]:
-    """Return the node `self_ask`: one call of the chain.
+    """Return the node `self_ask`: one call of the chain; two where a follow-up is asked again.
 
     It starts a search for the follow-up that the model asks, or ends the run with its final
     answer. After the last round the prompt itself says "So the final answer is:". A first reply
     that says Unknown, or nothing readable, makes the question itself the follow-up: the papers
-    are silent there, and nothing has been looked up yet.
+    are silent there, and nothing has been looked up yet. A follow-up that was asked before would
+    find the same: the prompt that concludes comes at once then, but under a paper's profile.
     """
 
-    def prompt(state: RAGState, opts: SelfAskOptions) -> Prompt:
-        return chain_prompt(state, opts, worded(templates, "self_ask", opts))
+    def question(*, last: bool) -> Question[RAGState, SelfAskOptions]:
+        def prompt(state: RAGState, opts: SelfAskOptions) -> Prompt:
+            return chain_prompt(state, opts, worded(templates, "self_ask", opts), last=last)
 
-    question = Ask[RAGState, SelfAskOptions](
-        name=NAME, role="answer", prompt=prompt, update=chain_update
-    )
-    return question.step(models, options)
+        return Question(name=NAME, role="answer", prompt=prompt)
+
+    def body(state: RAGState, context: Context[SelfAskOptions]) -> Work:
+        last = is_last(state, context.options)
+        reply = yield from reply_to(question(last=last), models, state, context)
+        said = next_step(state, reply, last=last)
+        repeats = not last and not context.options.paper and _asked_before(state["hops"], said)
+        if repeats:
+            context.note("search_repeated")
+            reply = yield from reply_to(question(last=True), models, state, context)
+            said = next_step(state, reply, last=True)
+        early = not repeats and len(state["hops"]) < context.options.rounds
+        return chain_update(state, reply, said, context, last=last or repeats, early=early)
+
+    return Step(NAME, body, options)
 
 
-def chain_prompt(state: RAGState, options: SelfAskOptions, template: ChatPromptTemplate) -> Prompt:
+def chain_prompt(
+    state: RAGState, options: SelfAskOptions, template: ChatPromptTemplate, *, last: bool
+) -> Prompt:
     """Ask for the next line of the dialogue; what was asked so far stands in the passages' place.
 
     Intermediate answers count as passages, so that a dialogue that is too long loses some.
     """
-    last, kind = is_last(state, options), state["resolved_answer_type"]
+    kind = state["resolved_answer_type"]
     is_long = kind == "long"  # any step may be the answer, of any length
 
     def render(kept: Sequence[Document]) -> str:
@@ -305,17 +322,41 @@ def _as_document(hop: Hop, index: int) -> Document:
     return Document(id=hop["key"], page_content=hop["result"], metadata=titled)
 
 
-def chain_update(state: RAGState, reply: Reply, context: Context[SelfAskOptions]) -> Update:
-    """Start the search that the reply asks for, or end with its answer."""
-    hops, options, answer_type = state["hops"], context.options, state["resolved_answer_type"]
-    last = is_last(state, options)
-    seen = "\n".join(hop["result"] for hop in hops)
-    parts = PromptParts(state["question"], EXAMPLES, seen)
+def next_step(state: RAGState, reply: Reply, *, last: bool) -> SelfAskReply:
+    """Read what a reply says next; the last one can only be the final answer."""
+    hops, kind = state["hops"], state["resolved_answer_type"]
+    parts = PromptParts(state["question"], EXAMPLES, "\n".join(hop["result"] for hop in hops))
     if last:
-        read = read_final(reply.text, answer_type, parts)
-        said = SelfAskReply("final", read.answer, read.rejected)
-    else:
-        said = parse_self_ask(reply.text, answer_type, parts, first=not hops)
+        return _final(read_final(reply.text, kind, parts))
+    return parse_self_ask(reply.text, kind, parts, first=not hops)
+
+
+def _asked_before(hops: Sequence[Hop], said: SelfAskReply) -> bool:
+    """Say whether a follow-up is an earlier one, but for case, quotes and the like."""
+    asked = normalize_answer(said.text) if said.kind == "follow_up" else ""
+    return bool(asked) and asked in {normalize_answer(hop["query"]) for hop in hops}
+
+
+def chain_update(
+    state: RAGState,
+    reply: Reply,
+    said: SelfAskReply,
+    context: Context[SelfAskOptions],
+    *,
+    last: bool,
+    early: bool,
+) -> Update:
+    """Start the search that the reply asks for, or end with its answer.
+
+    Args:
+        state: The state.
+        reply: The reply.
+        said: What was read off it.
+        context: The options in force, and notes.
+        last: Whether the reply had to conclude.
+        early: Whether the method's own limit allows for more calls.
+    """
+    hops, options = state["hops"], context.options
     query = _to_look_up(said, "" if hops or last else state["question"])
     asks_on = last and said.text in ("", UNKNOWN) and not is_unknown(reply.text)
     if said.rejected:
@@ -337,7 +378,7 @@ def chain_update(state: RAGState, reply: Reply, context: Context[SelfAskOptions]
         reply=reply.text,
         keys=[hop["key"] for hop in hops],
         read=state["read"],
-        truncated=limit_ended(answer, last=last, early=len(hops) < options.rounds),
+        truncated=limit_ended(answer, last=last, early=early),
     )
 
 

@@ -10,7 +10,6 @@ asks (`timing`) also learns how long nodes take.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import threading
 import time
@@ -35,7 +34,10 @@ from ragweave.nodes.options import OptionsT, current
 from ragweave.nodes.spent import keep_spent, take_spent
 from ragweave.state import Note, Update, Usage, add_usage
 from ragweave.tools.bindings import unbound
+from ragweave.tools.models.errors import said_by_server
+from ragweave.tools.retrieval.base import awaits
 from ragweave.tools.text.secrets import redacting
+from ragweave.tools.threads import in_thread
 
 _LOGGER = logging.getLogger("ragweave.nodes")
 
@@ -110,6 +112,8 @@ class Call:
     """Run configuration of this call; None: the node's own."""
     rescue: Callable[[Exception], Any] = lambda _: None
     """Returns the result that an error of the call stands for; None: the error is raised."""
+    client: object = None
+    """What the call reaches a server by, where `target` only wraps it; None: `target`."""
 
 
 Work = Generator[Call, Any, Update]
@@ -135,12 +139,14 @@ class Context(Generic[OptionsT]):
     def note(self, event: str, **detail: Any) -> None:
         """Tell the reader of the trace something: a fallback taken, a passage dropped.
 
+        The log says as much, but for texts, which may be of a question, a passage or a reply.
+
         Args:
             event: A short fixed name of what happened.
             detail: Plain JSON values.
         """
         self.notes.append(note(self.config, self.node, event, **detail))
-        _LOGGER.info("%s: %s %s", self.node, event, detail or "")
+        _LOGGER.info("%s: %s %s", self.node, event, _loggable(detail) or "")
 
     def spend(self, usage: Usage) -> None:
         """Count what a call cost."""
@@ -155,6 +161,19 @@ class Context(Generic[OptionsT]):
         if self.usage:
             full["usage"] = self.usage
         return full
+
+
+_CODES = frozenset({"reason", "route"})
+"""Details whose texts are fixed words of this package."""
+
+
+def _loggable(detail: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a log may hold of a note: numbers, yes or no, and words of our own."""
+    return {
+        name: value
+        for name, value in detail.items()
+        if name in _CODES or isinstance(value, int | float)
+    }
 
 
 Body = Callable[[StateT, Context[OptionsT]], Work]
@@ -263,13 +282,32 @@ class Route(Runnable[StateT, Goto], Generic[StateT, OptionsT]):
 
 
 def _call(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
-    with redacting(unbound(call.target)):
+    with redacting(_client(call)):
         try:
             return _called(call, config, seconds)
         except Exception as error:
-            if (result := call.rescue(error)) is None:
+            if (result := _rescued(call, error)) is None:
                 raise
             return result
+
+
+def _client(call: Call) -> Any:
+    return unbound(call.target if call.client is None else call.client)
+
+
+def _rescued(call: Call, error: Exception) -> Any:
+    """Return the result that an error stands for; None: the error is raised as it is.
+
+    Raises:
+        PromptTooLongError: A model's server says so.
+        ModelError: What a model's server sent is no reply.
+    """
+    result = call.rescue(error)
+    if result is None and isinstance(_client(call), BaseChatModel):
+        said = said_by_server(error)
+        if said is not None:
+            raise said from error
+    return result
 
 
 def _called(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
@@ -285,11 +323,11 @@ def _called(call: Call, config: RunnableConfig | None, seconds: float | None) ->
 
 
 async def _acall(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
-    with redacting(unbound(call.target)):
+    with redacting(_client(call)):
         try:
             return await _acalled(call, config, seconds)
         except Exception as error:
-            if (result := call.rescue(error)) is None:
+            if (result := _rescued(call, error)) is None:
                 raise
             return result
 
@@ -309,22 +347,10 @@ async def _acalled(call: Call, config: RunnableConfig | None, seconds: float | N
 def _in_thread(call: Call, config: RunnableConfig | None) -> Future[Any]:
     """Start a call in a thread of its own.
 
-    For sync-only targets under asyncio, and for sync calls with a deadline. No pool: what bounds
-    a run is LangGraph's `max_concurrency`, and the threads of a pool would keep the process alive
-    until a hung call ends.
+    For sync-only targets under asyncio, and for sync calls with a deadline. What bounds a run is
+    LangGraph's `max_concurrency`.
     """
-    future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()
-    run = contextvars.copy_context().run
-
-    def work() -> None:
-        try:
-            future.set_result(run(call.target.invoke, call.input, config, **call.settings))
-        except BaseException as error:  # noqa: BLE001 - raised again on the waiting side
-            future.set_exception(error)
-
-    threading.Thread(target=work, name="ragweave", daemon=True).start()
-    return future
+    return in_thread(partial(call.target.invoke, call.input, config, **call.settings))
 
 
 def _is_async(target: Runnable[Any, Any]) -> bool:
@@ -336,10 +362,7 @@ def _is_async(target: Runnable[Any, Any]) -> bool:
             kind._agenerate is not BaseChatModel._agenerate
             or kind._astream is not BaseChatModel._astream
         )
-    if isinstance(target, BaseRetriever):
-        own = type(target)._aget_relevant_documents
-        return own is not BaseRetriever._aget_relevant_documents
-    return True
+    return awaits(target) if isinstance(target, BaseRetriever) else True
 
 
 def pure(update: Update) -> Work:

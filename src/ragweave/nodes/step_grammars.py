@@ -16,8 +16,11 @@ from ragweave.tools.text.unknown import UNKNOWN
 
 THOUGHT = 200
 """Characters of a thought: what a model needs for two sentences."""
-QUERY = 160
-ANSWER = 160
+QUERY = 320
+ANSWER = 320
+"""Characters of a follow-up, a search or an answer: many say a whole question again."""
+REWRITTEN = 160
+"""Characters of a rewriter's question, claim or query: it writes several."""
 QUESTIONS = 4
 """Most ways that a rewriter asks the question, where the caller sets no limit: a small model
 repeats one until it is stopped."""
@@ -31,7 +34,11 @@ _BEFORE_ANSWER = "[-+.(\\u00B1\\u2212$\\u00A3\\u00A5\\u20AC\\u00A1\\u00BF]"
 _BARE = "[^\\n\\[\\]]"
 """What stands inside of square brackets, or before them on a line."""
 _ASKING = "[^\\n?]"
-_INSIDE = "[^<>\\n]"
+_INSIDE = "[^<>()\\n]"
+"""What stands inside of a mark, or of brackets there: a bracket by itself would end either."""
+_BRACKETED = 60
+_PAIRS = 2
+"""Pairs of brackets in a text inside of a mark: Titanic (1997 film)."""
 _LINE = "[^\\n]"
 _BREAK = "\n"
 
@@ -130,7 +137,8 @@ def rewrite_form(questions: int = QUESTIONS, claims: int = RECORDS) -> Written:
                 f'{literal("</Questions>" + _BREAK + "<Claims> ")} claim{{0,{claims}}} "</Claims>"',
                 _record("question", "Question", "NeedSearch"),
                 _record("claim", "Claim", "Search"),
-                f"text ::= {_text(_INSIDE, QUERY)}",
+                f"text ::= {_text(_INSIDE, REWRITTEN)} pair{{0,{_PAIRS}}}",
+                f'pair ::= "(" {_INSIDE}{{1,{_BRACKETED}}} ")" {_INSIDE}{{0,{_BRACKETED}}}',
                 'flag ::= "True" | "False"',
             ]
         )

@@ -18,7 +18,7 @@ from typing import Any
 
 from ragweave.errors import UsageError
 from ragweave.nodes.ask import Prompt, Question, Reply, Templates, reply_to
-from ragweave.nodes.options import UnprintedOptions, at_least
+from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.step import Call, Context, Work
 from ragweave.nodes.wording import ANSWER_FORMS, worded
@@ -40,7 +40,7 @@ DRAFT_TEMPERATURE = 0.7
 
 
 @dataclass(frozen=True, kw_only=True)
-class GateOptions(UnprintedOptions):
+class GateOptions(Options):
     """Options of a gate."""
 
     gate: Gate = "margin"

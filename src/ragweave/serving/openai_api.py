@@ -26,7 +26,6 @@ from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage
 from openai.types import CompletionUsage, Model
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic import ValidationError
@@ -166,15 +165,11 @@ class Endpoint:
             self.requests.labels(model, status).inc()
             self.seconds.labels(model).observe(time.perf_counter() - started)
 
-    def spent(self, model: str, message: AIMessage) -> CompletionUsage:
-        """Count and return what an answer cost: the tokens of all its model calls."""
-        usage = message.usage_metadata or {"input_tokens": 0, "output_tokens": 0}
-        given, made = usage["input_tokens"], usage["output_tokens"]
-        self.tokens.labels(model, "input").inc(given)
-        self.tokens.labels(model, "output").inc(made)
-        return CompletionUsage(
-            prompt_tokens=given, completion_tokens=made, total_tokens=given + made
-        )
+    def count_tokens(self, model: str, out: Mapping[str, Any]) -> None:
+        """Count the tokens of an answer's model calls; a run that came to none counts for nothing."""
+        if out.get("answer"):
+            self.tokens.labels(model, "input").inc(out["usage"]["input_tokens"])
+            self.tokens.labels(model, "output").inc(out["usage"]["output_tokens"])
 
 
 def create_app(chats: Mapping[str, ChatGraph], limits: Limits | None = None) -> FastAPI:
@@ -309,8 +304,14 @@ async def _answered(
 ) -> dict[str, Any]:
     async with endpoint.slot(asked.model):
         out = await _safely(endpoint.chats[asked.model].ainvoke(given))
-    message = out["messages"][-1]
-    return completion(asked.model, message, endpoint.spent(asked.model, message))
+    endpoint.count_tokens(asked.model, out)
+    return completion(asked.model, out["messages"][-1], _usage(out))
+
+
+def _usage(out: Mapping[str, Any]) -> CompletionUsage:
+    """Return what an answer cost: the tokens of all its model calls."""
+    given, made = out["usage"]["input_tokens"], out["usage"]["output_tokens"]
+    return CompletionUsage(prompt_tokens=given, completion_tokens=made, total_tokens=given + made)
 
 
 class _Stream(StreamingResponse):
@@ -353,21 +354,22 @@ async def _events(
     stream = Chunks(asked.model)
     out: Mapping[str, Any] = {}
     parts = endpoint.chats[asked.model].astream(given, stream_mode=["messages", "values"])
-    async with endpoint.slot(asked.model), aclosing(cast("AsyncGenerator[Any, None]", parts)):
-        role: dict[str, str] = {"role": "assistant"}
-        while True:
-            try:
-                mode, part = await _safely(anext(parts))
-            except StopAsyncIteration:
-                break
-            if mode == "values":
-                out = part
-            elif part[0].text:
-                yield stream.event({**role, "content": part[0].text})
-                role = {}
-    message = out["messages"][-1]
-    yield stream.event(cited(message), end="stop")
-    usage = endpoint.spent(asked.model, message)
+    try:
+        async with endpoint.slot(asked.model), aclosing(cast("AsyncGenerator[Any, None]", parts)):
+            role: dict[str, str] = {"role": "assistant"}
+            while True:
+                try:
+                    mode, part = await _safely(anext(parts))
+                except StopAsyncIteration:
+                    break
+                if mode == "values":
+                    out = part
+                elif part[0].text:
+                    yield stream.event({**role, "content": part[0].text})
+                    role = {}
+    finally:
+        endpoint.count_tokens(asked.model, out)  # also those of an answer whose reader has left
+    yield stream.event(cited(out["messages"][-1]), end="stop")
     if asked.stream_options is not None and asked.stream_options.include_usage:
-        yield stream.usage(usage)
+        yield stream.usage(_usage(out))
     yield "data: [DONE]\n\n"

@@ -173,4 +173,5 @@ class Chunks:
 
 
 def _sent(chunk: Mapping[str, Any]) -> str:
-    return f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
+    # In ASCII: clients that read line by line take U+2028 or U+0085 for the end of one.
+    return f"data: {json.dumps(chunk)}\n\n"

@@ -11,7 +11,9 @@ in a worker thread, so that the server's event loop never waits.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import dataclasses
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,7 +76,11 @@ def studio_options(method: Method) -> Options:
         bases=(method.options, Sources),
         frozen=True,
         kw_only=True,
-        namespace={"__doc__": method.summary, "__module__": method.options.__module__},
+        namespace={
+            "__doc__": method.summary,
+            "__module__": method.options.__module__,
+            "__operators__": operators(method),
+        },
     )
     hints = get_type_hints(kind)
     values: dict[str, Any] = {"citations": True}
@@ -91,6 +97,11 @@ OPERATOR = frozenset(
     | {field.name for field in dataclasses.fields(Sources)} - {"search"}
 )
 """Settings that open files or models: only the environment of the server sets them."""
+
+
+def operators(method: Method) -> frozenset[str]:
+    """Return the settings of a method that only the operator sets, its own files among them."""
+    return OPERATOR | method.files
 
 
 class ServedGraph(CompiledGraph):
@@ -110,7 +121,12 @@ class ServedGraph(CompiledGraph):
     def get_context_jsonschema(self) -> dict[str, Any] | None:
         """Return the schema of a run's settings, without those of the operator."""
         schema = super().get_context_jsonschema()
-        return schema and _only(schema, lambda name: name not in OPERATOR)
+        return schema and _only(schema, lambda name: name not in self._operators)
+
+    @property
+    def _operators(self) -> frozenset[str]:
+        found: frozenset[str] = getattr(self.builder.context_schema, "__operators__", OPERATOR)
+        return found
 
     def stream(
         self,
@@ -119,7 +135,7 @@ class ServedGraph(CompiledGraph):
         **more: Any,
     ) -> Iterator[Any]:
         """Check what the caller chooses, then run."""
-        _check_run(input, config, self.inputs)
+        _check_run(input, config, self.inputs, self._operators)
         return super().stream(input, config, **more)
 
     def astream(
@@ -129,7 +145,7 @@ class ServedGraph(CompiledGraph):
         **more: Any,
     ) -> AsyncIterator[Any]:
         """Check what the caller chooses, then run."""
-        _check_run(input, config, self.inputs)
+        _check_run(input, config, self.inputs, self._operators)
         return super().astream(input, config, **more)
 
 
@@ -167,20 +183,25 @@ def check_context(method: Method, given: object) -> None:
     if not isinstance(given, Mapping):
         return
     own = studio_options(method)
-    for name in sorted(OPERATOR.intersection(given)):
+    for name in sorted(operators(method).intersection(given)):
         if given[name] != getattr(own, name, None):
             raise _refusal(name)
 
 
-def _check_run(given: object, config: RunnableConfig | None, inputs: Sequence[str]) -> None:
+def _check_run(
+    given: object,
+    config: RunnableConfig | None,
+    inputs: Sequence[str],
+    refused: frozenset[str],
+) -> None:
     """Refuse fields of the input and of `configurable` that a caller may not choose."""
     configurable = (config or {}).get("configurable") or {}
-    for name in sorted(OPERATOR.intersection(configurable)):
+    for name in sorted(refused.intersection(configurable)):
         raise _refusal(name)
     if not isinstance(given, Mapping):
         return
     for name in sorted(set(given) - set(inputs)):
-        if name in OPERATOR:
+        if name in refused:
             raise _refusal(name)
         only = " and ".join(inputs)
         raise UsageError(f"a run's input is its {only}; {name!r} cannot be given here")
@@ -218,19 +239,20 @@ def factory(method: Method | str) -> Factory:
     """Return the graph factory of a method, by its name or declaration.
 
     A `langgraph.json` of one's own names it as `ragweave.serving.studio:METHOD`, for methods of
-    other packages too.
+    other packages too; or, for a method that is not registered or whose name is one of this module's,
+    as a variable of one's own that holds this function's result.
 
     Raises:
         UsageError: No method has that name.
     """
-    method = METHODS.named(method) if isinstance(method, str) else method
+    method = _method(method)
 
     async def make(runtime: ServerRuntime[Any]) -> CompiledGraph:
         running = runtime.execution_runtime
         if running is None:
-            return served(await asyncio.to_thread(studio_picture, method.name))
+            return served(await asyncio.to_thread(studio_picture, method))
         check_context(method, running.context)
-        return served(await asyncio.to_thread(studio_graph, method.name, running.context))
+        return served(await asyncio.to_thread(studio_graph, method, running.context))
 
     make.__name__ = method.name
     return make
@@ -248,17 +270,17 @@ async def chat(runtime: ServerRuntime[Any]) -> CompiledGraph:
     method = METHODS.named(os.environ.get(f"{ENVIRONMENT_PREFIX}METHOD") or DEFAULT_METHOD)
     running = runtime.execution_runtime
     if running is None:
-        picture = await asyncio.to_thread(studio_picture, method.name)
+        picture = await asyncio.to_thread(studio_picture, method)
         return _served_chat(picture, Models(answer=AnyModel()))
     check_context(method, running.context)
-    return await asyncio.to_thread(studio_chat, method.name, running.context)
+    return await asyncio.to_thread(studio_chat, method, running.context)
 
 
-def studio_chat(name: str, given: Any = None) -> CompiledGraph:
+def studio_chat(name: str | Method, given: Any = None) -> CompiledGraph:
     """Build a conversation over a method for the server; answers are cited unless it says not to.
 
     Args:
-        name: Name of the method.
+        name: The method, by its name or declaration.
         given: The run's context, as for `studio_graph`.
 
     Raises:
@@ -275,39 +297,45 @@ def _served_chat(graph: CompiledGraph, models: Models) -> CompiledGraph:
     return ServedChat(**vars(chat_over(graph, restater)))
 
 
-def studio_graph(name: str, given: Any = None) -> CompiledGraph:
+def studio_graph(name: str | Method, given: Any = None) -> CompiledGraph:
     """Build a method for the server.
 
     Args:
-        name: Name of the method.
+        name: The method, by its name or declaration.
         given: The run's context: a mapping or an options object; None: the environment's values.
 
     Raises:
         UsageError: A value is out of its range, or a name unknown.
     """
-    options = studio_options(METHODS[name])
+    method = _method(name)
+    options = studio_options(method)
     if dataclasses.is_dataclass(given) and not isinstance(given, type):
         given = {field.name: getattr(given, field.name) for field in dataclasses.fields(given)}
     try:
         chosen = specialised(options)(**(given or {}))
     except TypeError as error:
-        raise UsageError(f"{name} cannot take a setting of this run: {error}") from error
-    return _with_sources(name, chosen)
+        raise UsageError(f"{method.name} cannot take a setting of this run: {error}") from error
+    return _with_sources(method, chosen)
 
 
-def studio_picture(name: str) -> CompiledGraph:
+def studio_picture(name: str | Method) -> CompiledGraph:
     """Build a method for its schemas, picture and states: no model or knowledge base is opened."""
-    return _built(name, studio_options(METHODS[name]), Models(answer=AnyModel()), None)
+    method = _method(name)
+    return _built(method, studio_options(method), Models(answer=AnyModel()), None)
 
 
-def _with_sources(name: str, options: Any) -> CompiledGraph:
+def _method(name: str | Method) -> Method:
+    return METHODS.named(name) if isinstance(name, str) else name
+
+
+def _with_sources(method: Method, options: Any) -> CompiledGraph:
     sources: Sources = options
     models = _models_of(sources)
     check_models(models, options)
     trained = _filter(sources.trained_filter) if isinstance(options, ContextFilterOptions) else None
     if trained is not None:
         options = dataclasses.replace(options, filter="own")
-    return _built(name, options, models, _retriever(sources.kb, sources.search), trained)
+    return _built(method, options, models, _retriever(sources.kb, sources.search), trained)
 
 
 def _models_of(sources: Any) -> Models:
@@ -317,13 +345,12 @@ def _models_of(sources: Any) -> Models:
 
 
 def _built(
-    name: str,
+    method: Method,
     options: Any,
     models: Models,
     retriever: Retriever | None,
     context_filter: ContextFilter | None = None,
 ) -> CompiledGraph:
-    method = METHODS[name]
     return method.build(
         Parts(
             models=models,
@@ -362,4 +389,23 @@ def _retriever(kb: str, search: str) -> Retriever:
     return PublicSources(inner=retriever_of(search, base), folder=base.indexed_folder)
 
 
-globals().update({name: factory(method) for name, method in METHODS.items()})
+_LOGGER = logging.getLogger("ragweave")
+
+_TAKEN = frozenset(globals()).union(dir(builtins)) - {one.name for one in METHODS.ours()}
+"""The names that this module uses itself: no method of another package may stand in their place."""
+
+
+def _factories() -> Iterator[tuple[str, Factory]]:
+    """Yield each method's factory by the method's name; a name that this module uses is left out."""
+    for name, method in METHODS.items():
+        if name in _TAKEN:
+            _LOGGER.warning(
+                "the method %r (%s) is called as something of %s, and not served by its name: put "
+                "factory(%r) into a module of your own",
+                *(name, METHODS.package(name), __name__, name),
+            )
+        else:
+            yield name, factory(method)
+
+
+globals().update(_factories())

@@ -131,6 +131,8 @@ class Branch(TypedDict):
     """The reasoning that a short answer is extracted from."""
     read: NotRequired[list[str]]
     """Ids of the passages that this reasoning read."""
+    concluded: NotRequired[str]
+    """The answer that was read off this reasoning, held against those passages; or Unknown."""
     round: NotRequired[int]
     """Which round this is, in a method that asks the same node again."""
     deadline: NotRequired[float]

@@ -95,7 +95,7 @@ _SHARED: Mapping[str, list[OptionCase]] = {
         OptionCase(False, Setting(model={"offers_grammar": True}, input={"answer_type": kind}))
         for kind in ("short", "yes_no")
     ],
-    "profile": [OptionCase("paper")],
+    "profile": [OptionCase("paper"), OptionCase("slimplm")],
     "unknown": [OptionCase(False), OptionCase(True)],
     "ask_again": [OptionCase(False, Setting(replies=["<passage 1>"]))],
     "timeout": [OptionCase(1e-9, raises=True)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
+from pathlib import PurePath, PureWindowsPath
 from typing import Any, NamedTuple
 
 from langchain_core.documents import Document
@@ -92,7 +92,8 @@ def annotations_of(
 
 def label(note: Footnote) -> str:
     """Return what a source is called: its title, else its file's name, else the passage's id."""
-    return note.title or PurePath(note.source).name or note.quote["passage"]
+    name = PureWindowsPath(PurePath(note.source).name).name  # it may have been indexed on Windows
+    return note.title or name or note.quote["passage"]
 
 
 def _annotation(note: Footnote, span: Mapping[str, int]) -> Annotated:

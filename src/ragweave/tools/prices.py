@@ -57,6 +57,7 @@ class Price(NamedTuple):
 OPENAI: Mapping[str, Price] = {
     "gpt-3.5-turbo": Price(0.50, 1.50),
     "gpt-4o": Price(2.50, 10.00),
+    "gpt-4o-2024-05-13": Price(5.00, 15.00),
     "gpt-4o-mini": Price(0.15, 0.60),
     "gpt-4.1": Price(2.00, 8.00),
     "gpt-4.1-mini": Price(0.40, 1.60),

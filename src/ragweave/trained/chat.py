@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
@@ -42,6 +42,9 @@ class PartChat(BaseChatModel):
         >>> judge = PartChat("judge/", threshold=0.6)  # doctest: +SKIP
         >>> graph = build_graph("slimplm", judge=judge, retriever=shelf)  # doctest: +SKIP
     """
+
+    thinks: ClassVar[bool] = False
+    """It writes nothing before its reply: one that is empty needs no room for thoughts."""
 
     folder: str
     """The part's folder."""

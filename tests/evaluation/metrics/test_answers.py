@@ -134,6 +134,14 @@ def test_coverage_counts_answers_with_any_alias() -> None:
     assert metrics.contains("anything", ["the"]) == 0.0  # nothing is left of the alias
 
 
+def test_the_share_of_several_answers_counts_each_name_by_itself() -> None:
+    sets = (("1932", "in 1932"), ("Ada Lindqvist", "Lindqvist"), ("Old Town",))
+    question = Question(id="q", question="?", answers=(), scoring="coverage", answer_sets=sets)
+    state = {"answer": "It was opened in 1932 by A. Lindqvist.", "status": "answered"}
+    assert metrics.METRICS["answer_share"].compute(question, state) == pytest.approx(3 / 5)
+    assert metrics.METRICS["coverage_em"].compute(question, state) == pytest.approx(2 / 3)
+
+
 @pytest.mark.parametrize(
     ("answer", "right"), [("Yes", 1.0), ("yes, it is", 1.0), ("No", 0.0), ("", 0.0)]
 )

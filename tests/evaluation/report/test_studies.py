@@ -48,6 +48,13 @@ def test_the_ablation_takes_away_what_it_says() -> None:
         runs_of(STUDIES["blendfilter"], [], ["w/o all"])
 
 
+def test_each_number_of_samples_is_drawn_at_one_temperature() -> None:
+    (one,) = runs_of(STUDIES["samples"], ["concat"], ["1", "5"])
+    assert [system.label for system in one.systems] == ["concat[samples=1]", "concat[samples=5]"]
+    sampled = [system.resolved().sampling for system in one.systems]
+    assert sampled == [{"temperature": 0.7}] * 2
+
+
 def test_values_are_tried_once_and_are_numbers_where_numbers_are_wanted() -> None:
     assert values_of(STUDIES["k"], ["1", "1", "2"], "m", "")[0] == ["1", "2"]
     with pytest.raises(UsageError, match="'high' is no number"):

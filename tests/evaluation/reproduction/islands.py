@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tests.evaluation.files import write_json, write_lines
 
+from ragweave.evaluation.published import PaperTable
+from ragweave.evaluation.reproduction import Request
+
+LEXICAL = "extractive?similarity=lexical"
+
 ISLANDS = ("Orvik", "Tessel", "Harrow", "Quillan", "Brandsey")
+
+
+def request_of(data: Path, **more: object) -> Request:
+    proxies = (LEXICAL,) * 4
+    return Request(**{"model": LEXICAL, "proxies": proxies, "data": data, "limit": 5, **more})  # type: ignore[arg-type]
+
+
+def on(table: PaperTable, *datasets: str) -> PaperTable:
+    """Return a table on some data sets only, without its rows of many samples."""
+    rows = [
+        replace(row, cells={place: one for place, one in row.cells.items() if place[0] in datasets})
+        for row in table.rows
+        if int(row.options.get("samples", 1)) <= 5
+    ]
+    return replace(table, rows=tuple(rows))
 
 
 def data_folder(folder: Path) -> Path:

@@ -11,18 +11,17 @@ from pathlib import Path
 
 import pytest
 from tests.evaluation.files import SHARED
-from tests.evaluation.reproduction.islands import data_folder
+from tests.evaluation.reproduction.islands import LEXICAL, data_folder, on, request_of
 from tests.scripted import ScriptedChat, Seen, nucleus
 
 from ragweave.cli.screen import show_tables
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import Interval
-from ragweave.evaluation.published import PAPERS, PaperTable, paper_tables, tables_of_paper
+from ragweave.evaluation.published import PAPERS, paper_tables, tables_of_paper
 from ragweave.evaluation.published.tables import read_tables
 from ragweave.evaluation.reproduction import (
     ComparedRow,
     PlannedRun,
-    Request,
     compare_table,
     comparison_tables,
     difference_tables,
@@ -32,7 +31,6 @@ from ragweave.evaluation.reproduction import (
 from ragweave.evaluation.reproduction.outcomes import best_of, column_label, measured
 from ragweave.evaluation.runs import RunConfig, claim_directory, evaluate
 
-LEXICAL = "extractive?similarity=lexical"
 REPRODUCIBLE = [
     (paper, table.name)
     for paper, tables in paper_tables().items()
@@ -51,11 +49,6 @@ def replies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("replies") / "replies.sqlite"
 
 
-def request_of(data: Path, **more: object) -> Request:
-    proxies = (LEXICAL,) * 4
-    return Request(**{"model": LEXICAL, "proxies": proxies, "data": data, "limit": 5, **more})  # type: ignore[arg-type]
-
-
 def run_all(runs: Sequence[PlannedRun], out: Path, cache: Path | None = None) -> None:
     for one in runs:
         if one.made is not None:
@@ -63,16 +56,6 @@ def run_all(runs: Sequence[PlannedRun], out: Path, cache: Path | None = None) ->
             result = asyncio.run(evaluate(directory, RunConfig(cache=cache)))
             assert result.complete
             assert result.progress.failed == 0
-
-
-def on(table: PaperTable, *datasets: str) -> PaperTable:
-    """Return a table on some data sets only, without its rows of many samples."""
-    rows = [
-        replace(row, cells={place: one for place, one in row.cells.items() if place[0] in datasets})
-        for row in table.rows
-        if int(row.options.get("samples", 1)) <= 5
-    ]
-    return replace(table, rows=tuple(rows))
 
 
 ON_ALL = (("slimplm", "table4"), ("filco", "table2"))
@@ -97,6 +80,7 @@ def test_every_table_stands_beside_the_papers(
         assert one.why_not or all(cell.ours for cell in one.cells if _applies(one, cell.metric))
         told = " ".join(one.differs)
         assert one.why_not or one.row.method.startswith("best:") or "questions: " in told
+    assert not any(text.startswith("options ") for one in rows for text in one.differs)
     left_out = {one.row.row: one.why_not for one in rows if one.why_not}
     reasons = ("name --scorer", "training=FILE", "probability of each token", "no method")
     assert all(any(one in why for one in reasons) for why in left_out.values())

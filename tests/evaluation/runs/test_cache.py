@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
 from tests.evaluation.towns import planned, read_year, reader, records, run
 from tests.scripted import ScriptedChat, Seen, SyncScriptedChat
 
@@ -132,10 +134,13 @@ def test_a_held_reply_that_was_cut_is_kept_and_paid_for(
     tmp_path: Path, kind: type[SyncScriptedChat]
 ) -> None:
     cut = LengthFinishReasonError("the length limit was reached")
-    result = run(planned(tmp_path, "direct"), kind(replies=[cut]), cache=tmp_path / "replies")
-    assert (result.progress.failed, result.progress.spent.paid_tokens) == (0, 6 * 41)
+    model = kind(replies=[cut])
+    result = run(planned(tmp_path, "direct"), model, cache=tmp_path / "replies")
+    made = len(model.seen)
+    assert made > 6  # the first ones were asked for again, with room for thoughts
+    assert (result.progress.failed, result.progress.spent.paid_tokens) == (0, made * 41)
     with ReplyCache(tmp_path / "replies") as cache:
-        assert len(cache) == 6
+        assert len(cache) == made
 
 
 def test_who_waits_for_a_reply_gets_it_though_its_caller_was_cancelled(tmp_path: Path) -> None:
@@ -165,6 +170,45 @@ def test_who_waits_for_a_reply_gets_it_though_its_caller_was_cancelled(tmp_path:
     reply = asyncio.run(work()).reply
     assert reply is not None
     assert reply.content == "Alden"
+
+
+def test_who_waits_for_a_reply_that_cannot_be_kept_goes_on(tmp_path: Path) -> None:
+    endless: dict[str, Any] = {}
+    endless["itself"] = endless
+
+    def call(thread: str) -> ModelCall:
+        return ModelCall("m", "answer", thread, "0", "the same", [HumanMessage("Where?")])
+
+    async def work() -> None:
+        with ReplyCache(tmp_path / "replies.sqlite") as cache:
+            broker = CallBroker(AsyncMock(), connect(tmp_path / "state.sqlite"), cache)
+            for thread in ("0/a", "1/a"):
+                broker.begin(thread, unfinished=False)
+            mine = await broker.open(call("0/a"))
+            waiting = asyncio.ensure_future(broker.open(call("1/a")))
+            await asyncio.sleep(0)
+            with pytest.raises(ValueError, match=r"[Cc]ircular"):
+                await broker.close(mine, AIMessage("Alden", additional_kwargs=endless))
+            with pytest.raises(ValueError, match=r"[Cc]ircular"):
+                await asyncio.wait_for(waiting, 60)
+            broker.state.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("kind", [ScriptedChat, SyncScriptedChat])
+def test_a_model_whose_replies_are_no_messages_ends_the_run_at_its_first(
+    tmp_path: Path, kind: type[SyncScriptedChat]
+) -> None:
+    model = kind(replies=read_year)
+    with pytest.raises(UsageError, match="replied with a text, and not with a message"):
+        run(
+            planned(tmp_path, "direct"),
+            model | StrOutputParser(),
+            cache=tmp_path / "replies",
+            concurrency=1,
+        )
+    assert len(model.seen) == 1
 
 
 def test_a_reply_that_comes_after_its_question_failed_is_kept(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
 from tests.evaluation.files import write_lines
 from tests.evaluation.towns import TOWNS, planned, read_year, reader, records, run
 from tests.scripted import ScriptedChat, Seen
@@ -19,7 +20,13 @@ from ragweave.datasets import Question, passage
 from ragweave.errors import UsageError
 from ragweave.evaluation.report import read_runs, tables_of
 from ragweave.evaluation.runs import RunDirectory, claim_directory, parse_systems, plan
-from ragweave.evaluation.runs.passages import GoldPassages, second_retriever_for, with_gold
+from ragweave.evaluation.runs.passages import (
+    GoldPassages,
+    GoldRetriever,
+    question_context,
+    second_retriever_for,
+    with_gold,
+)
 from ragweave.tools.knowledge import RETRIEVERS, KnowledgeBase, RetrieverKind, Settings
 from ragweave.tools.retrieval import PassageRetriever
 
@@ -121,6 +128,22 @@ def test_without_gold_no_gold_passage_is_seen(tmp_path: Path) -> None:
     run(directory, reader())
     assert all(one["scores"]["recall"] == 0.0 for one in records(directory) if one["passages"])
     assert not any(doc["gold"] for one in records(directory) for doc in one["passages"])
+
+
+@pytest.mark.parametrize("gold", ["without", "with"])
+async def test_gold_behind_a_retriever_that_awaits(gold: Any) -> None:
+    class Remote(BaseRetriever):
+        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+            raise NotImplementedError
+
+        async def _aget_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+            return [GOLD, *(Document(f"text {n}") for n in range(9))]
+
+    found = GoldRetriever(base=Remote(), gold=gold, seed=0)
+    with question_context(QUESTION):
+        passages = await found.ainvoke("?", k=3)
+    assert len(passages) == 3
+    assert any(doc.page_content == "gold text" for doc in passages) == (gold == "with")
 
 
 def test_a_knowledge_base_is_searched_and_may_not_change_between_sittings(tmp_path: Path) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.evaluation.files import write_lines
 from tests.evaluation.towns import reader, run, towns
 
+from ragweave.datasets import Question
+from ragweave.datasets.dataset import FORMATS
+from ragweave.datasets.question import Format, has
+from ragweave.datasets.rows import Row
 from ragweave.errors import UsageError
 from ragweave.evaluation.report import read_runs
 from ragweave.evaluation.runs import (
@@ -27,6 +32,12 @@ from ragweave.evaluation.runs import (
 from ragweave.evaluation.runs.directory import SETTINGS
 from ragweave.evaluation.runs.run import checked
 from ragweave.evaluation.runs.settings import cache_name
+from ragweave.graphs import METHODS
+from ragweave.nodes.options import Options
+from ragweave.tools.filters import FILTERS
+from ragweave.tools.knowledge import RETRIEVERS
+from ragweave.tools.models import MODELS
+from ragweave.tools.retrieval.reranking import RERANKERS
 from ragweave.trained import ModelCard, write_card
 
 
@@ -59,7 +70,26 @@ def test_a_retrained_router_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
         checked(made, RunConfig())
 
 
-@pytest.mark.parametrize("name", ["training", "recorded"])
+@dataclass(frozen=True, kw_only=True)
+class LexiconOptions(Options):
+    """Options of a method that reads a file, and has a `filter` of its own."""
+
+    lexicon: str = ""
+    filter: Literal["strict", "loose"] = "loose"
+
+
+@pytest.fixture
+def _lexical() -> Iterator[None]:
+    files = frozenset({"lexicon"})
+    METHODS.register(
+        replace(METHODS["concat"], name="lexical", options=LexiconOptions, files=files)
+    )
+    yield
+    METHODS.unregister("lexical")
+
+
+@pytest.mark.usefixtures("_lexical")
+@pytest.mark.parametrize("name", ["training", "lexicon", "recorded"])
 def test_another_file_is_refused_and_another_folder_is_not(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,6 +99,9 @@ def test_another_file_is_refused_and_another_folder_is_not(
     def made() -> RunSettings:
         if name == "training":
             return planned(tmp_path, system("skr_knn", "skr", training="file.jsonl"))
+        if name == "lexicon":
+            one = system("lexical", lexicon="file.jsonl", filter="strict")
+            return planned(tmp_path, one)
         return planned(tmp_path, system("direct"), "recorded:file.jsonl?unrecorded=error")
 
     write("a", False)
@@ -82,6 +115,26 @@ def test_another_file_is_refused_and_another_folder_is_not(
     write("a", True)
     with pytest.raises(UsageError, match="has changed since the run began"):
         checked(first, RunConfig())
+
+
+def read_riddle(row: Row) -> Iterator[Question]:
+    yield Question(id=row.id("id"), question=row.text("riddle"), answers=("a river",))
+
+
+def test_the_packages_of_all_that_a_run_uses_are_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for registry in (METHODS, MODELS, RETRIEVERS, RERANKERS, FILTERS, FORMATS):
+        package = f"{registry.group.replace('.', '-')} 0.2"
+        monkeypatch.setattr(registry, "package", lambda _name, package=package: package)
+    riddles = Format(name="riddles", expects="riddle", fits=has("riddle"), read=read_riddle)
+    monkeypatch.setitem(FORMATS._session, "riddles", riddles)
+    path = write_lines(tmp_path / "riddles.jsonl", {"riddle": "What has a bed?"})
+    one, models = system("filco", filter="lexical"), {"answer": "extractive"}
+    made = plan(f"riddles:{path}", [one], models, retriever="bm25", rerank="cross-encoder:name")
+    found = {name for name, version in made.versions.items() if version == "0.2"}
+    kinds = ("methods", "models", "retrievers", "rerankers", "filters", "datasets")
+    assert found == {f"ragweave-{kind}" for kind in kinds}
 
 
 def test_local_models_are_absolute_and_names_stay(

@@ -83,7 +83,16 @@ def test_without_retrieval_no_passage_score_is_made_up() -> None:
         ("long", {"rouge_1", "rouge_2", "rouge_l", "unigram_f1", "unknown"}),
         (
             "coverage",
-            {"coverage_em", "hit_at_1", "rouge_1", "rouge_2", "rouge_l", "unigram_f1", "unknown"},
+            {
+                "answer_share",
+                "coverage_em",
+                "hit_at_1",
+                "rouge_1",
+                "rouge_2",
+                "rouge_l",
+                "unigram_f1",
+                "unknown",
+            },
         ),
         ("retrieval", {"unknown"}),
     ],

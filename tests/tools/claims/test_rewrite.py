@@ -20,6 +20,7 @@ from ragweave.tools.claims import (
     parse_claims,
     parse_rewrite,
 )
+from ragweave.tools.claims.values import clean
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "slimplm" / "rewrite-llama13b-dev.jsonl.gz"
 
@@ -324,3 +325,20 @@ def test_gpt4s_annotations_in_the_released_form_are_read_back():
 def test_a_full_stop_before_the_end_of_a_tag_is_none_of_the_claim() -> None:
     read = parse_rewrite("<Claim(The film came out in 2023).> <Search(False)> <Query()>")
     assert [one.claim for one in read.claims] == ["The film came out in 2023"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (
+            "John Steinbeck) writer of both The Ganymede Takeover (1967)",
+            "John Steinbeck) writer of both The Ganymede Takeover (1967)",
+        ),
+        ("The Longest Day (1962))", "The Longest Day (1962)"),
+        ("(The Longest Day (1962)", "The Longest Day (1962)"),
+        ("(1962) and (1967", "(1962) and (1967"),
+        ("(The Longest Day)", "The Longest Day"),
+    ],
+)
+def test_only_brackets_without_a_partner_are_dropped(value: str, text: str) -> None:
+    assert clean(value) == (text, False)

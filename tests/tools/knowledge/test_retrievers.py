@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
+from pydantic import PrivateAttr
 from tests.scripted import ScriptedChat
 
 from ragweave import build_graph
 from ragweave.cli import options
+from ragweave.serving.public_sources import PublicSources
 from ragweave.tools.knowledge import RETRIEVERS, RetrieverKind, retriever_of
+from ragweave.tools.retrieval import HybridRetriever, PassageRetriever, RerankRetriever
+from ragweave.tools.retrieval.base import awaits
 
 
 class Moons(BaseRetriever):
@@ -75,3 +82,72 @@ def test_a_command_makes_the_retriever_for_its_own_k(kind: RetrieverKind, made: 
     finally:
         RETRIEVERS.unregister("moons")
     assert made == [10]
+
+
+class Remote(BaseRetriever):
+    """A retriever with async methods alone, as a client of a network may be."""
+
+    k: int = 3
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        raise NotImplementedError
+
+    async def _aget_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        await asyncio.sleep(0)
+        return [Document(f"Moon {n} of {query}.") for n in range(self.k)]
+
+
+class Local(BaseRetriever):
+    """A sync retriever that knows its thread."""
+
+    _threads: list[str] = PrivateAttr(default_factory=list)
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        self._threads.append(threading.current_thread().name)
+        return [Document("A moon.")]
+
+
+def by_name(inner: BaseRetriever) -> PassageRetriever:
+    made = RetrieverKind(name="x", summary="X.", make=lambda _kb, _k: inner, needs_kb=False)
+    return retriever_of(made, None)
+
+
+OVER: list[Callable[[BaseRetriever], PassageRetriever]] = [
+    by_name,
+    lambda inner: RerankRetriever.over(inner, Longest()),
+    lambda inner: HybridRetriever(retrievers=[Local(), inner]),
+    lambda inner: PublicSources(inner=by_name(inner)),
+    lambda inner: RerankRetriever.over(HybridRetriever(retrievers=[by_name(inner)]), Longest()),
+]
+
+
+@pytest.mark.parametrize("over", OVER)
+async def test_what_awaits_is_awaited_behind_other_retrievers(
+    over: Callable[[BaseRetriever], PassageRetriever],
+) -> None:
+    found = over(Remote())
+    assert awaits(found)
+    passages = await found.ainvoke("Mars", k=2)
+    assert [doc.metadata["rank"] for doc in passages] == [0, 1]
+    assert any("of Mars" in doc.page_content and doc.id for doc in passages)
+    assert await found.ainvoke(" ") == []
+    graph = build_graph("concat", model=ScriptedChat(replies=["x"]), retriever=found, k=3)
+    assert len((await graph.ainvoke({"question": "Mars?"}))["passages"]) == 3
+
+
+@pytest.mark.parametrize("over", OVER)
+async def test_what_does_not_await_is_searched_in_a_thread_that_ends_with_the_process(
+    over: Callable[[BaseRetriever], PassageRetriever],
+) -> None:
+    local = Local()
+    found = over(local)
+    assert not awaits(found)
+    graph = build_graph("concat", model=ScriptedChat(replies=["x"]), retriever=found)
+    await graph.ainvoke({"question": "Mars?"})
+    assert local._threads == ["ragweave"]
+
+
+async def test_a_hybrid_of_both_kinds_keeps_its_sync_search_in_such_a_thread() -> None:
+    local = Local()
+    await HybridRetriever(retrievers=[local, Remote()]).ainvoke("Mars")
+    assert local._threads == ["ragweave"]

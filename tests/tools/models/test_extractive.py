@@ -128,6 +128,38 @@ def test_proxy_tasks_have_fixed_forms() -> None:
     assert ask("filter", "Who won the chess championship of 1950?") == "none"
 
 
+OPENED, LENGTH = "When was the Old Bridge opened?", "How long is it?"
+
+
+@pytest.mark.parametrize(
+    ("question", "earlier", "restated"),
+    [
+        (LENGTH, [OPENED], "How long is Old Bridge?"),
+        ("And where is it?", [LENGTH, OPENED], "And where is Old Bridge?"),
+        ("And where?", [LENGTH, OPENED], "And where (Old Bridge)?"),
+        ("And where is it?", ["In winter?", LENGTH, OPENED], "And where is Old Bridge?"),
+        ("And where is it?", ["Why?", OPENED], "And where is Old Bridge?"),
+        ("And where is it?", [LENGTH], "And where is it?"),
+        ("And where?", ["Why?"], "And where?"),
+        (
+            "When did he die?",
+            ["Did he marry Ada Moreno?", "Who is Karl Oster?"],
+            "When did Karl Oster die?",
+        ),
+        ("And where is it?", ["And the West Tower?", OPENED], "And where is West Tower?"),
+        ("How old is it?", ["Where is the bridge?"], "How old is bridge?"),
+        ("How old is it?", ["Where is the bridge that is grey?"], "How old is bridge?"),
+        ("How old is it?", ["Where is Old Bridge and how long is it?"], "How old is Old Bridge?"),
+        ("Who built the Old Bridge?", [LENGTH, "Why?"], "Who built the Old Bridge?"),
+    ],
+)
+def test_a_follow_up_is_restated_by_a_question_that_names_its_topic(
+    question: str, earlier: list[str], restated: str
+) -> None:
+    said = ask("restate", question, candidates=earlier)
+    assert said == restated
+
+
 def test_streaming_gives_the_same_text_and_usage() -> None:
     inputs: Task = {"task": "reason", "question": "Who built Harbour Light?"}
     inputs["passages"] = PASSAGES  # type: ignore[typeddict-item]

@@ -8,12 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_openai import ChatOpenAI
-from openai import LengthFinishReasonError
+from langchain_openai import AzureChatOpenAI, ChatOpenAI
+from openai import BadRequestError, ContentFilterFinishReasonError, LengthFinishReasonError
 from openai.types.chat import ChatCompletion
 from pydantic import Field, SecretStr
 from tests.scripted import ListRetriever, ScriptedChat
@@ -24,8 +26,8 @@ from ragweave.tools.models.forms import cut_reply
 
 
 class RefusedError(Exception):
-    def __init__(self, status: int) -> None:
-        super().__init__(f"status {status}")
+    def __init__(self, status: int, message: str = "") -> None:
+        super().__init__(message or f"status {status}")
         self.status_code = status
 
 
@@ -111,29 +113,76 @@ class Thinker(Server):
     """A server whose model thinks within the limit of its reply, `needs` tokens long."""
 
     needs: int = 1000
+    cut_by: Any = None
+    """The error, or the message, that a reply gets which has too little room; None: the client's."""
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:  # fmt: skip
         self.asked.append(kwargs)
         if (kwargs.get("max_tokens") or 10**6) < self.needs:
-            raise cut(reasoning_content="Okay, the user asks")
+            if isinstance(self.cut_by, AIMessage):
+                return ChatResult(generations=[ChatGeneration(message=self.cut_by)])
+            raise self.cut_by or cut(reasoning_content="Okay, the user asks")
         held = kwargs["response_format"]["json_schema"]["schema"]["properties"]["reply"]
         said = f'{{"reply": "{held["enum"][0]}"}}'
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(said))])
+        spent = UsageMetadata(input_tokens=9, output_tokens=300, total_tokens=309)
+        message = AIMessage(said, usage_metadata=spent)
+        return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def thinker(needs: int) -> Thinker:
-    return Thinker(model="m", api_key=SecretStr("k"), needs=needs)
+def thinker(needs: int, cut_by: Any = None, name: str = "m") -> Thinker:
+    return Thinker(model=name, api_key=SecretStr("k"), needs=needs, cut_by=cut_by)
 
 
+REFUSED = RefusedError(
+    400,
+    "Error code: 400 - {'error': {'message': 'Could not finish the message because max_tokens or "
+    "model output limit was reached. Please try again with higher max_tokens.'}}",
+)
+INCOMPLETE = AIMessage(
+    "",
+    response_metadata={
+        "status": "incomplete",
+        "incomplete_details": {"reason": "max_output_tokens"},
+    },
+)
+
+
+@pytest.mark.parametrize("cut_by", [None, REFUSED, INCOMPLETE])
 @pytest.mark.parametrize(("needs", "forms"), [(1000, {"json_schema"}), (10**7, set())])
 def test_a_probe_cut_among_thoughts_is_made_again_with_room_for_them(
-    needs: int, forms: set[str]
+    needs: int, forms: set[str], cut_by: Any
 ) -> None:
-    model, other = thinker(needs), thinker(needs)
+    model, other = thinker(needs, cut_by), thinker(needs, cut_by)
     assert offered_forms(model) == offered_forms(model) == forms
     assert asyncio.run(aoffered_forms(other)) == forms
     for one in (model, other):
         assert [asked["max_tokens"] for asked in one.asked] == [32, 32 + 2048]
+
+
+def test_the_probe_of_a_known_thinker_begins_with_room_for_thoughts() -> None:
+    model, other = thinker(1000, name="o4-mini"), thinker(1000, name="o4-mini")
+    assert offered_forms(model) == asyncio.run(aoffered_forms(other)) == {"json_schema"}
+    for one in (model, other):
+        assert [asked["max_tokens"] for asked in one.asked] == [32 + 2048]
+
+
+def test_azures_server_is_probed_with_the_limit_by_its_own_name() -> None:
+    class Azure(AzureChatOpenAI):
+        asked: list[dict[str, Any]] = Field(default_factory=list)
+
+        def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:  # fmt: skip
+            self.asked.append(kwargs)
+            said = AIMessage('{"reply": "violet"}')
+            return ChatResult(generations=[ChatGeneration(message=said)])
+
+    model = Azure(
+        azure_endpoint="https://corp.openai.azure.com",
+        azure_deployment="d",
+        api_key=SecretStr("k"),
+        api_version="2025-03-01-preview",
+    )
+    assert offered_forms(model) == {"json_schema"}
+    assert (model.asked[0]["max_completion_tokens"], "max_tokens" in model.asked[0]) == (32, False)
 
 
 class Unheld(Thinker):
@@ -147,7 +196,7 @@ class Unheld(Thinker):
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_a_held_reply_that_is_cut_is_noted_and_the_next_has_room_for_thoughts(mode: str) -> None:
+def test_a_held_reply_that_is_cut_is_asked_for_with_room_for_thoughts(mode: str) -> None:
     model = Unheld(model="m", api_key=SecretStr("k"))
     found = ListRetriever(documents=[Document("Paris is the capital.", id="a")])
     graph = build_graph("self_eval", model=model, retriever=found)
@@ -159,12 +208,12 @@ def test_a_held_reply_that_is_cut_is_noted_and_the_next_has_room_for_thoughts(mo
     updates = list(graph.stream(given, stream_mode="updates")) if mode == "sync" else asyncio.run(asked())  # fmt: skip
     written = [one for step in updates for one in step.values() if one]
     notes = [one["notes"] for one in written if isinstance(one.get("notes"), list)]
-    assert "reply_limit_reached" in [note["event"] for listed in notes for note in listed]
+    assert "asked_again" in [note["event"] for listed in notes for note in listed]
     spent = next(one["usage"] for one in written if isinstance(one.get("usage"), dict))
-    assert (spent["input_tokens"], spent["output_tokens"], spent["estimated"]) == (9, 32, False)
+    assert (spent["input_tokens"], spent["output_tokens"], spent["estimated"]) == (18, 332, False)
     graph.invoke(given)
     held = [one["max_tokens"] for one in model.asked if "response_format" in one][1:]
-    assert held == [32 + 16, 32 + 16 + 2048]
+    assert held == [32 + 16, 32 + 16 + 2048, 32 + 16 + 2048]
 
 
 def test_a_cut_reply_says_what_arrived() -> None:
@@ -174,6 +223,65 @@ def test_a_cut_reply_says_what_arrived() -> None:
     assert reply.response_metadata["finish_reason"] == "length"
     assert "reasoning_content" not in reply.additional_kwargs
     assert cut_reply(ValueError("length")) is None
+
+
+def filtered(*, told: bool = True) -> ContentFilterFinishReasonError:
+    completion = cut("It").completion
+    return ContentFilterFinishReasonError(completion=completion if told else None)
+
+
+def full(text: str) -> BadRequestError:
+    request = httpx.Request("POST", "http://127.0.0.1/v1/chat/completions")
+    return BadRequestError(text, response=httpx.Response(400, request=request), body=None)
+
+
+FULL = full("Could not finish the message because max_tokens or model output limit was reached.")
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "reason", "tokens"),
+    [
+        (filtered(), "It", "content_filter", 32),
+        (filtered(told=False), "", "content_filter", None),
+        (FULL, "", "length", None),
+    ],
+)
+def test_a_filtered_reply_and_one_of_thoughts_alone_are_replies(
+    error: Exception, text: str, reason: str, tokens: int | None
+) -> None:
+    reply = cut_reply(error)
+    assert reply is not None
+    assert (reply.text, reply.response_metadata["finish_reason"]) == (text, reason)
+    spent = reply.usage_metadata
+    assert (spent and spent["output_tokens"]) == tokens
+    assert cut_reply(full("max_tokens is too large")) is None
+
+
+@pytest.mark.parametrize("error", [filtered(), filtered(told=False), FULL])
+def test_a_held_reply_that_does_not_come_leaves_the_question_alone(error: Exception) -> None:
+    class Refusing(Server):
+        def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:  # fmt: skip
+            held = "response_format" in kwargs
+            if held and "colour" not in str(messages):
+                raise error
+            said = '{"reply": "violet"}' if held else "Paris"
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(said))])
+
+    model = Refusing(model="m", api_key=SecretStr("k"))
+    found = ListRetriever(documents=[Document("Paris is the capital.", id="a")])
+    graph = build_graph("self_eval", model=model, retriever=found)
+    assert graph.invoke({"question": "What is France's capital?"})["answer"] == "Paris"
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_an_error_of_the_probe_does_not_show_the_models_key(mode: str) -> None:
+    key = "house-of-keys-17"
+    model = Server(model="m", api_key=SecretStr(key), said=RuntimeError(f"no access by {key}"))
+    graph = build_graph("self_eval", model=model)
+    given: Any = {"question": "What is France's capital?"}
+    with pytest.raises(RuntimeError, match=r"no access by \*\*\*"):
+        graph.invoke(given) if mode == "sync" else asyncio.run(graph.ainvoke(given))
+    assert [list(one) for one in model.asked] == [["response_format", "max_tokens"]]
 
 
 class Slow(Server):

@@ -12,8 +12,9 @@ from langchain_core.outputs import ChatResult
 from tests.scripted import ListRetriever, Said, ScriptedChat
 
 from ragweave import build_graph
+from ragweave.nodes.ask import context_of
 from ragweave.tools.models import ChatModel, chat_model, reply_limit, within_limit
-from ragweave.tools.models.forms import THINKING_TOKENS
+from ragweave.tools.models.thinking import THINKING_TOKENS
 from ragweave.training.labels.judge import JudgeLabeler
 from ragweave.training.labels.models import Drafter
 
@@ -112,10 +113,27 @@ def test_a_model_that_hands_over_no_thoughts_gets_room_for_them() -> None:
     model = Thinks(replies=["", "Ada"])
     given = {"question": "Who?", "passages": ["Ada built it."]}
     graph = build_graph("concat", model=model)
+    out = graph.invoke(given)
+    assert (out["answer"], out["usage"]["calls"]) == ("Ada", 2)
     graph.invoke(given)
-    graph.invoke(given)
-    first, *_, last = [seen.settings["options"]["num_predict"] for seen in model.seen]
-    assert last == first + THINKING_TOKENS
+    first, *later = [seen.settings["options"]["num_predict"] for seen in model.seen]
+    assert later == [first + THINKING_TOKENS] * 2
+
+
+def test_ollamas_context_is_the_one_that_it_is_set_to() -> None:
+    assert context_of(Ollama()) is None
+    assert context_of(Ollama(num_ctx=4096)) == 4096
+    assert context_of(Ollama(num_ctx=4096, profile={"max_input_tokens": 1000})) == 1000
+    assert context_of(Ollama(num_ctx=4096).bind(options={"num_ctx": 1024})) == 1024
+    assert context_of(Ollama(num_ctx=4096).bind(options={"seed": 3})) is None
+    assert context_of(Limited()) is None
+
+
+def test_passages_are_dropped_where_ollamas_context_does_not_hold_them() -> None:
+    model = Ollama(num_ctx=2048, replies=["Ada"])
+    passages = [Document(f"{word} " * 500, id=word) for word in ("one", "two", "three", "four")]
+    build_graph("concat", model=model).invoke({"question": "Who?", "passages": passages})
+    assert 0 < len(model.seen[0].passages) < 4
 
 
 def test_ollamas_stop_sequences_stand_in_its_table() -> None:

@@ -12,8 +12,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from langchain_core.language_models import FakeListLLM
 from langchain_openai import ChatOpenAI
 from openai import OpenAIError
+from pydantic import SecretStr
 from tests.openai_server import OpenAIServer
 from tests.scripted import ScriptedChat
 
@@ -21,7 +23,7 @@ from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UsageE
 from ragweave.evaluation.runs.calls import temperature_of
 from ragweave.llamacpp import provider as packaged
 from ragweave.tools.extractive import ExtractiveChat
-from ragweave.tools.models import chat_model
+from ragweave.tools.models import MODELS, ModelProvider, chat_model, offered_forms
 from ragweave.tools.models.specs import read_settings, takes_temperature
 
 SECRET = "sk-very-secret"
@@ -38,6 +40,20 @@ def test_an_object_is_taken_as_it_is() -> None:
 def test_what_is_no_model(bad: Any) -> None:
     with pytest.raises(UsageError, match="a model must be a LangChain chat model or a spec string"):
         chat_model(bad)
+
+
+@pytest.mark.parametrize("how", ["object", "binding", "provider"])
+def test_a_model_that_completes_texts_is_refused(how: str) -> None:
+    texts: Any = FakeListLLM(responses=["Varn"])
+    provider = ModelProvider(
+        name="echo", spec="echo:WORD", summary="Says WORD.", make=lambda *_: texts
+    )
+    MODELS.register(provider)
+    try:
+        with pytest.raises(UsageError, match=r"FakeListLLM.* completes texts, and a chat model"):
+            chat_model({"object": texts, "binding": texts.bind(stop=["x"])}.get(how, "echo:hello"))
+    finally:
+        MODELS.unregister("echo")
 
 
 def test_settings_are_typed() -> None:
@@ -106,6 +122,68 @@ def test_a_server_by_address_needs_no_key() -> None:
         body, headers = server.requests[0].body, server.requests[0].headers
     assert (body["model"], body["temperature"]) == ("org/model", 0.0)
     assert headers["authorization"] == "Bearer none"
+
+
+LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize(
+    ("name", "known", "probed"),
+    [("m", "max_tokens", 32), ("openai/o3", "max_completion_tokens", 32 + 2048)],
+)
+def test_a_server_by_address_is_told_a_limit_by_the_name_that_it_knows(
+    name: str, known: str, probed: int
+) -> None:
+    """OpenAI's own models refuse the name that other servers know, through a proxy too."""
+    with OpenAIServer(["Paris"]) as server:
+        model = chat_model(f"openai:{name}?base_url={server.base_url}&max_tokens=50")
+        model.invoke("Where?")
+        model.invoke("Where?", max_tokens=20)
+        model.bind(max_tokens=30).invoke("Where?")
+        list(model.stream("Where?"))
+        offered_forms(model)
+        bodies = [one.body for one in server.requests]
+    sent = [{limit: body[limit] for limit in LIMITS if limit in body} for body in bodies]
+    assert sent == [{known: most} for most in (50, 20, 30, 50, probed)]
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("", "max_completion_tokens"),
+        ("https://api.openai.com/v1", "max_completion_tokens"),
+        ("https://EU.api.openai.com/v1/", "max_completion_tokens"),
+        ("https://corp.openai.azure.com/openai/v1/", "max_completion_tokens"),
+        ("https://api.openai.com.example.org/v1", "max_tokens"),
+        ("https://notopenai.com/v1", "max_tokens"),
+        ("http://me:secret@localhost:1/v1", "max_tokens"),
+    ],
+)
+def test_openais_own_servers_are_told_a_limit_by_its_new_name(
+    url: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: Any = chat_model(f"openai:m?api_key=k&max_tokens=5{f'&base_url={url}' if url else ''}")
+    sent = given._get_request_payload([("human", "Who?")])
+    assert [(one, sent[one]) for one in LIMITS if one in sent] == [(name, 5)]
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    by_environment: Any = chat_model("openai:m?api_key=k&max_tokens=5")
+    assert type(by_environment) is type(given)
+
+
+def test_the_client_of_other_servers_is_known_as_langchains() -> None:
+    url = "base_url=http://localhost:1/v1&api_key=k"
+    model: Any = chat_model(f"openai:m?{url}")
+    plain = ChatOpenAI(model="m", base_url="http://localhost:1/v1", api_key=SecretStr("k"))
+    assert isinstance(model, ChatOpenAI) and type(model) is not ChatOpenAI
+    assert (model.lc_id(), model._llm_type, model.get_name()) == (
+        plain.lc_id(),
+        plain._llm_type,
+        plain.get_name(),
+    )
+    responses: Any = chat_model(f"openai:m?{url}&use_responses_api=true&max_tokens=5")
+    sent = responses._get_request_payload([("human", "Who?")])
+    assert [(one, sent[one]) for one in LIMITS if one in sent] == [("max_output_tokens", 5)]
 
 
 @pytest.mark.loopback

@@ -259,6 +259,25 @@ def test_passages_of_two_bases_that_share_an_id_are_both_found() -> None:
     assert (same.id, same.metadata["score"]) == ("1", 2 / 61)
 
 
+class Nameless(PassageRetriever):
+    """Finds documents that have no ids."""
+
+    documents: list[Document]
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        return self.documents[:k]
+
+
+def test_passages_without_ids_are_told_apart_and_fused() -> None:
+    found = [Document(page_content=f"zebra number {at}") for at in range(3)]
+    nameless = Nameless(documents=found)
+    assert len({doc.id for doc in nameless.invoke("zebra")} - {None}) == 3
+    bm25 = Bm25Retriever.from_documents(found)
+    fused = HybridRetriever(retrievers=[nameless, bm25]).invoke("zebra", k=9)
+    assert ids(fused) == ids(bm25.invoke("zebra"))
+    assert [doc.metadata["score"] for doc in fused] == [2 / 61, 2 / 62, 2 / 63]
+
+
 def test_a_passage_that_one_retriever_shows_with_its_title_is_found_once() -> None:
     pair = [shelf("Animals. zebra in the shop"), shelf("zebra in the shop")]
     (found,) = HybridRetriever(retrievers=pair).invoke("zebra")

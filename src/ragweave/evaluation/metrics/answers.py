@@ -3,9 +3,9 @@
 * Exact match and F1 follow the SQuAD rule (Rajpurkar et al. 2016, 2018, and the authors' evaluation
   scripts). `unigram_f1` is the same token F1, which KILT (Petroni et al. 2021) and FILCO (Wang et
   al. 2023, section 3.1) use for long answers.
-* Coverage of several short answers is that of ASQA (Stelmakh et al. 2022), as SlimPLM (Tan et al.
-  2024, section 4.2) uses it: EM is the share of short answers that the text contains, Hit@1 whether
-  it contains at least one.
+* Coverage of several short answers is that of ASQA (Stelmakh et al. 2022): the share of short answers
+  of which the text contains a name. SlimPLM (Tan et al. 2024, section 4.2 and released code) counts
+  each name as an answer of its own (`answer_share`); Hit@1 is whether the text contains at least one.
 * %Unk counts answers not given, %NM right answers that a vote passed over (Liu et al. 2024,
   Modeling Uncertainty and Using Post-fusion as Fallback, section 4).
 """
@@ -154,7 +154,7 @@ def coverage_em(text: str, answer_sets: Sequence[Iterable[str]]) -> float:
 def answer_share(text: str, golds: Iterable[str]) -> float:
     """Return the share of the gold answers, aliases among them, that stand in `text`, 0 to 1.
 
-    Source: SlimPLM (Tan et al. 2024, table 1): its EM on NQ and TriviaQA, beside Hit@1.
+    Source: SlimPLM (Tan et al. 2024, table 1): its EM on ASQA, NQ and TriviaQA, beside Hit@1.
     """
     return coverage_em(text, [(gold,) for gold in listed(golds)])
 
@@ -176,9 +176,11 @@ def accuracy(answer: str, golds: Iterable[str]) -> float:
 
 
 def _answer_share(question: Question, state: Mapping[str, Any]) -> float | None:
-    if question.scoring != "short" or not question.answers:
+    if question.scoring not in ("short", "coverage"):
         return None
-    return answer_share(given_answer(state), question.answers)
+    sets = question.answer_sets if question.scoring == "coverage" else [question.answers]
+    names = [name for one in sets for name in one]
+    return answer_share(given_answer(state), names) if names else None
 
 
 def _contains(question: Question, state: Mapping[str, Any]) -> float | None:

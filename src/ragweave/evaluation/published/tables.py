@@ -15,6 +15,7 @@ the paper's name for it, and the printed values in the order of the columns:
     @columns nq:em nq+squad:f1      data sets and metrics; kept, with the rest, until set anew
     @$measure nq:strinc wow:lexical what `$measure` stands for by data set
     @positive nq:answer_recall      what is above 0 where a question's passages are positive
+    @retriever nq:dense squad:bm25  how the paper searched, of all data sets (`bm25`) or by data set
 
     filco[k=1,filter=$measure]{oracle=yes} | SILVER | 7.3 - 4.6
 
@@ -85,6 +86,11 @@ class TableRow:
     def ours(self) -> bool:
         """Whether a method of ours can run it."""
         return self.method != "-" and not self.method.startswith("best:")
+
+    def retriever(self, dataset: str) -> str:
+        """Return how the paper searched for a data set's questions; `auto`: as the base can."""
+        text = self.shared.get("retriever", "auto")
+        return (_by_dataset(text, dataset) or "auto") if ":" in text else text
 
     def positive(self, dataset: str) -> str:
         """Return the metric that is above 0 where a question's passages are positive; "": none."""

@@ -23,7 +23,7 @@ _VARIANTS = frozenset(
         "granularity",
     }
 )
-"""Options that make another row of a table; all others are named where they differ."""
+"""Options that make another row of a table."""
 
 _LABELS = ("strinc", "lexical", "cxmi")
 """FILCO's measures: oracles where gold answers are handed over, labels in the paper's training."""
@@ -76,10 +76,14 @@ def _differences(
     yield from _prompt_differences(system)
 
 
+_OURS = frozenset({"react@blendfilter"})
+"""Prompts of a paper's form in our words, as the paper prints none."""
+
+
 def _prompt_differences(system: System) -> Iterator[str]:
     """Yield whose words the prompts are in (docs/limits.md says it prompt by prompt)."""
     chosen = system.resolved()
-    names = METHODS[system.method].prompts
+    names = METHODS[system.method].prompts.keys() - _OURS
     if not chosen.paper or not any(name.endswith(f"@{chosen.paper}") for name in names):
         yield "prompts: wording ours"
     elif chosen.paper == "post_fusion":
@@ -130,14 +134,20 @@ def _training_differences(
 
 
 def _other_options(one: PublishedResult, system: System) -> list[str]:
+    """Return the options that were set otherwise than they are in the row.
+
+    What else is told in words is left out: k, shots, a trained filter, and a profile where the row
+    says nothing of one.
+    """
     chosen = system.resolved()
-    plain = type(chosen)()
+    theirs = type(chosen)(**one.options)
+    told = {"k", "shots"} if "profile" in one.options else {"k", "shots", "profile"}
     return [
         f"{name}={getattr(chosen, name)}"
         for name in system.options
-        if name not in _VARIANTS
-        and name not in ("k", "shots", "profile")
-        and getattr(chosen, name) not in (getattr(plain, name), one.options.get(name))
+        if name not in told
+        and getattr(chosen, name) != getattr(theirs, name)
+        and (name, getattr(chosen, name)) != ("filter", "own")
     ]
 
 

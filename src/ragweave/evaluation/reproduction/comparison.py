@@ -10,7 +10,13 @@ from typing import Any
 from ragweave.evaluation.metrics import Interval, bootstrap
 from ragweave.evaluation.published.tables import PaperTable, TableRow, published_result
 from ragweave.evaluation.report.published import differences
-from ragweave.evaluation.reproduction.outcomes import Points, best_of, measured, points_of
+from ragweave.evaluation.reproduction.outcomes import (
+    Outcomes,
+    Points,
+    best_of,
+    measured,
+    outcomes_of,
+)
 from ragweave.evaluation.reproduction.runs import PlannedRun
 from ragweave.evaluation.runs import RunDirectory, RunSettings
 
@@ -59,25 +65,39 @@ def _dataset(
     table: PaperTable, dataset: str, runs: Sequence[PlannedRun], out: Path | None
 ) -> Iterator[ComparedRow]:
     mine = [run for run in runs if run.data.dataset == dataset and run.rows]
-    points = {run.folder: _points(run, out) for run in mine}
+    outcomes = {run.folder: _outcomes(run, out) for run in mine}
     rows: dict[tuple[str, str], list[TableRow]] = {}
     for row in table.rows:
         if row.measured_on(dataset):
             rows.setdefault((row.corpus, row.row), []).append(row)
     values: dict[tuple[str, str], Mapping[str, Points]] = {}
     for (corpus, label), listed in rows.items():
-        run = next((one for one in mine if listed[0] in one.rows.get(label, ())), None)
-        if run is not None:
-            values[corpus, label] = points[run.folder].get(label, {})
+        if (run := _run_of(listed[0], mine)) is not None:
+            values[corpus, label] = outcomes[run.folder].points.get(label, {})
     for (corpus, _), listed in rows.items():
         first = next((found for (where, _), found in values.items() if where == corpus), {})
-        yield _row(table, dataset, listed, mine, values, first)
+        found = _row(table, dataset, listed, mine, values, first)
+        run = _run_of(listed[0], mine)
+        failed = _failed(outcomes[run.folder], listed[0].row) if run else ()
+        yield replace(found, differs=(*found.differs, *failed))
 
 
-def _points(run: PlannedRun, out: Path | None) -> Mapping[str, Mapping[str, Points]]:
+def _run_of(row: TableRow, runs: Sequence[PlannedRun]) -> PlannedRun | None:
+    return next((one for one in runs if row in one.rows.get(row.row, ())), None)
+
+
+def _outcomes(run: PlannedRun, out: Path | None) -> Outcomes:
     if out is None or run.made is None or not (out / run.folder / "results.jsonl").exists():
-        return {}
-    return points_of(RunDirectory(out / run.folder))
+        return Outcomes()
+    return outcomes_of(RunDirectory(out / run.folder))
+
+
+def _failed(found: Outcomes, label: str) -> tuple[str, ...]:
+    """Return how many questions a row has no score for, where any failed."""
+    if not found.failed[label]:
+        return ()
+    many = f"{found.failed[label]} of {found.done[label]} questions failed"
+    return (f"{many} and count in no score: --retry-failed asks them again",)
 
 
 def _row(
@@ -89,7 +109,7 @@ def _row(
     first: Mapping[str, Points],
 ) -> ComparedRow:
     row = listed[0]
-    run = next((one for one in runs if row in one.rows.get(row.row, ())), None)
+    run = _run_of(row, runs)
     mine = values.get((row.corpus, row.row), {})
     if row.method.startswith("best:"):
         mine = best_of(_above(table, row, values))
@@ -147,7 +167,7 @@ def _differs(table: PaperTable, row: TableRow, dataset: str, run: PlannedRun) ->
     yield f"questions: {run.data.about}, here {_asked(run, made)}"
     metric = next(metric for name, metric in row.cells if name == dataset)
     paper = published_result(table, row, dataset, metric)
-    paper = replace(paper, options={**one.options, **paper.options})
+    paper = replace(paper, options=table.options_of(row, dataset))
     settled = replace(made, only=()) if run.base else made
     for text in differences(paper, settled, one, n):
         if not text.startswith(("model ", "sample ")):

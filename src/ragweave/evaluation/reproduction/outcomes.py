@@ -8,7 +8,9 @@ not (FILCO, table 2 and figure 6).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from ragweave.evaluation.metrics import metric_info
 from ragweave.evaluation.runs import RunDirectory, records_of
@@ -21,7 +23,8 @@ _SMALL = ("proxy", "rewrite", "judge")
 """Roles of SlimPLM's small models."""
 
 _TENTH = 0.1
-"""What a token of a 7B model counts beside one of a 70B model (SlimPLM, section 4.6)."""
+"""What a token of a 7B model counts beside one of a 70B model (SlimPLM, section 4.6); one of the
+answering model, where it stands in for a small one, counts whole."""
 
 _COSTS = {
     "api_calls": "#API",
@@ -36,18 +39,52 @@ _COSTS = {
 }
 
 
-def points_of(directory: RunDirectory) -> dict[str, dict[str, dict[int, float]]]:
-    """Return what each system of a run came to, by label and metric; failed questions are out."""
-    found: dict[str, dict[str, dict[int, float]]] = {}
+@dataclass(frozen=True)
+class Outcomes:
+    """What the systems of a run came to, by label."""
+
+    points: dict[str, dict[str, dict[int, float]]] = field(default_factory=dict)
+    """Values by metric; failed questions are out."""
+    done: Counter[str] = field(default_factory=Counter)
+    """Questions that were tried."""
+    failed: Counter[str] = field(default_factory=Counter)
+    """How many of them failed."""
+
+
+def outcomes_of(directory: RunDirectory) -> Outcomes:
+    """Return what each system of a run came to."""
+    found, large = Outcomes(), large_roles(directory.settings.models)
     for record in records_of([directory.results]):
-        if not record["error"]:
-            mine = found.setdefault(record["system"], {})
-            for name, value in {**record["scores"], **_costs(record)}.items():
-                mine.setdefault(name, {})[record["at"]] = value
+        label = record["system"]
+        found.done[label] += 1
+        if record["error"]:
+            found.failed[label] += 1
+            continue
+        mine = found.points.setdefault(label, {})
+        for name, value in {**record["scores"], **_costs(record, large)}.items():
+            mine.setdefault(name, {})[record["at"]] = value
     return found
 
 
-def _costs(record: Record) -> dict[str, float]:
+def large_roles(models: Mapping[str, str]) -> frozenset[str]:
+    """Return the roles of calls, `answer` and others, that the answering model plays.
+
+    Args:
+        models: Specs by role, as settings of a run name them.
+    """
+    large = models["answer"]
+    proxy = models.get("proxy", large)
+    players = {
+        "answer": large,
+        "proxy": proxy,
+        "judge": models.get("judge", proxy),
+        "rewrite": models.get("rewriter", proxy),
+        "filter": models.get("filter_model", large),
+    }
+    return frozenset(role for role, spec in players.items() if spec == large)
+
+
+def _costs(record: Record, large: frozenset[str]) -> dict[str, float]:
     by_role = record["usage"]["by_role"]
 
     def written(role: str) -> int:
@@ -55,9 +92,9 @@ def _costs(record: Record) -> dict[str, float]:
 
     given = sum(one["input_tokens"] for one in by_role.values())
     made = sum(one["output_tokens"] for one in by_role.values())
-    parts = {f"tokens_{role}": written(role) * _TENTH for role in _SMALL}
+    parts = {f"tokens_{role}": written(role) * (1 if role in large else _TENTH) for role in _SMALL}
     return {
-        "api_calls": by_role.get("answer", {}).get("calls", 0),
+        "api_calls": sum(one["calls"] for role, one in by_role.items() if role in large),
         "tokens": given + made,
         "input_tokens": given,
         "output_tokens": made,

@@ -157,18 +157,18 @@ def _groups(table: PaperTable, dataset: str, request: Request) -> dict[_Key, lis
         if row.ours and row.measured_on(dataset):
             oracle = row.run.get("oracle") in ("yes", "labels")
             role = next((f"{k}={v}" for k, v in row.run.items() if k in ("answer", "proxy")), "")
-            key = (_retriever(row, request.kb), oracle, role)
+            key = (_retriever(row, dataset, request.kb), oracle, role)
             found.setdefault(key, []).append(row)
     return found
 
 
-def _retriever(row: TableRow, kb: str | Path | None) -> str:
-    """Return how a row searches: as in the paper where the knowledge base can."""
-    wanted = row.shared.get("retriever", "auto")
+def _retriever(row: TableRow, dataset: str, kb: str | Path | None) -> str:
+    """Return how a row searches: as in the paper where the knowledge base can, else by BM25."""
+    wanted = row.retriever(dataset)
     if kb is None:
         return "auto"
     dense = KnowledgeBase.open(kb).manifest.embedding_name is not None
-    return "auto" if wanted == "dense" and not dense else wanted
+    return "bm25" if wanted == "dense" and not dense else wanted
 
 
 def _without_context(
@@ -234,7 +234,10 @@ _MORE_PROXIES = "another proxy model: give --proxy once for each, in the table's
 
 
 def _models(request: Request, role: str) -> dict[str, str] | None:
-    """Return the models of a run by role; None where a proxy is missing."""
+    """Return the models of a run by role; None where a proxy is missing.
+
+    Where the table varies the proxy, it alone does: the first one still judges and rewrites.
+    """
     what, _, number = role.partition("=")
     if what == "answer":
         return {"answer": request.proxies[0]} if request.proxies else None
@@ -242,6 +245,8 @@ def _models(request: Request, role: str) -> dict[str, str] | None:
     if place >= len(request.proxies) and place:
         return None
     proxy = {"proxy": request.proxies[place]} if request.proxies else {}
+    if place:
+        proxy |= dict.fromkeys(("judge", "rewriter"), request.proxies[0])
     return {"answer": request.model, **proxy, **request.models}
 
 

@@ -31,6 +31,7 @@ from ragweave.evaluation.runs.recorder import Recorder
 from ragweave.state import Tokens
 from ragweave.tools.models import ChatModel
 from ragweave.tools.models.forms import cut_reply
+from ragweave.tools.models.roles import checked_reply
 from ragweave.tools.text.secrets import redacted
 
 _KEEP = "INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -137,15 +138,15 @@ class CallBroker:
 
     async def close(self, pending: PendingCall, message: BaseMessage) -> None:
         """Take a call's reply: count it, keep it durably, pass it to those who wait for it."""
-        text = dump(message)
         try:
-            await self._keep(pending.call, message, text, paid=True)
-        finally:  # a caller that is cancelled meanwhile has paid, and others wait for the reply
+            text = dump(message)
             try:
+                await self._keep(pending.call, message, text, paid=True)
+            finally:  # a caller that is cancelled meanwhile has paid, and others may use the reply
                 if self.cache is not None:
                     self.cache.put(pending.call.key, redacted(pending.call.spec), text)
-            finally:
-                self._resolve(pending, message)
+        finally:  # whatever failed, others wait for the reply
+            self._resolve(pending, message)
 
     def fail(self, pending: PendingCall) -> None:
         """Note that a call failed: one of those who wait for its reply then makes the call."""
@@ -213,7 +214,7 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
         if pending.reply is not None:
             return pending.reply
         try:
-            message = await self.bound.ainvoke(input, config, **kwargs)
+            message = checked_reply(self.bound, await self.bound.ainvoke(input, config, **kwargs))
         except BaseException as error:
             if (cut := cut_reply(error)) is None:
                 self.broker.fail(pending)
@@ -233,7 +234,7 @@ class MeteredModel(RunnableBinding[Any, BaseMessage]):
         if pending.reply is not None:
             return pending.reply
         try:
-            message: BaseMessage = self.bound.invoke(input, config, **kwargs)
+            message = checked_reply(self.bound, self.bound.invoke(input, config, **kwargs))
         except BaseException as error:
             if (cut := cut_reply(error)) is None:
                 self.loop.call_soon_threadsafe(self.broker.fail, pending)

@@ -21,11 +21,12 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.metrics.retrieval import GoldPassages
 from ragweave.evaluation.replay import replay_retriever
 from ragweave.evaluation.runs.settings import Gold, RunSettings
+from ragweave.state.passages import with_id
 from ragweave.tools.knowledge import KnowledgeBase, retriever_of
 from ragweave.tools.knowledge.retriever_spec import RetrieverSpec
 from ragweave.tools.knowledge.retrievers import needs_kb
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
-from ragweave.tools.retrieval.base import find_with, lexical_of
+from ragweave.tools.retrieval.base import afind_with, awaits, find_with, lexical_of
 from ragweave.tools.retrieval.reranking import RerankRetriever
 from ragweave.tools.warm_up import warm_up
 
@@ -106,7 +107,7 @@ class OwnPassages(PassageRetriever):
         current = _current()
         found = current.passages.find(query, k)
         ids = {doc.id for doc in found}
-        rest = [doc for doc in current.question.passages if doc.id not in ids]
+        rest = [doc for doc in map(with_id, current.question.passages) if doc.id not in ids]
         return [*found, *rest][:k]
 
 
@@ -127,14 +128,28 @@ class GoldRetriever(PassageRetriever):
         warm_up([self.base])
 
     def _find(self, query: str, k: int) -> list[Document]:
-        question = _current().question
-        spare = len(question.gold) if self.gold == "without" else 0
-        while True:
-            found = find_with(self.base, query, k + spare)
-            left = with_gold(found, question, self.gold, self.seed, k)
-            if self.gold != "without" or len(left) == k or len(found) < k + spare:
-                return left
-            spare = 2 * spare + k
+        asked = self._first_asked(k)
+        while (left := self._left(find_with(self.base, query, asked), asked, k)) is None:
+            asked *= 2
+        return left
+
+    def _awaits(self) -> bool:
+        return awaits(self.base)
+
+    async def _afind(self, query: str, k: int) -> list[Document]:
+        asked = self._first_asked(k)
+        while (left := self._left(await afind_with(self.base, query, asked), asked, k)) is None:
+            asked *= 2
+        return left
+
+    def _first_asked(self, k: int) -> int:
+        return k + (len(_current().question.gold) if self.gold == "without" else 0)
+
+    def _left(self, found: list[Document], asked: int, k: int) -> list[Document] | None:
+        """Return what is left of the passages found; None: more must be asked for to leave `k`."""
+        left = with_gold(found, _current().question, self.gold, self.seed, k)
+        enough = self.gold != "without" or len(left) == k or len(found) < asked
+        return left if enough else None
 
 
 def needs_file(settings: RunSettings, dataset: Dataset) -> bool:

@@ -6,14 +6,14 @@ A plan may leave out the questions that a model answers without context, as Liu 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from ragweave.datasets import Dataset, open_dataset
-from ragweave.datasets.dataset import parse_spec
+from ragweave.datasets.dataset import FORMATS, parse_spec
 from ragweave.datasets.plain import PLAIN
 from ragweave.datasets.recorded import RECORDED
 from ragweave.errors import UsageError
@@ -37,9 +37,13 @@ from ragweave.evaluation.runs.stream import chosen
 from ragweave.graphs import METHODS
 from ragweave.graphs.registry import check_searches_again
 from ragweave.names import MetricName
+from ragweave.registry import Registry
+from ragweave.tools.filters import FILTERS
 from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.knowledge.retriever_spec import RetrieverSpec
-from ragweave.tools.knowledge.retrievers import needs_kb
+from ragweave.tools.knowledge.retrievers import RETRIEVERS, needs_kb
+from ragweave.tools.models import MODELS
+from ragweave.tools.retrieval.reranking import RERANKERS
 from ragweave.tools.scorers.specs import LogprobScorer, absolute_scorer, scorer_of_spec
 from ragweave.tools.stores import place_of
 from ragweave.tools.text.secrets import has_secret, redacted
@@ -193,7 +197,7 @@ def plan(
         metrics=tuple(one.info for one in computed) if metrics else (),
         judge_model=judge_model,
         rerank=absolute_reranker(rerank),
-        versions=versions() | _packages(systems, metrics),
+        versions=versions(),
         corpus=where,
         passages=passages,  # type: ignore[arg-type]
         gold=gold,  # type: ignore[arg-type]
@@ -206,6 +210,8 @@ def plan(
         second_collection=second_collection,
         **settings,
     )
+    names = [one if isinstance(one, str) else one.name for one in metrics]
+    made = replace(made, versions={**made.versions, **_packages(made, names, again, dataset)})
     if drop_answered is not None:
         made = replace(made, only=not_answered_in(drop_answered, dataset, made))
     _check_passages(made, dataset)
@@ -283,12 +289,27 @@ def _second(
     return found.at(_lasting(found.kb)) if found.kb else found
 
 
-def _packages(systems: Sequence[System], metrics: Sequence[str | Metric]) -> dict[str, str]:
-    """Return the versions of the other packages that the methods and metrics come from."""
-    listed = [METHODS.package(one.method) for one in systems]
-    names = [one if isinstance(one, str) else one.name for one in metrics]
-    listed += [METRICS.package(name) for name in names if name in METRICS]
-    named = [one.rpartition(" ") for one in listed]
+def _packages(
+    made: RunSettings, metrics: Sequence[str], again: RetrieverSpec | None, dataset: Dataset
+) -> dict[str, str]:
+    """Return the versions of the other packages that a run's methods and all else come from."""
+    specs = [*made.models.values(), made.judge_model]
+    used: list[tuple[Registry[Any], Iterable[object]]] = [
+        (METHODS, (one.method for one in made.systems)),
+        (METRICS, metrics),
+        (FILTERS, (one.options.get("filter") for one in made.systems)),
+        (MODELS, (one.partition("?")[0].partition(":")[0].strip() for one in specs)),
+        (RETRIEVERS, (made.retriever, again and again.name)),
+        (RERANKERS, (made.rerank.partition(":")[0],)),
+        (FORMATS, (dataset.form.name,)),
+    ]
+    listed = {
+        registry.package(name)
+        for registry, names in used
+        for name in names
+        if isinstance(name, str) and name in registry
+    }
+    named = [one.rpartition(" ") for one in sorted(listed)]
     return {name: version for name, _, version in named if version[:1].isdigit()}
 
 

@@ -18,7 +18,9 @@ from urllib.parse import urlsplit, urlunsplit
 from ragweave.datasets.rows import file_hash
 from ragweave.errors import UsageError
 from ragweave.evaluation.runs.settings import OPENAI, RunSettings, System
-from ragweave.graphs.build import filter_option, part_for
+from ragweave.graphs import METHODS
+from ragweave.graphs.build import filter_option, part_for, takes_filter
+from ragweave.graphs.method import Method
 from ragweave.llamacpp.gguf import split_files
 from ragweave.tools.filters import FILTERS
 from ragweave.tools.models.specs import PREFIX, is_part_spec
@@ -32,8 +34,9 @@ _LOCAL = ("hf", "llamacpp", "recorded")
 _RERANKERS = ("cross-encoder", "bi-encoder")
 """Kinds of rerankers whose models may be folders of this machine."""
 
-_PATHS = ("router", "training", "embedding", "encoder")
-"""Options that name a file or folder; the last two, also a model that is packaged or on the hub."""
+_PATHS = frozenset({"router", "training", "embedding", "encoder"})
+"""Our methods' options that name a file or folder; the last two, also a model that is packaged or on
+the hub."""
 
 
 def absolute_model(spec: str) -> str:
@@ -55,7 +58,10 @@ def absolute_reranker(spec: str) -> str:
 def absolute_systems(systems: Sequence[System]) -> tuple[System, ...]:
     """Return systems whose options mean the same in any working directory."""
     return tuple(
-        replace(one, options={name: _option(name, value) for name, value in one.options.items()})
+        replace(
+            one,
+            options={name: _option(one, name, value) for name, value in one.options.items()},
+        )
         for one in systems
     )
 
@@ -71,13 +77,34 @@ def with_absolute_paths(settings: RunSettings) -> RunSettings:
     )
 
 
-def _option(name: str, value: Any) -> Any:
+def _method(one: System) -> Method | None:
+    """Return a system's method; None where the package that brings it is missing."""
+    try:
+        return METHODS.named(one.method)
+    except UsageError:
+        return None
+
+
+def _own_files(one: System) -> frozenset[str]:
+    method = _method(one)
+    return frozenset() if method is None else method.files
+
+
+def _trained_filter(one: System) -> str:
+    """Return the folder of the trained filter that a system's options name; "": none."""
+    method, named = _method(one), one.options.get("filter")
+    if not isinstance(named, str) or method is None or not takes_filter(method):
+        return ""
+    return named if _is_folder(named) else ""
+
+
+def _option(one: System, name: str, value: Any) -> Any:
     if not isinstance(value, str | os.PathLike):
         return value
     text = os.fspath(value)
-    if name == "filter" and _is_folder(text):
+    if name == "filter" and _trained_filter(one):
         return absolute_spec(text)
-    return _absolute(text) if name in _PATHS else text
+    return _absolute(text) if name in _PATHS | _own_files(one) else text
 
 
 def _absolute(text: str) -> str:
@@ -243,15 +270,14 @@ def _parts(models: Mapping[str, str], systems: Sequence[System]) -> Iterator[tup
         if is_part_spec(spec):
             yield "model" if role == "answer" else role, spec
     for one in systems:
-        named = one.options.get("filter")
-        if isinstance(named, str) and _is_folder(named):
+        if named := _trained_filter(one):
             yield "filter", named
 
 
 def _files(models: Mapping[str, str], systems: Sequence[System]) -> Iterator[tuple[str, Path]]:
-    """Yield recordings and files of training questions; who needs one that is missing says so."""
+    """Yield recordings and the files that options name; who needs one that is missing says so."""
     named = {one: one.partition(":")[2] for one in models.values() if one.startswith("recorded:")}
-    given = [one.options.get("training") for one in systems]
+    given = [one.options.get(name) for one in systems for name in {"training", *_own_files(one)}]
     named |= {one: one for one in given if isinstance(one, str)}
     for name, text in named.items():
         path = Path(text.partition("?")[0]).expanduser()

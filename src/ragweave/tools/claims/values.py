@@ -62,11 +62,28 @@ def flag(value: str) -> bool | None:
 def _balanced(text: str) -> str:
     """Drop brackets at the ends that have no partner, such as a marker's own."""
     for opener, closer in ("()", "[]", "{}"):
-        while text.endswith(closer) and text.count(closer) > text.count(opener):
-            text = text[:-1].rstrip(_EDGES)
-        while text.startswith(opener) and text.count(opener) > text.count(closer):
-            text = text[1:].lstrip(_EDGES)
+        alone = _unpaired(text, opener, closer)
+        start, end = 0, len(text)
+        while end > start and text[end - 1] == closer and end - 1 in alone:
+            end = len(text[: end - 1].rstrip(_EDGES))
+        while start < end and text[start] == opener and start in alone:
+            start = end - len(text[start + 1 : end].lstrip(_EDGES))
+        text = text[start:end]
         inner = text[1:-1]
         if text[:1] == opener and text[-1:] == closer and not set(inner) & {opener, closer}:
             text = inner.strip(_EDGES)
     return text
+
+
+def _unpaired(text: str, opener: str, closer: str) -> set[int]:
+    """Return the places of the brackets of a kind that have no partner."""
+    opened: list[int] = []
+    alone: set[int] = set()
+    for place, letter in enumerate(text):
+        if letter == opener:
+            opened.append(place)
+        elif letter == closer and opened:
+            opened.pop()
+        elif letter == closer:
+            alone.add(place)
+    return alone.union(opened)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
@@ -29,7 +29,7 @@ from ragweave.tools.extractive.evidence import (
 )
 from ragweave.tools.extractive.question import Question, analyse, negated, terms
 from ragweave.tools.extractive.ranking import RankedSpan, rank_spans
-from ragweave.tools.extractive.spans import spans
+from ragweave.tools.extractive.spans import Span, spans
 from ragweave.tools.models.tasks import Task, TaskName, TaskPassage, task_of
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.sentences import split_sentences
@@ -200,13 +200,20 @@ def _rewrite(task: Task, _reader: Reader) -> str:
 
 
 def _topic(task: Task, _reader: Reader) -> str:
-    """Return the name of the question, else its longest phrase."""
-    question = analyse(task["question"]).text.strip().rstrip("?")
+    return _topic_of(_bounded(task["question"])).text or UNKNOWN
+
+
+def _bounded(question: str) -> str:
+    return analyse(question).text.strip().rstrip("?")
+
+
+def _topic_of(question: str) -> Span:
+    """Return the name of a question, else its longest phrase, else all of it."""
     found = [span for span in spans(question) if span.kind in ("name", "quote", "phrase")]
     later = [span for span in found if span.start] or found
     named = [span for span in later if span.kind != "phrase"] or later
-    best = max(named, key=lambda span: (len(terms(span.text)), -span.start), default=None)
-    return best.text if best else question or UNKNOWN
+    whole = Span(question, 0, len(question), "phrase")
+    return max(named, key=lambda span: (len(terms(span.text)), -span.start), default=whole)
 
 
 def _filter(task: Task, reader: Reader) -> str:
@@ -221,21 +228,49 @@ _PRONOUN = re.compile(
 )
 
 
-def _restate(task: Task, reader: Reader) -> str:
-    """Put the topic of the last question in the place of a pronoun, or behind a bare follow-up."""
+def _restate(task: Task, _reader: Reader) -> str:
+    """Put the topic of an earlier question in the place of a pronoun, or behind a bare follow-up."""
     question = task["question"]
-    for earlier in task.get("candidates", []):
-        topic = _topic({"task": "topic", "question": earlier}, reader)
-        if is_unknown(topic):
+    pronoun = _PRONOUN.search(question)
+    if pronoun is None and len(terms(question)) >= _BARE:
+        return question
+    topic = _earlier_topic(task.get("candidates", []))
+    if not topic:
+        return question
+    if pronoun is None:
+        return f"{question.rstrip(' ?')} ({topic})?"
+    named = f"{topic}'s" if pronoun.group(1) else topic
+    return question[: pronoun.start()] + named + question[pronoun.end() :]
+
+
+def _earlier_topic(questions: Sequence[str]) -> str:
+    """Return the topic of the latest question that names it; "" where none does.
+
+    Args:
+        questions: The earlier questions, the latest first.
+    """
+    for at, question in enumerate(map(_bounded, questions), start=1):
+        topic = _topic_of(question)
+        says_nothing = topic.kind == "phrase" and not terms(topic.text)
+        if says_nothing or is_unknown(topic.text):
             continue
-        found = _PRONOUN.search(question)
-        if found:
-            named = f"{topic}'s" if found.group(1) else topic
-            return question[: found.start()] + named + question[found.end() :]
-        if len(terms(question)) < _BARE:
-            return f"{question.rstrip(' ?')} ({topic})?"
-        break
-    return question
+        if not _leans(question, topic, first=at == len(questions)):
+            return topic.text
+    return ""
+
+
+def _leans(question: str, topic: Span, *, first: bool) -> bool:
+    """Say whether a question's own topic stands in a question before it.
+
+    A name stands for itself, and so does what a relative "that" follows; a pronoun in front of it
+    stands for something else. A bare phrase ("in winter?") is a follow-up unless it comes first.
+    """
+    is_name, pronoun = topic.kind != "phrase", _PRONOUN.search(question)
+    if pronoun is None:
+        return not (is_name or first) and len(terms(question)) < _BARE
+    between = question[topic.end : pronoun.start()]
+    is_relative = pronoun.group().lower() == "that" and not between.strip()
+    return pronoun.start() < topic.end or not (is_name or is_relative)
 
 
 _BARE = 2
@@ -301,6 +336,9 @@ class ExtractiveChat(BaseChatModel):
         >>> ExtractiveChat(similarity="lexical").invoke([attach(HumanMessage("?"), task)]).content
         '1889'
     """
+
+    thinks: ClassVar[bool] = False
+    """It writes nothing before its reply: one that is empty needs no room for thoughts."""
 
     similarity: Literal["auto", "lexical", "minilm"] = "auto"
     """How sentences are compared with the question: by words, with MiniLM mixed in, or the

@@ -25,6 +25,7 @@ from ragweave.tools.filters.oracles import (
     cxmi,
     filter_input,
     generator_input,
+    labels_of,
     lexical,
     only_verdicts,
     question_line,
@@ -71,5 +72,6 @@ __all__ = [
     "generator_input",
     # fact verification
     "claim_of",
+    "labels_of",
     "only_verdicts",
 ]

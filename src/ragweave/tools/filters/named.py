@@ -12,8 +12,9 @@ it in `filco` and `adaptive`. `apply_spans` turns the spans that a filter keeps 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from langchain_core.documents import Document
@@ -210,12 +211,52 @@ FILTERS: Registry[FilterKind] = Registry(
 """Every filter by name: ours, then those of other packages (entry points `ragweave.filters`)."""
 
 
+_KEPT = 8
+"""Most filters of one kind that are kept for the settings of later runs."""
+
+
+class _MadeFilters:
+    """The filters of one kind by their settings: each is made once, for it may load a model."""
+
+    def __init__(self, kind: FilterKind) -> None:
+        self._kind = kind
+        self._lock = threading.Lock()
+        self._made: dict[Hashable, tuple[FilterSettings, ContextFilter]] = {}
+
+    def of(self, settings: FilterSettings) -> ContextFilter:
+        """Return the filter of these settings; whoever needs it meanwhile waits for it."""
+        # A scorer may have no hash; kept beside its filter, it keeps its identity as well.
+        key = id(settings.scorer), replace(settings, scorer=None)
+        with self._lock:
+            if key not in self._made:
+                made = self._kind.make(settings)
+                if len(self._made) >= _KEPT:
+                    del self._made[next(iter(self._made))]
+                self._made[key] = settings, made
+            return self._made[key][1]
+
+
 @dataclass(frozen=True)
 class RegisteredFilter:
-    """A filter of another package, made again for each run's options."""
+    """A filter of another package, made once for each of the settings that runs have."""
 
     kind: FilterKind
     settings: FilterSettings = field(default_factory=FilterSettings)
+    _made: _MadeFilters | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Begin without any filter made."""
+        if self._made is None:
+            object.__setattr__(self, "_made", _MadeFilters(self.kind))
+
+    def made(self) -> ContextFilter:
+        """Return the filter itself.
+
+        Raises:
+            UsageError: It can't take these settings.
+        """
+        assert self._made is not None  # noqa: S101 - `__post_init__` sets it
+        return self._made.of(self.settings)
 
     def keep(
         self,
@@ -225,11 +266,11 @@ class RegisteredFilter:
         answers: Sequence[str] | None = None,
     ) -> list[Span]:
         """Return what the filter keeps, best first."""
-        return self.kind.make(self.settings).keep(question, passages, answers=answers)
+        return self.made().keep(question, passages, answers=answers)
 
     def with_settings(self, settings: FilterSettings) -> RegisteredFilter:
         """Return the filter with a run's settings."""
-        return RegisteredFilter(self.kind, settings)
+        return replace(self, settings=settings)
 
 
 def context_filter(

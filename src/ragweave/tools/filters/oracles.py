@@ -20,7 +20,8 @@ from ragweave.tools.scorers.specs import LogprobScorer
 from ragweave.tools.text.normalize import words
 
 _ASKED = "Is this claim true? "
-_VERDICTS = frozenset({"yes", "no", "true", "false", "supports", "refutes"})
+_LABELS = {"yes": "SUPPORTS", "true": "SUPPORTS", "no": "REFUTES", "false": "REFUTES"}
+_VERDICTS = frozenset({*_LABELS, "supports", "refutes"})
 
 
 def claim_of(question: str) -> str:
@@ -32,6 +33,11 @@ def only_verdicts(answers: Iterable[str]) -> bool:
     """Return whether gold answers are verdicts alone, which no sentence can be searched for."""
     plain = [answer.strip().lower() for answer in answers]
     return bool(plain) and all(answer in _VERDICTS for answer in plain)
+
+
+def labels_of(verdicts: Iterable[str]) -> list[str]:
+    """Return verdicts as FEVER's labels, the output that FILCO's measures look for."""
+    return [_LABELS.get(verdict.strip().lower(), verdict) for verdict in verdicts]
 
 
 def question_line(question: str) -> str:

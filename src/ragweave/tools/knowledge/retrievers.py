@@ -24,8 +24,9 @@ from pydantic import PrivateAttr
 from ragweave.errors import UsageError
 from ragweave.registry import Registry
 from ragweave.tools.retrieval import PairScorer, PassageRetriever, RerankRetriever
-from ragweave.tools.retrieval.base import check_k, find_with
+from ragweave.tools.retrieval.base import afind_with, awaits, check_k, find_with
 from ragweave.tools.retrieval.reranking import DEPTH
+from ragweave.tools.threads import awaited
 
 if TYPE_CHECKING:
     from ragweave.tools.knowledge.base import KnowledgeBase
@@ -80,6 +81,13 @@ class AnyRetriever(PassageRetriever):
 
     def _find(self, query: str, k: int) -> list[Document]:
         return find_with(self._for(k), query, k)
+
+    def _awaits(self) -> bool:
+        return awaits(self.inner)
+
+    async def _afind(self, query: str, k: int) -> list[Document]:
+        inner = await awaited(partial(self._for, k))  # making another may take long
+        return await afind_with(inner, query, k)
 
     def _for(self, k: int) -> BaseRetriever:
         with self._lock:

@@ -1,10 +1,14 @@
-"""Which errors of a model server are transient, and which the caller must fix."""
+"""Which errors of a model server are transient, which the caller must fix, and what they say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from ragweave.errors import RagweaveError
+from langchain_core.exceptions import ContextOverflowError
+
+from ragweave.errors import ModelError, PromptTooLongError, RagweaveError
 
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
 """HTTP statuses below 500 after which a retry may succeed."""
@@ -28,14 +32,90 @@ def is_transient(error: BaseException) -> bool:
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status that `error` or its cause carries, if any."""
+    """Return the HTTP status that `error` or its cause carries, if any.
+
+    A gateway may tell an error in a reply of status 200 (OpenRouter): its code counts then.
+    """
     for link in _chain(error):
-        status = getattr(link, "status_code", None)
-        if status is None:
-            status = getattr(getattr(link, "response", None), "status_code", None)
-        if isinstance(status, int):
+        status = _http_status(link)
+        if status is None or status < 400:
+            code = _told(link).get("code")
+            status = code if type(code) is int and 400 <= code < 600 else status
+        if status is not None:
             return status
     return None
+
+
+def said_by_server(error: Exception) -> RagweaveError | None:
+    """Return an error of ours that says what a model's server said; None: `error` says it itself.
+
+    A prompt that is too long (LangChain recognises the texts of some servers), and what a client
+    failed on because the server sent no reply, unless that may help when tried again.
+    """
+    if isinstance(error, RagweaveError | ContextOverflowError):
+        return None
+    if status_of(error) in (400, 413) and any(_TOO_LONG.search(str(one)) for one in _chain(error)):
+        return PromptTooLongError(
+            "the prompt does not fit into the model's context: set prompt_tokens, or lower it or "
+            f"reply_tokens ({_short(error)})"
+        )
+    unread = isinstance(error, TypeError | AttributeError) and _http_status(error) is not None
+    if unread and not is_transient(error):
+        return ModelError(f"the model's server sent no reply that can be read: {_short(error)}")
+    return None
+
+
+def server_text(error: BaseException) -> str:
+    """Return on one line what a server said by an error, or else what the error says."""
+    told = next((said for one in _chain(error) if (said := _told(one).get("message"))), error)
+    return " ".join(str(told).split()) or type(error).__name__
+
+
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|exceed_context_size|context length of only|prompt is too long"
+    r"|maximum (?:context|model) length|model's context length"
+    r"|exceeds the (?:available |model's |maximum )*context"
+    r"|input length .{0,40}exceeds the maximum allowed length"
+    r"|input token count .{0,40}exceeds the maximum",
+    re.IGNORECASE,
+)
+"""What vLLM, SGLang, llama-server, LM Studio and hosted servers say of a prompt that is too long."""
+
+
+def _short(error: BaseException) -> str:
+    text = server_text(error)
+    return text if len(text) <= 200 else text[:199] + "…"
+
+
+def _http_status(error: BaseException) -> int | None:
+    status = getattr(error, "status_code", None)
+    if status is None:
+        status = getattr(getattr(error, "response", None), "status_code", None)
+    return status if isinstance(status, int) else None
+
+
+def _told(error: BaseException) -> Mapping[str, Any]:
+    """Return the error that a server told as a JSON object; empty: it told none.
+
+    LangChain's client for OpenAI raises it as it is; the openai client keeps it, or fails on it and
+    keeps the reply.
+    """
+    given = error.args[0] if isinstance(error, ValueError) and error.args else None
+    for told in (given, getattr(error, "body", None), _body(error).get("error")):
+        if isinstance(told, Mapping):
+            return told
+    return {}
+
+
+def _body(error: BaseException) -> Mapping[str, Any]:
+    response: Any = getattr(error, "response", None)
+    if not isinstance(getattr(response, "status_code", None), int):
+        return {}
+    try:
+        body = response.json()
+    except (AttributeError, ValueError, RuntimeError, RecursionError):  # no JSON, or not read
+        return {}
+    return body if isinstance(body, Mapping) else {}
 
 
 def _is_dropped(error: BaseException) -> bool:

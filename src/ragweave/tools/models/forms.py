@@ -12,6 +12,7 @@ import codecs
 import json
 import logging
 import math
+import re
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +28,9 @@ from langchain_core.messages.ai import UsageMetadata
 from ragweave.errors import ModelError
 from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models.errors import status_of
-from ragweave.tools.models.roles import ChatModel
+from ragweave.tools.models.roles import ChatModel, limit_name
+from ragweave.tools.models.thinking import note_thinking, thinking_room
+from ragweave.tools.text.reply import cut_off
 
 _LOGGER = logging.getLogger("ragweave.models")
 
@@ -36,8 +39,6 @@ Form = Literal["grammar", "json_schema"]
 OpenAI's `{"type": "json_schema", "json_schema": {"name": …, "schema": …, "strict": True}}`."""
 
 _NONE: frozenset[Form] = frozenset()
-THINKING_TOKENS = 2048
-"""Room for a thinking block, where a model's limit counts it."""
 _SCHEMA = {
     "type": "object",
     "properties": {"reply": {"type": "string", "enum": ["violet"]}},
@@ -54,7 +55,6 @@ _TRY_TOKENS = 32
 _QUESTION = "Name a colour."
 _known: dict[int, frozenset[Form]] = {}
 _probes: dict[tuple[int, bool], Future[None]] = {}
-_thinkers: set[int] = set()
 _lock = threading.Lock()
 
 
@@ -77,10 +77,11 @@ def offered_forms(model: ChatModel) -> frozenset[Form]:
             continue
         with _probing(target, probe, is_async=False):
             try:
-                reply = _invoke(target, _TRY_TOKENS)
-                if _was_cut(reply):
+                room = thinking_room(target)
+                reply = _invoke(target, _TRY_TOKENS + room)
+                if cut_off(reply) and not room:
                     note_thinking(target)
-                    reply = _invoke(target, _TRY_TOKENS + THINKING_TOKENS)
+                    reply = _invoke(target, _TRY_TOKENS + thinking_room(target))
                 _remember(target, _seen(reply))
             except Exception as error:  # noqa: BLE001 - raised again where it says nothing of forms
                 _remember(target, _refused(error))
@@ -97,38 +98,57 @@ async def aoffered_forms(model: ChatModel) -> frozenset[Form]:
             continue
         with _probing(target, probe, is_async=True):
             try:
-                reply = await _ainvoke(target, _TRY_TOKENS)
-                if _was_cut(reply):
+                room = thinking_room(target)
+                reply = await _ainvoke(target, _TRY_TOKENS + room)
+                if cut_off(reply) and not room:
                     note_thinking(target)
-                    reply = await _ainvoke(target, _TRY_TOKENS + THINKING_TOKENS)
+                    reply = await _ainvoke(target, _TRY_TOKENS + thinking_room(target))
                 _remember(target, _seen(reply))
             except Exception as error:  # noqa: BLE001 - raised again where it says nothing of forms
                 _remember(target, _refused(error))
     return ready
 
 
-def _invoke(target: Any, max_tokens: int) -> BaseMessage:
+def _invoke(target: Any, most: int) -> BaseMessage:
     try:
-        reply: BaseMessage = target.invoke(_QUESTION, **_TRY, max_tokens=max_tokens)
+        reply: BaseMessage = target.invoke(_QUESTION, **_TRY, **_limit(target, most))
     except Exception as error:
-        if (cut := cut_reply(error)) is None:
+        if (cut := _cut(error)) is None:
             raise
         return cut
     return reply
 
 
-async def _ainvoke(target: Any, max_tokens: int) -> BaseMessage:
+async def _ainvoke(target: Any, most: int) -> BaseMessage:
     try:
-        reply: BaseMessage = await target.ainvoke(_QUESTION, **_TRY, max_tokens=max_tokens)
+        reply: BaseMessage = await target.ainvoke(_QUESTION, **_TRY, **_limit(target, most))
     except Exception as error:
-        if (cut := cut_reply(error)) is None:
+        if (cut := _cut(error)) is None:
             raise
         return cut
     return reply
 
 
-def _was_cut(reply: BaseMessage) -> bool:
-    return reply.response_metadata.get("finish_reason") == "length"
+def _limit(target: Any, most: int) -> dict[str, int]:
+    return {limit_name(target) or "max_tokens": most}
+
+
+_UNFINISHED = re.compile(r"max_tokens or model output limit was reached", re.IGNORECASE)
+
+
+def limit_reached(error: BaseException) -> bool:
+    """Return whether OpenAI's server says by an error that thoughts took up the whole reply.
+
+    Status 400, "Could not finish the message because max_tokens or model output limit was reached".
+    """
+    return status_of(error) == 400 and _UNFINISHED.search(str(error)) is not None
+
+
+def _cut(error: BaseException) -> AIMessage | None:
+    """Return the reply to a probe behind an error that says that it was cut."""
+    if limit_reached(error):
+        return AIMessage("", response_metadata={"finish_reason": "length"})
+    return cut_reply(error)
 
 
 def _join(target: Any, *, is_async: bool) -> tuple[Future[None], bool]:
@@ -166,10 +186,12 @@ def _probing(target: Any, probe: Future[None], *, is_async: bool) -> Iterator[No
 def cut_reply(error: BaseException) -> AIMessage | None:
     """Return the reply behind an error that says that it was cut; None behind any other.
 
-    The client of OpenAI raises where a reply held to a schema ends at its limit. The message has
-    what arrived, the finish reason `length`, the tokens, and as `reasoning_content` any thoughts.
+    The client of OpenAI raises where a reply held to a schema ends at its limit or is filtered, and
+    its server refuses a reply of which nothing but thoughts fitted. The message has what arrived,
+    the finish reason `length` or `content_filter` that it has without a schema, the tokens where
+    they are told, and as `reasoning_content` any thoughts.
     """
-    if not any(kind.__name__ == "LengthFinishReasonError" for kind in type(error).__mro__):
+    if (reason := _finish_reason(error)) is None:
         return None
     completion = getattr(error, "completion", None)
     choices = getattr(completion, "choices", None) or [None]
@@ -183,11 +205,23 @@ def cut_reply(error: BaseException) -> AIMessage | None:
         getattr(said, "content", None) or "",
         additional_kwargs=_thoughts(said, usage),
         response_metadata={
-            "finish_reason": "length",
+            "finish_reason": reason,
             "model_name": getattr(completion, "model", None) or "",
         },
         usage_metadata=spent,
     )
+
+
+def _finish_reason(error: BaseException) -> str | None:
+    named = {kind.__name__ for kind in type(error).__mro__}
+    if "ContentFilterFinishReasonError" in named:
+        return "content_filter"
+    full = "LengthFinishReasonError" in named
+    return "length" if full or (status_of(error) == 400 and _FULL in str(error)) else None
+
+
+_FULL = "max_tokens or model output limit was reached"
+"""OpenAI's server of a reply whose thoughts alone reached its limit."""
 
 
 def _thoughts(said: Any, usage: Any) -> dict[str, Any]:
@@ -197,20 +231,6 @@ def _thoughts(said: Any, usage: Any) -> dict[str, Any]:
             return {"reasoning_content": thought}
     details = getattr(usage, "completion_tokens_details", None)
     return {"reasoning_content": ""} if getattr(details, "reasoning_tokens", None) else {}
-
-
-def note_thinking(model: object) -> None:
-    """Remember that a model's thoughts count within the limit of its reply."""
-    target = unbound(model)
-    with _lock:
-        if id(target) not in _thinkers:
-            weakref.finalize(target, _thinkers.discard, id(target))
-        _thinkers.add(id(target))
-
-
-def seen_thinking(model: object) -> bool:
-    """Return whether a reply of the model was cut before anything but thoughts arrived."""
-    return id(unbound(model)) in _thinkers
 
 
 def _without_asking(target: Any) -> frozenset[Form] | None:

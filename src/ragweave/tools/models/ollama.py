@@ -35,24 +35,35 @@ def as_ollama_options(model: ChatModel, settings: Mapping[str, Any]) -> dict[str
         model: The model; any other than Ollama's gets the settings as they are.
         settings: The call's settings.
     """
-    target = unbound(model)
-    fields = type(target).model_fields if isinstance(target, BaseChatModel) else {}
+    base = _own_options(model)
     table = {name: value for name, value in settings.items() if name in _OPTIONS}
     stop = settings.get("stop")
-    if "num_predict" not in fields or not (table or stop):
+    if base is None or not (table or stop):
         return dict(settings)
-    bound = list(bound_settings(model))
-    base: Mapping[str, Any] | None = next(
-        (one["options"] for one in bound if one.get("options")), None
-    )
-    if base is None:
-        base = {
-            name: getattr(target, name) for name in sorted(_OPTIONS | {"stop"}) if name in fields
-        }
     options = {**base, **table}
-    stops = [base.get("stop"), *(one.get("stop") for one in bound), stop]
+    stops = [base.get("stop"), *(one.get("stop") for one in bound_settings(model)), stop]
     if named := list(dict.fromkeys(text for some in stops for text in some or ())):
         options["stop"] = named
     others = {name: value for name, value in settings.items() if name not in {*table, "stop"}}
     kept = {name: value for name, value in options.items() if value is not None}
     return {**others, "options": kept}
+
+
+def ollama_context(model: ChatModel) -> int | None:
+    """Return the context that a model of Ollama's is set to, in tokens; None where it is not.
+
+    Ollama cuts what goes beyond it, from the front and without a word.
+    """
+    size = (_own_options(model) or {}).get("num_ctx")
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def _own_options(model: ChatModel) -> Mapping[str, Any] | None:
+    """Return the table that a model is bound to, else its own fields; None of any but Ollama's."""
+    target = unbound(model)
+    fields = type(target).model_fields if isinstance(target, BaseChatModel) else {}
+    if "num_predict" not in fields:
+        return None
+    tables = (one["options"] for one in bound_settings(model) if one.get("options"))
+    own = {name: getattr(target, name) for name in sorted(_OPTIONS | {"stop"}) if name in fields}
+    return next(tables, own)

@@ -9,16 +9,53 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from langchain_core.language_models import LanguageModelInput
+from langchain_core.language_models import BaseChatModel, BaseLLM, LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 from langgraph.types import RetryPolicy
 
+from ragweave.errors import UsageError
 from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models.errors import is_transient
 
 ChatModel: TypeAlias = Runnable[LanguageModelInput, BaseMessage]
 """A LangChain chat model, or a binding of one."""
+
+
+def checked_chat(what: str, model: ChatModel) -> ChatModel:
+    """Return a model that replies with messages, as far as can be told before it is asked.
+
+    Args:
+        what: What a message calls it.
+        model: The model.
+
+    Raises:
+        UsageError: It completes texts.
+    """
+    target = unbound(model)
+    if isinstance(target, BaseLLM):
+        raise UsageError(
+            f"{what} ({type(target).__name__}) completes texts, and a chat model is needed: use its "
+            "package's chat class (ChatOllama for OllamaLLM, ChatHuggingFace around "
+            "HuggingFacePipeline)"
+        )
+    return model
+
+
+def checked_reply(model: object, reply: object) -> BaseMessage:
+    """Return what a model replied, which is a message of a chat model.
+
+    Raises:
+        UsageError: It is something else, such as the text that an output parser makes of it.
+    """
+    if isinstance(reply, BaseMessage):
+        return reply
+    said = "a text" if isinstance(reply, str) else type(reply).__name__
+    raise UsageError(
+        f"the model ({type(unbound(model)).__name__}) replied with {said}, and "
+        "not with a message: give a LangChain chat model, without an output parser behind it"
+    )
+
 
 Role = Literal["answer", "proxy", "judge", "rewrite", "filter"]
 
@@ -54,6 +91,23 @@ class Models:
 
 _NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
 """The names of this setting in LangChain's chat models."""
+
+
+def limit_name(target: object) -> str | None:
+    """Return what a model calls the longest reply of a call; None where nothing is known of it.
+
+    Azure's client hands on what it is given, under that name: there it is the name that the server
+    takes, by which the client sends the model's own limit.
+
+    Args:
+        target: The model, without bindings.
+    """
+    if not isinstance(target, BaseChatModel):
+        return None
+    fields = type(target).model_fields
+    name = next((name for name in _NAMES if name in fields), "max_tokens")
+    is_azure = any(kind.__name__ == "AzureChatOpenAI" for kind in type(target).__mro__)
+    return (fields[name].alias or name) if is_azure and name in fields else name
 
 
 def reply_limit(model: ChatModel) -> int | None:

@@ -29,7 +29,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
 from ragweave.registry import Registry
 from ragweave.tools.bindings import unbound
-from ragweave.tools.models.roles import ChatModel
+from ragweave.tools.models.roles import ChatModel, checked_chat
+from ragweave.tools.models.thinking import always_samples, model_name, thinks_by_table
 from ragweave.tools.text.secrets import redacted, spec_settings, without_secrets
 
 MadeT = TypeVar("MadeT")
@@ -158,13 +159,14 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
     here decode greedily (temperature 0), as in the papers, unless the settings say otherwise.
 
     Raises:
-        UsageError: The spec names no known kind of model, or a setting is not understood.
+        UsageError: The spec names no known kind of model, a setting is not understood, or the
+            model is one that completes texts (`OllamaLLM`).
         MissingExtraError: The packages for that kind are not installed.
         ModelError: The model is not available: no key, no file.
     """
     if not isinstance(spec, str):
         if isinstance(spec, Runnable):
-            return spec
+            return checked_chat("the model", spec)
         raise UsageError(
             f"a model must be a LangChain chat model or a spec string such as 'extractive' "
             f"or 'openai:gpt-4o-mini', not {type(spec).__name__}"
@@ -192,7 +194,7 @@ def _made(kind: str, head: str, name: str, settings: dict[str, Any]) -> ChatMode
             f"model {head!r}: {MODELS.package(kind)} must make a LangChain chat model, not "
             f"{type(model).__name__}"
         )
-    return model
+    return checked_chat(f"the model {head!r} of {MODELS.package(kind)}", model)
 
 
 def read_settings(query: str) -> dict[str, Any]:
@@ -316,7 +318,7 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
         raise MissingExtraError("The OpenAI client", "openai")
     import os
 
-    from langchain_openai import ChatOpenAI
+    from ragweave.tools.models.compatible import ChatOpenAI, client_for
 
     if not name:
         raise UsageError("the model's name is missing: write 'openai:gpt-4o-mini'")
@@ -337,7 +339,8 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
                 f"('openai:{name}?base_url=http://localhost:8000/v1')"
             )
         settings = {"api_key": "none", **settings}
-    return checked_model(f"openai:{name}", {"model": name, **_greedy(name, settings)}, ChatOpenAI)
+    client = client_for(name, str(served))
+    return checked_model(f"openai:{name}", {"model": name, **_greedy(name, settings)}, client)
 
 
 def _without_user(settings: dict[str, Any], url: str) -> dict[str, Any]:
@@ -390,32 +393,23 @@ def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
         raise ModelError(f"model '{kind}:{name}' can't be made: {reason}") from error
 
 
-_REASONING = re.compile(r"o\d|gpt-5(?!.*chat)", re.IGNORECASE)
-"""OpenAI's models whose server refuses a temperature, by the beginning of their names; GPT-5 takes
-one where it is told not to reason (langchain-openai, `validate_temperature`)."""
-
-
 def takes_temperature(model: object) -> bool:
-    """Return whether a model takes a temperature: OpenAI's server refuses one for some of its own."""
+    """Return whether a model takes a temperature.
+
+    OpenAI's server refuses one for some of its own, and Claude's while it thinks.
+    """
     target = unbound(model)
+    if thinks_by_table(model):
+        return False
     if not any(kind.__name__ == "BaseChatOpenAI" for kind in type(target).__mro__):
         return True
     effort = {name: getattr(target, name, None) for name in ("reasoning_effort", "reasoning")}
-    return not _always_samples(str(getattr(target, "model_name", "")), effort)
-
-
-def _always_samples(name: str, settings: Mapping[str, Any]) -> bool:
-    if not _REASONING.match(name):
-        return False
-    table = settings.get("reasoning")
-    told = table.get("effort") if isinstance(table, Mapping) else None
-    effort = settings.get("reasoning_effort") or told
-    return name.lower().startswith("o") or effort != "none"
+    return not always_samples(model_name(target), effort)
 
 
 def _greedy(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with temperature 0, where none is given and the model takes one."""
-    fixed = {} if _always_samples(name, settings) else {"temperature": 0.0}
+    fixed = {} if always_samples(name, settings) else {"temperature": 0.0}
     return {**fixed, **settings}
 
 

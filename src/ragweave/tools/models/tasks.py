@@ -73,6 +73,9 @@ class Task(TypedDict):
     """The number of the first passage, where numbers are asked for."""
     draft: NotRequired[str]
     """Text under judgement: a heuristic answer, a claim, a reasoning."""
+    sample: NotRequired[int]
+    """Which further draw of the same prompt this is, from 1: a cache of replies, such as LangChain's,
+    would else give every draw the words of the first."""
 
 
 def attach(message: BaseMessage, task: Task) -> BaseMessage:
@@ -80,6 +83,14 @@ def attach(message: BaseMessage, task: Task) -> BaseMessage:
     return message.model_copy(
         update={"additional_kwargs": {**message.additional_kwargs, KEY: task}}
     )
+
+
+def numbered(messages: Sequence[BaseMessage], sample: object) -> list[BaseMessage]:
+    """Return messages whose task says which draw of the prompt they ask for; the first is as it is."""
+    task = task_of(messages[-1:])
+    if task is None or not isinstance(sample, int) or sample < 1:
+        return list(messages)
+    return [*messages[:-1], attach(messages[-1], {**task, "sample": sample})]
 
 
 def task_of(messages: Sequence[BaseMessage]) -> Task | None:

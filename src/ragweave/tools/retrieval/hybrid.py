@@ -5,6 +5,7 @@ Hybrid retrieval fuses several rankings by reciprocal rank fusion.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -19,7 +20,14 @@ from pydantic import Field
 from ragweave.errors import UsageError
 from ragweave.state.passages import as_document, with_id
 from ragweave.tools.listed import listed
-from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, lexical_of
+from ragweave.tools.retrieval.base import (
+    PassageRetriever,
+    afind_with,
+    awaits,
+    check_k,
+    find_with,
+    lexical_of,
+)
 from ragweave.tools.retrieval.bm25 import Search, full_text, with_score
 from ragweave.tools.warm_up import warm_up
 
@@ -133,7 +141,17 @@ class HybridRetriever(PassageRetriever):
         warm_up(self.retrievers)
 
     def _find(self, query: str, k: int) -> list[Document]:
-        lists = self._rankings(query, max(self.depth, k))
+        return self._fused(self._rankings(query, max(self.depth, k)), k)
+
+    def _awaits(self) -> bool:
+        return self.search is None and any(map(awaits, self.retrievers))
+
+    async def _afind(self, query: str, k: int) -> list[Document]:
+        depth = max(self.depth, k)
+        finding = (afind_with(one, query, depth) for one in self.retrievers)
+        return self._fused(await asyncio.gather(*finding), k)
+
+    def _fused(self, lists: Sequence[Sequence[Document]], k: int) -> list[Document]:
         held: list[Document] = []
         places: dict[str | None, list[int]] = defaultdict(list)
         ranked = [[_place(doc, held, places[doc.id]) for doc in one] for one in lists]

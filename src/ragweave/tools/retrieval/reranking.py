@@ -16,6 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import parse_qsl
@@ -27,7 +28,14 @@ from pydantic import Field, PrivateAttr
 
 from ragweave.errors import UnusableModelError, UsageError
 from ragweave.registry import Registry
-from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, lexical_of
+from ragweave.tools.retrieval.base import (
+    PassageRetriever,
+    afind_with,
+    awaits,
+    check_k,
+    find_with,
+    lexical_of,
+)
 from ragweave.tools.retrieval.bm25 import full_text, with_score
 from ragweave.tools.retrieval.embedding import (
     is_e5,
@@ -36,6 +44,7 @@ from ragweave.tools.retrieval.embedding import (
     require_extra,
 )
 from ragweave.tools.retrieval.rerank_library import library_reranker
+from ragweave.tools.threads import awaited
 from ragweave.tools.warm_up import warm_up
 
 _HEADLESS = ("Model", "ForMaskedLM", "ForPreTraining")
@@ -240,7 +249,16 @@ class RerankRetriever(PassageRetriever):
         warm_up([self.base])
 
     def _find(self, query: str, k: int) -> list[Document]:
-        found = find_with(self.base, query, max(self.depth, k))
+        return self._reranked(query, find_with(self.base, query, max(self.depth, k)), k)
+
+    def _awaits(self) -> bool:
+        return awaits(self.base)
+
+    async def _afind(self, query: str, k: int) -> list[Document]:
+        found = await afind_with(self.base, query, max(self.depth, k))
+        return await awaited(partial(self._reranked, query, found, k))
+
+    def _reranked(self, query: str, found: Sequence[Document], k: int) -> list[Document]:
         if not found:
             return []
         with self._lock:  # tokenizers and most models are not safe under threads

@@ -7,7 +7,7 @@ JSON documents by name: the manifest, the list of sources of each generation, an
 
 A store is declared by one value, ours or a package's:
 
-    STORE = StoreKind(name="shelf", spec="shelf:URL#COLLECTION", summary="…", extra="", open=Shelf)
+    STORE = StoreKind(name="shelf", spec="shelf:URL#COLLECTION", summary="…", open=Shelf)
 
 A package names it as an entry point of the group `ragweave.stores`; `--kb shelf:URL` then uses it.
 `ragweave.testing.KnowledgeStoreTests` is the suite that every store passes.

@@ -45,6 +45,14 @@ _NAME_OF_CODE = re.compile(r"\*\*[a-z_][a-z0-9_]*|[a-z_][a-z0-9_]*\*\*")
 _EDGE = re.compile(rf"(?:[{_QUOTES}{EMPHASIS}]|[*_]+(?=\s))+")
 
 
+_PAIRS = (('"', '"'), ("'", "'"), ("“", "”"), ("‘", "’"), ("`", "`"))
+_APOSTROPHES = "'’"
+_OPENS_BEHIND = " \t\n([{<-–—/"
+"""Before a straight quote that opens, where it does not begin the line."""
+_MEASURE = re.compile(r"\d['’] ?\d{1,2}(?:\.\d{1,2})?\"\Z")
+"""Feet and inches: the mark is part of the number."""
+
+
 def without_tags(text: str) -> str:
     """Return `text` without HTML tags that dress other text; a tag on its own stays.
 
@@ -80,14 +88,25 @@ def is_sign(text: str) -> bool:
 
 
 def trimmed(line: str) -> str:
-    """Return `line` without space, quotes and marked emphasis at its ends, a bullet, half a code span."""
+    """Return `line` without space, quotes and marked emphasis at its ends, a bullet, half a code span.
+
+    A quote whose partner stands within the line stays: the film "Jaws".
+    """
     if line.count("`") % 2:
         line = line.strip(_QUOTES + "`")
-    line = line[_edge(line) :]
-    line = line[: len(line) - _edge(line[::-1])]
+    begin = _edge(line)
+    line = _with_partners(line, begin, len(line) - _edge(line[begin:][::-1]))
     if not _half_bold(line):
         return line
     return line[2:] if line.startswith("**") else line[:-2]
+
+
+def stripped(text: str, edges: str) -> str:
+    """Return `text` without the characters `edges` at its ends; quotes stay as in `trimmed`."""
+    rest = text.lstrip(edges)
+    return _with_partners(
+        text, len(text) - len(rest), len(text) - len(rest) + len(rest.rstrip(edges))
+    )
 
 
 def without_backticks(text: str) -> str:
@@ -100,6 +119,49 @@ def without_backticks(text: str) -> str:
 def _edge(line: str) -> int:
     found = _EDGE.match(line)
     return found.end() if found else 0
+
+
+def _with_partners(line: str, begin: int, end: int) -> str:
+    """Return the part of a line with the quotes beside it that belong to quotes within it."""
+    if _MEASURE.search(line[begin : end + 1]):
+        end += 1
+    for opening, closing in _PAIRS:
+        before, behind = line.rfind(opening, 0, begin), line.find(closing, end)
+        if before < 0 and behind < 0:
+            continue
+        lacks_opening, lacks_closing = _unpaired(line[begin:end], opening, closing)
+        if lacks_opening and before >= 0:
+            begin = before
+        if lacks_closing and behind >= 0:
+            end = behind + 1
+    return line[begin:end]
+
+
+def _unpaired(text: str, opening: str, closing: str) -> tuple[bool, bool]:
+    """Say whether a closing quote of a text lacks its opening one, and the other way round.
+
+    A straight quote opens behind space or a bracket; between two letters it may be an apostrophe.
+    """
+    open_quotes, lacks_opening = 0, False
+    for found in re.finditer(f"[{opening}{closing}]", text):
+        before, behind = (
+            text[found.start() - 1 : found.start()],
+            text[found.end() : found.end() + 1],
+        )
+        inside = before.isalnum() and behind.isalnum()
+        if inside and closing in _APOSTROPHES:
+            continue
+        if opening != closing:
+            opens = found[0] == opening
+        else:
+            opens = not open_quotes if inside else not before.strip(_OPENS_BEHIND)
+        if opens:
+            open_quotes += 1
+        elif open_quotes:
+            open_quotes -= 1
+        else:
+            lacks_opening = True
+    return lacks_opening, open_quotes > 0
 
 
 def _half_bold(line: str) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -50,6 +50,20 @@ def reported_tokens(message: BaseMessage) -> tuple[int, int] | None:
     counts: list[object] = [usage.get(name) for name in ("input_tokens", "output_tokens")]
     given, made = (one if isinstance(one, int) and one >= 0 else None for one in counts)
     return None if given is None or made is None else (given, made)
+
+
+_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+"""Where a provider says why a reply ended; `stopReason` is Bedrock's."""
+
+
+def cut_off(message: BaseMessage | None) -> bool:
+    """Say whether the provider reports that a reply ended at its length limit."""
+    metadata = message.response_metadata if message is not None else {}
+    reasons = [metadata.get(name) for name in _REASONS]
+    details = metadata.get("incomplete_details")
+    if metadata.get("status") == "incomplete" and isinstance(details, Mapping):
+        reasons.append(details.get("reason"))  # of OpenAI's Responses API
+    return any(str(one).lower() in ("length", "max_tokens", "max_output_tokens") for one in reasons)
 
 
 _GPT_OSS = ("<|channel|>analysis<|message|>", "<|start|>assistant<|channel|>final<|message|>")
@@ -256,6 +270,8 @@ _COMPARES = re.compile(
     r"|higher|lower|taller|closer|nearer|faster|newer|better|greater)\b",
     re.IGNORECASE,
 )
+_CHOOSES = re.compile(r"\b(?:or|between)\b", re.IGNORECASE)
+"""How a question asks for one of two; "Are both …" and "Is it older than …" ask for Yes or No."""
 _NAMES_AT_ITS_END = re.compile(r"\b(?:is|are|was|were) (?:the |a |an )?\S+\W*\Z", re.IGNORECASE)
 """The Who, It, Them: a name may be made of words that tell nothing."""
 _RESTATED_WORDS = 5
@@ -302,7 +318,7 @@ def asks_yes_or_no(question: str) -> bool:
     """Return whether a question begins as one that Yes or No answers, and asks nothing else."""
     asked = question[:_LONGEST].lstrip()
     plain = _POLAR.match(asked) and not _ASKS_ONE.match(asked)
-    return bool(plain) and not _ASKS.search(asked) and not _COMPARES.search(asked)
+    return bool(plain) and not _ASKS.search(asked) and not _CHOOSES.search(asked)
 
 
 def restates(answer: str, question: str) -> bool:

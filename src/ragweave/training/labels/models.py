@@ -21,13 +21,13 @@ from ragweave.errors import UsageError
 from ragweave.nodes.ask import Ask, Prompt, Reply
 from ragweave.nodes.judge import NecessityOptions
 from ragweave.nodes.proxy import PROXY_PROMPTS, draft_step, settings
-from ragweave.nodes.replies import cut_off
 from ragweave.nodes.sampling import call_sampling
 from ragweave.nodes.step import Context, Step
 from ragweave.state import Update
 from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models import ChatModel, Models
 from ragweave.tools.models.tasks import Task
+from ragweave.tools.text.reply import cut_off
 from ragweave.tools.text.secrets import redacted
 from ragweave.tools.text.untrusted import untrusted
 from ragweave.training.labels.labeler import CachedCall
