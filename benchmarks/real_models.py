@@ -19,7 +19,9 @@ as there was time for, and says how many: for each system the same ones, those t
 Writes `benchmarks/results/real_models.json`, a plot a table, and every question's answer to
 `benchmarks/results/real_models/TABLE.jsonl` (ids and answers; the questions are the data sets').
 `--published` begins a table's run with the answers that stand there, so that another machine goes
-on where one stopped. A table is of one pair of models, named in it: others need another --results.
+on where one stopped; without it, a run that lacks some of them is refused, since what it writes
+takes their place. A table is of one pair of models and of the settings that stand in it as `made`:
+others need another --results. Answers of a system whose options are no longer those are asked anew.
 
 Many questions in flight share the processor, and how long each waited says nothing of its method.
 So seconds are measured apart: `--timed 3` puts three questions to each system of the tables, one
@@ -46,7 +48,8 @@ from rich.console import Console
 from rich.table import Table
 
 from call_log import logged
-from ragweave.errors import RagweaveError
+from published_answers import USAGE, begin, made_of, model_name, publish
+from ragweave.errors import RagweaveError, UsageError
 from ragweave.evaluation.metrics import bootstrap
 from ragweave.evaluation.report import TOKENS, Point, plot_bars, plot_points
 from ragweave.evaluation.runs import (
@@ -113,8 +116,12 @@ def every_method() -> list[System]:
     return [replace(one, options={**FEW.get(one.method, {"k": 3}), **one.options}) for one in found]
 
 
-FEW: Mapping[str, Mapping[str, Any]] = {"dos_rag": {"token_budget": 1500}}
-"""Where three passages are not the measure: a budget of tokens, some twice those passages'."""
+FEW: Mapping[str, Mapping[str, Any]] = {
+    "dos_rag": {"token_budget": 1500},
+    "adaptive_rag": {"k": 3, "k_one": 3},
+}
+"""Where `k` is not the measure: a budget of tokens, some twice those of three passages; or not alone,
+since a question of one round has a number of its own."""
 
 
 SKR = "skr:fusion/skr-dev-10-passages.json.gz"
@@ -133,7 +140,6 @@ COMPARISONS: Mapping[str, Comparison] = {
     "methods-hotpotqa": Comparison(HOTPOT, every_method, {}, 60, every_method=True),
 }
 """Cheapest first."""
-USAGE = ("calls", "input_tokens", "output_tokens")
 
 
 def served(systems: Sequence[System], options: argparse.Namespace) -> list[System]:
@@ -217,15 +223,6 @@ def models_of(options: argparse.Namespace) -> dict[str, str]:
     return {"model": model_name(options.model), "proxy": model_name(options.proxy)}
 
 
-def model_name(spec: str) -> str:
-    """Return a model's whole name: no settings, and of a local file or folder no path."""
-    name = spec.partition("?")[0]
-    kind, _, place = name.partition(":")
-    if kind == "llamacpp":
-        return Path(place).name.removesuffix(".gguf")
-    return f"{kind}:{Path(place).name}" if place and Path(place).expanduser().exists() else name
-
-
 def mixed(name: str, before: Mapping[str, Any], models: Mapping[str, str]) -> str:
     """Return why a table can't be worked on by these models; "" where it can.
 
@@ -253,29 +250,6 @@ def shared_records(directory: RunDirectory) -> dict[str, list[Record]]:
     return {label: [found[label][at] for at in shared] for label in labels}
 
 
-def restore(name: str, directory: RunDirectory, results: Path) -> int:
-    """Begin a new run with the published answers of its table; return how many there are."""
-    published = results / "real_models" / f"{name}.jsonl"
-    if not published.exists() or next(records_of([directory.results]), None) is not None:
-        return 0
-    labels = {one.label for one in directory.settings.systems}
-    lines = published.read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines if line.strip()]
-    found = [restored(one) for one in rows if one["system"] in labels]
-    text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in found)
-    directory.results.write_text(text, encoding="utf-8")
-    return len(found)
-
-
-def restored(row: Record) -> Record:
-    """Return a published answer as a run's record: what a table is made of, and no more."""
-    usage = {name: row[name] for name in USAGE}
-    kept = {key: value for key, value in row.items() if key not in USAGE}
-    spent = {"paid": {}, "cached": {}}
-    nothing = {"error": None, "scoring": "short", "spent": spent, "cost": None}
-    return {**nothing, **kept, "usage": usage}
-
-
 def row(label: str, records: Sequence[Record]) -> dict[str, Any]:
     """Return a system's line of the table: means with 95 % bootstrap intervals, and costs."""
     names = sorted({name for one in records for name in one["scores"]})
@@ -288,33 +262,17 @@ def row(label: str, records: Sequence[Record]) -> dict[str, Any]:
     return {"system": label, "questions": len(records), **scores, **costs}
 
 
-def output(record: Record) -> dict[str, Any]:
-    """Return what is published of a question's record."""
-    kept = ("at", "id", "system", "scoring", "answer", "status", "truncated", "scores", "notes")
-    spent = {name: record["usage"][name] for name in USAGE}
-    return {key: record[key] for key in kept if key in record} | spent
-
-
 def write(name: str, directory: RunDirectory, results: Path) -> dict[str, Any] | None:
-    """Write a table's answers, draw and return it; nothing is written where there are none.
+    """Write a table's answers, draw and return it.
 
     Returns:
-        The table, without rows where no question is shared by all systems yet; None: no answers.
+        The table; None where no question is shared by all systems yet: nothing is written then.
     """
-    answered = [one for one in records_of([directory.results]) if not one["error"]]
-    if not answered:
-        return None
-    lines = [json.dumps(output(record), ensure_ascii=False) for record in answered]
-    folder = results / "real_models"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.jsonl").write_text("\n".join(sorted(lines)) + "\n", encoding="utf-8")
-    table = {
-        "dataset": directory.settings.dataset_name,
-        "settings": dict(COMPARISONS[name].settings),
-    }
     found = shared_records(directory)
     if not next(iter(found.values())):
-        return table
+        return None
+    folder = results / "real_models"
+    publish(folder / f"{name}.jsonl", directory)
     scores = [bootstrap([one["scores"]["f1"] for one in records]) for records in found.values()]
     plot_bars(folder, name, list(found), scores, "F1 (%), 95% interval")
     if COMPARISONS[name].every_method:
@@ -323,7 +281,12 @@ def write(name: str, directory: RunDirectory, results: Path) -> dict[str, Any] |
             for (label, records), score in zip(found.items(), scores, strict=True)
         ]
         plot_points(folder, f"{name}-tokens", points, TOKENS, "F1 (%), 95% interval")
-    return table | {"systems": [row(label, records) for label, records in found.items()]}
+    return {
+        "dataset": directory.settings.dataset_name,
+        "settings": dict(COMPARISONS[name].settings),
+        "made": made_of(directory, COMPARISONS[name].systems()),
+        "systems": [row(label, records) for label, records in found.items()],
+    }
 
 
 def tokens(record: Record) -> int:
@@ -332,16 +295,22 @@ def tokens(record: Record) -> int:
 
 
 def timed(directory: RunDirectory) -> dict[str, Any] | None:
-    """Return the mean seconds of each system of a timed run, None where no question is shared."""
+    """Return the mean seconds of each system of a timed run, None where no question counts.
+
+    A question counts that all systems answered, each without a break: one that was broken off has
+    the seconds after it alone.
+    """
     found = shared_records(directory)
-    questions = len(next(iter(found.values())))
-    if not questions:
-        return None
-    means = {
-        label: round(fmean(one["seconds"] for one in records), 2)
+    broken = {one["at"] for records in found.values() for one in records if one.get("resumed")}
+    seconds = {
+        label: [one["seconds"] for one in records if one["at"] not in broken]
         for label, records in found.items()
         if not label.startswith(BETWEEN)
     }
+    questions = len(next(iter(seconds.values())))
+    if not questions:
+        return None
+    means = {label: round(fmean(one), 2) for label, one in seconds.items()}
     return {"questions": questions, "seconds": means}
 
 
@@ -352,8 +321,8 @@ def reported(
     models = {"models": models_of(options)}
     if not options.timed:
         table = write(name, directory, options.results)
-        kept = {key: before[key] for key in ("systems", "timed") if key in before}
-        return {name: models | kept | table} if table else {}
+        kept = {"timed": before["timed"]} if "timed" in before else {}
+        return {name: models | table | kept} if table else {}
     times = timed(directory)
     return {name: models | dict(before) | {"timed": times}} if before and times else {}
 
@@ -379,8 +348,26 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def main() -> None:
-    """Work on the tables until they are done or the time is up."""
+def prepared(
+    name: str, options: argparse.Namespace, before: Mapping[str, Any], begins: bool
+) -> tuple[RunDirectory, int]:
+    """Return a table's run, and how many published answers it now begins with.
+
+    Raises:
+        UsageError: They are of other settings, or what the run writes would take their place.
+    """
+    directory = directory_of(name, options)
+    writes = begins or options.published or directory.results.exists()
+    if options.timed or not writes:
+        return directory, 0
+    place = options.results / "real_models" / f"{name}.jsonl"
+    made = made_of(directory, COMPARISONS[name].systems())
+    theirs = before.get("made", {})
+    return directory, begin(place, directory, made, theirs, go_on=options.published)
+
+
+def arguments() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     add = parser.add_argument
     add("--model", default=f"llamacpp:{MODELS / 'qwen2.5-coder-1.5b.gguf'}")
@@ -396,6 +383,12 @@ def main() -> None:
     add("--published", action="store_true", help="begin with the answers in --results")
     add("--calls", type=Path, help="write what is asked and replied (see record_replies.py)")
     add("--timed", type=int, help="measure seconds, on so many questions, one answer at a time")
+    return parser
+
+
+def main() -> None:
+    """Work on the tables until they are done or the time is up."""
+    parser = arguments()
     options = parser.parse_args()
     console, until = Console(), time.monotonic() + 60 * options.minutes
     path = options.results / "real_models.json"
@@ -406,14 +399,11 @@ def main() -> None:
         if why:
             parser.error(f"{path}: {why}")
     for name in names:
-        directory = directory_of(name, options)
-        if (
-            options.published
-            and not options.timed
-            and (count := restore(name, directory, options.results))
-        ):
+        begins = not options.report and time.monotonic() < until
+        directory, count = prepared(name, options, tables.get(name, {}), begins)
+        if count:
             console.print(f"{name}: {count} published answers")
-        if not options.report and time.monotonic() < until:
+        if begins:
             complete = asyncio.run(work(directory, options, until))
             console.print(f"{name}: {'complete' if complete else 'time is up'}")
         if found := reported(name, directory, options, tables.get(name, {})):
@@ -425,4 +415,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UsageError as error:
+        raise SystemExit(f"error: {error}") from None

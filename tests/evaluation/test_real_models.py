@@ -6,10 +6,14 @@ import gzip
 import importlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
+
+from ragweave.errors import UsageError
 
 pytest.importorskip("matplotlib")
 
@@ -110,6 +114,74 @@ def test_what_is_published_stays_where_nothing_was_answered(run: Any, tmp_path: 
     assert run("there", "--questions", "3", "--published", "--minutes", "0") == first
     published.write_text("\n", "utf-8")
     assert run("again", "--questions", "3", "--published") == first
+
+
+def test_published_answers_are_not_lost_nor_joined_with_others(
+    run: Any, real_models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run("here", "--questions", "3")
+    assert first["made"]["systems"]["concat"] == {"method": "concat", "options": {}}
+    places = [tmp_path / "real_models.json", tmp_path / "real_models" / "bridges.jsonl"]
+    before = [place.read_bytes() for place in places]
+    with pytest.raises(UsageError, match="6 answers that this run lacks; go on from them with --p"):
+        run("clone", "--questions", "2")
+    one = real_models.COMPARISONS["bridges"]
+    for other, told in (
+        (replace(one, settings={"corpus": "file"}), "is of another corpus: given, now file"),
+        (replace(one, settings=one.settings | {"oracle": True}), "is of another oracle: False, "),
+    ):
+        monkeypatch.setitem(real_models.COMPARISONS, "bridges", other)
+        with pytest.raises(UsageError, match=told):
+            run(told, "--questions", "3", "--published")
+    monkeypatch.setitem(real_models.COMPARISONS, "bridges", one)
+    with pytest.raises(UsageError, match=r"is of another models: .*threshold=0.9"):
+        run("strict", "--model", "extractive?threshold=0.9", "--questions", "3", "--published")
+    lines = places[1].read_text("utf-8")
+    places[1].write_text(lines.replace('"id": "2"', '"id": "7"'), "utf-8")
+    with pytest.raises(UsageError, match="question 2 is '7', and '2' in the data set"):
+        run("moved", "--questions", "3", "--published")
+    places[1].write_text(lines, "utf-8")
+    assert [place.read_bytes() for place in places] == before
+
+
+def test_a_system_of_other_options_is_asked_anew(
+    run: Any, real_models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("here", "--questions", "3")
+    fewer = [replace(one, options={"k": 1}) for one in real_models.named("concat")()]
+    fewer += real_models.named("crag")()
+    one = replace(real_models.COMPARISONS["bridges"], systems=lambda: fewer)
+    monkeypatch.setitem(real_models.COMPARISONS, "bridges", one)
+    calls = tmp_path / "calls.gz"
+    table = run("there", "--questions", "3", "--published", "--calls", str(calls))
+    assert {one["method"] for one in calls_of(calls)} == {"concat"}
+    assert table["made"]["systems"]["concat"]["options"] == {"k": 1}
+    assert [line["questions"] for line in table["systems"]] == [3, 3]
+
+
+def test_seconds_of_a_question_that_was_broken_off_do_not_count(
+    run: Any, real_models: Any, tmp_path: Path
+) -> None:
+    run("here", "--questions", "3")
+    assert run("here", "--timed", "3")["timed"]["questions"] == 3
+    results = tmp_path / "here" / "bridges-timed" / "results.jsonl"
+    rows = [json.loads(line) for line in results.read_text("utf-8").splitlines()]
+    kept = {one["at"]: one["seconds"] for one in rows if one["system"] == "crag"}
+    broken = next(one for one in rows if one["system"] == "concat")
+    broken |= {"resumed": True, "seconds": 1000.0}
+    results.write_text("".join(json.dumps(one) + "\n" for one in rows), "utf-8")
+    timed = run("here", "--timed", "3", "--report")["timed"]
+    assert timed["questions"] == 2
+    assert timed["seconds"]["concat"] < 100
+    mean = fmean(seconds for at, seconds in kept.items() if at != broken["at"])
+    assert timed["seconds"]["crag"] == round(mean, 2)
+
+
+def test_all_methods_are_compared_at_three_passages(real_models: Any) -> None:
+    for one in real_models.every_method():
+        chosen = one.resolved()
+        numbers = [getattr(chosen, name) for name in ("k", "k_one") if hasattr(chosen, name)]
+        assert one.method == "dos_rag" or set(numbers) <= {3}, one
 
 
 def test_the_page_names_the_models_of_each_table(
