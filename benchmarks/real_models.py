@@ -314,6 +314,17 @@ def timed(directory: RunDirectory) -> dict[str, Any] | None:
     return {"questions": questions, "seconds": means}
 
 
+def still_timed(before: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the seconds of an earlier table, without those of systems with other options today."""
+    if "timed" not in before:
+        return {}
+    ours = table["made"]["systems"]
+    theirs = before.get("made", {}).get("systems", ours)
+    timed = before["timed"]
+    kept = {one: s for one, s in timed["seconds"].items() if theirs.get(one) == ours.get(one)}
+    return {"timed": timed | {"seconds": kept}}
+
+
 def reported(
     name: str, directory: RunDirectory, options: argparse.Namespace, before: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -321,8 +332,7 @@ def reported(
     models = {"models": models_of(options)}
     if not options.timed:
         table = write(name, directory, options.results)
-        kept = {"timed": before["timed"]} if "timed" in before else {}
-        return {name: models | table | kept} if table else {}
+        return {name: models | table | still_timed(before, table)} if table else {}
     times = timed(directory)
     return {name: models | dict(before) | {"timed": times}} if before and times else {}
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ragweave.evaluation.metrics import compare
+from ragweave.evaluation.metrics import Comparison, compare
 from ragweave.evaluation.report.pairs import holm
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "real_models.json"
 TABLES = ("methods-nq", "methods-hotpotqa", "filco-nq", "filco-hotpotqa")
 """Those that the page shows."""
 SCORES = {"em": "EM", "f1": "F1", "contains": "Contains", "unknown": "%Unk"}
-HEAD = ["system", *SCORES.values(), "calls", "tokens"]
-BASELINES = {"methods": "concat", "filco": "filco full passages"}
-"""What a table's other systems are compared with, question by question, by its name's beginning."""
+MORE = {"fusion": {"nm": "%NM"}}
+"""Scores that some tables show beside those, by the name's beginning."""
+BASELINES = {"filco": "filco full passages"}
+"""What a table's other systems are compared with, question by question, by its name's beginning;
+others with `concat`."""
 SURE = 0.05
 """The corrected p below which a difference is marked."""
 
@@ -28,24 +30,36 @@ def rows(name: str) -> list[list[str]]:
     """
     one = json.loads(RESULTS.read_text("utf-8"))["tables"][name]
     systems = [line["system"] for line in one["systems"]]
-    lines = [HEAD, *map(_row, one["systems"])]
+    scores = SCORES | MORE.get(_kind(name), {})
+    head = ["system", *scores.values(), "calls", "tokens"]
+    lines = [head, *(_row(line, list(scores)) for line in one["systems"])]
     if "timed" in one:
         seconds = one["timed"]["seconds"]
-        lines = _joined(lines, ["seconds", *(f"{seconds[system]:.1f}" for system in systems)])
+        lines = _joined(lines, ["seconds", *(_seconds(seconds, one) for one in systems)])
     found = differences(name)
-    return _joined(lines, [f"F1 − `{baseline(name)}`", *(found.get(one, "") for one in systems)])
+    shown = [_difference(*found[one]) if one in found else "" for one in systems]
+    return _joined(lines, [f"F1 − `{baseline(name)}`", *shown])
 
 
 def baseline(name: str) -> str:
     """Return the system that a table's others are compared with."""
-    return BASELINES[name.partition("-")[0]]
+    return BASELINES.get(_kind(name), "concat")
 
 
-def differences(name: str) -> dict[str, str]:
+def _kind(name: str) -> str:
+    return name.partition("-")[0]
+
+
+def gains(name: str) -> set[str]:
+    """Return the systems whose F1 exceeds the baseline's, the whole interval of the difference."""
+    return {system for system, (one, _) in differences(name).items() if round(one.low * 100, 1) > 0}
+
+
+def differences(name: str) -> dict[str, tuple[Comparison, float]]:
     """Return by system how much its F1 exceeds the baseline's over the same questions.
 
-    With the 95% interval of a paired bootstrap; `*` where the paired randomization test finds a
-    difference, its p corrected for the table's comparisons (Holm 1979).
+    With the 95% interval of a paired bootstrap, and the p of the paired randomization test,
+    corrected for the table's comparisons (Holm 1979).
     """
     scores: dict[str, dict[int, float]] = {}
     for line in (RESULTS.parent / "real_models" / f"{name}.jsonl").read_text("utf-8").splitlines():
@@ -60,11 +74,13 @@ def differences(name: str) -> dict[str, str]:
         for system, own in scores.items()
     }
     corrected = holm([one.p for one in found.values()])
-    return {
-        system: f"{one.difference * 100:+.1f} [{one.low * 100:+.1f}, {one.high * 100:+.1f}]"
-        + ("*" if p < SURE else "")
-        for (system, one), p in zip(found.items(), corrected, strict=True)
-    }
+    return {system: (one, p) for (system, one), p in zip(found.items(), corrected, strict=True)}
+
+
+def _difference(one: Comparison, p: float) -> str:
+    """Return a cell: the difference, `*` behind it where it is sure."""
+    told = f"{one.difference * 100:+.1f} [{one.low * 100:+.1f}, {one.high * 100:+.1f}]"
+    return told + ("*" if p < SURE else "")
 
 
 def _joined(lines: list[list[str]], ends: list[str]) -> list[list[str]]:
@@ -82,10 +98,14 @@ def caption(name: str) -> str:
     return f"{asked}, `{models['model']}` with `{models['proxy']}` as its proxy{seconds}:"
 
 
-def _row(line: Mapping[str, Any]) -> list[str]:
+def _row(line: Mapping[str, Any], scores: Sequence[str]) -> list[str]:
     tokens = line["input_tokens"] + line["output_tokens"]
-    scores = [_score(line[key]) for key in SCORES]
-    return [f"`{line['system']}`", *scores, f"{line['calls']:.1f}", f"{tokens:,.0f}"]
+    cells = [_score(line[key]) for key in scores]
+    return [f"`{line['system']}`", *cells, f"{line['calls']:.1f}", f"{tokens:,.0f}"]
+
+
+def _seconds(found: Mapping[str, float], system: str) -> str:
+    return f"{found[system]:.1f}" if system in found else ""
 
 
 def _score(found: tuple[float, float, float]) -> str:

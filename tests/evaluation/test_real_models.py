@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -148,6 +149,7 @@ def test_a_system_of_other_options_is_asked_anew(
     run: Any, real_models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("here", "--questions", "3")
+    assert run("here", "--timed", "1")["timed"]["seconds"].keys() == {"concat", "crag"}
     fewer = [replace(one, options={"k": 1}) for one in real_models.named("concat")()]
     fewer += real_models.named("crag")()
     one = replace(real_models.COMPARISONS["bridges"], systems=lambda: fewer)
@@ -157,6 +159,7 @@ def test_a_system_of_other_options_is_asked_anew(
     assert {one["method"] for one in calls_of(calls)} == {"concat"}
     assert table["made"]["systems"]["concat"]["options"] == {"k": 1}
     assert [line["questions"] for line in table["systems"]] == [3, 3]
+    assert table["timed"]["seconds"].keys() == {"crag"}
 
 
 def test_seconds_of_a_question_that_was_broken_off_do_not_count(
@@ -237,7 +240,29 @@ def test_the_page_compares_each_method_with_the_plain_prompt(
     lines = "".join(json.dumps(one) + "\n" for one in records)
     (tmp_path / "real_models" / "methods-nq.jsonl").write_text(lines, "utf-8")
     monkeypatch.setattr(effects, "RESULTS", tmp_path / "real_models.json")
-    assert effects.differences("methods-nq") == {
-        "sure": "+100.0 [+100.0, +100.0]*",
-        "ircot": "+0.0 [+0.0, +0.0]",
-    }
+    table = {"dataset": "nq", "systems": [line(one) for one in right]}
+    tables = {"methods-nq": table, "fusion-nq": table}
+    (tmp_path / "real_models.json").write_text(json.dumps({"tables": tables}), "utf-8")
+    head, *rows = effects.rows("methods-nq")
+    assert head[-1] == "F1 − `concat`"
+    assert [one[-1] for one in rows] == ["", "+100.0 [+100.0, +100.0]*", "+0.0 [+0.0, +0.0]"]
+    assert effects.gains("methods-nq") == {"sure"}
+    (tmp_path / "real_models" / "fusion-nq.jsonl").write_text(lines, "utf-8")
+    assert "%NM" not in head
+    assert effects.rows("fusion-nq")[0][5] == "%NM"
+
+
+def line(system: str) -> dict[str, Any]:
+    scores = {key: [1.0, 0.0, 2.0] for key in ("em", "f1", "contains", "unknown", "nm")}
+    return {"system": system, **scores, "calls": 1, "input_tokens": 2, "output_tokens": 3}
+
+
+@pytest.mark.parametrize("name", ["nq", "hotpotqa"])
+def test_the_page_lists_the_methods_that_gain(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS.parent / "docs"))
+    effects = importlib.import_module("effects")
+    page = (BENCHMARKS.parent / "docs" / "effects.md").read_text("utf-8")
+    begins = {"nq": "* **One hop (NQ)", "hotpotqa": "* **Two hops (HotpotQA)"}[name]
+    said = next(one for one in page.splitlines() if one.startswith(begins)).partition(" gain")[0]
+    named = set(re.findall(r"`(\w+)`", said)) if name == "hotpotqa" else set()
+    assert effects.gains(f"methods-{name}") == named
