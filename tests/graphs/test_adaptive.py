@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -194,6 +195,23 @@ def test_all_parts_together() -> None:
     }
     assert state["usage"]["saved_tokens"] > 0
     assert len(models["proxy"].seen) == 5
+
+
+class Longer:
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        return [float(len(prompt)) for prompt, _ in pairs]
+
+
+@pytest.mark.parametrize(
+    ("draft", "falls_back"), [("Lisbon", False), ("I'm sorry, but I can't assist with that.", True)]
+)
+def test_cxmi_measures_against_a_draft_that_says_something(draft: str, falls_back: bool) -> None:
+    options = {**OFF, "rewrite": True, "filter": "cxmi", "scorer": Longer()}
+    side = Side("adaptive", SAID | {"recall": draft}, checkpointer=InMemorySaver(), **options)
+    config = {"configurable": {"thread_id": "t"}}
+    side.graph.invoke({"question": QUESTION}, config)
+    events = {note["event"] for note in side.graph.get_state(config).values["notes"]}
+    assert ("filter_without_answers" in events) is falls_back
 
 
 @pytest.mark.parametrize("gold", [[], ["Ada"]])

@@ -292,6 +292,14 @@ def test_a_copied_example_is_neither_searched_nor_vouches_for_itself() -> None:
     assert (state["answer"], state["status"]) == ("Unknown", "unknown")
 
 
+@pytest.mark.parametrize("setting", [{"profile": "paper"}, {"shots": 0}])
+def test_a_reasoning_is_searched_for_as_it_is_by_the_paper_and_without_examples(
+    setting: dict[str, Any],
+) -> None:
+    state = run(model=ScriptedChat(replies=script(reason=COPIED, extract="Osk")), **setting)
+    assert "external" in state["queries"]
+
+
 def test_an_examples_answer_that_a_passage_holds_is_one() -> None:
     found = OwnListRetriever(documents=documents("The bridge spans the Osk."))
     model = ScriptedChat(replies=script(reason=COPIED, extract="Osk"))

@@ -299,8 +299,9 @@ def external_step(
             reply_tokens=REASONING_TOKENS,
         )
 
-    def update(state: RAGState, reply: Reply, _context: Context[BlendingOptions]) -> Update:
-        text = "" if _copies_example(state["question"], reply) else reply.text
+    def update(state: RAGState, reply: Reply, context: Context[BlendingOptions]) -> Update:
+        ours = context.options.shots and not context.options.paper
+        text = "" if ours and _copies_example(state["question"], reply) else reply.text
         return {"augmented": {"external": text}, "hop": state["hop"] + 1}
 
     question = Ask[RAGState, BlendingOptions](

@@ -57,7 +57,7 @@ from ragweave.tools.filters.spans import in_prompt_order
 from ragweave.tools.models import Models
 from ragweave.tools.scorers.specs import LogprobScorer
 from ragweave.tools.text.normalize import normalize_answer
-from ragweave.tools.text.unknown import UNKNOWN
+from ragweave.tools.text.unknown import UNKNOWN, knows_nothing
 from ragweave.trained.filter import TrainedFilter
 from ragweave.trained.forms import context_text
 
@@ -464,9 +464,9 @@ def usable(name: str, filters: Filters, answers: Sequence[str]) -> tuple[str, st
 
 
 def _heuristic(state: RAGState, options: ContextFilterOptions) -> list[str]:
-    """Take a proxy's draft for CXMI's output where there is no gold answer."""
+    """Take a proxy's draft for CXMI's output where there is no gold answer, and it says one."""
     draft = state["heuristic_answer"]
-    return [draft] if draft and options.filter == "cxmi" else []
+    return [draft] if options.filter == "cxmi" and draft and not knows_nothing(draft) else []
 
 
 def _plain(options: ContextFilterOptions) -> ContextFilterOptions:

@@ -64,6 +64,7 @@ def served(settings: str) -> Any:
 
 
 ENABLED = {"type": "enabled", "budget_tokens": 8000}
+NOT_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 BODY = {"chat_template_kwargs": {"enable_thinking": True}}
 
 
@@ -83,6 +84,10 @@ BODY = {"chat_template_kwargs": {"enable_thinking": True}}
         (azure("gpt-4o"), 0),
         (azure("o3-mini"), THINKING_TOKENS),
         (BaseChatOpenAI(model_name="openai/gpt-5"), THINKING_TOKENS),
+        (BaseChatOpenAI(model_name="gpt-5.1").bind(reasoning_effort="none"), 0),
+        (BaseChatOpenAI(model_name="gpt-5.1").bind(reasoning={"effort": "none"}), 0),
+        (BaseChatOpenAI(model_name="gpt-5.1").bind(reasoning={"effort": "low"}), THINKING_TOKENS),
+        (BaseChatOpenAI(model_name="qwq-32b").bind(extra_body=NOT_THINKING), 0),
     ],
 )
 def test_the_room_that_thoughts_need(model: Any, room: int) -> None:

@@ -18,7 +18,7 @@ THINKING_TOKENS = 2048
 
 _REASONER = re.compile(r"(?:\A|/)(?:o\d|gpt-5)|\br1\b|qwq|reasoner|thinking", re.IGNORECASE)
 _SWITCHES = ("reasoning_effort", "reasoning", "thinking", "enable_thinking")
-_OFF = ("none", "off", "disabled", False, None)
+_OFF = ("none", "off", "disabled", False)
 _thinkers: set[int] = set()
 _lock = threading.Lock()
 
@@ -45,10 +45,18 @@ def _counts_thinking(model: object) -> bool:
         return False  # a trained part or the embedded default: an empty reply is just that
     if id(target) in _thinkers:
         return True
-    told = (table.get(name) for table in _tables(model) for name in _SWITCHES)
-    if any(one not in _OFF and "disabled" not in str(one) for one in told):
+    told = [table.get(name) for table in _tables(model) for name in _SWITCHES]
+    told = [one for one in told if one is not None]
+    if any(not _is_off(one) for one in told):
         return True
-    return bool(_REASONER.search(model_name(target)))
+    return not told and bool(_REASONER.search(model_name(target)))
+
+
+def _is_off(told: object) -> bool:
+    """Say whether a switch is off: `none`, false, `{"type": "disabled"}`, `{"effort": "none"}`."""
+    if isinstance(told, Mapping):
+        told = told.get("type", told.get("effort"))
+    return told in _OFF
 
 
 def _tables(model: object) -> Iterator[Mapping[str, Any]]:
