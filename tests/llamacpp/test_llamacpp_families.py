@@ -17,6 +17,7 @@ from ragweave.errors import UsageError
 from ragweave.llamacpp import LlamaCppChat
 from ragweave.llamacpp.families import FAMILIES, family_of, is_base_model
 from ragweave.llamacpp.gguf import GGUFFacts
+from ragweave.llamacpp.options import LlamaCppFields, call_options
 from ragweave.llamacpp.sampling import Sampler, Sampling
 from ragweave.tools.models.tasks import attach
 
@@ -128,8 +129,7 @@ def test_thinking_is_off_unless_asked_for(make_chat: Callable[..., Any]) -> None
     assert prompt(model, thinking="off") == prompt(model)
     assert prompt(make_chat(chat_template=THINKS, thinking=True)) == "hi<think>\n"
     assert prompt(model, thinking=True, grammar='root ::= "a"').endswith("</think>\n\n")
-    told = prompt(model, chat_template_kwargs={"enable_thinking": True})
-    assert told.endswith("</think>\n\n")  # what the template opens is closed all the same
+    assert prompt(model, chat_template_kwargs={"enable_thinking": True}) == "hi<think>\n"
     always = make_chat(chat_template="{{ messages[0].content }}<think>\n")
     assert prompt(always) == "hi<think>\n\n</think>\n\n"
 
@@ -190,3 +190,32 @@ def test_penalties_lower_what_was_said() -> None:
 def test_settings_out_of_range_are_refused(tiny: Path, bad: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(bad))):
         LlamaCppChat(path=str(tiny), **bad)
+
+
+@pytest.mark.parametrize(
+    ("own", "call", "thinks"),
+    [
+        ({}, {}, False),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, {}, True),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, {"thinking": False}, False),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, {"thinking": "off"}, False),
+        ({"thinking": True}, {"chat_template_kwargs": {"enable_thinking": False}}, False),
+        ({}, {"chat_template_kwargs": {"thinking": True}}, True),
+        ({}, {"chat_template_kwargs": {"thinking": True}, "grammar": 'root ::= "a"'}, False),
+    ],
+)
+def test_the_thinking_switch_of_a_template_is_that_of_the_call(
+    own: dict[str, Any], call: dict[str, Any], thinks: bool
+) -> None:
+    fields = {name: field.default for name, field in LlamaCppFields.model_fields.items()}
+    found = call_options({**fields, **own}, None, call)
+    assert found.thinking is thinks
+    assert found.template_values["enable_thinking"] is found.template_values["thinking"] is thinks
+
+
+def test_a_call_keeps_the_models_other_template_variables() -> None:
+    fields = {name: field.default for name, field in LlamaCppFields.model_fields.items()}
+    own = {"chat_template_kwargs": {"date": "1 May", "tone": "dry"}}
+    call = {"chat_template_kwargs": {"tone": "warm", "thinking": "deep"}}
+    values = call_options({**fields, **own}, None, call).template_values
+    assert values == {"date": "1 May", "tone": "warm", "thinking": "deep", "enable_thinking": False}

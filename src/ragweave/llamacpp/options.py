@@ -66,7 +66,7 @@ def call_options(
     unknown = given.keys() - fields.keys() - {"json_schema", "response_format"}
     if unknown:
         raise UsageError(f"a llama.cpp model has no option {sorted(unknown)[0]!r}")
-    settings = {**fields, **given}
+    settings = _with_thinking({**fields, **given}, fields, given)
     stops = settings["stop"] if stop is None else stop
     _check_types({**settings, "stop": stops})
     max_tokens, top_logprobs = settings["max_tokens"], settings["top_logprobs"]
@@ -91,9 +91,35 @@ def call_options(
     )
     # A grammar constrains the reply from its first token on, which leaves no room to think.
     thinking = flag("thinking", settings["thinking"]) and request.grammar is None
-    values = {"enable_thinking": thinking, "thinking": thinking}
-    values |= _template_values(settings["chat_template_kwargs"] or {})
+    told = _template_values(settings["chat_template_kwargs"])
+    flags = {name: thinking for name in _THINKS if isinstance(told.get(name, False), bool)}
+    values = {**told, **flags}
     return Options(request, settings["overflow"], settings["timeout"], thinking, values)
+
+
+_THINKS = ("enable_thinking", "thinking")
+"""What templates call the switch for thinking."""
+
+
+def _with_thinking(
+    settings: dict[str, Any], fields: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return settings with a call's template variables over the model's, and their thinking switch.
+
+    The switch is that of a call before that of the model, and of either a variable before the
+    option: a model that thinks since its template says so needs tokens for that too.
+    """
+    name = "chat_template_kwargs"
+    own, call = ({} if one.get(name) is None else one[name] for one in (fields, given))
+    if not (isinstance(own, Mapping) and isinstance(call, Mapping)):
+        return settings  # the check of types says so
+    told = (*_switches(call), given.get("thinking"), *_switches(own), settings["thinking"])
+    switch = next((one for one in told if one is not None), False)
+    return {**settings, name: {**own, **call}, "thinking": switch}
+
+
+def _switches(told: Mapping[str, Any]) -> list[bool]:
+    return [told[name] for name in _THINKS if isinstance(told.get(name), bool)]
 
 
 _NUMBERS = ("temperature", "top_p", "min_p", "presence_penalty", "repetition_penalty", "timeout")
