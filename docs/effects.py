@@ -11,7 +11,14 @@ from ragweave.evaluation.metrics import Comparison, compare
 from ragweave.evaluation.report.pairs import holm
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "real_models.json"
-TABLES = ("methods-nq", "methods-hotpotqa", "fusion-skr", "filco-nq", "filco-hotpotqa")
+TABLES = (
+    "methods-nq",
+    "methods-hotpotqa",
+    "fusion-skr",
+    "fusion-nq",
+    "filco-nq",
+    "filco-hotpotqa",
+)
 """Those that the page shows."""
 SCORES = {"em": "EM", "f1": "F1", "contains": "Contains", "unknown": "%Unk"}
 MORE = {"fusion": {"nm": "%NM"}}
