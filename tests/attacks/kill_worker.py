@@ -52,14 +52,14 @@ def label(folder: Path, _: str) -> None:
 
 
 def train(kind: str, folder: Path, base: str) -> None:
-    """Train a part, or go on with its training."""
+    """Train a part, go on with its training, or be told that it is there."""
+    from ragweave.errors import UsageError
     from ragweave.trained import is_part
     from ragweave.training.folder import PLAN
     from ragweave.training.train import plan_training, train_part
 
     part = folder / "part"
-    if is_part(part) and not (part / PLAN).exists():
-        return
+    finished = is_part(part)
     plan = plan_training(
         TRAINED[kind],  # type: ignore[arg-type]
         folder / "rows.jsonl",
@@ -67,7 +67,11 @@ def train(kind: str, folder: Path, base: str) -> None:
         kind=kind,
         settings={**SETTINGS, "base": base, "learning_rate": 3e-3},
     )
-    train_part(plan, resume=(part / PLAN).exists())
+    try:
+        train_part(plan, resume=(part / PLAN).exists())
+    except UsageError:
+        if not finished:
+            raise
 
 
 def base(folder: Path, _: str) -> None:

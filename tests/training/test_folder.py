@@ -77,14 +77,26 @@ def test_what_a_killed_writer_left_is_gone_when_the_part_is_done(tmp_path: Path)
     )
 
 
-def test_a_plan_left_behind_by_a_kill_is_cleared(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", ["training.json", ".training.lock", "../.judge.checkpoints/state"])
+def test_what_a_kill_behind_the_end_left_is_cleared(tmp_path: Path, left: str) -> None:
     folder = tmp_path / "judge"
     begin_folder(folder, PLAN, resume=False)
     finish_folder(folder, CARD)
-    (folder / "training.json").write_text("{}", "utf-8")
+    (folder / left).parent.mkdir(exist_ok=True)
+    (folder / left).write_text("{}", "utf-8")
     with pytest.raises(UsageError, match="already holds a trained part"):
-        begin_folder(folder, PLAN, resume=True)
-    assert not (folder / "training.json").exists()
+        begin_folder(folder, PLAN, resume=False)
+    assert [one.name for one in tmp_path.iterdir()] == ["judge"]
+    assert sorted(one.name for one in folder.iterdir()) == ["README.md", "part.json"]
+
+
+def test_a_training_that_is_about_to_end_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "judge"
+    begin_folder(folder, PLAN, resume=False)
+    with only_training(folder):
+        finish_folder(folder, CARD)
+        with pytest.raises(UsageError, match="is training into it"):
+            begin_folder(folder, PLAN, resume=False)
 
 
 def test_a_training_that_saved_nothing_leaves_nothing(tmp_path: Path) -> None:

@@ -118,8 +118,7 @@ def begin_folder(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None
             is training into it.
     """
     if is_part(folder):
-        (folder / PLAN).unlink(missing_ok=True)
-        shutil.rmtree(_aside(folder), ignore_errors=True)
+        _clear_finished(folder)
         raise UsageError(f"{folder}: already holds a trained part; name another folder")
     if (folder / PLAN).is_file():
         if not resume:
@@ -178,9 +177,21 @@ def finish_folder(folder: Path, card: ModelCard) -> None:
         if (folder / CHECKPOINTS).exists():
             _put_aside(folder)
         write_card(folder, card)
-    (folder / PLAN).unlink(missing_ok=True)
+    _remove_unneeded(folder)
+
+
+def _clear_finished(folder: Path) -> None:
+    """Remove what a training that was killed right after it had finished left beside its part."""
+    if any(one.exists() for one in (folder / PLAN, folder / _LOCK, _aside(folder))):
+        with only_training(folder):
+            _remove_unneeded(folder)
+
+
+def _remove_unneeded(folder: Path) -> None:
+    """Remove what only an unfinished training needs."""
     if _aside(folder).exists():
         shutil.rmtree(_aside(folder))
+    (folder / PLAN).unlink(missing_ok=True)
 
 
 _NO_PLACE = (errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS)
