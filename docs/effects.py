@@ -18,14 +18,18 @@ TABLES = (
     "fusion-nq",
     "filco-nq",
     "filco-hotpotqa",
+    "slimplm-nq",
 )
 """Those that the page shows."""
 SCORES = {"em": "EM", "f1": "F1", "contains": "Contains", "unknown": "%Unk"}
 MORE = {"fusion": {"nm": "%NM"}}
 """Scores that some tables show beside those, by the name's beginning."""
-BASELINES = {"filco": "filco full passages"}
+BASELINES = {"filco": "filco full passages", "slimplm": "slimplm"}
 """What a table's other systems are compared with, question by question, by its name's beginning;
 others with `concat`."""
+COMPARED = {"slimplm": "contains"}
+"""The score that a table's systems are compared by, by its name's beginning; others by `f1`. Answers
+in sentences hold more words than the gold answers, whose number F1 would compare."""
 SURE = 0.05
 """The corrected p below which a difference is marked."""
 
@@ -45,7 +49,7 @@ def rows(name: str) -> list[list[str]]:
         lines = _joined(lines, ["seconds", *(_seconds(seconds, one) for one in systems)])
     found = differences(name)
     shown = [_difference(*found[one]) if one in found else "" for one in systems]
-    return _joined(lines, [f"F1 − `{baseline(name)}`", *shown])
+    return _joined(lines, [f"{SCORES[_compared(name)]} − `{baseline(name)}`", *shown])
 
 
 def baseline(name: str) -> str:
@@ -53,17 +57,21 @@ def baseline(name: str) -> str:
     return BASELINES.get(_kind(name), "concat")
 
 
+def _compared(name: str) -> str:
+    return COMPARED.get(_kind(name), "f1")
+
+
 def _kind(name: str) -> str:
     return name.partition("-")[0]
 
 
 def gains(name: str) -> set[str]:
-    """Return the systems whose F1 exceeds the baseline's, the whole interval of the difference."""
+    """Return the systems that score above the baseline, the whole interval of the difference."""
     return {system for system, (one, _) in differences(name).items() if round(one.low * 100, 1) > 0}
 
 
 def differences(name: str) -> dict[str, tuple[Comparison, float]]:
-    """Return by system how much its F1 exceeds the baseline's over the same questions.
+    """Return by system how much it scores above the baseline over the same questions.
 
     With the 95% interval of a paired bootstrap, and the p of the paired randomization test,
     corrected for the table's comparisons (Holm 1979).
@@ -71,7 +79,7 @@ def differences(name: str) -> dict[str, tuple[Comparison, float]]:
     scores: dict[str, dict[int, float]] = {}
     for line in (RESULTS.parent / "real_models" / f"{name}.jsonl").read_text("utf-8").splitlines():
         record = json.loads(line)
-        scores.setdefault(record["system"], {})[record["at"]] = record["scores"]["f1"]
+        scores.setdefault(record["system"], {})[record["at"]] = record["scores"][_compared(name)]
     base = scores.pop(baseline(name))
     shared = sorted(set(base).intersection(*scores.values()))
     wanted = [base[at] for at in shared]

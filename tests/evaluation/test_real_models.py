@@ -252,6 +252,27 @@ def test_the_page_compares_each_method_with_the_plain_prompt(
     assert effects.rows("fusion-nq")[0][5] == "%NM"
 
 
+def test_the_page_compares_answers_in_sentences_by_what_they_contain(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS.parent / "docs"))
+    effects = importlib.import_module("effects")
+    scores = {"slimplm": {"f1": 0.5, "contains": 0.0}, "concat": {"f1": 0.5, "contains": 1.0}}
+    lines = [
+        json.dumps({"system": system, "at": at, "scores": own}) + "\n"
+        for at in range(20)
+        for system, own in scores.items()
+    ]
+    (tmp_path / "real_models").mkdir()
+    (tmp_path / "real_models" / "slimplm-nq.jsonl").write_text("".join(lines), "utf-8")
+    monkeypatch.setattr(effects, "RESULTS", tmp_path / "real_models.json")
+    tables = {"slimplm-nq": {"dataset": "nq", "systems": [line(one) for one in scores]}}
+    (tmp_path / "real_models.json").write_text(json.dumps({"tables": tables}), "utf-8")
+    head, *rows = effects.rows("slimplm-nq")
+    assert head[-1] == "Contains − `slimplm`"
+    assert [one[-1] for one in rows] == ["", "+100.0 [+100.0, +100.0]*"]
+
+
 def line(system: str) -> dict[str, Any]:
     scores = {key: [1.0, 0.0, 2.0] for key in ("em", "f1", "contains", "unknown", "nm")}
     return {"system": system, **scores, "calls": 1, "input_tokens": 2, "output_tokens": 3}
