@@ -19,6 +19,7 @@ TABLES = (
     "filco-nq",
     "filco-hotpotqa",
     "slimplm-nq",
+    "adaptive-hotpotqa",
 )
 """Those that the page shows."""
 SCORES = {"em": "EM", "f1": "F1", "contains": "Contains", "unknown": "%Unk"}
