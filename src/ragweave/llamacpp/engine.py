@@ -260,7 +260,10 @@ class Loader:
             if self._n_ctx is None:
                 loads = self._settings
                 in_memory = in_main_memory(loads.n_gpu_layers)
-                self._n_ctx = context_length(self._facts, None, loads.n_batch, in_memory=in_memory)
+                sequences = loads.sequences(self._facts)
+                self._n_ctx = context_length(
+                    self._facts, None, loads.n_batch, sequences, in_memory=in_memory
+                )
             return self._n_ctx
 
     def get(self) -> Engine:
