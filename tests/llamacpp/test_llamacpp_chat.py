@@ -23,7 +23,7 @@ from ragweave.errors import ModelError, RunTimeoutError, UsageError
 from ragweave.llamacpp import LlamaCppChat
 from ragweave.llamacpp.engine import Inbox
 from ragweave.llamacpp.job import ScoreJob
-from ragweave.llamacpp.prompt import PromptTooLongError
+from ragweave.llamacpp.prompt import PromptTooLongError, truncate
 from ragweave.tools.models import chat_model
 
 TEXTS = ["hello", "the question", "Answer the question with the passages below.", "é 漢字"]
@@ -261,6 +261,25 @@ def test_a_prompt_longer_than_the_context_names_both_numbers(make_chat) -> None:
         reply = model.invoke(long, overflow=policy)
         assert reply.usage_metadata["input_tokens"] <= 512 - 24
         assert reply.usage_metadata["output_tokens"] == 24
+
+
+def test_a_prompt_cut_at_its_start_keeps_the_token_that_texts_begin_with(make_chat) -> None:
+    model = make_chat(n_ctx=512, chat_template="{{ bos_token }}{{ messages[0].content }}")
+    engine, said = model.engine, [HumanMessage("word " * 2000)]
+    whole = model._encode(said)
+    assert whole[0] == engine.vocabulary.start
+    for policy in ("drop_start", "drop_middle"):
+        options = model._options(said, None, {"overflow": policy})
+        prompt = model._job(engine, said, options, [].append, stream=False).prompt.tolist()
+        assert (prompt[0], prompt[-9:], len(prompt)) == (whole[0], whole[-9:], 512 - 24)
+
+
+def test_a_model_without_a_start_token_loses_only_the_start() -> None:
+    tokens = list(range(100))
+    assert truncate(tokens, 64, 8, "drop_start") == tokens[-56:]
+    assert truncate(tokens, 64, 8, "drop_start", 7) == tokens[-56:]
+    assert truncate(tokens, 64, 8, "drop_start", 0) == [0, *tokens[-55:]]
+    assert truncate(tokens, 64, 8, "drop_middle", 0) == tokens[:28] + tokens[-28:]
 
 
 def test_text_from_outside_can_not_forge_a_role(make_chat) -> None:

@@ -286,7 +286,9 @@ class LlamaCppChat(LlamaCppFields):
     ) -> GenerationJob:
         vocabulary, request = engine.vocabulary, options.request
         prompt = self._prompt(messages, vocabulary, options)
-        tokens = truncate(prompt.tokens, engine.n_ctx, request.max_tokens, options.overflow)
+        tokens = truncate(
+            prompt.tokens, engine.n_ctx, request.max_tokens, options.overflow, vocabulary.start
+        )
         return GenerationJob(tokens, request, vocabulary, sink, stream=stream, marks=prompt.marks)
 
     def _compiled(self, vocabulary: Vocabulary) -> ChatTemplate:

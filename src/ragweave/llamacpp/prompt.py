@@ -96,7 +96,9 @@ def encode_prompt(
     return Encoded(tokens, marks)
 
 
-def truncate(tokens: list[int], n_ctx: int, max_tokens: int | None, policy: Overflow) -> list[int]:
+def truncate(
+    tokens: list[int], n_ctx: int, max_tokens: int | None, policy: Overflow, start: int = -1
+) -> list[int]:
     """Return a prompt that leaves room for a reply in a context of `n_ctx` tokens.
 
     Args:
@@ -104,6 +106,8 @@ def truncate(tokens: list[int], n_ctx: int, max_tokens: int | None, policy: Over
         n_ctx: The context.
         max_tokens: Longest reply; a cut prompt leaves room for it, up to a quarter of the context.
         policy: `error`, or which part to drop.
+        start: The token with which texts begin for the model, which stays where the prompt has it;
+            -1: there is none.
 
     Raises:
         PromptTooLongError: The prompt is too long and the policy is `error`.
@@ -117,7 +121,7 @@ def truncate(tokens: list[int], n_ctx: int, max_tokens: int | None, policy: Over
         )
     quarter = max(1, n_ctx // 4)
     room = max(1, n_ctx - min(max_tokens or quarter, quarter))
-    head = room // 2 if policy == "drop_middle" else 0
+    head = room // 2 if policy == "drop_middle" else int(tokens[0] == start and room > 1)
     return tokens[:head] + tokens[len(tokens) - (room - head) :]
 
 
