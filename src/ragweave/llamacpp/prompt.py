@@ -37,6 +37,10 @@ Overflow = Literal["error", "drop_start", "drop_middle"]
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 
 
+_LEAST_ROOM = 16
+"""Tokens; a reply with less room is a stump, whatever the prompt asks."""
+
+
 class PromptTooLongError(TooLongError, ContextOverflowError):
     """A prompt is longer than the model's context."""
 
@@ -101,6 +105,8 @@ def truncate(
 ) -> list[int]:
     """Return a prompt that leaves room for a reply in a context of `n_ctx` tokens.
 
+    One that leaves fewer than `_LEAST_ROOM` tokens is too long, unless the reply needs fewer.
+
     Args:
         tokens: The whole prompt.
         n_ctx: The context.
@@ -112,12 +118,13 @@ def truncate(
     Raises:
         PromptTooLongError: The prompt is too long and the policy is `error`.
     """
-    if len(tokens) < n_ctx:
+    least = min(max_tokens or _LEAST_ROOM, _LEAST_ROOM, max(1, n_ctx // 4))
+    if len(tokens) + least <= n_ctx:
         return tokens
     if policy == "error":
         raise PromptTooLongError(
-            f"the prompt has {len(tokens)} tokens, but the context holds {n_ctx}, reply included: "
-            "shorten the prompt, raise n_ctx, or let it be cut (overflow='drop_middle')"
+            f"the prompt has {len(tokens)} tokens, but the context holds {n_ctx}, {least} or more "
+            "of them for the reply: shorten the prompt, raise n_ctx, or let it be cut (overflow='drop_middle')"
         )
     quarter = max(1, n_ctx // 4)
     room = max(1, n_ctx - min(max_tokens or quarter, quarter))
