@@ -19,8 +19,10 @@ from pydantic import BaseModel, ValidationError
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
+from ragweave import build_graph
 from ragweave.errors import ModelError, RunTimeoutError, UsageError
 from ragweave.llamacpp import LlamaCppChat
+from ragweave.llamacpp.core import Core
 from ragweave.llamacpp.engine import Inbox
 from ragweave.llamacpp.job import ScoreJob
 from ragweave.llamacpp.prompt import PromptTooLongError, truncate
@@ -363,6 +365,27 @@ def test_a_timeout_is_raised_and_the_place_freed(make_chat) -> None:
 
     asyncio.run(late())
     assert model.invoke("hello", max_tokens=2).usage_metadata["output_tokens"] == 2
+
+
+def test_a_run_past_its_limit_leaves_no_reply_behind_that_goes_on(
+    make_chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_chat(n_ctx=2048, max_tokens=None)
+    decoder, decode = model.engine._scheduler.decoder, Core.decode
+
+    def slow(self: Core, runs: Any) -> int:
+        time.sleep(0.005)
+        return decode(self, runs)
+
+    monkeypatch.setattr(Core, "decode", slow)
+    graph = build_graph("direct", model=model, timeout=0.3, reply_tokens=1500)
+    with pytest.raises(RunTimeoutError, match="the run's time limit"):
+        graph.invoke({"question": "Where?", "answer_type": "long"})
+    until = time.monotonic() + 3
+    while decoder.busy and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not decoder.busy
+    assert decoder.computed < 1500
 
 
 def test_a_stream_left_early_frees_its_place(make_chat) -> None:
