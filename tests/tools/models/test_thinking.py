@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_openai import AzureChatOpenAI
+from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from langgraph.graph import END, START, StateGraph
 from pydantic import PrivateAttr, SecretStr
 from tests.openai_server import OpenAIServer, Reply
@@ -250,6 +250,26 @@ def test_stop_sequences_are_ours_to_keep_where_the_server_takes_none(
     assert takes_stop(model) is sent
     assert model._stops == [stops if sent else None]
     assert said == ["Search[Ada]\nObservation 1: Made up.\nEND" if sent else "Search[Ada]"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "bound", "taken"),
+    [
+        ({}, {}, True),
+        ({}, {"reasoning": {"effort": "low"}}, False),
+        ({"model_kwargs": {"text": {"verbosity": "low"}}}, {}, False),
+        ({"reasoning": {"effort": "none"}}, {}, False),
+        ({"output_version": "responses/v1"}, {}, False),
+        ({"use_responses_api": False}, {"include": ["reasoning.encrypted_content"]}, True),
+    ],
+)
+def test_the_client_decides_by_which_api_it_asks(
+    settings: dict[str, Any], bound: dict[str, Any], taken: bool
+) -> None:
+    model = ChatOpenAI(model="gpt-4o", api_key=SecretStr("k"), **settings)
+    assert takes_stop(model.bind(**bound)) is taken
+    sent = model._get_request_payload("Who?", stop=["END"], **bound)
+    assert ("stop" in sent) is taken
 
 
 def test_what_writes_nothing_before_its_reply_needs_no_room_for_thoughts():

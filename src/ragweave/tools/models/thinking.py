@@ -149,12 +149,20 @@ def thinks_by_table(model: object) -> bool:
 def takes_stop(model: object) -> bool:
     """Return whether a server ends a reply at stop sequences where a call names some.
 
-    OpenAI's refuses them for its models that reason, and its Responses API has none: the client
-    leaves them out.
+    OpenAI's refuses them for its models that reason, and its Responses API has none: the client,
+    which decides by itself whether to call that one, leaves them out.
     """
     target = unbound(model)
     if not any(kind.__name__ == "BaseChatOpenAI" for kind in type(target).__mro__):
         return True
-    if getattr(target, "use_responses_api", None) is True:
-        return False
-    return not is_openai_reasoner(model_name(target))
+    return not (_calls_responses_api(model) or is_openai_reasoner(model_name(target)))
+
+
+def _calls_responses_api(model: object) -> bool:
+    """Ask LangChain's client for OpenAI which API it calls, by its own and bound settings."""
+    target = unbound(model)
+    decide = getattr(target, "_use_responses_api", None)
+    if not callable(decide):
+        return getattr(target, "use_responses_api", None) is True
+    bound = {name: one for table in bound_settings(model) for name, one in table.items()}
+    return bool(decide({**(getattr(target, "model_kwargs", None) or {}), **bound}))
