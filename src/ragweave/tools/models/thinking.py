@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 from langchain_core.messages import BaseMessage
 
 from ragweave.tools.bindings import bound_settings, unbound
-from ragweave.tools.text.reply import bounded, without_thinking
+from ragweave.tools.text.reply import bounded, reply_text, without_thinking
 
 THINKING_TOKENS = 2048
 """Room for a thinking block, where a model's limit counts it and nothing says how long it is."""
@@ -103,6 +103,16 @@ def shows_thoughts(message: BaseMessage, text: str) -> bool:
         return True
     said = bounded(text).strip()
     return without_thinking(said) != said
+
+
+def lost_to_thoughts(message: BaseMessage) -> bool:
+    """Say whether thoughts took up a reply that was cut: it shows some, or says nothing at all.
+
+    A client that keeps thoughts to itself hands over nothing. Text by itself is no thought: small
+    models chat where a few words are wanted.
+    """
+    text = reply_text(message)
+    return not without_thinking(bounded(text)) or shows_thoughts(message, text)
 
 
 _THOUGHTS = ("thinking", "reasoning", "reasoning_content")
