@@ -216,13 +216,14 @@ def reply_to(
     sample = state.get("sample", 0)
     settings |= seed_settings(model, settings, sample)
     stops = [] if takes_stop(model) else settings.pop("stop", [])
-    wanted = _wanted(model, prompt, fitted, context.options)
+    left = _left(model, fitted)
+    wanted = _wanted(prompt, left, context.options)
     config = _labelled(question, state, context.config)
     drawn = 0 if decodes_greedily(model, settings) else sample
     messages = numbered(fitted.messages, drawn)
 
     def call() -> Call:
-        limit = length_settings(model, wanted, settings, context.options)
+        limit = length_settings(model, wanted, settings, context.options, left)
         # the limit holds `max_tokens`, by the name that the model knows
         others = {name: one for name, one in settings.items() if name != "max_tokens" or not limit}
         sent = as_ollama_options(model, {**others, **limit})
@@ -329,12 +330,18 @@ _ESTIMATE_ERROR = 1.25
 """How much longer than estimated a prompt may be: estimates lie within about a fifth."""
 
 
-def _wanted(model: ChatModel, prompt: Prompt, fitted: FittedPrompt, options: Options) -> int | None:
+def _left(model: ChatModel, fitted: FittedPrompt) -> int | None:
+    """Return the tokens that a prompt surely leaves of the model's context; None: not known."""
+    if (context := context_of(model)) is None:
+        return None
+    return context - math.ceil(_ESTIMATE_ERROR * estimate_message_tokens(fitted.messages))
+
+
+def _wanted(prompt: Prompt, left: int | None, options: Options) -> int | None:
     """Return what a reply needs: more than `budget_of` kept free only as far as the context goes."""
-    wanted, context = prompt.reply_tokens, context_of(model)
-    if wanted is None or context is None or wanted <= options.reply_tokens:
+    wanted = prompt.reply_tokens
+    if wanted is None or left is None or wanted <= options.reply_tokens:
         return wanted
-    left = context - math.ceil(_ESTIMATE_ERROR * estimate_message_tokens(fitted.messages))
     return min(wanted, max(left, options.reply_tokens))
 
 

@@ -27,6 +27,7 @@ from ragweave.tools.models.thinking import (
     takes_stop,
     thinking_room,
 )
+from ragweave.tools.text.normalize import estimate_message_tokens
 from ragweave.tools.text.reply import reply_text
 
 
@@ -208,6 +209,32 @@ def test_a_reply_cut_again_is_not_asked_for_a_third_time() -> None:
     graph = build_graph("direct", model=model, ask_again=False)
     out = graph.invoke({"question": "Who?"})
     assert (out["answer"], len(model.seen)) == ("Unknown", 2)
+
+
+@pytest.mark.parametrize(
+    ("context", "sent"),
+    [(None, 64 + THINKING_TOKENS), (32_768, 64 + THINKING_TOKENS), (2048, None)],
+)
+def test_thoughts_get_no_more_room_than_the_context_has(
+    context: int | None, sent: int | None
+) -> None:
+    profile: Any = None if context is None else {"max_input_tokens": context}
+    model = Claude(thinking={"type": "adaptive"}, replies=["Ada"], profile=profile)
+    passages = documents(*("Ada built it. " * 40 for _ in range(9)))
+    build_graph("concat", model=model).invoke({"question": "Who?", "passages": passages})
+    limit = model.seen[0].settings["max_tokens"]
+    if sent is not None:
+        assert limit == sent
+        return
+    prompt = estimate_message_tokens(model.seen[0].messages)
+    assert context is not None
+    assert 2 * SHORT_ANSWER_TOKENS < limit <= context - prompt
+
+
+def test_a_reply_has_its_own_room_where_none_is_left_for_thoughts() -> None:
+    thinks = Claude(thinking={"type": "adaptive"})
+    for left, limit in ((9000, 64 + THINKING_TOKENS), (100, 100), (64, 64), (-5, 64)):
+        assert length_settings(thinks, 64, {}, Options(), left) == {"max_tokens": limit}
 
 
 # -- stop sequences ------------------------------------------------------------------------------
