@@ -23,7 +23,7 @@ from ragweave.errors import ModelError
 from ragweave.llamacpp import LlamaCppChat, binding
 from ragweave.llamacpp.core import Core, CoreSettings
 from ragweave.llamacpp.gguf import read_gguf
-from ragweave.nodes.ask import context_of
+from ragweave.nodes.model_context import context_of
 
 
 def memory_for(tiny: Path, n_ctx: int) -> int:

@@ -8,19 +8,18 @@ one body), and counts its tokens. Retries and backoff are LangGraph's, by the no
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, cast
 
 from langchain_core.documents import Document
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
 
 from ragweave.errors import PromptTooLongError
+from ragweave.nodes.model_context import budget_of, learnt_context, tokens_left
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import (
@@ -35,10 +34,9 @@ from ragweave.nodes.sampling import call_sampling, decodes_greedily, seed_settin
 from ragweave.nodes.step import Call, Context, StateT, Step, Work
 from ragweave.state import Update, Usage
 from ragweave.state.passages import best_first
-from ragweave.tools.bindings import unbound
 from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.models.forms import cut_reply
-from ragweave.tools.models.ollama import as_ollama_options, ollama_context
+from ragweave.tools.models.ollama import as_ollama_options
 from ragweave.tools.models.roles import checked_reply
 from ragweave.tools.models.tasks import Task, attach, numbered, task_passages
 from ragweave.tools.models.thinking import takes_stop
@@ -203,6 +201,7 @@ def reply_to(
         UsageError: The model replies with something that is no message.
     """
     model = models.by_role(question.role)
+    yield from learnt_context(model)
     prompt = question.prompt(state, context.options)
     fitted = fit(prompt, budget_of(model, context.options), estimate_message_tokens)
     if fitted.dropped:
@@ -216,7 +215,7 @@ def reply_to(
     sample = state.get("sample", 0)
     settings |= seed_settings(model, settings, sample)
     stops = [] if takes_stop(model) else settings.pop("stop", [])
-    left = _left(model, fitted)
+    left = tokens_left(model, fitted.messages)
     wanted = _wanted(prompt, left, context.options)
     config = _labelled(question, state, context.config)
     drawn = 0 if decodes_greedily(model, settings) else sample
@@ -303,38 +302,6 @@ def reply_again(
         return None
     context.note("asked_again")
     return reply
-
-
-def context_of(model: ChatModel) -> int | None:
-    """Return the most input tokens that `model` is known to take.
-
-    By LangChain's model profile, and by the context that a model in this process opens or Ollama's
-    is set to, which may be shorter than its own.
-    """
-    target = unbound(model)
-    profile = target.profile if isinstance(target, BaseChatModel) else None
-    opened = getattr(target, "opened_context", None), ollama_context(model)
-    known = ((profile or {}).get("max_input_tokens"), *opened)
-    return min((one for one in known if one is not None), default=None)
-
-
-def budget_of(model: ChatModel, options: Options) -> int | None:
-    """Return the most tokens that a prompt to `model` may have; None: no limit is known."""
-    if options.prompt_tokens is not None:
-        return options.prompt_tokens
-    context = context_of(model)
-    return None if context is None else max(context - options.reply_tokens, 1)
-
-
-_ESTIMATE_ERROR = 1.25
-"""How much longer than estimated a prompt may be: estimates lie within about a fifth."""
-
-
-def _left(model: ChatModel, fitted: FittedPrompt) -> int | None:
-    """Return the tokens that a prompt surely leaves of the model's context; None: not known."""
-    if (context := context_of(model)) is None:
-        return None
-    return context - math.ceil(_ESTIMATE_ERROR * estimate_message_tokens(fitted.messages))
 
 
 def _wanted(prompt: Prompt, left: int | None, options: Options) -> int | None:
