@@ -239,8 +239,7 @@ def reply_to(
 
     message = yield from _message(call, spend, model, context)
     text = reply_text(message)
-    if was_cut(model, message, text):
-        context.note("reply_limit_reached")
+    _note_cuts(model, message, text, context)
     text = before_stops(read_form(text, form, settings), stops)
     reply = Reply(bounded(text.strip()), fitted.passages, message)
     if len(reply.text) < len(text.strip()):
@@ -302,6 +301,14 @@ def reply_again(
         return None
     context.note("asked_again")
     return reply
+
+
+def _note_cuts(model: ChatModel, message: BaseMessage, text: str, context: Context[Any]) -> None:
+    """Note a reply that ended at its limit, and an input that a trained part read in part."""
+    if was_cut(model, message, text):
+        context.note("reply_limit_reached")
+    if message.response_metadata.get("input_cut"):
+        context.note("input_cut")
 
 
 def _wanted(prompt: Prompt, left: int | None, options: Options) -> int | None:
