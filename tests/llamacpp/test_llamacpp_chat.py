@@ -262,7 +262,11 @@ def test_a_prompt_longer_than_the_context_names_both_numbers(make_chat) -> None:
     for policy in ("drop_start", "drop_middle"):
         reply = model.invoke(long, overflow=policy)
         assert reply.usage_metadata["input_tokens"] <= 512 - 24
+        assert reply.response_metadata["input_cut"] is True
+        *_, last = model.stream(long, overflow=policy)
+        assert last.response_metadata["input_cut"] is True
         assert reply.usage_metadata["output_tokens"] == 24
+    assert "input_cut" not in model.invoke("word").response_metadata
 
 
 def test_a_prompt_cut_at_its_start_keeps_the_token_that_texts_begin_with(make_chat) -> None:
@@ -309,6 +313,13 @@ def test_a_prompt_leaves_room_for_more_than_a_stump(
     kept = truncate(tokens, 256, max_tokens, "drop_start")
     assert kept == tokens[-len(kept) :]
     assert 256 - len(kept) == min(max_tokens or 64, 64)
+
+
+def test_a_run_notes_that_a_prompt_was_cut(make_chat) -> None:
+    model = make_chat(n_ctx=512, overflow="drop_middle")
+    graph = build_graph("direct", model=model, prompt_tokens=10_000)
+    updates = list(graph.stream({"question": "why " * 1200}, stream_mode="updates"))
+    assert "input_cut" in str(updates)
 
 
 def test_text_from_outside_can_not_forge_a_role(make_chat) -> None:

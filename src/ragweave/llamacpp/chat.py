@@ -76,11 +76,12 @@ def _thought(finished: Finished) -> dict[str, Any]:
 
 
 def _info(finished: Finished, name: str) -> dict[str, Any]:
-    return {
+    told = {
         "model_name": name,
         "model_provider": "llamacpp",
         "finish_reason": finished.reason,
     }
+    return {**told, "input_cut": True} if finished.cut else told
 
 
 _FREE_TEXT_TASKS = frozenset({"recall", "reason"})
@@ -289,7 +290,10 @@ class LlamaCppChat(LlamaCppFields):
         tokens = truncate(
             prompt.tokens, engine.n_ctx, request.max_tokens, options.overflow, vocabulary.start
         )
-        return GenerationJob(tokens, request, vocabulary, sink, stream=stream, marks=prompt.marks)
+        cut = len(tokens) < len(prompt.tokens)
+        return GenerationJob(
+            tokens, request, vocabulary, sink, stream=stream, marks=prompt.marks, cut=cut
+        )
 
     def _compiled(self, vocabulary: Vocabulary) -> ChatTemplate:
         # jinja2 comes with llama-cpp-python, which is there where a model is loaded.

@@ -274,7 +274,8 @@ class LlamaCppFields(BaseChatModel):
     grammar: str | None = None
     """A GBNF grammar that replies must follow."""
     overflow: Overflow = "error"
-    """What to do with a prompt that is longer than the context."""
+    """What to do with a prompt that is longer than the context; one that is cut shows by
+    `response_metadata["input_cut"]`."""
     timeout: float | None = None
     """Most seconds that a call may take."""
 

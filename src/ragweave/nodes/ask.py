@@ -304,7 +304,7 @@ def reply_again(
 
 
 def _note_cuts(model: ChatModel, message: BaseMessage, text: str, context: Context[Any]) -> None:
-    """Note a reply that ended at its limit, and an input that a trained part read in part."""
+    """Note a reply that ended at its limit, and an input that a local model read in part."""
     if was_cut(model, message, text):
         context.note("reply_limit_reached")
     if message.response_metadata.get("input_cut"):
