@@ -95,6 +95,8 @@ class OpenAIServer:
     script: Script = ("Unknown",)
     key: str | None = None
     model: str = "scripted"
+    listing: Mapping[str, Any] = field(default_factory=dict)
+    """What the list of models says of it besides its name."""
     per_connection: int = 1
     """Requests that a connection takes, none of them a stream; it is closed with the last reply."""
     requests: list[Request] = field(default_factory=list)
@@ -167,7 +169,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def do_GET(self) -> None:
-        listed = {"object": "list", "data": [{"id": self.owner.model, "object": "model"}]}
+        model = {"id": self.owner.model, "object": "model", **self.owner.listing}
+        listed = {"object": "list", "data": [model]}
         if self.path == "/v1/models":
             self._json(200, listed)
         else:

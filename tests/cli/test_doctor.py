@@ -82,7 +82,7 @@ def test_the_settings_of_the_spec_count(
     assert "problem" not in levels(base, chat_template="plain")
     assert "problem" in levels(base, chat_template="chatml")
     facts = read_gguf(str(model))
-    monkeypatch.setattr(binding, "free_memory", lambda: binding.needed_memory(facts, 1024))
+    monkeypatch.setattr(binding, "free_memory", lambda: binding.needed_memory(facts, 1024, 32))
     assert levels(model)[-1] == "note"
     assert "is opened" in lines(inspect_machine(str(model)), "model")
     assert levels(model, n_ctx=2048)[-1] == "problem"

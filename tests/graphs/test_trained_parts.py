@@ -273,3 +273,27 @@ def test_what_is_no_filter_lists_the_names(tmp_path: Path) -> None:
         build_graph("filco", filter=str(tmp_path))
     with pytest.raises(UsageError, match="concat has no option 'filter'"):
         build_graph("concat", filter=str(tmp_path))
+
+
+def lengthened(words: int) -> ListRetriever:
+    return ListRetriever(documents=[Document("The bridge is long. " * words, id="long")])
+
+
+@pytest.mark.parametrize(("words", "noted"), [(1, False), (60, True)])
+def test_a_passage_that_a_generator_reads_in_part_is_noted(
+    parts: Path, words: int, noted: bool
+) -> None:
+    given = {"model": f"{parts}/generator/", "retriever": lengthened(words)}
+    state = run("filco", filter="full", profile="filco", **given)
+    assert ("input_cut" in events(state)) is noted
+
+
+@pytest.mark.parametrize(("words", "noted"), [(1, False), (60, True)])
+def test_a_passage_that_a_writing_filter_reads_in_part_is_noted(
+    tmp_path: Path, words: int, noted: bool
+) -> None:
+    folder = make_writer(tmp_path / "writing", "filter", {"question": "The bridge is long."})
+    chosen = TrainedFilter(str(folder))
+    state = run("filco", filter=chosen, profile="filco", retriever=lengthened(words))
+    cut = [note["node"] for note in state["notes"] if note["event"] == "input_cut"]
+    assert cut == (["filter_context"] if noted else [])

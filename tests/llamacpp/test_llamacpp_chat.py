@@ -19,11 +19,13 @@ from pydantic import BaseModel, ValidationError
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
+from ragweave import build_graph
 from ragweave.errors import ModelError, RunTimeoutError, UsageError
 from ragweave.llamacpp import LlamaCppChat
+from ragweave.llamacpp.core import Core
 from ragweave.llamacpp.engine import Inbox
 from ragweave.llamacpp.job import ScoreJob
-from ragweave.llamacpp.prompt import PromptTooLongError
+from ragweave.llamacpp.prompt import PromptTooLongError, truncate
 from ragweave.tools.models import chat_model
 
 TEXTS = ["hello", "the question", "Answer the question with the passages below.", "é 漢字"]
@@ -260,7 +262,64 @@ def test_a_prompt_longer_than_the_context_names_both_numbers(make_chat) -> None:
     for policy in ("drop_start", "drop_middle"):
         reply = model.invoke(long, overflow=policy)
         assert reply.usage_metadata["input_tokens"] <= 512 - 24
+        assert reply.response_metadata["input_cut"] is True
+        *_, last = model.stream(long, overflow=policy)
+        assert last.response_metadata["input_cut"] is True
         assert reply.usage_metadata["output_tokens"] == 24
+    assert "input_cut" not in model.invoke("word").response_metadata
+
+
+def test_a_prompt_cut_at_its_start_keeps_the_token_that_texts_begin_with(make_chat) -> None:
+    model = make_chat(n_ctx=512, chat_template="{{ bos_token }}{{ messages[0].content }}")
+    engine, said = model.engine, [HumanMessage("word " * 2000)]
+    whole = model._encode(said)
+    assert whole[0] == engine.vocabulary.start
+    for policy in ("drop_start", "drop_middle"):
+        options = model._options(said, None, {"overflow": policy})
+        prompt = model._job(engine, said, options, [].append, stream=False).prompt.tolist()
+        assert (prompt[0], prompt[-9:], len(prompt)) == (whole[0], whole[-9:], 512 - 24)
+
+
+def test_a_model_without_a_start_token_loses_only_the_start() -> None:
+    tokens = list(range(100))
+    assert truncate(tokens, 64, 8, "drop_start") == tokens[-56:]
+    assert truncate(tokens, 64, 8, "drop_start", 7) == tokens[-56:]
+    assert truncate(tokens, 64, 8, "drop_start", 0) == [0, *tokens[-55:]]
+    assert truncate(tokens, 64, 8, "drop_middle", 0) == tokens[:28] + tokens[-28:]
+
+
+@pytest.mark.parametrize(
+    ("length", "max_tokens", "fits"),
+    [
+        (240, None, True),
+        (240, 64, True),
+        (241, 64, False),
+        (255, None, False),
+        (251, 5, True),
+        (252, 5, False),
+        (255, 1, True),
+        (256, 1, False),
+    ],
+)
+def test_a_prompt_leaves_room_for_more_than_a_stump(
+    length: int, max_tokens: int | None, fits: bool
+) -> None:
+    tokens = list(range(length))
+    if fits:
+        assert truncate(tokens, 256, max_tokens, "error") == tokens
+        return
+    with pytest.raises(PromptTooLongError, match=f"{length} tokens.*holds 256"):
+        truncate(tokens, 256, max_tokens, "error")
+    kept = truncate(tokens, 256, max_tokens, "drop_start")
+    assert kept == tokens[-len(kept) :]
+    assert 256 - len(kept) == min(max_tokens or 64, 64)
+
+
+def test_a_run_notes_that_a_prompt_was_cut(make_chat) -> None:
+    model = make_chat(n_ctx=512, overflow="drop_middle")
+    graph = build_graph("direct", model=model, prompt_tokens=10_000)
+    updates = list(graph.stream({"question": "why " * 1200}, stream_mode="updates"))
+    assert "input_cut" in str(updates)
 
 
 def test_text_from_outside_can_not_forge_a_role(make_chat) -> None:
@@ -317,6 +376,27 @@ def test_a_timeout_is_raised_and_the_place_freed(make_chat) -> None:
 
     asyncio.run(late())
     assert model.invoke("hello", max_tokens=2).usage_metadata["output_tokens"] == 2
+
+
+def test_a_run_past_its_limit_leaves_no_reply_behind_that_goes_on(
+    make_chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_chat(n_ctx=2048, max_tokens=None)
+    decoder, decode = model.engine._scheduler.decoder, Core.decode
+
+    def slow(self: Core, runs: Any) -> int:
+        time.sleep(0.005)
+        return decode(self, runs)
+
+    monkeypatch.setattr(Core, "decode", slow)
+    graph = build_graph("direct", model=model, timeout=0.3, reply_tokens=1500)
+    with pytest.raises(RunTimeoutError, match="the run's time limit"):
+        graph.invoke({"question": "Where?", "answer_type": "long"})
+    until = time.monotonic() + 3
+    while decoder.busy and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not decoder.busy
+    assert decoder.computed < 1500
 
 
 def test_a_stream_left_early_frees_its_place(make_chat) -> None:

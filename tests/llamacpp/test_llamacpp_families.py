@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,47 @@ def facts(architecture: str, name: str, file: str = "m.gguf") -> GGUFFacts:
         ("llama", "Mistral 7B Instruct", None),
         ("phi3", "Phi 3.5 Mini Instruct", None),
         ("gpt2", "Llama 3", None),
+        ("qwen35moe", "Qwen3.5-35B-A3B", "Qwen3.5"),
+        ("qwen35moe", "Qwen_Qwen3.5 122B A10B", "Qwen3.5"),
+        ("qwen35moe", "Qwen3.6 35B A3B", None),
+        ("qwen3", "Qwen3 4B Instruct 2507", "Qwen3"),
+        ("qwen3", "Qwen3 4B Thinking 2507", "Qwen3"),
+        ("qwen3moe", "Qwen3 Coder 30B A3B Instruct", "Qwen3"),
+        ("qwen3next", "Qwen3 Next 80B A3B Instruct", "Qwen3"),
+        ("qwen3", "DeepSeek R1 0528 Qwen3 8B", None),
+        ("qwen3", "Qwen3 Reranker 0.6B", None),
+        ("qwen3", "Jan v1 4B", None),
+        ("qwen2", "qwen2.5-0.5b-instruct", "Qwen2.5"),
+        ("qwen2", "Qwen2 0.5B Instruct", None),
+        ("qwen2", "DeepSeek R1 Distill Qwen 1.5B", None),
+        ("qwen2", "Dolphin3.0 Qwen2.5 0.5B", None),
+        ("qwen2", "QwQ 32B", None),
+        ("gemma3n", "Gemma 3n E2B it", "Gemma 3"),
+        ("gemma3", "Gemma 3 270m It Qat", "Gemma 3"),
+        ("gemma3", "Medgemma 4b It", None),
+        ("gemma4", "gemma-4-26B-A4B-it", "Gemma 4"),
+        ("gemma4-assistant", "Gemma 4 E2B It Assistant", None),
+        ("llama", "Meta-Llama-3-8B-Instruct", "Llama 3"),
+        ("llama", "Llama 3.3 70B Instruct", "Llama 3"),
+        ("llama", "CodeLlama 34b Instruct", None),
+        ("llama", "LLaMA 33B", None),
+        ("llama", "open_llama_3b_v2", None),
+        ("llama", "TinyLlama 1.1B 3T", None),
+        ("llama", "DeepSeek R1 Distill Llama 8B", None),
+        ("llama", "Hermes 3 Llama 3.1 8B", None),
+        ("llama", "Llama 3.1 Nemotron Nano 8B v1", None),
+        ("llama", "Llama 3.1 Tulu 3 8B", None),
+        ("llama", "Smollm2 360M 8k Lc100K Dpo Ultaf Ep2", "SmolLM2"),
+        ("smollm3", "SmolLM3-3B", "SmolLM3"),
+        ("lfm2moe", "LFM2 8B A1B", "LFM2"),
+        ("lfm2", "LFM2.5-1.2B-Thinking", "LFM2.5"),
+        ("lfm2", "LFM2 1.2B RAG", None),
+        ("granitehybrid", "Granite 4.0 H Small", "Granite 4"),
+        ("granite", "Granite 3.3 8b Instruct", None),
+        ("phi3", "Phi-4-mini-instruct", "Phi-4-mini"),
+        ("phi3", "Phi 4 Mini Reasoning", None),
+        ("phi3", "Phi-4-mini-flash-reasoning", None),
+        ("phi3", "Phi 4", None),
     ],
 )
 def test_a_family_is_found_by_architecture_and_name(
@@ -66,6 +108,29 @@ def test_a_file_s_name_will_do() -> None:
     found = family_of(facts("llama", "", "Llama-3.2-3B-Instruct-Q4_K_M.gguf"))
     assert found is not None
     assert found.name == "Llama 3"
+
+
+@pytest.mark.parametrize(
+    ("file", "family"),
+    [
+        ("Qwen_Qwen3-0.6B-UD-Q4_K_XL.gguf", "Qwen3"),
+        ("Qwen3-235B-A22B-Q4_K_M-00001-of-00003.gguf", "Qwen3"),
+        ("Qwen3-8B-heretic-Q4_K_M.gguf", None),
+        ("DeepSeek-R1-Distill-Qwen3-8B.gguf", None),
+    ],
+)
+def test_a_file_s_name_ends_in_its_quantisation(file: str, family: str | None) -> None:
+    found = family_of(facts("qwen3", "", file))
+    assert (found.name if found else None) == family
+
+
+def test_a_fine_tune_whose_base_stands_by_itself_is_none_of_the_family() -> None:
+    """What converts models splits a name: `Llama-3.1` and `Lexi-Uncensored`."""
+    told = facts("llama", "Llama 3.1 8B Lexi Uncensored", "lexi.gguf")
+    parts = {"general.basename": "Llama-3.1", "general.finetune": "Lexi-Uncensored"}
+    assert family_of(replace(told, metadata={**told.metadata, **parts})) is None
+    parts["general.finetune"] = "Instruct"
+    assert family_of(replace(told, metadata={**told.metadata, **parts})) is not None
 
 
 def test_every_family_names_its_source_and_settings_that_exist() -> None:
@@ -82,8 +147,13 @@ def test_a_base_model_is_told_by_its_name() -> None:
 
 
 def in_family(make_chat: Callable[..., Any], **settings: Any) -> LlamaCppChat:
+    name = settings.pop("name", "Qwen3 0.6B")
     model: LlamaCppChat = make_chat(**settings)
-    told = {**model._facts.metadata, "general.architecture": "qwen3"}
+    told = {
+        **model._facts.metadata,
+        "general.architecture": "qwen3",
+        "general.name": name,
+    }
     object.__setattr__(model._facts, "metadata", told)
     return model
 
@@ -111,6 +181,14 @@ def test_the_card_s_sampling_is_for_free_text_only(make_chat: Callable[..., Any]
 
 def test_without_a_wish_decoding_is_greedy(make_chat: Callable[..., Any]) -> None:
     model = in_family(make_chat)
+    assert drawn(model, HumanMessage("Tell me.")).temperature == 0.0
+    assert drawn(model, HumanMessage("Tell me."), thinking=True).temperature == 0.6
+
+
+def test_what_was_made_of_a_model_that_thinks_thinks_as_that_does(
+    make_chat: Callable[..., Any],
+) -> None:
+    model = in_family(make_chat, sampling="card", name="DeepSeek R1 0528 Qwen3 8B")
     assert drawn(model, HumanMessage("Tell me.")).temperature == 0.0
     assert drawn(model, HumanMessage("Tell me."), thinking=True).temperature == 0.6
 

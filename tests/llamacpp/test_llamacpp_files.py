@@ -18,6 +18,7 @@ pytest.importorskip("gguf", reason="writing a test model needs the gguf package"
 import tiny_gguf
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
 from ragweave.llamacpp import LlamaCppChat, binding
+from ragweave.llamacpp.context_memory import attention_bytes
 from ragweave.llamacpp.gguf import read_gguf
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
@@ -36,7 +37,7 @@ def test_the_header_tells_the_facts(tiny: Path) -> None:
     assert facts.vocabulary == len(tiny_gguf.vocabulary())
     assert not facts.embedding_only
     # Keys and values, 2 bytes each, of 2 layers with 2 heads of 16.
-    assert facts.cache_bytes(10) == 10 * 2 * 2 * 2 * 2 * 16
+    assert attention_bytes(facts) == 2 * 2 * 2 * 2 * 16
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ def test_a_model_without_attention_has_no_heads(tmp_path: Path, name: str) -> No
         + b"\0" * 32
     )
     facts = read_gguf(path)
-    assert (facts.architecture, facts.cache_bytes(100)) == (name, None)
+    assert (facts.architecture, attention_bytes(facts)) == (name, 0)
 
 
 def test_the_files_of_a_split_model_count_together(tmp_path: Path) -> None:

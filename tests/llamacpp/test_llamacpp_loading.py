@@ -23,11 +23,11 @@ from ragweave.errors import ModelError
 from ragweave.llamacpp import LlamaCppChat, binding
 from ragweave.llamacpp.core import Core, CoreSettings
 from ragweave.llamacpp.gguf import read_gguf
-from ragweave.nodes.ask import context_of
+from ragweave.nodes.model_context import context_of
 
 
 def memory_for(tiny: Path, n_ctx: int) -> int:
-    return binding.needed_memory(read_gguf(tiny), n_ctx)
+    return binding.needed_memory(read_gguf(tiny), n_ctx, 32)
 
 
 def test_a_context_cut_to_the_memory_is_what_prompts_are_made_for(
@@ -156,7 +156,6 @@ def test_a_model_without_attention_answers(tmp_path: Path) -> None:
     pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
     path = tiny_gguf.write_mamba(tmp_path / "mamba.gguf")
     model = LlamaCppChat(path=str(path), n_threads=1, max_tokens=8)
-    assert read_gguf(path).cache_bytes(100) is None
     same, other, again = (model.invoke(text) for text in ("hello", "the question", "hello"))
     assert same.usage_metadata["output_tokens"] == 8
     assert same.content == again.content != other.content

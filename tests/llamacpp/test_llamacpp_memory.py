@@ -64,7 +64,7 @@ def opened(facts: GGUFFacts, free: int, requested: int | None = None) -> int | N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ragweave.llamacpp.binding.free_memory", lambda: free)
         try:
-            return context_length(facts, requested, 512, in_memory=True)
+            return context_length(facts, requested, 512, 32, in_memory=True)
         except ModelError as error:
             assert "or lower the n_ctx of another model that is loaded" in str(error)
             return None
@@ -81,14 +81,14 @@ def test_a_context_fits_and_one_not_asked_for_leaves_room_for_others(
     facts = facts_of(context)
     got, own = opened(facts, free, requested), context or 4096
     if requested is not None:
-        assert got == (requested if needed_memory(facts, requested) <= free else None)
+        assert got == (requested if needed_memory(facts, requested, 32) <= free else None)
     elif got is None:
-        assert needed_memory(facts, min(own, 512)) > free
+        assert needed_memory(facts, min(own, 512), 32) > free
     else:
         assert got <= own
         left = free // 4 + logits_memory(facts, 512) if got > 4096 else 0
-        assert needed_memory(facts, got) <= free - left
-        assert got >= min(own, 3840) or needed_memory(facts, got + 256) > free
+        assert needed_memory(facts, got, 32) <= free - left
+        assert got >= min(own, 3840) or needed_memory(facts, got + 256, 32) > free
         assert got == own or got % 256 == 0
         assert got >= min(own, 512)
 
@@ -96,7 +96,7 @@ def test_a_context_fits_and_one_not_asked_for_leaves_room_for_others(
 def test_a_second_model_fits_beside_one_with_a_context_of_its_own_choice() -> None:
     free = 16 << 30
     first = facts_of(1 << 20)
-    taken = needed_memory(first, opened(first, free) or 0) + logits_memory(first, 512)
+    taken = needed_memory(first, opened(first, free) or 0, 32) + logits_memory(first, 512)
     assert 11 << 30 < taken <= 12 << 30
     second = facts_of(file=2 << 30)
     assert (opened(second, free - taken) or 0) >= 4096
@@ -110,7 +110,7 @@ def test_the_logits_of_a_batch_take_memory() -> None:
 def test_a_model_is_not_refused_for_the_logits_of_a_batch(requested: int | None) -> None:
     """Most calls want few logits, and pages that nothing was written to take no memory."""
     facts = facts_of(2048, file=1 << 30)
-    assert opened(facts, needed_memory(facts, 2048), requested) == 2048
+    assert opened(facts, needed_memory(facts, 2048, 32), requested) == 2048
 
 
 def test_main_memory_for_prefixes_is_part_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

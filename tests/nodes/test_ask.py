@@ -22,7 +22,7 @@ from ragweave import build_graph
 from ragweave.errors import ModelError, PromptTooLongError, UsageError
 from ragweave.graphs import CompiledGraph
 from ragweave.llamacpp import LlamaCppChat
-from ragweave.nodes.ask import context_of
+from ragweave.nodes.model_context import context_of
 from ragweave.state import RAGInput
 from ragweave.tools.bindings import unbound
 from ragweave.tools.models import Models, is_transient

@@ -351,15 +351,19 @@ def _need(facts: GGUFFacts, n_ctx: int, settings: Mapping[str, Any]) -> Finding:
     from ragweave.llamacpp.binding import context_length, free_memory, needed_memory
     from ragweave.llamacpp.core import CoreSettings
 
-    n_batch = settings.get("n_batch", CoreSettings.n_batch)
-    need, free = needed_memory(facts, n_ctx), free_memory()
+    named = {name: settings[name] for name in ("n_batch", "n_parallel") if name in settings}
+    loads = CoreSettings(**named)
+    sequences = loads.sequences(facts)
+    need, free = needed_memory(facts, n_ctx, sequences), free_memory()
     text = f"about {_size(need)} of memory with n_ctx={n_ctx}"
     if not _in_memory(settings.get("n_gpu_layers", CoreSettings.n_gpu_layers)):
         return Finding("model", "note", f"{text}, on the GPU, whose free memory is not measured")
     if free is None:
         return Finding("model", "note", f"{text}; free memory unknown")
     with suppress(UnusableModelError):
-        opened = context_length(facts, settings.get("n_ctx"), n_batch, in_memory=True)
+        opened = context_length(
+            facts, settings.get("n_ctx"), loads.n_batch, sequences, in_memory=True
+        )
         if n_ctx <= opened:
             return Finding("model", "ok", f"{text}, {_size(free)} free")
         return Finding("model", "note", f"{text}, {_size(free)} free: n_ctx={opened} is opened")

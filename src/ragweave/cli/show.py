@@ -89,6 +89,7 @@ _MESSAGES = {
     "passages_dropped": "Some passages did not fit the model's context and were left out.",
     "budget_unfilled": "The passages found leave room in the token budget (option k).",
     "empty_reply": "The model gave an empty reply.",
+    "input_cut": "An input was longer than a model reads; a part of it was left out.",
     "reply_cut": "A reply was too long to read in full; only its beginning and end were read.",
     "answer_rejected": "A reply was rejected: it echoed the prompt or drew no conclusion.",
     "search_repeated": "The model repeated a search; it was not run again.",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError
+from ragweave.llamacpp.context_memory import attention_bytes, state_bytes
 from ragweave.llamacpp.gguf import GGUFFacts
 
 _LOGGER = logging.getLogger("ragweave.llamacpp")
@@ -181,12 +182,19 @@ def in_main_memory(n_gpu_layers: int) -> bool:
     return n_gpu_layers == 0 or not bind().llama_supports_gpu_offload()
 
 
-def needed_memory(facts: GGUFFacts, n_ctx: int) -> int:
+def needed_memory(facts: GGUFFacts, n_ctx: int, n_sequences: int) -> int:
     """Estimate the bytes that a model with a context of `n_ctx` tokens takes.
 
     Without the logits of a batch (`logits_memory`), of which most calls want few.
+
+    Args:
+        facts: The model file.
+        n_ctx: Tokens of all sequences together.
+        n_sequences: Sequences that the context is opened for: a recurrent model holds a state of
+            fixed size for each.
     """
-    return facts.size + (facts.cache_bytes(n_ctx) or 0) + _SPARE
+    cache = n_ctx * (attention_bytes(facts) or 0) + n_sequences * state_bytes(facts)
+    return facts.size + cache + _SPARE
 
 
 def logits_memory(facts: GGUFFacts, n_batch: int) -> int:
@@ -207,7 +215,7 @@ def cache_bytes(requested: int | None, *, in_memory: bool) -> int:
 
 
 def context_length(
-    facts: GGUFFacts, requested: int | None, n_batch: int, *, in_memory: bool
+    facts: GGUFFacts, requested: int | None, n_batch: int, n_sequences: int, *, in_memory: bool
 ) -> int:
     """Return the context to open: the requested one, else the model's own as far as it fits.
 
@@ -218,6 +226,7 @@ def context_length(
         facts: The model file.
         requested: Tokens requested; None leaves it to the model and the memory.
         n_batch: Tokens computed in one step.
+        n_sequences: Sequences that the context is opened for.
         in_memory: Whether the model lives in main memory (no layer is offloaded).
 
     Raises:
@@ -227,27 +236,28 @@ def context_length(
     free = free_memory() if in_memory else None
     if free is None:
         return n_ctx
-    fits = most = _fitting(facts, free)
+    fits = most = _fitting(facts, free, n_sequences)
     if requested is None:
         left = free // _LEFT + logits_memory(facts, n_batch)
-        most = max(_fitting(facts, free - left), min(fits, _USABLE))
+        most = max(_fitting(facts, free - left, n_sequences), min(fits, _USABLE))
     if n_ctx <= most:
         return n_ctx
     if requested is None and most >= 512:
         return _whole(most)
-    needed = needed_memory(facts, n_ctx)
+    needed = needed_memory(facts, n_ctx, n_sequences)
     raise UnusableModelError(
         f"{facts.path.name} with n_ctx={n_ctx} needs {needed / 1e9:.1f} GB of memory, but only "
         f"{free / 1e9:.1f} GB are free: "
         + (f"lower n_ctx to {_whole(fits)} or less" if fits >= 512 else "use a smaller model")
+        + (", lower n_parallel" if state_bytes(facts) and n_sequences > 1 else "")
         + ", or lower the n_ctx of another model that is loaded"
     )
 
 
-def _fitting(facts: GGUFFacts, free: int) -> int:
+def _fitting(facts: GGUFFacts, free: int, n_sequences: int) -> int:
     """Return the longest context for which `free` bytes are enough; below 0: none is."""
-    per_token = max(1, facts.cache_bytes(1) or 1)
-    return (free - needed_memory(facts, 0)) // per_token
+    per_token = max(1, attention_bytes(facts) or 1)
+    return (free - needed_memory(facts, 0, n_sequences)) // per_token
 
 
 def _whole(n_ctx: int) -> int:

@@ -76,11 +76,12 @@ def _thought(finished: Finished) -> dict[str, Any]:
 
 
 def _info(finished: Finished, name: str) -> dict[str, Any]:
-    return {
+    told = {
         "model_name": name,
         "model_provider": "llamacpp",
         "finish_reason": finished.reason,
     }
+    return {**told, "input_cut": True} if finished.cut else told
 
 
 _FREE_TEXT_TASKS = frozenset({"recall", "reason"})
@@ -286,8 +287,13 @@ class LlamaCppChat(LlamaCppFields):
     ) -> GenerationJob:
         vocabulary, request = engine.vocabulary, options.request
         prompt = self._prompt(messages, vocabulary, options)
-        tokens = truncate(prompt.tokens, engine.n_ctx, request.max_tokens, options.overflow)
-        return GenerationJob(tokens, request, vocabulary, sink, stream=stream, marks=prompt.marks)
+        tokens = truncate(
+            prompt.tokens, engine.n_ctx, request.max_tokens, options.overflow, vocabulary.start
+        )
+        cut = len(tokens) < len(prompt.tokens)
+        return GenerationJob(
+            tokens, request, vocabulary, sink, stream=stream, marks=prompt.marks, cut=cut
+        )
 
     def _compiled(self, vocabulary: Vocabulary) -> ChatTemplate:
         # jinja2 comes with llama-cpp-python, which is there where a model is loaded.

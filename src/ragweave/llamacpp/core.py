@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ragweave.errors import ModelError, UnusableModelError, UsageError
 from ragweave.llamacpp.binding import bind, context_length, in_main_memory, log, physical_cores
+from ragweave.llamacpp.context_memory import state_bytes
 from ragweave.llamacpp.gguf import GGUFFacts
 from ragweave.llamacpp.guard import Repack
 from ragweave.llamacpp.prefix import State, least_prefix
@@ -51,6 +52,16 @@ class CoreSettings:
             raise UsageError(
                 f"n_batch must be at least n_parallel ({self.n_parallel}), not {self.n_batch}"
             )
+
+    def sequences(self, facts: GGUFFacts) -> int:
+        """Return for how many sequences a model's context is opened.
+
+        More than run at a time, so that finished ones can lend their beginnings to others. Not
+        where each sequence has a recurrent state: that takes memory, and can't be shared.
+        """
+        many = self.n_parallel if state_bytes(facts) else max(32, 4 * self.n_parallel)
+        # llama.cpp aborts where a context has more sequences than a batch has tokens.
+        return min(256, many, self.n_batch)
 
 
 class Run(NamedTuple):
@@ -100,7 +111,10 @@ class Core:
         self._extra_buffers = extra_buffers
         self.in_memory = in_main_memory(settings.n_gpu_layers)
         """Whether the model lives in main memory: no layer is offloaded."""
-        fits = context_length(facts, settings.n_ctx, settings.n_batch, in_memory=self.in_memory)
+        self.n_sequences = settings.sequences(facts)
+        fits = context_length(
+            facts, settings.n_ctx, settings.n_batch, self.n_sequences, in_memory=self.in_memory
+        )
         self.n_ctx = fits if most is None else min(fits, most)
         self._mark = log().mark()
         self._model = self._load(facts, settings, abandoned)
@@ -108,8 +122,6 @@ class Core:
         self.vocabulary = Vocabulary(lib, self._model)
         self._check_kind(facts)
         self.n_batch = settings.n_batch
-        # llama.cpp aborts where a context has more sequences than a batch has tokens.
-        self.n_sequences = min(256, max(32, 4 * settings.n_parallel), settings.n_batch)
         self._context = self._open(facts, settings)
         self._free_context = weakref.finalize(self, lib.llama_free, self._context)
         self._memory = lib.llama_get_memory(self._context)

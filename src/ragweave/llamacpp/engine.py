@@ -13,7 +13,6 @@ import os
 import queue
 import signal
 import threading
-import time
 import weakref
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ragweave.errors import ModelError, RagweaveError, RunTimeoutError, UnusableModelError
+from ragweave.errors import ModelError, RagweaveError, UnusableModelError
 from ragweave.llamacpp.binding import cache_bytes, context_length, in_main_memory
 from ragweave.llamacpp.core import Core, CoreSettings
 from ragweave.llamacpp.decoder import Decoder
@@ -30,6 +29,7 @@ from ragweave.llamacpp.gguf import GGUFFacts, read_gguf
 from ragweave.llamacpp.guard import extra_buffers
 from ragweave.llamacpp.job import Job, Sink
 from ragweave.llamacpp.prefix import Shelf
+from ragweave.tools.deadline import TimeLimit
 
 
 class Scheduler:
@@ -260,7 +260,10 @@ class Loader:
             if self._n_ctx is None:
                 loads = self._settings
                 in_memory = in_main_memory(loads.n_gpu_layers)
-                self._n_ctx = context_length(self._facts, None, loads.n_batch, in_memory=in_memory)
+                sequences = loads.sequences(self._facts)
+                self._n_ctx = context_length(
+                    self._facts, None, loads.n_batch, sequences, in_memory=in_memory
+                )
             return self._n_ctx
 
     def get(self) -> Engine:
@@ -297,17 +300,16 @@ class Inbox:
         """Submit a job and yield its events without end; closing the iterator cancels the job.
 
         Raises:
-            RunTimeoutError: The job took longer than `timeout` seconds.
+            RunTimeoutError: The job took longer than `timeout` seconds, or than its run may take.
             RagweaveError: The job failed.
         """
         engine.submit(job)
-        until = None if timeout is None else time.monotonic() + timeout
+        limit = TimeLimit(timeout, "the model")
         try:
             while True:
-                left = None if until is None else max(0.0, until - time.monotonic())
-                yield _checked(self._queue.get(timeout=left))
+                yield _checked(self._queue.get(timeout=limit.left()))
         except queue.Empty as error:
-            raise _timed_out(timeout) from error
+            raise limit.error() from error
         finally:
             job.cancel()
 
@@ -330,17 +332,16 @@ class AsyncInbox:
     ) -> AsyncGenerator[object, None]:
         """Submit a job and yield its events, as `Inbox.events` does."""
         engine.submit(job)
-        loop = asyncio.get_running_loop()
-        until = None if timeout is None else loop.time() + timeout
+        limit = TimeLimit(timeout, "the model")
         try:
             while True:
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout(limit.left()):
                     event = await self._queue.get()
                 yield _checked(event)
         except TimeoutError as error:
             if isinstance(error, RagweaveError):
                 raise
-            raise _timed_out(timeout) from error
+            raise limit.error() from error
         finally:
             job.cancel()
 
@@ -349,7 +350,3 @@ def _checked(event: object) -> object:
     if isinstance(event, RagweaveError):
         raise event
     return event
-
-
-def _timed_out(timeout: float | None) -> RunTimeoutError:
-    return RunTimeoutError(f"the model took longer than {timeout} seconds")

@@ -69,7 +69,7 @@ _TYPES = {
 """Name, values a block and bytes a block of ggml's tensor types."""
 _REMOVED = {4, 5, 31, 32, 33, 36, 37, 38}
 """Types that llama.cpp no longer supports."""
-_RECURRENT = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
+RECURRENT = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
 """Architectures without attention, whose files state 0 heads."""
 
 
@@ -113,6 +113,8 @@ class GGUFFacts:
     """Number of tokens that the model knows."""
     others: int = 0
     """Bytes of a split model's other files, which `size` includes."""
+    lists: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Short arrays of whole numbers or flags, such as a size for each layer."""
 
     @property
     def architecture(self) -> str:
@@ -133,12 +135,12 @@ class GGUFFacts:
     @property
     def context(self) -> int | None:
         """Longest context that the model was trained for, in tokens."""
-        return self._count("context_length")
+        return self.count("context_length")
 
     @property
     def layers(self) -> int | None:
         """Number of transformer blocks."""
-        return self._count("block_count")
+        return self.count("block_count")
 
     @property
     def template(self) -> str | None:
@@ -152,20 +154,14 @@ class GGUFFacts:
         name = self.architecture
         if self.metadata.get(f"{name}.attention.causal") is False or name.endswith("bert"):
             return True
-        return (self._count("pooling_type") or 0) > 0 or name.startswith(_ENCODERS)
+        return (self.count("pooling_type") or 0) > 0 or name.startswith(_ENCODERS)
 
-    def cache_bytes(self, n_ctx: int) -> int | None:
-        """Return the size of a 16-bit key-value cache of `n_ctx` tokens, or None if unknown."""
-        layers, width = self.layers, self._count("embedding_length")
-        heads = self._count("attention.head_count")
-        if not (layers and width and heads):
-            return None
-        kv_heads = self._count("attention.head_count_kv") or heads
-        keys = self._count("attention.key_length") or width // heads
-        values = self._count("attention.value_length") or width // heads
-        return 2 * n_ctx * layers * kv_heads * (keys + values)
+    def count(self, key: str) -> int | None:
+        """Return a whole number of the architecture, the largest where there is one for each layer.
 
-    def _count(self, key: str) -> int | None:
+        Args:
+            key: What follows the architecture's name, such as `attention.head_count`.
+        """
         found = self.metadata.get(f"{self.architecture}.{key}")
         return found if isinstance(found, int) and not isinstance(found, bool) else None
 
@@ -226,7 +222,14 @@ def _facts(path: Path, size: int, header: _Header) -> GGUFFacts:
     _, vocabulary = header.arrays.get("tokenizer.ggml.tokens", (None, None))
     others = sum(part.stat().st_size for part in _other_parts(path, header.metadata))
     return GGUFFacts(
-        path, size + others, header.metadata, header.n_tensors, types, vocabulary, others
+        path,
+        size + others,
+        header.metadata,
+        header.n_tensors,
+        types,
+        vocabulary,
+        others,
+        header.lists,
     )
 
 
@@ -282,7 +285,7 @@ def _check_numbers(header: _Header) -> None:
     architecture = header.metadata.get("general.architecture", "")
     for name in ("embedding_length", "block_count", "attention.head_count", "context_length"):
         value = header.metadata.get(f"{architecture}.{name}")
-        least = int(name != "attention.head_count" or architecture not in _RECURRENT)
+        least = int(name != "attention.head_count" or architecture not in RECURRENT)
         if value is not None and not (isinstance(value, int) and least <= value < 1 << 31):
             raise ValueError(f"impossible {name}")
     for key, value in header.metadata.items():
@@ -309,6 +312,7 @@ class _Header:
         self.metadata: dict[str, Any] = {}
         self.arrays: dict[str, tuple[int, int]] = {}
         """Type and length of each array."""
+        self.lists: dict[str, tuple[int, ...]] = {}
         self._alignment = 32
         self._needed = 0
         version, self.n_tensors, n_pairs = self._unpack("<IQQ")
@@ -373,7 +377,7 @@ class _Header:
             raise ValueError("impossible array length")
         self.arrays[key] = inner, count
         if inner in _NUMBERS:
-            return self._largest(_NUMBERS[inner], count)
+            return self._largest(key, _NUMBERS[inner], count)
         if inner != _STRING:
             raise ValueError(f"unknown array type {inner}")
         if key == "tokenizer.ggml.tokens":
@@ -395,13 +399,15 @@ class _Header:
         if len(seen) < named:
             raise ValueError("two tokens have the same text")
 
-    def _largest(self, code: str, count: int) -> Any:
+    def _largest(self, key: str, code: str, count: int) -> Any:
         """Read numbers; some models list a size per layer, of which the largest bounds memory."""
         length = count * struct.calcsize(code)
         if count > 4096:
             self._skip(length)
             return None
         found = [value for (value,) in struct.iter_unpack(code, self._take(length))]
+        if all(isinstance(one, int) for one in found):
+            self.lists[key] = tuple(map(int, found))
         return max((v for v in found if not math.isnan(v)), default=None)
 
     def _text(self, most: int | None = None) -> Any:

@@ -161,6 +161,8 @@ class Finished:
     """All pieces, where the job does not stream."""
     thought: str = ""
     """The thinking block, which is not part of the reply."""
+    cut: bool = False
+    """Whether a part of the prompt was dropped."""
 
 
 class GenerationJob(Job):
@@ -175,6 +177,7 @@ class GenerationJob(Job):
         *,
         stream: bool = False,
         marks: tuple[str, str] | None = None,
+        cut: bool = False,
     ) -> None:
         """Take a tokenised prompt.
 
@@ -185,12 +188,13 @@ class GenerationJob(Job):
             sink: Receives the events.
             stream: Whether to report each piece as it comes, or all at the end.
             marks: The marks of a thinking block that the prompt opened.
+            cut: Whether a part of the prompt was dropped.
 
         Raises:
             UsageError: The grammar can't be read.
         """
         super().__init__(prompt, sink)
-        self._request = request
+        self._request, self._cut = request, cut
         self._vocabulary = vocabulary
         self._grammar = Grammar(vocabulary, request.grammar) if request.grammar else None
         self._sampler = Sampler(request.sampling, self._grammar, prompt)
@@ -258,7 +262,7 @@ class GenerationJob(Job):
         counts = len(self.prompt), self.written, self.reused
         text, thought = self._flow.flush(), self._flow.thinking.thought.strip()
         self._emit(whole=not self._flow.stopped)
-        self.report(Finished(text, reason, *counts, tuple(self._pieces), thought))
+        self.report(Finished(text, reason, *counts, tuple(self._pieces), thought, self._cut))
         return True
 
     def _emit(self, text: str = "", *, whole: bool = False) -> None:

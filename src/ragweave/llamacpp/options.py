@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from ragweave.errors import UnusableModelError, UsageError
 from ragweave.llamacpp.core import CoreSettings
-from ragweave.llamacpp.families import family_of
+from ragweave.llamacpp.families import family_of, thinking_sampling
 from ragweave.llamacpp.gguf import GGUFFacts, read_gguf
 from ragweave.llamacpp.guard import Repack
 from ragweave.llamacpp.job import Request
@@ -274,7 +274,8 @@ class LlamaCppFields(BaseChatModel):
     grammar: str | None = None
     """A GBNF grammar that replies must follow."""
     overflow: Overflow = "error"
-    """What to do with a prompt that is longer than the context."""
+    """What to do with a prompt that is longer than the context; one that is cut shows by
+    `response_metadata["input_cut"]`."""
     timeout: float | None = None
     """Most seconds that a call may take."""
 
@@ -328,10 +329,11 @@ class LlamaCppFields(BaseChatModel):
 
         Thinking always uses the card's sampling: decoded greedily, thoughts repeat themselves.
         """
-        family = family_of(self._facts)
-        if family is None or (self.sampling != "card" and not thinking):
-            return {}
-        chosen = family.thinking if thinking and family.thinking else family.text
+        if thinking:
+            chosen = thinking_sampling(self._facts) or {}
+        else:
+            family = family_of(self._facts) if self.sampling == "card" else None
+            chosen = family.text if family else {}
         return {name: chosen[name] for name in chosen if name not in self.model_fields_set}
 
     def core_settings(self) -> CoreSettings:

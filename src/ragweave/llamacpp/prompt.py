@@ -37,6 +37,10 @@ Overflow = Literal["error", "drop_start", "drop_middle"]
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 
 
+_LEAST_ROOM = 16
+"""Tokens; a reply with less room is a stump, whatever the prompt asks."""
+
+
 class PromptTooLongError(TooLongError, ContextOverflowError):
     """A prompt is longer than the model's context."""
 
@@ -96,28 +100,35 @@ def encode_prompt(
     return Encoded(tokens, marks)
 
 
-def truncate(tokens: list[int], n_ctx: int, max_tokens: int | None, policy: Overflow) -> list[int]:
+def truncate(
+    tokens: list[int], n_ctx: int, max_tokens: int | None, policy: Overflow, start: int = -1
+) -> list[int]:
     """Return a prompt that leaves room for a reply in a context of `n_ctx` tokens.
+
+    One that leaves fewer than `_LEAST_ROOM` tokens is too long, unless the reply needs fewer.
 
     Args:
         tokens: The whole prompt.
         n_ctx: The context.
         max_tokens: Longest reply; a cut prompt leaves room for it, up to a quarter of the context.
         policy: `error`, or which part to drop.
+        start: The token with which texts begin for the model, which stays where the prompt has it;
+            -1: there is none.
 
     Raises:
         PromptTooLongError: The prompt is too long and the policy is `error`.
     """
-    if len(tokens) < n_ctx:
+    least = min(max_tokens or _LEAST_ROOM, _LEAST_ROOM, max(1, n_ctx // 4))
+    if len(tokens) + least <= n_ctx:
         return tokens
     if policy == "error":
         raise PromptTooLongError(
-            f"the prompt has {len(tokens)} tokens, but the context holds {n_ctx}, reply included: "
-            "shorten the prompt, raise n_ctx, or let it be cut (overflow='drop_middle')"
+            f"the prompt has {len(tokens)} tokens, but the context holds {n_ctx}, {least} or more "
+            "of them for the reply: shorten the prompt, raise n_ctx, or let it be cut (overflow='drop_middle')"
         )
     quarter = max(1, n_ctx // 4)
     room = max(1, n_ctx - min(max_tokens or quarter, quarter))
-    head = room // 2 if policy == "drop_middle" else 0
+    head = room // 2 if policy == "drop_middle" else int(tokens[0] == start and room > 1)
     return tokens[:head] + tokens[len(tokens) - (room - head) :]
 
 

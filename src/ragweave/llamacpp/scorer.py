@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import queue
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ragweave.errors import ModelError, RagweaveError, RunTimeoutError, UsageError
+from ragweave.errors import ModelError, RagweaveError, UsageError
 from ragweave.llamacpp.chat import LlamaCppChat
 from ragweave.llamacpp.engine import Engine
 from ragweave.llamacpp.job import ScoreJob
+from ragweave.tools.deadline import TimeLimit
 
 
 class LlamaCppScorer:
@@ -75,7 +75,7 @@ class LlamaCppScorer:
         Raises:
             MissingExtraError: llama-cpp-python is not installed.
             ModelError: The model can't be loaded or fails.
-            RunTimeoutError: It took longer than `timeout` seconds.
+            RunTimeoutError: It took longer than `timeout` seconds, or than its run may take.
             UsageError: A continuation alone is longer than the context.
         """
         if not pairs:
@@ -94,16 +94,15 @@ class LlamaCppScorer:
             head, tail = self._encode(engine, prompt, continuation)
             if tail:
                 jobs.append(ScoreJob(head, tail, lambda event, i=i: done.put((i, event))))  # type: ignore[misc]
-        until = None if self.timeout is None else time.monotonic() + self.timeout
+        limit = TimeLimit(self.timeout, "scoring")
         try:
             for job in jobs:
                 engine.submit(job)
             for _ in jobs:
-                left = None if until is None else max(0.0, until - time.monotonic())
-                i, event = done.get(timeout=left)
+                i, event = done.get(timeout=limit.left())
                 scores[i] = _number(event)
         except queue.Empty as error:
-            raise RunTimeoutError(f"scoring took longer than {self.timeout} seconds") from error
+            raise limit.error() from error
         finally:
             for job in jobs:
                 job.cancel()

@@ -8,19 +8,18 @@ one body), and counts its tokens. Retries and backoff are LangGraph's, by the no
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, cast
 
 from langchain_core.documents import Document
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
 
 from ragweave.errors import PromptTooLongError
+from ragweave.nodes.model_context import budget_of, learnt_context, tokens_left
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import (
@@ -35,10 +34,9 @@ from ragweave.nodes.sampling import call_sampling, decodes_greedily, seed_settin
 from ragweave.nodes.step import Call, Context, StateT, Step, Work
 from ragweave.state import Update, Usage
 from ragweave.state.passages import best_first
-from ragweave.tools.bindings import unbound
 from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.models.forms import cut_reply
-from ragweave.tools.models.ollama import as_ollama_options, ollama_context
+from ragweave.tools.models.ollama import as_ollama_options
 from ragweave.tools.models.roles import checked_reply
 from ragweave.tools.models.tasks import Task, attach, numbered, task_passages
 from ragweave.tools.models.thinking import takes_stop
@@ -203,6 +201,7 @@ def reply_to(
         UsageError: The model replies with something that is no message.
     """
     model = models.by_role(question.role)
+    yield from learnt_context(model)
     prompt = question.prompt(state, context.options)
     fitted = fit(prompt, budget_of(model, context.options), estimate_message_tokens)
     if fitted.dropped:
@@ -216,13 +215,14 @@ def reply_to(
     sample = state.get("sample", 0)
     settings |= seed_settings(model, settings, sample)
     stops = [] if takes_stop(model) else settings.pop("stop", [])
-    wanted = _wanted(model, prompt, fitted, context.options)
+    left = tokens_left(model, fitted.messages)
+    wanted = _wanted(prompt, left, context.options)
     config = _labelled(question, state, context.config)
     drawn = 0 if decodes_greedily(model, settings) else sample
     messages = numbered(fitted.messages, drawn)
 
     def call() -> Call:
-        limit = length_settings(model, wanted, settings, context.options)
+        limit = length_settings(model, wanted, settings, context.options, left)
         # the limit holds `max_tokens`, by the name that the model knows
         others = {name: one for name, one in settings.items() if name != "max_tokens" or not limit}
         sent = as_ollama_options(model, {**others, **limit})
@@ -239,8 +239,7 @@ def reply_to(
 
     message = yield from _message(call, spend, model, context)
     text = reply_text(message)
-    if was_cut(model, message, text):
-        context.note("reply_limit_reached")
+    _note_cuts(model, message, text, context)
     text = before_stops(read_form(text, form, settings), stops)
     reply = Reply(bounded(text.strip()), fitted.passages, message)
     if len(reply.text) < len(text.strip()):
@@ -304,37 +303,19 @@ def reply_again(
     return reply
 
 
-def context_of(model: ChatModel) -> int | None:
-    """Return the most input tokens that `model` is known to take.
-
-    By LangChain's model profile, and by the context that a model in this process opens or Ollama's
-    is set to, which may be shorter than its own.
-    """
-    target = unbound(model)
-    profile = target.profile if isinstance(target, BaseChatModel) else None
-    opened = getattr(target, "opened_context", None), ollama_context(model)
-    known = ((profile or {}).get("max_input_tokens"), *opened)
-    return min((one for one in known if one is not None), default=None)
+def _note_cuts(model: ChatModel, message: BaseMessage, text: str, context: Context[Any]) -> None:
+    """Note a reply that ended at its limit, and an input that a local model read in part."""
+    if was_cut(model, message, text):
+        context.note("reply_limit_reached")
+    if message.response_metadata.get("input_cut"):
+        context.note("input_cut")
 
 
-def budget_of(model: ChatModel, options: Options) -> int | None:
-    """Return the most tokens that a prompt to `model` may have; None: no limit is known."""
-    if options.prompt_tokens is not None:
-        return options.prompt_tokens
-    context = context_of(model)
-    return None if context is None else max(context - options.reply_tokens, 1)
-
-
-_ESTIMATE_ERROR = 1.25
-"""How much longer than estimated a prompt may be: estimates lie within about a fifth."""
-
-
-def _wanted(model: ChatModel, prompt: Prompt, fitted: FittedPrompt, options: Options) -> int | None:
+def _wanted(prompt: Prompt, left: int | None, options: Options) -> int | None:
     """Return what a reply needs: more than `budget_of` kept free only as far as the context goes."""
-    wanted, context = prompt.reply_tokens, context_of(model)
-    if wanted is None or context is None or wanted <= options.reply_tokens:
+    wanted = prompt.reply_tokens
+    if wanted is None or left is None or wanted <= options.reply_tokens:
         return wanted
-    left = context - math.ceil(_ESTIMATE_ERROR * estimate_message_tokens(fitted.messages))
     return min(wanted, max(left, options.reply_tokens))
 
 

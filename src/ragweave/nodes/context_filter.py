@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -58,7 +59,7 @@ from ragweave.tools.models import Models
 from ragweave.tools.scorers.specs import LogprobScorer
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import UNKNOWN, knows_nothing
-from ragweave.trained.filter import TrainedFilter
+from ragweave.trained.filter import Kept, TrainedFilter
 from ragweave.trained.forms import context_text
 
 SENTENCE_PROMPTS = MappingProxyType(
@@ -375,13 +376,20 @@ def _by_measure(
             answers = labels_of(answers)
     if gold and name not in (BLIND | {"full"}) and not isinstance(chosen, TrainedFilter):
         context.note("oracle_filter", filter=name)
-
-    def keep(passages: list[Document]) -> object:
-        return chosen.keep(asked, passages, answers=answers or None)
-
     passages = as_merged(state["passages"])
-    spans = checked_spans((yield Call(RunnableLambda(keep), passages)), chosen)
+    kept = yield Call(RunnableLambda(partial(_kept, chosen, asked, answers), name="keep"), passages)
+    if kept.cut:
+        context.note("input_cut")
+    spans = checked_spans(kept.spans, chosen)
     return best_share(spans, passages, UNTRAINED_SHARE) if half else spans
+
+
+def _kept(
+    chosen: ContextFilter, asked: str, answers: Sequence[str], passages: list[Document]
+) -> Kept:
+    if isinstance(chosen, TrainedFilter):
+        return chosen.kept(asked, passages)
+    return Kept(chosen.keep(asked, passages, answers=answers or None), cut=False)
 
 
 BLIND = frozenset({"recomp", "provence"})

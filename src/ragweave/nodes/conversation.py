@@ -33,7 +33,8 @@ from langgraph.types import Overwrite
 from pydantic import Field
 
 from ragweave.errors import PromptTooLongError, UsageError
-from ragweave.nodes.ask import Ask, Prompt, Reply, ask, budget_of
+from ragweave.nodes.ask import Ask, Prompt, Reply, ask
+from ragweave.nodes.model_context import budget_of
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.restate_reply import EXAMPLE, LONGEST_TURN, read_restated
 from ragweave.nodes.step import Call, Context, Step, Work, pure

@@ -152,19 +152,24 @@ def read_form(text: str, form: ReplyForm | None, settings: Mapping[str, Any]) ->
 
 
 def length_settings(
-    model: ChatModel, wanted: int | None, settings: Mapping[str, Any], options: Options
+    model: ChatModel,
+    wanted: int | None,
+    settings: Mapping[str, Any],
+    options: Options,
+    left: int | None = None,
 ) -> dict[str, Any]:
     """Return the longest reply as a setting of the call, by the name that the model knows.
 
     The lowest of what the step needs, the call's own settings, the option `reply_tokens` and what
     the model was made with counts; the option's default bounds no step that names what it needs.
-    A model that counts its thinking gets room for that.
+    A model that counts its thinking gets room for that, as far as its context goes.
 
     Args:
         model: The model.
         wanted: Most tokens that the step needs; None: no limit of its own.
         settings: The call's settings so far.
         options: The options in force.
+        left: Tokens of the model's context behind the prompt; None: not known.
     """
     name = limit_name(unbound(model))
     if name is None:
@@ -174,7 +179,8 @@ def length_settings(
     most = min(one for one in given if isinstance(one, int))
     if "response_format" in settings:
         most += _SCHEMA_TOKENS
-    most += thinking_room(model)
+    room = thinking_room(model)
+    most += room if left is None else min(room, max(0, left - most))
     own = reply_limit(model)
     return {name: most if own is None else min(most, own)}
 

@@ -34,6 +34,7 @@ from ragweave.nodes.options import OptionsT, current
 from ragweave.nodes.spent import keep_spent, take_spent
 from ragweave.state import Note, Update, Usage, add_usage
 from ragweave.tools.bindings import unbound
+from ragweave.tools.deadline import ending_within, run_timed_out
 from ragweave.tools.models.errors import said_by_server
 from ragweave.tools.retrieval.base import awaits
 from ragweave.tools.text.secrets import redacting
@@ -313,13 +314,14 @@ def _rescued(call: Call, error: Exception) -> Any:
 def _called(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
     if seconds is None:
         return call.target.invoke(call.input, config, **call.settings)
-    future = _in_thread(call, config)
+    with ending_within(seconds):
+        future = _in_thread(call, config)
     try:
         return future.result(timeout=min(seconds, threading.TIMEOUT_MAX))
     except FutureTimeoutError as error:
         if future.done() and future.exception() is error:
             raise
-        raise RunTimeoutError("the run's time limit was reached during a call") from error
+        raise run_timed_out() from error
 
 
 async def _acall(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
@@ -335,13 +337,18 @@ async def _acall(call: Call, config: RunnableConfig | None, seconds: float | Non
 async def _acalled(call: Call, config: RunnableConfig | None, seconds: float | None) -> Any:
     try:
         async with asyncio.timeout(seconds) as limit:
-            if _is_async(call.target):
-                return await call.target.ainvoke(call.input, config, **call.settings)
-            return await asyncio.wrap_future(_in_thread(call, config))
+            with ending_within(seconds):
+                return await _awaited(call, config)
     except TimeoutError as error:
         if limit.expired():
-            raise RunTimeoutError("the run's time limit was reached during a call") from error
+            raise run_timed_out() from error
         raise
+
+
+async def _awaited(call: Call, config: RunnableConfig | None) -> Any:
+    if _is_async(call.target):
+        return await call.target.ainvoke(call.input, config, **call.settings)
+    return await asyncio.wrap_future(_in_thread(call, config))
 
 
 def _in_thread(call: Call, config: RunnableConfig | None) -> Future[Any]:

@@ -40,6 +40,15 @@ LEAST = 0.5
 _TOKEN = re.compile(rf"{WORD}|[^\w\s]")
 
 
+class Kept(NamedTuple):
+    """What a trained filter keeps."""
+
+    spans: list[Span]
+    """Best first, or in the order written."""
+    cut: bool
+    """Whether the end of the passages was not read, because it did not fit the filter's input."""
+
+
 class _Text(NamedTuple):
     """A passage in lower case, its tokens separated by single spaces, with their positions."""
 
@@ -196,14 +205,25 @@ class TrainedFilter:
             passages: Best first.
             answers: Ignored.
         """
+        return self.kept(question, passages).spans
+
+    def kept(self, question: str, passages: Sequence[Document]) -> Kept:
+        """Return the kept spans as `keep` does, and whether all of the passages was read.
+
+        A part that scores sentences reads each in as much of its passage as fits, and cuts none.
+
+        Args:
+            question: The question as asked.
+            passages: Best first.
+        """
         if not passages:
-            return []
+            return Kept([], cut=False)
         self.load()
         engine: Any = self._engine
         if self.card.kind in SCORES:
-            return self._scored(engine, question, passages)
+            return Kept(self._scored(engine, question, passages), cut=False)
         if self.card.kind in READS:
-            return self._read(engine, question, passages)
+            return Kept(self._read(engine, question, passages), cut=False)
         return self._written(engine, question, passages)
 
     def _scored(
@@ -232,9 +252,7 @@ class TrainedFilter:
     def _least(self) -> float:
         return self.card.effective_threshold if self.threshold is None else self.threshold
 
-    def _written(
-        self, writer: TextWriter, question: str, passages: Sequence[Document]
-    ) -> list[Span]:
+    def _written(self, writer: TextWriter, question: str, passages: Sequence[Document]) -> Kept:
         """Read the passages as in training: all in one input, or each on its own (top-1 rows)."""
         alone = self.card.data.get("passages") == 1
         groups = [[one] for one in passages] if alone else [list(passages)]
@@ -244,7 +262,8 @@ class TrainedFilter:
             for group, one in zip(groups, written, strict=True)
             for span in aligned(one.text, group)
         ]
-        return found if self.unit == "sentence" else _whole(found, passages)
+        spans = found if self.unit == "sentence" else _whole(found, passages)
+        return Kept(spans, cut=any(one.cut for one in written))
 
 
 def _whole(spans: Sequence[Span], passages: Sequence[Document]) -> list[Span]:

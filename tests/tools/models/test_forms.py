@@ -23,6 +23,7 @@ from tests.scripted import ListRetriever, ScriptedChat
 from ragweave import build_graph
 from ragweave.tools.models import aoffered_forms, chat_model, offered_forms
 from ragweave.tools.models.forms import cut_reply
+from ragweave.tools.models.thinking import thinking_room
 
 
 class RefusedError(Exception):
@@ -157,6 +158,33 @@ def test_a_probe_cut_among_thoughts_is_made_again_with_room_for_them(
     assert asyncio.run(aoffered_forms(other)) == forms
     for one in (model, other):
         assert [asked["max_tokens"] for asked in one.asked] == [32, 32 + 2048]
+
+
+CHATTY = AIMessage(
+    "Sure! Violet is a lovely colour, which", response_metadata={"finish_reason": "length"}
+)
+
+
+@pytest.mark.parametrize("cut_by", [CHATTY, cut("Sure! Violet is a lovely")])
+def test_a_probe_cut_while_the_model_chats_is_no_proof_of_thoughts(cut_by: Any) -> None:
+    model, other = thinker(1000, cut_by), thinker(1000, cut_by)
+    assert offered_forms(model) == asyncio.run(aoffered_forms(other)) == set()
+    for one in (model, other):
+        assert [asked["max_tokens"] for asked in one.asked] == [32]
+        assert thinking_room(one) == 0
+
+
+@pytest.mark.parametrize(
+    "cut_by",
+    [
+        AIMessage("<think>The user asks", response_metadata={"finish_reason": "length"}),
+        cut("{", reasoning_content="The user asks"),
+    ],
+)
+def test_a_probe_that_shows_thoughts_is_made_again(cut_by: Any) -> None:
+    model = thinker(1000, cut_by)
+    assert offered_forms(model) == {"json_schema"}
+    assert [asked["max_tokens"] for asked in model.asked] == [32, 32 + 2048]
 
 
 def test_the_probe_of_a_known_thinker_begins_with_room_for_thoughts() -> None:

@@ -12,7 +12,7 @@ from langchain_core.outputs import ChatResult
 from tests.scripted import ListRetriever, Said, ScriptedChat
 
 from ragweave import build_graph
-from ragweave.nodes.ask import context_of
+from ragweave.nodes.model_context import context_of
 from ragweave.tools.models import ChatModel, chat_model, reply_limit, within_limit
 from ragweave.tools.models.thinking import THINKING_TOKENS
 from ragweave.training.labels.judge import JudgeLabeler

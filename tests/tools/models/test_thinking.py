@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_openai import AzureChatOpenAI
+from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from langgraph.graph import END, START, StateGraph
 from pydantic import PrivateAttr, SecretStr
 from tests.openai_server import OpenAIServer, Reply
@@ -27,6 +27,7 @@ from ragweave.tools.models.thinking import (
     takes_stop,
     thinking_room,
 )
+from ragweave.tools.text.normalize import estimate_message_tokens
 from ragweave.tools.text.reply import reply_text
 
 
@@ -210,6 +211,32 @@ def test_a_reply_cut_again_is_not_asked_for_a_third_time() -> None:
     assert (out["answer"], len(model.seen)) == ("Unknown", 2)
 
 
+@pytest.mark.parametrize(
+    ("context", "sent"),
+    [(None, 64 + THINKING_TOKENS), (32_768, 64 + THINKING_TOKENS), (2048, None)],
+)
+def test_thoughts_get_no_more_room_than_the_context_has(
+    context: int | None, sent: int | None
+) -> None:
+    profile: Any = None if context is None else {"max_input_tokens": context}
+    model = Claude(thinking={"type": "adaptive"}, replies=["Ada"], profile=profile)
+    passages = documents(*("Ada built it. " * 40 for _ in range(9)))
+    build_graph("concat", model=model).invoke({"question": "Who?", "passages": passages})
+    limit = model.seen[0].settings["max_tokens"]
+    if sent is not None:
+        assert limit == sent
+        return
+    prompt = estimate_message_tokens(model.seen[0].messages)
+    assert context is not None
+    assert 2 * SHORT_ANSWER_TOKENS < limit <= context - prompt
+
+
+def test_a_reply_has_its_own_room_where_none_is_left_for_thoughts() -> None:
+    thinks = Claude(thinking={"type": "adaptive"})
+    for left, limit in ((9000, 64 + THINKING_TOKENS), (100, 100), (64, 64), (-5, 64)):
+        assert length_settings(thinks, 64, {}, Options(), left) == {"max_tokens": limit}
+
+
 # -- stop sequences ------------------------------------------------------------------------------
 
 
@@ -250,6 +277,26 @@ def test_stop_sequences_are_ours_to_keep_where_the_server_takes_none(
     assert takes_stop(model) is sent
     assert model._stops == [stops if sent else None]
     assert said == ["Search[Ada]\nObservation 1: Made up.\nEND" if sent else "Search[Ada]"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "bound", "taken"),
+    [
+        ({}, {}, True),
+        ({}, {"reasoning": {"effort": "low"}}, False),
+        ({"model_kwargs": {"text": {"verbosity": "low"}}}, {}, False),
+        ({"reasoning": {"effort": "none"}}, {}, False),
+        ({"output_version": "responses/v1"}, {}, False),
+        ({"use_responses_api": False}, {"include": ["reasoning.encrypted_content"]}, True),
+    ],
+)
+def test_the_client_decides_by_which_api_it_asks(
+    settings: dict[str, Any], bound: dict[str, Any], taken: bool
+) -> None:
+    model = ChatOpenAI(model="gpt-4o", api_key=SecretStr("k"), **settings)
+    assert takes_stop(model.bind(**bound)) is taken
+    sent = model._get_request_payload("Who?", stop=["END"], **bound)
+    assert ("stop" in sent) is taken
 
 
 def test_what_writes_nothing_before_its_reply_needs_no_room_for_thoughts():

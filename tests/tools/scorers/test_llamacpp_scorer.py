@@ -15,6 +15,7 @@ import tiny_gguf
 from ragweave.errors import ModelError, RunTimeoutError, UsageError
 from ragweave.llamacpp import LlamaCppChat
 from ragweave.llamacpp.scorer import LlamaCppScorer
+from ragweave.tools.deadline import ending_within
 from ragweave.tools.scorers.specs import LogprobScorer, ascore
 
 QUESTION = "Answer the question with the passages below. "
@@ -141,6 +142,8 @@ def test_what_can_not_be_scored_says_why(chat: LlamaCppChat, tmp_path: Path) -> 
         LlamaCppScorer(tmp_path / "none.gguf")
     with pytest.raises(RunTimeoutError, match="scoring took longer"):
         LlamaCppScorer(chat, timeout=0.0).score(PAIRS * 20)
+    with ending_within(0.0), pytest.raises(RunTimeoutError, match="the run's time limit"):
+        scorer.score(PAIRS * 20)
     assert scorer.score(PAIRS[:1])[0] < 0
 
 

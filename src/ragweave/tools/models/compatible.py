@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import langchain_openai
 
+from ragweave.tools.models.served_context import is_openai_host
 from ragweave.tools.models.thinking import is_openai_reasoner
-
-_OWN = ("openai.com", "azure.com", "azure-api.net")
-"""Hosts of OpenAI's own servers and of Azure's."""
 
 
 class ChatOpenAI(langchain_openai.ChatOpenAI):
@@ -39,6 +36,5 @@ def client_for(name: str, url: str) -> type[langchain_openai.ChatOpenAI]:
         name: The model's name.
         url: The server's address; "": OpenAI's own.
     """
-    host = (urlsplit(url).hostname or "").lower()
-    own = not url or any(host == one or host.endswith(f".{one}") for one in _OWN)
+    own = not url or is_openai_host(url)
     return langchain_openai.ChatOpenAI if own or is_openai_reasoner(name) else ChatOpenAI

@@ -29,7 +29,7 @@ from ragweave.errors import ModelError
 from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models.errors import status_of
 from ragweave.tools.models.roles import ChatModel, limit_name
-from ragweave.tools.models.thinking import note_thinking, thinking_room
+from ragweave.tools.models.thinking import lost_to_thoughts, note_thinking, thinking_room
 from ragweave.tools.text.reply import cut_off
 
 _LOGGER = logging.getLogger("ragweave.models")
@@ -79,7 +79,7 @@ def offered_forms(model: ChatModel) -> frozenset[Form]:
             try:
                 room = thinking_room(target)
                 reply = _invoke(target, _TRY_TOKENS + room)
-                if cut_off(reply) and not room:
+                if cut_off(reply) and not room and lost_to_thoughts(reply):
                     note_thinking(target)
                     reply = _invoke(target, _TRY_TOKENS + thinking_room(target))
                 _remember(target, _seen(reply))
@@ -100,7 +100,7 @@ async def aoffered_forms(model: ChatModel) -> frozenset[Form]:
             try:
                 room = thinking_room(target)
                 reply = await _ainvoke(target, _TRY_TOKENS + room)
-                if cut_off(reply) and not room:
+                if cut_off(reply) and not room and lost_to_thoughts(reply):
                     note_thinking(target)
                     reply = await _ainvoke(target, _TRY_TOKENS + thinking_room(target))
                 _remember(target, _seen(reply))

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 from langchain_core.messages import BaseMessage
 
 from ragweave.tools.bindings import bound_settings, unbound
-from ragweave.tools.text.reply import bounded, without_thinking
+from ragweave.tools.text.reply import bounded, reply_text, without_thinking
 
 THINKING_TOKENS = 2048
 """Room for a thinking block, where a model's limit counts it and nothing says how long it is."""
@@ -105,6 +105,16 @@ def shows_thoughts(message: BaseMessage, text: str) -> bool:
     return without_thinking(said) != said
 
 
+def lost_to_thoughts(message: BaseMessage) -> bool:
+    """Say whether thoughts took up a reply that was cut: it shows some, or says nothing at all.
+
+    A client that keeps thoughts to itself hands over nothing. Text by itself is no thought: small
+    models chat where a few words are wanted.
+    """
+    text = reply_text(message)
+    return not without_thinking(bounded(text)) or shows_thoughts(message, text)
+
+
 _THOUGHTS = ("thinking", "reasoning", "reasoning_content")
 """Types of the blocks of a reply that hold thoughts: Claude's, OpenAI's, Bedrock's."""
 
@@ -149,12 +159,20 @@ def thinks_by_table(model: object) -> bool:
 def takes_stop(model: object) -> bool:
     """Return whether a server ends a reply at stop sequences where a call names some.
 
-    OpenAI's refuses them for its models that reason, and its Responses API has none: the client
-    leaves them out.
+    OpenAI's refuses them for its models that reason, and its Responses API has none: the client,
+    which decides by itself whether to call that one, leaves them out.
     """
     target = unbound(model)
     if not any(kind.__name__ == "BaseChatOpenAI" for kind in type(target).__mro__):
         return True
-    if getattr(target, "use_responses_api", None) is True:
-        return False
-    return not is_openai_reasoner(model_name(target))
+    return not (_calls_responses_api(model) or is_openai_reasoner(model_name(target)))
+
+
+def _calls_responses_api(model: object) -> bool:
+    """Ask LangChain's client for OpenAI which API it calls, by its own and bound settings."""
+    target = unbound(model)
+    decide = getattr(target, "_use_responses_api", None)
+    if not callable(decide):
+        return getattr(target, "use_responses_api", None) is True
+    bound = {name: one for table in bound_settings(model) for name, one in table.items()}
+    return bool(decide({**(getattr(target, "model_kwargs", None) or {}), **bound}))
