@@ -2,6 +2,7 @@
 
     python benchmarks/llamacpp_methods.py --model PATH.gguf               # all physical cores
     python benchmarks/llamacpp_methods.py --model PATH.gguf --threads 1   # on one core
+    python benchmarks/llamacpp_methods.py --model PATH.gguf --threads 1 --clock cpu   # while busy
     python benchmarks/llamacpp_methods.py --model PATH.gguf --server llama-server=http://localhost:8000/v1
 
 The same graphs answer the same questions of HotpotQA, over BM25 in their own passages, at
@@ -18,8 +19,12 @@ temperature 0 (but for the ten samples), with
 
 The contestants take turns at each question, so that a slower spell of the machine meets all. Each
 method has questions of its own: a server keeps what it read for the method before.
-Seconds on the clock for all questions; `read` is the share of prompt and reply tokens that our
-engine computed, the rest stood in its cache. Replies are held to no grammar, and a model's ties may
+Seconds on the clock for all questions, or with `--clock cpu` of this process on a processor, which
+other work on the machine hardly changes: for one thread, as two wait for each other busily, and
+without servers, which are other processes. `read` is the share of prompt and reply tokens that our
+engine computed, the rest stood in its cache. `reading` is how many of its seconds `one by one` spent
+on reading prompts: where calls share little, whoever decodes them together saves some of the others
+at most, so that seconds / reading bounds what can be gained. Replies are held to no grammar, and a model's ties may
 fall differently in a batch, so that the calls of a method can differ by a few. Goal: 1.5 times as
 fast as one by one for `post_fusion` and `blendfilter`, and never slower. Adds to
 `benchmarks/results/llamacpp_methods.json` under the number of threads and, where the library uses
@@ -32,6 +37,7 @@ import argparse
 import json
 import threading
 import time
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -73,12 +79,20 @@ class OneByOne(BaseChatModel):
 
     path: Path
     threads: int
+    clock: Callable[[], float]
     _llama: Any = PrivateAttr()
     _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
+    _reading: float = PrivateAttr(default=0.0)
 
     def model_post_init(self, _context: object) -> None:
         """Load the model."""
         from llama_cpp import Llama
+
+        def timed(tokens: Sequence[int]) -> None:
+            begun = self.clock()
+            evaluate(tokens)
+            if len(tokens) > 1:
+                self._reading += self.clock() - begun
 
         self._llama = Llama(
             str(self.path),
@@ -90,6 +104,12 @@ class OneByOne(BaseChatModel):
             flash_attn=True,
             verbose=False,
         )
+        evaluate, self._llama.eval = self._llama.eval, timed
+
+    @property
+    def reading(self) -> float:
+        """Seconds spent on reading prompts so far."""
+        return self._reading
 
     @property
     def _llm_type(self) -> str:
@@ -127,7 +147,16 @@ class OneByOne(BaseChatModel):
         self._llama.close()
 
 
-def ask(model: Any, row: str, question: str, retriever: PassageRetriever) -> dict[str, float]:
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+
+
+def ask(
+    model: Any,
+    row: str,
+    question: str,
+    retriever: PassageRetriever,
+    clock: Callable[[], float],
+) -> dict[str, float]:
     """Answer a question; return seconds, calls and tokens."""
     graph = build_graph(
         METHODS[row.partition(",")[0]],
@@ -137,9 +166,9 @@ def ask(model: Any, row: str, question: str, retriever: PassageRetriever) -> dic
         ask_again=False,
         **ROWS[row],
     )
-    begun = time.perf_counter()
+    begun = clock()
     spent = graph.invoke({"question": question})["usage"]
-    seconds = time.perf_counter() - begun
+    seconds = clock() - begun
     tokens = spent["input_tokens"] + spent["output_tokens"]
     return {"seconds": seconds, "calls": spent["calls"], "tokens": tokens}
 
@@ -157,11 +186,14 @@ def measure(
     chats = {label: engine(options, given) for label, given in contestants(options).items()}
     before = {label: chat.engine.computed for label, chat in chats.items()}
     models = {**chats, **others}
+    alone, clock = others["one by one"], CLOCKS[options.clock]
+    read = alone.reading
     found: dict[str, dict[str, Any]] = {name: {} for name in models}
     for question in questions:
         for name, model in models.items():
-            for key, value in ask(model, row, question, retriever).items():
+            for key, value in ask(model, row, question, retriever, clock).items():
                 found[name][key] = round(found[name].get(key, 0) + value, 2)
+    found["one by one"]["reading"] = round(alone.reading - read, 2)
     for label, chat in chats.items():
         ours = found[label]
         ours["read"] = round((chat.engine.computed - before[label]) / ours["tokens"], 3)
@@ -187,11 +219,12 @@ def engine(options: argparse.Namespace, given: dict[str, Any]) -> LlamaCppChat:
 def show(console: Console, rows: dict[str, dict[str, dict[str, Any]]]) -> None:
     """Print seconds, and the others' as times ours."""
     others = [name for name in next(iter(rows.values())) if name != "ours"]
-    table = Table("method", "ours, s", "read", *others)
+    table = Table("method", "ours, s", "read", *others, "at most, where little is shared")
     for row, found in rows.items():
-        ours = found["ours"]
+        ours, alone = found["ours"], found["one by one"]
         times = (f"{found[name]['seconds'] / ours['seconds']:.2f} times" for name in others)
-        table.add_row(row, f"{ours['seconds']:.1f}", f"{ours['read']:.0%}", *times)
+        most = f"{alone['seconds'] / alone['reading']:.2f} times" if "reading" in alone else ""
+        table.add_row(row, f"{ours['seconds']:.1f}", f"{ours['read']:.0%}", *times, most)
     console.print(table)
 
 
@@ -202,12 +235,15 @@ def main() -> None:
     add("--model", type=Path, required=True, help="an instruct model, GGUF")
     add("--threads", type=int, default=physical_cores())
     add("--questions", type=int, default=4)
+    add("--clock", choices=list(CLOCKS), default="wall")
     add("--rows", default=";".join(ROWS), help="separated by ;")
     add("--ours", action="append", default=[], help="our engine with n_kept=4096&cache_ram=0 too")
     add("--server", action="append", default=[], help="NAME=URL of a server of the same model")
     options = parser.parse_args()
     data = open_dataset(f"hotpotqa:{DATA}")
-    alone = OneByOne(path=options.model, threads=options.threads)
+    if options.clock == "cpu" and (options.server or options.threads > 1):
+        parser.error("--clock cpu goes with --threads 1 and without --server")
+    alone = OneByOne(path=options.model, threads=options.threads, clock=CLOCKS[options.clock])
     others: dict[str, Any] = {"one by one": alone}
     for one in options.server:
         name, _, url = one.partition("=")
@@ -217,6 +253,7 @@ def main() -> None:
     known = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     key = f"{options.model.stem}, {options.threads} threads, {options.questions} questions"
     key += ", AVX-512" if "AVX512 = 1" in system_info() else ""
+    key += ", processor time" if options.clock == "cpu" else ""
     rows: dict[str, dict[str, dict[str, Any]]] = dict(known.get(key, {}))
     for row in options.rows.split(";"):
         rows[row] = measure(row, others, options, data)

@@ -220,6 +220,38 @@ def test_what_leaves_the_context_comes_back_from_main_memory(core: Core) -> None
     assert 0 < shelf.size < 1 << 24
 
 
+@pytest.mark.parametrize("limit", [0, 1 << 24])
+def test_attention_does_not_run_over_what_no_request_begins_like(core: Core, limit: int) -> None:
+    first, second = (job(core, f"{text} {QUESTIONS[-1] * 2}")[0] for text in "ab")
+    decoder = Decoder(core, 1, n_kept=1024, shelf=Shelf(limit))
+    run(decoder, first)
+    free = decoder.free
+    decoder.add(second)
+    decoder.step()
+    begun = core.n_batch if len(second.prompt) > core.n_batch else len(second.prompt)
+    if limit:
+        assert decoder.free == core.n_ctx - begun > free
+    else:
+        assert decoder.free == free - begun
+    run(decoder)
+    again, _ = job(core, f"a {QUESTIONS[-1] * 2}")
+    run(decoder, again)
+    assert again.reused == len(again.prompt) - 1
+    assert reply(again) == reply(first)
+
+
+def test_what_a_waiting_request_begins_like_stays_in_the_context(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, other, waiting = (f"{text} {QUESTIONS[-1] * 2}" for text in "aba")
+    decoder = Decoder(core, 1, n_kept=1024, shelf=Shelf(1 << 24))
+    run(decoder, job(core, kept)[0])
+    monkeypatch.setattr(core, "restore", lambda *_: pytest.fail("a copy was taken"))
+    jobs = [job(core, text)[0] for text in (other, waiting)]
+    run(decoder, *jobs)
+    assert jobs[1].reused == len(jobs[1].prompt) - 1
+
+
 def test_a_beginning_in_main_memory_is_worth_more_than_a_shorter_one_in_the_context(
     core: Core,
 ) -> None:

@@ -107,6 +107,22 @@ class SequencePool:
         self.set_aside(*found)
         return True
 
+    def set_idle_aside(self, waiting: Iterable[Tokens]) -> None:
+        """Set aside what no waiting request begins like, where main memory has room for it.
+
+        Attention would run over it. In a model with a window it stays: a copy lacks what would
+        serve a shorter prefix.
+
+        Args:
+            waiting: Of each waiting request, the tokens that may be taken from elsewhere.
+        """
+        if self._core.window or not (self._shelf.limit and self._prefixes):
+            return
+        wanted = {self.find(tokens)[0] for tokens in waiting}
+        for sequence in [one for one in self._prefixes if one not in wanted]:
+            if self._core.state_size(sequence) <= self._shelf.limit:
+                self.set_aside(sequence, self._prefixes.take(sequence))
+
     def set_aside(self, sequence: int, tokens: Tokens) -> None:
         """Take a sequence and its cells back, and keep a copy of its `tokens` in main memory."""
         kept = tokens[: self._core.n_ctx - self._core.n_ctx // _ROOM_BESIDE]

@@ -149,6 +149,11 @@ class Decoder:
         return bool(self._waiting or self._running)
 
     @property
+    def free(self) -> int:
+        """How many more tokens the context has room for."""
+        return self._pool.free
+
+    @property
     def running(self) -> int:
         """How many requests are running."""
         return len(self._running)
@@ -182,6 +187,13 @@ class Decoder:
     # Admission
 
     def _admit(self) -> None:
+        before = len(self._waiting)
+        self._admit_waiting()
+        if len(self._waiting) < before:
+            waiting = islice(self._waiting, _LOOK_AHEAD)
+            self._pool.set_idle_aside(all_tokens(job)[: job.logits_from] for job in waiting)
+
+    def _admit_waiting(self) -> None:
         for job in list(islice(self._waiting, _LOOK_AHEAD)):
             writing = sum(slot.job.generates for slot in self._running)
             if job.generates and writing >= self._n_parallel:

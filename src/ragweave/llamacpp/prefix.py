@@ -95,6 +95,10 @@ class PrefixCache:
         """
         return longest_prefix(tokens, self._tokens.items(), least)
 
+    def take(self, sequence: int) -> Tokens:
+        """Remove a sequence; return its tokens."""
+        return self._tokens.pop(sequence)
+
     def oldest(self, excluding: int = -1) -> tuple[int, Tokens] | None:
         """Remove and return the least recently used sequence other than `excluding`."""
         for sequence in self._tokens:
