@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "models.md").read_text("utf-8")
 REPLIES = json.loads((ROOT / "benchmarks" / "results" / "replies.json").read_text("utf-8"))
@@ -52,3 +54,27 @@ def test_the_annotated_replies_are_counted() -> None:
     annotated = REPLIES["annotated"]
     assert int(said) == len(lines) == sum(one["replies"] for one in annotated)
     assert all(one["as meant"] == one["replies"] for one in annotated)
+
+
+SETTING = re.compile(r"^\| (`[^|]+) \|", re.MULTILINE)
+OF_CALLS = {"streaming", "logprobs", "top_logprobs", "grammar"}
+"""Fields that a program sets or binds, rather than a spec."""
+
+
+def test_every_setting_of_a_local_model_has_a_row_of_its_own() -> None:
+    from langchain_core.language_models import BaseChatModel
+
+    from ragweave.llamacpp.options import LlamaCppFields
+
+    table = PAGE.partition("| setting | default |")[2].partition("\n\n")[0]
+    rows = [re.findall(r"`([a-z_]+)(?:\.NAME)?`", cell) for cell in SETTING.findall(table)]
+    assert [row for row in rows if len(row) != 1] == []
+    ours = LlamaCppFields.model_fields.keys() - BaseChatModel.model_fields.keys()
+    assert {row[0] for row in rows} == ours - OF_CALLS - {"path"}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md", "docs/models.md"])
+def test_the_pages_say_how_local_models_are_installed(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    assert re.search(r'pip install (-e )?"(ragweave|\.)\[llamacpp\]"', text)
+    assert "C++ compiler" in text
