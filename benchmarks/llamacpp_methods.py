@@ -5,8 +5,9 @@
     python benchmarks/llamacpp_methods.py --model PATH.gguf --threads 1 --clock cpu   # while busy
     python benchmarks/llamacpp_methods.py --model PATH.gguf --server llama-server=http://localhost:8000/v1
 
-The same graphs answer the same questions of HotpotQA, over BM25 in their own passages, at
-temperature 0 (but for the ten samples), with
+The published results are of Qwen2.5-Coder-0.5B-Instruct in Q4_K_M; `llamacpp_speed.py` times calls of
+the same shapes on random weights. The same graphs answer the same questions of HotpotQA, over BM25
+in their own passages, at temperature 0 (but for the ten samples), with
 
 * `ours`: `LlamaCppChat`, which decodes concurrent calls together, computes a common prefix once and
   keeps it for later calls and questions; with the layout of weights that `ragweave doctor --model`

@@ -5,9 +5,10 @@
 
 Against `ChatLlamaCpp` of langchain-community with its defaults (but a context that holds the
 prompts: 512 tokens would refuse some), and against a well-set llama-cpp-python (batch 512, flash
-attention) called one by one. Weights are random: only time is measured. Goals: ten samples of one
-long prompt within 1.4 times one sample, CXMI 10 times faster than scored one by one, 1 ms a token
-for log-probabilities at 152k entries. Ratios come from one run. Writes
+attention) called one by one. Weights are random, so only time is measured; `llamacpp_methods.py`
+runs whole methods with a real model, a 0.5B. Goals: ten samples of one long prompt within 1.4 times
+one sample, CXMI 10 times faster than scored one by one, 1 ms a token for log-probabilities at 152k
+entries. Ratios come from one run. Writes
 `benchmarks/results/llamacpp_speed.json`; says so where llama.cpp or a GPU is missing.
 """
 

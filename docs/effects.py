@@ -111,7 +111,15 @@ def caption(name: str) -> str:
     asked = f"{one['systems'][0]['questions']} questions of `{one['dataset']}`"
     timed = one.get("timed")
     seconds = f", seconds over {timed['questions']} of them, one at a time" if timed else ""
-    return f"{asked}, `{models['model']}` with `{models['proxy']}` as its proxy{seconds}:"
+    named = f"{asked}, `{models['model']}` with `{models['proxy']}` as its proxy{seconds}"
+    return f"{named}{_untimed(one['systems'], timed) if timed else ''}:"
+
+
+def _untimed(systems: Sequence[Mapping[str, Any]], timed: Mapping[str, Any]) -> str:
+    """Return which systems have no seconds: they were added, or their options changed, since."""
+    missing = [one["system"] for one in systems if one["system"] not in timed["seconds"]]
+    listed = ", ".join(f"`{one}`" for one in missing)
+    return f" (not yet measured for {listed})" if missing else ""
 
 
 def _row(line: Mapping[str, Any], scores: Sequence[str]) -> list[str]:
@@ -121,7 +129,7 @@ def _row(line: Mapping[str, Any], scores: Sequence[str]) -> list[str]:
 
 
 def _seconds(found: Mapping[str, float], system: str) -> str:
-    return f"{found[system]:.1f}" if system in found else ""
+    return f"{found[system]:.1f}" if system in found else "–"
 
 
 def _score(found: tuple[float, float, float]) -> str:

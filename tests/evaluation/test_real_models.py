@@ -6,6 +6,7 @@ import gzip
 import importlib
 import json
 import re
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -202,6 +203,44 @@ def test_the_page_names_the_models_of_each_table(
         assert effects.caption("methods-nq") == (
             "60 questions of `nq`, `large` with `small` as its proxy:"
         )
+
+
+def test_the_page_names_the_methods_without_seconds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS.parent / "docs"))
+    effects = importlib.import_module("effects")
+    models = {"model": "large", "proxy": "small"}
+    systems = [line(one) | {"questions": 60} for one in ("concat", "sure", "ircot")]
+    table = {"dataset": "nq", "models": models, "systems": systems}
+    monkeypatch.setattr(effects, "RESULTS", tmp_path / "real_models.json")
+    (tmp_path / "real_models").mkdir()
+    records = [{"system": one["system"], "at": 1, "scores": {"f1": 1.0}} for one in systems]
+    answers = "".join(json.dumps(one) + "\n" for one in records)
+    (tmp_path / "real_models" / "methods-nq.jsonl").write_text(answers, "utf-8")
+    for untimed, said in (
+        ({"sure", "ircot"}, " (not yet measured for `sure`, `ircot`)"),
+        (set(), ""),
+    ):
+        seconds = {one["system"]: 1.5 for one in systems if one["system"] not in untimed}
+        result = {"tables": {"methods-nq": table | {"timed": {"questions": 2, "seconds": seconds}}}}
+        (tmp_path / "real_models.json").write_text(json.dumps(result), "utf-8")
+        assert effects.caption("methods-nq").endswith(f", one at a time{said}:")
+        shown = {cells[0].strip("`"): cells[-2] for cells in effects.rows("methods-nq")[1:]}
+        assert shown == {one["system"]: "1.5" for one in systems} | dict.fromkeys(untimed, "–")
+
+
+COMMAND = re.compile(r"^python benchmarks/real_models\.py (.*?)(?:  #.*)?$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", ["effects.md", "evaluation.md"])
+def test_a_reader_can_follow_the_commands_of_the_page(page: str, real_models: Any) -> None:
+    text = (BENCHMARKS.parent / "docs" / page).read_text("utf-8").replace(" \\\n", " ")
+    commands = [shlex.split(found) for found in COMMAND.findall(text)]
+    assert commands
+    for command in commands:
+        assert {"--model", "--proxy", "--data", "--results"} <= {*command}, command
+        real_models.arguments().parse_args(command)
 
 
 def test_seconds_are_measured_apart(run: Any) -> None:
