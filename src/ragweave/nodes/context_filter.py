@@ -30,6 +30,7 @@ from ragweave.nodes.numbering import SENTENCE
 from ragweave.nodes.options import Options, OptionsT, at_least
 from ragweave.nodes.profile import Paper
 from ragweave.nodes.reply_form import id_tokens
+from ragweave.nodes.scoring import scoring_usage
 from ragweave.nodes.step import Call, Context, Step, Work, pure
 from ragweave.nodes.vote import pool_of
 from ragweave.nodes.wording import UNKNOWN_CLAUSE
@@ -55,7 +56,7 @@ from ragweave.tools.filters import (
 from ragweave.tools.filters.oracles import LEXICAL_THRESHOLD
 from ragweave.tools.filters.spans import in_prompt_order
 from ragweave.tools.models import Models
-from ragweave.tools.scorers.specs import LogprobScorer
+from ragweave.tools.scorers.specs import SCORER_ROLE, LogprobScorer, counting
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import UNKNOWN, knows_nothing
 from ragweave.trained.filter import TrainedFilter
@@ -376,8 +377,12 @@ def _by_measure(
     if gold and name not in (BLIND | {"full"}) and not isinstance(chosen, TrainedFilter):
         context.note("oracle_filter", filter=name)
 
+    def count(pairs: Sequence[tuple[str, str]]) -> None:
+        context.spend(scoring_usage(SCORER_ROLE, context.node, pairs))
+
     def keep(passages: list[Document]) -> object:
-        return chosen.keep(asked, passages, answers=answers or None)
+        with counting(count):
+            return chosen.keep(asked, passages, answers=answers or None)
 
     passages = as_merged(state["passages"])
     spans = checked_spans((yield Call(RunnableLambda(keep), passages)), chosen)
