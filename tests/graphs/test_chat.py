@@ -541,6 +541,16 @@ async def test_what_is_no_text_is_refused_before_it_enters_the_thread(
     assert talk.get_state(config).values == {}
 
 
+@pytest.mark.parametrize("other", [PICTURE, FILE])
+def test_what_is_no_text_is_refused_within_another_graph(other: Any) -> None:
+    outer = StateGraph(AgentState)
+    outer.add_node("reader", chat())
+    outer.add_edge(START, "reader")
+    asked: Any = [{"type": "text", "text": FIRST}, other]
+    with pytest.raises(UsageError, match="text alone"):
+        outer.compile().invoke({"messages": [HumanMessage(asked)]})
+
+
 def test_text_may_come_in_blocks_and_an_answer_with_its_reasoning() -> None:
     blocks: Any = [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Ada"}]
     asked: Any = ["And when ", {"type": "text", "text": "was it opened?"}]

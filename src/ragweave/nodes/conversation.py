@@ -145,8 +145,12 @@ def question_of(message: BaseMessage) -> str:
     """Return the question that a message asks.
 
     Raises:
-        UsageError: It is blank.
+        UsageError: It holds something else than text, or it is blank.
     """
+    blocks = message.content if isinstance(message.content, list) else []
+    for block in blocks:
+        if isinstance(block, dict) and block.get("type") != "text":
+            raise UsageError(f"a question holds text alone, not {block.get('type')!r}")
     asked = whole(message.text.strip())
     if not asked:
         raise UsageError("the question is empty: ask something")
