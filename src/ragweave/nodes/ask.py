@@ -27,6 +27,7 @@ from ragweave.nodes.reply_form import (
     FormOf,
     before_stops,
     form_settings,
+    held_tokens,
     length_settings,
     read_form,
     was_cut,
@@ -216,7 +217,8 @@ def reply_to(
     sample = state.get("sample", 0)
     settings |= seed_settings(model, settings, sample)
     stops = [] if takes_stop(model) else settings.pop("stop", [])
-    wanted = _wanted(model, prompt, fitted, context.options)
+    most = held_tokens(prompt.reply_tokens, form, held)
+    wanted = _wanted(model, most, fitted, context.options)
     config = _labelled(question, state, context.config)
     drawn = 0 if decodes_greedily(model, settings) else sample
     messages = numbered(fitted.messages, drawn)
@@ -329,9 +331,11 @@ _ESTIMATE_ERROR = 1.25
 """How much longer than estimated a prompt may be: estimates lie within about a fifth."""
 
 
-def _wanted(model: ChatModel, prompt: Prompt, fitted: FittedPrompt, options: Options) -> int | None:
+def _wanted(
+    model: ChatModel, wanted: int | None, fitted: FittedPrompt, options: Options
+) -> int | None:
     """Return what a reply needs: more than `budget_of` kept free only as far as the context goes."""
-    wanted, context = prompt.reply_tokens, context_of(model)
+    context = context_of(model)
     if wanted is None or context is None or wanted <= options.reply_tokens:
         return wanted
     left = context - math.ceil(_ESTIMATE_ERROR * estimate_message_tokens(fitted.messages))
